@@ -1,0 +1,34 @@
+# Every target sets up .venv by itself; the second time that costs nothing.
+SHELL := /bin/bash
+BIN := .venv/bin
+READY := .venv/.ready
+# test-chaos runs so many fresh seeds, from FIRST on; drawn anew where FIRST is empty.
+SEEDS ?= 200
+FIRST ?=
+STORE ?= store/chaos
+PYTEST_ARGS ?=
+
+.PHONY: help setup check test test-chaos bench clean
+help:
+	@echo "make setup | check | test | test-chaos [SEEDS=200] [FIRST=1] | bench | clean   (README.md says what each is for)"
+
+$(READY): pyproject.toml constraints.txt .ci/setup .ci/java
+	@bash .ci/setup
+
+setup: $(READY)
+
+check: $(READY)
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/tidy
+
+test: $(READY)
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+test-chaos: $(READY)
+	$(BIN)/highwater chaos --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) --store $(STORE)
+
+bench: $(READY)
+	$(BIN)/python -m highwater.bench
+
+clean:
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

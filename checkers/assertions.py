@@ -1,0 +1,31 @@
+"""An assertion that failed inside the system under test is an anomaly of its own, not a failure of the laboratory."""
+
+import polars as pl
+
+from checkers.checker import WHOLE_RUN, Checker, Facts
+from checkers.verdict import Anomaly, Cut, Findings
+from history.event import EventKind as K
+
+NAME = "assertions"
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """One anomaly for each row."""
+    columns = (events[name].to_list() for name in ("index", "node", "detail"))
+    anomalies = tuple(
+        Anomaly(kind="assertion", checker=NAME, key=node or "", witness=(index,), words=f"{node or 'a machine'}: {detail}")
+        for index, node, detail in zip(*columns, strict=True)
+    )
+    return Findings(anomalies=anomalies)
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="No assertion of the system under test fails.",
+    assumes="The backend records failed assertions.",
+    blind="Wrong states that no assertion names.",
+    kinds=("assertion",),
+    group_by=WHOLE_RUN,
+    events=(K.ASSERTION,),
+    check=check,
+)

@@ -1,0 +1,223 @@
+"""Liveness after healing, never part of safety (docs/promise.md §6).
+
+The laboratory heals, and B later the cluster must be whole: one controller, every broker registered, every partition led by
+who ZooKeeper says with all assigned replicas in the ISR, acks=all acknowledged again, logs equal and committed to the end, and
+final readers served with everything that was acknowledged. The state is looked at twice: B after healing and at the end. The one
+silence that is right after healing is a partition of which every counted-on replica was emptied (U2); it is counted.
+
+Not judged (`live` is null) where the run did not heal, or ended before the bound.
+"""
+
+import polars as pl
+
+from checkers.checker import PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, partition_of, promised
+from checkers.isr_history import ISR_ROWS, IsrHistory
+from checkers.replay import REPLAYED, Replicas
+from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.verdict import Cut, Findings
+from checkers.wounds import Wounded
+from history.event import EventKind as K
+
+NAME = "availability"
+MS = 1_000_000
+_ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
+
+
+def deadline_ns(facts: Facts) -> int | None:
+    """B after healing; None where the run did not get so far."""
+    if facts.healed_at_ns is None or facts.outcome != "completed":
+        return None
+    deadline = facts.healed_at_ns + facts.promise.bound_ms * MS
+    return deadline if facts.end_ns >= deadline else None
+
+
+# --- L1: the cluster ---------------------------------------------------------------------------------------------------------
+
+
+def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """One controller, every broker registered, every assigned partition known to ZooKeeper."""
+    deadline = deadline_ns(facts)
+    if deadline is None:
+        return Findings()
+    why: list[str] = []
+    registered: dict[str, int | None] = {}
+    controller: str | None = None
+    partitions: set[tuple[str, int]] = set()
+    when = "in time"
+    columns = (events[name].to_list() for name in ("time_ns", "kind", "node", "incarnation", "topic", "partition"))
+    for time_ns, kind, node, incarnation, topic, partition in zip(*columns, strict=True):
+        if time_ns > deadline and when == "in time":
+            why.extend(_cluster_lacks(facts, registered, controller, "B after healing"))
+            when = "late"
+        if kind == K.REGISTERED:
+            registered[node] = incarnation
+        elif kind == K.SESSION_ENDED and registered.get(node) == incarnation:
+            del registered[node]
+            controller = None if controller == node else controller
+        elif kind == K.CONTROLLER_ELECTED:
+            controller = node
+        elif kind == K.CONTROLLER_RESIGNED and controller == node:
+            controller = None
+        elif kind == K.STATE_WRITTEN:
+            partitions.add((topic, partition))
+    why.extend(_cluster_lacks(facts, registered, controller, "at the end"))
+    for assignment in facts.assignments:
+        if (assignment.topic, assignment.partition) not in partitions:
+            why.append(f"{assignment.topic}-{assignment.partition} never had a leader")
+    return Findings(not_live=tuple(why), live_judged=True)
+
+
+def _cluster_lacks(facts: Facts, registered: dict[str, int | None], controller: str | None, when: str) -> list[str]:
+    why = [f"{broker} is not registered {when}" for broker in facts.brokers if broker not in registered]
+    return why if controller is not None else [*why, f"nobody is controller {when}"]
+
+
+# --- L2 and L3: a partition ---------------------------------------------------------------------------------------------------
+
+
+class _Partition:
+    """One partition as it stands after the rows so far."""
+
+    def __init__(self, name: str, assigned: tuple[str, ...], min_isr: int) -> None:
+        self.name, self.assigned = name, assigned
+        self.standing = IsrHistory(min_isr)
+        self.replicas = Replicas()
+        self.wounded = Wounded()
+        self.emptied: set[str] = set()
+        self.epochs: dict[str, int] = {}  # node -> the epoch that it acts in
+        self.hw = -1
+
+    def see(self, row: EventRow) -> None:
+        """Apply one row."""
+        kind = row.kind
+        if kind in REPLAYED:
+            self.replicas.replay(row)
+        if kind in ISR_ROWS:
+            self.standing.see(row)
+        if kind in (K.WOUND, K.REGISTERED, K.STATE_WRITTEN):
+            self.wounded.see(row)
+            self.emptied &= set(self.wounded.since)
+            if kind == K.WOUND and row.detail == "swapped":
+                self.emptied.add(row.node)
+        elif kind in (K.BECAME_LEADER, K.BECAME_FOLLOWER):
+            self.epochs[row.node] = row.leader_epoch
+        elif kind in (K.RESIGNED, K.NODE_STOPPED):
+            self.epochs.pop(row.node, None)
+        elif kind == K.HW and row.detail == "leader" and row.node == self.standing.leader:
+            self.hw = row.hw
+
+    def is_emptied(self) -> bool:
+        """U2: nobody who counts has anything left, so the partition stays offline and keeps silent."""
+        counted = self.standing.counted_on()
+        return bool(counted) and self.standing.leader is None and all(node in self.emptied for node in counted)
+
+    def lacks(self, when: str) -> list[str]:
+        """What L1 and L2 ask of this partition and is not so."""
+        if self.standing.leader is None:
+            return [f"{self.name} has no leader {when}"]
+        why = []
+        absent = [node for node in self.assigned if node not in self.standing.isr]
+        if absent:
+            why.append(f"{', '.join(absent)} not in the ISR of {self.name} {when}")
+        for node in self.assigned:
+            epoch = self.epochs.get(node)
+            # A leader's own ISR change leaves the epoch; a controller's write that bumps it is told to everybody.
+            if epoch != self.standing.epoch:
+                says = "acts in no epoch" if epoch is None else f"acts in epoch {epoch}"
+                why.append(f"{node} {says} of {self.name}, ZooKeeper has {self.standing.epoch}, {when}")
+        return why
+
+    def disagrees(self) -> list[str]:
+        """Logs at the end: all equal, all committed."""
+        leader = self.standing.leader
+        if leader is None:
+            return []
+        values = self.replicas.log(leader).values
+        why = [
+            f"the log of {node} is not that of leader {leader} of {self.name} at the end"
+            for node in self.assigned
+            if len(self.replicas.log(node).values) != len(values)
+        ]
+        if values and self.hw != len(values):
+            why.append(f"the high watermark of {self.name} is {self.hw} at the end, the log end offset {len(values)}")
+        return why
+
+
+def _clients(done: list[Call], facts: Facts, deadline: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
+    """L2's acknowledgements and L3: what clients saw after the bound."""
+    why: list[str] = []
+    late = [call for call in done if call.f == "produce" and call.asked[0].acks == -1 and call.invoked_ns >= deadline]
+    if late and not any(call.type == "ok" for call in late):
+        why.append(f"no acks=all produce to {name} was acknowledged after the bound")
+    patience = facts.promise.request_timeout_ms * MS
+    hung = [call for call in done if not call.type and call.invoked_ns + patience < facts.end_ns]
+    why.extend(f"process {call.process} never heard of its {call.f} at row {call.invoked}" for call in hung)
+    if facts.final_reads_at_ns is None:
+        return why
+    acked = -1
+    for call in done:
+        # what is acknowledged while the final readers are at work may lie behind the end that they were told
+        before = call.f == "produce" and call.type == "ok" and call.rows[0].time_ns <= facts.final_reads_at_ns
+        if before and call.asked[0].acks == -1:
+            for row in call.rows:
+                epoch = -1 if row.leader_epoch is None else row.leader_epoch
+                if row.offset is not None and not any(row.offset >= c.offset and epoch < c.leader_epoch for c in cuts):
+                    acked = max(acked, row.offset)
+    final = [call for call in done if call.f == "poll" and call.invoked_ns >= facts.final_reads_at_ns and call.type == "ok"]
+    read = max(
+        (row.offset for call in final for row in call.rows if row.offset is not None and row.value is not None), default=-1
+    )
+    if read < acked:
+        reached = f"ended at offset {read}" if read >= 0 else "got nothing"
+        why.append(f"final readers of {name} {reached}, offset {acked} was acknowledged")
+    return why
+
+
+def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """One partition; counts `offline_rightly` where U2 applies."""
+    topic, number = partition_of(operations, events)
+    deadline, promise = deadline_ns(facts), promised(facts, topic)
+    if deadline is None or promise is None:
+        return Findings()
+    name = f"{topic}-{number}"
+    assigned = next((a.replicas for a in facts.assignments if (a.topic, a.partition) == (topic, number)), ())
+    partition = _Partition(name, assigned, promise.min_insync_replicas)
+    why: list[str] = []
+    looked = False
+    for row in event_rows(events):
+        if row.time_ns > deadline and not looked:
+            looked = True
+            why.extend([] if partition.is_emptied() else partition.lacks("B after healing"))
+        partition.see(row)
+    if partition.is_emptied():
+        return Findings(live_judged=True, counts={"offline_rightly": 1})
+    why.extend(partition.lacks("at the end"))
+    why.extend(partition.disagrees())
+    why.extend(_clients(calls(operation_rows(operations)), facts, deadline, name, cuts_of(cuts, topic, number)))
+    return Findings(not_live=tuple(why), live_judged=True)
+
+
+CLUSTER = Checker(
+    name="availability-cluster",
+    claim="B after healing, and at the end, one broker is controller and every broker is registered.",
+    assumes="ZooKeeper's registrations are complete.",
+    blind="Flapping between the two looks.",
+    kinds=(),
+    group_by=WHOLE_RUN,
+    events=(K.REGISTERED, K.SESSION_ENDED, K.CONTROLLER_ELECTED, K.CONTROLLER_RESIGNED, K.STATE_WRITTEN),
+    needs=(K.REGISTERED, K.STATE_WRITTEN),
+    check=check_cluster,
+)
+
+PARTITIONS = Checker(
+    name=NAME,
+    claim="B after healing, and at the end, every partition is led, whole, equal everywhere and serves what was acknowledged.",
+    assumes="Brokers note each role, append and HW; the workload produces and reads after healing.",
+    blind="Flapping between the two looks; clients that did not try.",
+    kinds=(),
+    group_by=PARTITION,
+    operations=("produce", "poll", "latest"),
+    events=(*REPLAYED, *ISR_ROWS, *_ROLES, K.REGISTERED, K.HW),
+    needs=(K.STATE_WRITTEN,),
+    check=check_partition,
+)

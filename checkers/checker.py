@@ -1,0 +1,157 @@
+"""What a checker is: a claim, what it stands on, and a function from the rows of one group to what it found.
+
+A checker never sees the plan or the system under test, only rows and `Facts`. The same function runs in this process
+(`checkers.single`) and inside Spark, group by group. The contract of a group:
+
+* rows are sorted by index (operations by index and slot);
+* a row whose group column is empty (a session that ended, a node that started) belongs to every group;
+* only the kinds of events and the operations that the checker declares are in it.
+
+Two stages: checkers of stage "ledger" run first and yield cuts, which are an input to all others (docs/promise.md C1).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
+
+from checkers.verdict import Anomaly, Cut, Findings
+from history.event import EventKind
+from history.manifest import Assignment, FaultCount, Outcome, RunManifest
+from history.promise import Promise, TopicPromise
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What the manifest says that a checker may know. Times in ns; None where the run did not get so far."""
+
+    promise: Promise
+    brokers: tuple[str, ...]
+    assignments: tuple[Assignment, ...]
+    outcome: Outcome
+    healed_at_ns: int | None
+    final_reads_at_ns: int | None
+    end_ns: int
+    required_marks: tuple[str, ...]
+    faults: tuple[FaultCount, ...]
+    min_acked: int
+
+
+def facts_of(manifest: RunManifest) -> Facts:
+    """The part of a manifest that checkers may know."""
+    return Facts(
+        promise=manifest.promise,
+        brokers=manifest.brokers,
+        assignments=manifest.assignments,
+        outcome=manifest.outcome,
+        healed_at_ns=manifest.healed_at_ns,
+        final_reads_at_ns=manifest.final_reads_at_ns,
+        end_ns=manifest.end_ns,
+        required_marks=manifest.required_marks,
+        faults=manifest.faults,
+        min_acked=manifest.min_acked,
+    )
+
+
+Check = Callable[[pl.DataFrame, pl.DataFrame, Facts, tuple[Cut, ...]], Findings]
+PARTITION = ("topic", "partition")
+WHOLE_RUN: tuple[str, ...] = ()
+ANOMALIES_MAX = 3  # of one kind, of one checker, of one group
+
+
+class Checker(Struct, frozen=True, kw_only=True):
+    """One checker. `needs` are the kinds without which it cannot answer: a group that lacks one of them is unchecked."""
+
+    name: str
+    claim: str
+    assumes: str
+    blind: str  # what it cannot see
+    kinds: tuple[str, ...]  # of the anomalies it may report
+    group_by: tuple[str, ...]
+    operations: tuple[str, ...] = ()  # the `f`s it reads
+    events: tuple[EventKind, ...] = ()  # the kinds it reads
+    needs: tuple[EventKind, ...] = ()
+    stage: Literal["ledger", "others"] = "others"
+    check: Check
+
+
+def groups(operations: pl.DataFrame, events: pl.DataFrame, group_by: tuple[str, ...]) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Both tables of each group, sorted, in the order of the groups' names. Rows without the columns belong to every group."""
+    if not group_by:
+        return [(operations.sort("index", "slot"), events.sort("index"))]
+    by_operations, all_operations = _split(operations, group_by, ("index", "slot"))
+    by_events, all_events = _split(events, group_by, ("index",))
+    keys = sorted(by_operations.keys() | by_events.keys(), key=str)
+    return [(by_operations.get(key, all_operations), by_events.get(key, all_events)) for key in keys]
+
+
+def _split(
+    frame: pl.DataFrame, group_by: tuple[str, ...], order: tuple[str, ...]
+) -> tuple[dict[tuple[object, ...], pl.DataFrame], pl.DataFrame]:
+    everywhere = pl.all_horizontal([pl.col(column).is_null() for column in group_by])
+    shared = frame.filter(everywhere)
+    parts = frame.filter(~everywhere).partition_by(group_by, as_dict=True)
+    groups = {key: pl.concat([parts[key], shared]).sort(order) for key in sorted(parts, key=str)}
+    return groups, shared
+
+
+def narrow(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of a group that the checker declares to read."""
+    return (
+        operations.filter(pl.col("f").is_in(checker.operations)),
+        events.filter(pl.col("kind").is_in([str(kind) for kind in checker.events])),
+    )
+
+
+def apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: Iterable[Cut] = ()) -> Findings:
+    """One checker over the rows of one group: unchecked where evidence that it needs is missing."""
+    seen = set(events["kind"].unique().to_list())
+    missing = [str(kind) for kind in checker.needs if kind not in seen]
+    if missing:
+        where = group_name(checker.group_by, operations, events)
+        of = f" of {where}" if where else ""
+        return Findings(unchecked=(f"{checker.name}: no {', '.join(missing)} rows{of}",))
+    operations, events = narrow(checker, operations, events)
+    return condensed(checker.check(operations, events, facts, tuple(cuts)))
+
+
+def condensed(findings: Findings) -> Findings:
+    """The first few anomalies of each kind; the last of them says how many more there are. One mistake often has many traces."""
+    kept: list[Anomaly] = []
+    by_kind: dict[str, list[Anomaly]] = {}
+    for found in sorted(findings.anomalies, key=lambda found: found.witness):
+        by_kind.setdefault(found.kind, []).append(found)
+    for kind in sorted(by_kind):
+        first, more = by_kind[kind][:ANOMALIES_MAX], len(by_kind[kind]) - ANOMALIES_MAX
+        if more > 0:
+            first[-1] = replace(first[-1], words=f"{first[-1].words} (and {more} more of this kind)")
+        kept.extend(first)
+    return replace(findings, anomalies=tuple(kept))
+
+
+def partition_of(operations: pl.DataFrame, events: pl.DataFrame) -> tuple[str, int]:
+    """The topic and partition that the rows of a group are about; ("", -1) for a group of node-level rows alone."""
+    for frame in (operations, events):
+        about = frame.filter(pl.col("partition").is_not_null()).head(1)
+        if about.height:
+            return str(about["topic"][0]), int(about["partition"][0])
+    return "", -1
+
+
+def group_name(group_by: tuple[str, ...], operations: pl.DataFrame, events: pl.DataFrame) -> str:
+    """A group as anomalies name it: "orders-0", or "" for the whole run."""
+    if group_by != PARTITION:
+        return ""
+    topic, partition = partition_of(operations, events)
+    return f"{topic}-{partition}"
+
+
+def promised(facts: Facts, topic: str) -> TopicPromise | None:
+    """What the topic promises; None where the promise does not know it, which `checkers.assumptions` reports."""
+    return next((record for record in facts.promise.topics if record.topic == topic), None)
+
+
+def cuts_of(cuts: Iterable[Cut], topic: str, partition: int) -> tuple[Cut, ...]:
+    """The cuts of one partition, by epoch."""
+    return tuple(sorted((c for c in cuts if c.topic == topic and c.partition == partition), key=lambda c: c.leader_epoch))

@@ -1,0 +1,93 @@
+"""Who may lead: a member of the ISR or of the ELR, and never a replica that was emptied (docs/promise.md P6, P7).
+
+Judged at ZooKeeper's own writes: the leader that a state names must stand in the state before it, or in the last ISR that had
+min.insync.replicas members where the one before has fewer. An operator's order makes one election of the replica it names
+clean, where the promise allows orders at all; nothing makes the election of an emptied replica clean.
+"""
+
+import polars as pl
+
+from checkers.checker import PARTITION, Checker, Facts, partition_of, promised
+from checkers.isr_history import IsrHistory
+from checkers.rows import EventRow, event_rows
+from checkers.verdict import Anomaly, Cut, Findings
+from checkers.wounds import Wounded
+from history.event import EventKind as K
+
+NAME = "election"
+
+
+class _Elections:
+    """One pass over one partition."""
+
+    def __init__(self, key: str, min_isr: int, *, by_operator: bool) -> None:
+        self.key, self.by_operator = key, by_operator
+        self.standing = IsrHistory(min_isr)
+        self.wounded = Wounded()
+        self.emptied: dict[str, int] = {}  # node -> row of the swap
+        self.ordered: str | None = None
+        self.anomalies: list[Anomaly] = []
+        self.elections = 0
+
+    def see(self, row: EventRow) -> None:
+        """Apply one row."""
+        if row.kind == K.UNCLEAN_ELECTION_ORDERED:
+            self.ordered = row.leader
+        elif row.kind == K.STATE_WRITTEN:
+            if row.leader is not None and row.leader_epoch != self.standing.epoch:
+                self._elected(row, row.leader)
+            self.standing.see(row)
+            self.wounded.see(row)
+            self.emptied = {node: at for node, at in self.emptied.items() if node in self.wounded.since}
+        else:
+            self.wounded.see(row)
+            if row.kind == K.WOUND and row.detail == "swapped":
+                self.emptied[row.node] = row.at
+
+    def _elected(self, row: EventRow, leader: str) -> None:
+        if self.standing.index < 0:
+            return  # the first state of a partition: nobody stood before
+        self.elections += leader != self.standing.leader
+        eligible = self.standing.eligible()
+        ordered = self.by_operator and leader == self.ordered
+        if leader in self.emptied:
+            words = f"{leader} was made leader of epoch {row.leader_epoch} after its directory had been swapped for an empty one"
+            self._accuse("empty-leader", (self.emptied[leader], row.at), words)
+        if leader not in eligible and not ordered:
+            before = ", ".join(eligible) or "empty"
+            words = f"{leader} was made leader of epoch {row.leader_epoch}; ISR and ELR before were {before}"
+            self._accuse("unclean-election", (self.standing.index, row.at), words)
+        if leader == self.ordered:
+            self.ordered = None
+
+    def _accuse(self, kind: str, witness: tuple[int, ...], words: str) -> None:
+        self.anomalies.append(Anomaly(kind=kind, checker=NAME, key=self.key, witness=witness, words=words))
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """The elections of one partition; counts `leader_changes`."""
+    topic, partition = partition_of(operations, events)
+    promise = promised(facts, topic)
+    if promise is None:
+        return Findings()
+    elections = _Elections(
+        f"{topic}-{partition}",
+        promise.min_insync_replicas,
+        by_operator=facts.promise.unclean_election == "by_operator",
+    )
+    for row in event_rows(events):
+        elections.see(row)
+    return Findings(anomalies=tuple(elections.anomalies), counts={"leader_changes": elections.elections})
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="Each leader that ZooKeeper names stood in the ISR or the ELR before, and was not emptied.",
+    assumes="ZooKeeper's writes, the operator's orders and the laboratory's wounds are complete.",
+    blind="Brokers that act as leader without being named in ZooKeeper (single-leader and isr-agreement see what they do).",
+    kinds=("unclean-election", "empty-leader"),
+    group_by=PARTITION,
+    events=(K.STATE_WRITTEN, K.WOUND, K.REGISTERED, K.UNCLEAN_ELECTION_ORDERED),
+    needs=(K.STATE_WRITTEN,),
+    check=check,
+)

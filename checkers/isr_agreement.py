@@ -1,0 +1,153 @@
+"""Replica agreement below the high watermark: WeakIsr and StrongIsr (docs/oracles.md §7.1, §8.1).
+
+WeakIsr: everything below the HW of a presumed leader is at the same offset on every member of its own ISR. StrongIsr: the same
+for every member of the ISR in ZooKeeper. Both are looked at whenever one of their parts moves: an HW, an ISR, a log that gets
+shorter. Left out are wounded replicas until they are in the ISR under a new incarnation (docs/promise.md C2), and for leaders
+of an epoch before a cut the offsets that the cut took (C1). Entries that the rows do not show agree with everything.
+
+Why both: without the epoch fence on fetches WeakIsr alone fails, without it on ISR expansion StrongIsr fails first.
+"""
+
+from typing import Literal
+
+import polars as pl
+
+from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.replay import REPLAYED, Replicas
+from checkers.rows import EventRow, event_rows
+from checkers.verdict import Anomaly, Cut, Findings
+from checkers.wounds import Wounded
+from history.event import EventKind as K
+
+NAME = "isr-agreement"
+_ENDS_OFFICE = (K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED, K.NODE_STARTED)
+
+
+class _Leading:
+    """A presumed leader: what it says of itself."""
+
+    __slots__ = ("at", "epoch", "hw", "isr")
+
+    def __init__(self, row: EventRow) -> None:
+        self.epoch, self.hw, self.isr, self.at = row.leader_epoch, row.hw or 0, row.isr or (), row.at
+
+
+class _Agreement:
+    """One pass over one partition."""
+
+    def __init__(self, key: str, cuts: tuple[Cut, ...]) -> None:
+        self.key, self.cuts = key, cuts
+        self.replicas = Replicas()
+        self.wounded = Wounded()
+        self.isr: tuple[str, ...] = ()
+        self.leading: dict[str, _Leading] = {}
+        self.agreed: dict[tuple[str, str], int] = {}  # (leader, member): their logs are known to agree below this offset
+        self.accused: set[tuple[str, int, str]] = set()  # (kind, epoch, member)
+        self.anomalies: list[Anomaly] = []
+
+    def see(self, row: EventRow) -> None:
+        """Apply one row and look at what it may have broken."""
+        kind = row.kind
+        if kind == K.HW:
+            leader = self.leading.get(row.node)
+            if row.detail == "leader" and leader is not None and leader.epoch == row.leader_epoch:
+                leader.hw, leader.at = row.hw, row.at
+                self._look(row.node, row.at)
+        elif kind in REPLAYED:
+            if kind == K.WOUND:
+                self.wounded.see(row)
+            if self.replicas.replay(row) or kind == K.REPLICA_DELETED:
+                self._shorter(row.node, row.at)
+        elif kind == K.BECAME_LEADER:
+            self.leading[row.node] = _Leading(row)
+            self._look(row.node, row.at)
+        elif kind == K.ISR_CHANGE_ENDED:
+            leader = self.leading.get(row.node)
+            if leader is not None and leader.epoch == row.leader_epoch:
+                leader.isr = row.isr
+                self._look(row.node, row.at)
+        elif kind == K.STATE_WRITTEN:
+            self.wounded.see(row)
+            self.isr = row.isr
+            for node in self.leading:
+                self._look(node, row.at)
+        elif kind in _ENDS_OFFICE:
+            self.leading.pop(row.node, None)
+        else:
+            self.wounded.see(row)
+
+    def _shorter(self, node: str, at: int) -> None:
+        leo = len(self.replicas.log(node).values)
+        for pair, upto in self.agreed.items():
+            if node in pair and upto > leo:
+                self.agreed[pair] = leo
+        for leader in self.leading:
+            if leader != node:
+                self._look(leader, at)
+
+    def _look(self, node: str, at: int) -> None:
+        leader = self.leading[node]
+        if node in self.wounded.since:
+            return
+        limit = min([leader.hw, *(cut.offset for cut in self.cuts if leader.epoch < cut.leader_epoch)])
+        for member in sorted({*leader.isr, *self.isr}):
+            if member == node or member in self.wounded.since or self.agreed.get((node, member), 0) >= limit:
+                continue
+            offset = self._first_difference(node, member, limit)
+            if offset is None:
+                self.agreed[(node, member)] = limit
+                continue
+            if member in leader.isr:
+                self._accuse("weak-isr", node, member, offset, at)
+            if member in self.isr:
+                self._accuse("strong-isr", node, member, offset, at)
+
+    def _first_difference(self, node: str, member: str, limit: int) -> int | None:
+        known = self.agreed.get((node, member), 0)
+        ours, theirs = self.replicas.log(node).values, self.replicas.log(member).values
+        limit = min(limit, len(ours))
+        if len(theirs) >= limit and ours[known:limit] == theirs[known:limit]:
+            return None
+        for offset in range(known, limit):
+            value = ours[offset]
+            if value is not None and not self.replicas.log(member).may_hold(offset, value):
+                return offset
+        return None
+
+    def _accuse(self, kind: Literal["weak-isr", "strong-isr"], node: str, member: str, offset: int, at: int) -> None:
+        leader = self.leading[node]
+        if (kind, leader.epoch, member) in self.accused:
+            return
+        self.accused.add((kind, leader.epoch, member))
+        whose = f"the ISR of {node}" if kind == "weak-isr" else "the ISR in ZooKeeper"
+        theirs = self.replicas.log(member).values
+        has = f"has {theirs[offset]}" if offset < len(theirs) else f"ends at {len(theirs)}"
+        value = self.replicas.log(node).values[offset]
+        words = (
+            f"{member} is in {whose} and {has} at offset {offset}, "
+            f"where {node}, leader of epoch {leader.epoch} with high watermark {leader.hw}, has {value}"
+        )
+        witness = tuple(sorted({leader.at, at}))
+        self.anomalies.append(Anomaly(kind=kind, checker=NAME, key=self.key, witness=witness, words=words))
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Replay one partition."""
+    topic, partition = partition_of(operations, events)
+    agreement = _Agreement(f"{topic}-{partition}", cuts_of(cuts, topic, partition))
+    for row in event_rows(events):
+        agreement.see(row)
+    return Findings(anomalies=tuple(agreement.anomalies))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="Below the HW of a leader every member of its ISR, and of the ISR in ZooKeeper, has the same log (WeakIsr, StrongIsr).",
+    assumes="Brokers note each append, truncation, HW and change of their ISR; ZooKeeper's writes are complete.",
+    blind="Replicas outside the ISR, wounded replicas until they rejoined, and offsets that an excused loss took.",
+    kinds=("weak-isr", "strong-isr"),
+    group_by=PARTITION,
+    events=(*REPLAYED, K.HW, K.BECAME_LEADER, K.ISR_CHANGE_ENDED, K.STATE_WRITTEN, K.REGISTERED, *_ENDS_OFFICE),
+    needs=(K.STATE_WRITTEN,),
+    check=check,
+)

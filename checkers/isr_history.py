@@ -1,0 +1,47 @@
+"""The ISR of one partition over time, as ZooKeeper had it, and who counted at each moment (docs/promise.md §1)."""
+
+from checkers.rows import EventRow
+from history.event import EventKind as K
+
+ISR_ROWS = (K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
+
+
+class IsrHistory:
+    """Told of rows in order, answers for the moment after the last one. `min_isr` is m of the promise."""
+
+    __slots__ = ("_last_full", "_min_isr", "_sent", "epoch", "index", "isr", "leader")
+
+    def __init__(self, min_isr: int) -> None:
+        self._min_isr = min_isr
+        self._last_full: tuple[str, ...] = ()
+        self._sent: dict[str, tuple[str, ...]] = {}  # leader -> the ISR it wants, not answered yet
+        self.isr: tuple[str, ...] = ()
+        self.leader: str | None = None
+        self.epoch = -1
+        self.index = -1  # of the last written state; -1 while there is none
+
+    def see(self, row: EventRow) -> None:
+        """Apply one row of `ISR_ROWS`."""
+        if row.kind == K.ISR_CHANGE_SENT:
+            # A change sent by whom ZooKeeper does not name leader is conditional on a version that has passed.
+            if row.node == self.leader:
+                self._sent[row.node] = row.isr
+        elif row.kind == K.ISR_CHANGE_ENDED:
+            self._sent.pop(row.node, None)
+        else:
+            # Changes are conditional on the version: whatever was sent before this write is either this write or refused.
+            self._sent.clear()
+            self.isr, self.leader, self.epoch, self.index = row.isr, row.leader, row.leader_epoch, row.at
+            if len(row.isr) >= self._min_isr:
+                self._last_full = row.isr
+
+    def eligible(self) -> tuple[str, ...]:
+        """ISR and ELR: who may be elected."""
+        if len(self.isr) >= self._min_isr:
+            return self.isr
+        return self.isr + tuple(node for node in self._last_full if node not in self.isr)
+
+    def counted_on(self) -> tuple[str, ...]:
+        """The replicas whose copies count."""
+        staying = tuple(node for node in self.isr if all(node in wanted for wanted in self._sent.values()))
+        return staying if len(staying) >= self._min_isr else self.eligible()

@@ -1,0 +1,150 @@
+"""The high watermark only rises: within the epoch of its leader, within the life of a replica, and as consumers see it.
+
+docs/promise.md V1 and V2. After a failover a new leader may start with a lower HW, so replicas are judged within one leader
+epoch. Consumers are judged by end offsets and positions, which never go back except to a cut; the `high_watermark` field of a
+fetch response is a hint and compared within one epoch only. Answers of an epoch below one that the consumer has
+seen already are stale, which a deposed leader may be (V3), and are not compared.
+"""
+
+from typing import NamedTuple
+
+import polars as pl
+
+from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.rows import Call, calls, event_rows, operation_rows
+from checkers.verdict import Anomaly, Cut, Findings
+from history.event import EventKind as K
+
+NAME = "monotonic-hw"
+
+
+class _Seen(NamedTuple):
+    """A bound that a row established."""
+
+    offset: int
+    epoch: int
+    at: int
+
+
+def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
+    """HW rows of brokers: by node, life, epoch and role."""
+    anomalies: list[Anomaly] = []
+    last: dict[tuple[str, int | None, int, str | None], _Seen] = {}
+    for row in event_rows(events):
+        if row.leo is not None and row.hw > row.leo:
+            words = f"{row.node} holds a high watermark of {row.hw} above its log end offset {row.leo}"
+            anomalies.append(Anomaly(kind="hw-above-leo", checker=NAME, key=key, witness=(row.at,), words=words))
+        scope = (row.node, row.life, row.leader_epoch, row.detail)
+        before = last.get(scope)
+        if before is not None and row.hw < before.offset:
+            fall = f"fell from {before.offset} to {row.hw} in epoch {row.leader_epoch}"
+            words = f"the high watermark of {row.node} ({row.detail}) {fall}"
+            witness = (before.at, row.at)
+            anomalies.append(Anomaly(kind="hw-regressed", checker=NAME, key=key, witness=witness, words=words))
+        last[scope] = _Seen(row.hw, row.leader_epoch, row.at)
+    return anomalies
+
+
+class _Consumer:
+    """What one consumer knows of one partition: how far it may read, and the newest epoch that answered it."""
+
+    def __init__(self, process: int, key: str, cuts: tuple[Cut, ...]) -> None:
+        self.process, self.key, self.cuts = process, key, cuts
+        self.end: _Seen | None = None
+        self.hint: _Seen | None = None
+        self.anomalies: list[Anomaly] = []
+
+    def see(self, call: Call) -> None:
+        """Judge one completed poll or latest."""
+        row = call.rows[0]
+        if call.type == "ok" and call.f == "latest" and row.offset is not None and row.leader_epoch is not None:
+            self._end(row.offset, row.leader_epoch, row.at)
+        elif call.type == "ok" and call.f == "poll":
+            self._poll(call)
+        elif call.type == "fail" and row.error == "OFFSET_OUT_OF_RANGE":
+            self._refused(call)
+
+    def _floor(self, epoch: int | None) -> int:
+        """How far an answer of this epoch may go back: to the known end, or to a cut that lies between."""
+        if self.end is None:
+            return 0
+        known = self.end.epoch
+        taken = [c.offset for c in self.cuts if c.leader_epoch > known and (epoch is None or c.leader_epoch <= epoch)]
+        return min([self.end.offset, *taken])
+
+    def _end(self, end: int, epoch: int, index: int) -> None:
+        if self.end is not None and epoch < self.end.epoch:
+            return
+        if self.end is not None and end < self._floor(epoch):
+            words = f"process {self.process} was told the end offset {end} after it knew of {self.end.offset}"
+            self._accuse("latest-regressed", (self.end.at, index), words)
+        if self.end is None or end >= self.end.offset or epoch > self.end.epoch:
+            self.end = _Seen(end, epoch, index)
+
+    def _poll(self, call: Call) -> None:
+        asked = call.asked[0].offset
+        got = [row for row in call.rows if row.offset is not None and row.value is not None]
+        for row in got:
+            assert row.offset is not None
+            if asked is not None and row.offset < asked:
+                words = f"process {self.process} asked for offset {asked} and was given {row.offset}"
+                self._accuse("position-regressed", (call.invoked, row.at), words)
+            if row.hw is not None and row.offset >= row.hw:
+                words = f"process {self.process} was given offset {row.offset} with the high watermark at {row.hw}"
+                self._accuse("read-above-hw", (row.at,), words)
+                break
+        first = call.rows[0]
+        self._hinted(first.hw, first.leader_epoch, first.at)
+        epochs = [row.leader_epoch for row in got if row.leader_epoch is not None]
+        if epochs and self.end is not None and got[-1].offset is not None and got[-1].offset >= self.end.offset:
+            self.end = _Seen(got[-1].offset + 1, max(self.end.epoch, *epochs), call.ended)
+        elif epochs and self.end is None and got[-1].offset is not None:
+            self.end = _Seen(got[-1].offset + 1, max(epochs), call.ended)
+
+    def _hinted(self, hw: int | None, epoch: int | None, index: int) -> None:
+        if hw is None or epoch is None:
+            return
+        if self.hint is not None and self.hint.epoch == epoch and hw < self.hint.offset:
+            words = f"process {self.process} saw the high watermark fall from {self.hint.offset} to {hw} in epoch {epoch}"
+            self._accuse("hw-regressed", (self.hint.at, index), words)
+        self.hint = _Seen(hw, epoch, index)
+
+    def _refused(self, call: Call) -> None:
+        asked = call.asked[0].offset
+        if self.end is None or asked is None or asked > self._floor(None):
+            return
+        known = f"knowing of the end offset {self.end.offset}"
+        words = f"process {self.process} asked for offset {asked}, {known}, and was told that it is out of range"
+        self._accuse("out-of-range", (self.end.at, call.ended), words)
+
+    def _accuse(self, kind: str, witness: tuple[int, ...], words: str) -> None:
+        self.anomalies.append(Anomaly(kind=kind, checker=NAME, key=self.key, witness=witness, words=words))
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """One partition: brokers by their HW rows, consumers by what they were told."""
+    topic, partition = partition_of(operations, events)
+    key = f"{topic}-{partition}"
+    anomalies = _replicas(events, key)
+    consumers: dict[int, _Consumer] = {}
+    for call in calls(operation_rows(operations)):
+        if call.rows:
+            consumer = consumers.get(call.process)
+            if consumer is None:
+                consumer = consumers[call.process] = _Consumer(call.process, key, cuts_of(cuts, topic, partition))
+            consumer.see(call)
+    anomalies.extend(found for process in sorted(consumers) for found in consumers[process].anomalies)
+    return Findings(anomalies=tuple(anomalies))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="The high watermark never falls within a leader epoch, and no consumer is ever sent back, except to a cut.",
+    assumes="Brokers note each change of the HW; answers carry the epoch of the leader that gave them.",
+    blind="Falls between epochs, which are allowed; answers that carry no leader epoch.",
+    kinds=("hw-regressed", "hw-above-leo", "latest-regressed", "position-regressed", "read-above-hw", "out-of-range"),
+    group_by=PARTITION,
+    operations=("poll", "latest"),
+    events=(K.HW,),
+    check=check,
+)

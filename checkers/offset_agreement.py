@@ -1,0 +1,93 @@
+"""One offset holds one value: over all reads, all acknowledgements under acks=all, all replicas below their HW (O1).
+
+An acknowledgement under acks=1 promises nothing, so its offset may be given again. Offsets that an excused loss took hold one
+value for each generation: entries of epochs before and from the cut's epoch on are not compared (docs/promise.md C1).
+"""
+
+import polars as pl
+
+from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.replay import REPLAYED, Replicas
+from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.verdict import Anomaly, Cut, Findings
+from history.event import EventKind as K
+
+NAME = "offset-agreement"
+
+
+class _Offsets:
+    """What each offset was seen to hold, by generation."""
+
+    def __init__(self, key: str, cuts: tuple[Cut, ...]) -> None:
+        self.key, self.cuts = key, cuts
+        self.replicas = Replicas()
+        self.compared: dict[str, int] = {}  # node -> offsets below were compared
+        self.seen: dict[tuple[int, int], tuple[str, int, str]] = {}  # (offset, generation) -> value, row, who
+        self.accused: set[int] = set()
+        self.anomalies: list[Anomaly] = []
+
+    def hold(self, offset: int, value: str, epoch: int | None, at: int, who: str) -> None:
+        """Somebody says that this offset holds this value."""
+        generation = 0
+        if self.cuts:
+            above = [cut for cut in self.cuts if offset >= cut.offset]
+            if above and epoch is None:
+                return
+            generation = sum(1 for cut in above if epoch is not None and epoch >= cut.leader_epoch)
+        first = self.seen.setdefault((offset, generation), (value, at, who))
+        if first[0] == value or offset in self.accused:
+            return
+        self.accused.add(offset)
+        words = f"offset {offset} holds {first[0]} for {first[2]} and {value} for {who}"
+        witness = tuple(sorted({first[1], at}))
+        found = Anomaly(kind="inconsistent-offsets", checker=NAME, key=self.key, witness=witness, words=words)
+        self.anomalies.append(found)
+
+    def see_event(self, row: EventRow) -> None:
+        """Replay a log, and at each HW compare what came below it."""
+        if row.kind != K.HW:
+            if self.replicas.replay(row):
+                leo = len(self.replicas.log(row.node).values)
+                self.compared[row.node] = min(self.compared.get(row.node, 0), leo)
+            return
+        log = self.replicas.log(row.node)
+        start, end = self.compared.get(row.node, 0), min(row.hw, len(log.values))
+        for offset in range(start, end):
+            value = log.values[offset]
+            if value is not None:
+                self.hold(offset, value, log.epochs[offset], row.at, row.node)
+        self.compared[row.node] = max(start, end)
+
+    def see_call(self, call: Call) -> None:
+        """Records that were read, or acknowledged under acks=all."""
+        if call.f == "produce" and call.asked[0].acks != -1:
+            return
+        who = f"{'a read of' if call.f == 'poll' else 'the acknowledgement to'} process {call.process}"
+        for row in call.rows:
+            if row.offset is not None and row.value is not None:
+                self.hold(row.offset, row.value, row.leader_epoch, row.at, who)
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Compare all words about one partition."""
+    topic, partition = partition_of(operations, events)
+    offsets = _Offsets(f"{topic}-{partition}", cuts_of(cuts, topic, partition))
+    for event in event_rows(events):
+        offsets.see_event(event)
+    for call in calls(operation_rows(operations)):
+        if call.type == "ok":
+            offsets.see_call(call)
+    return Findings(anomalies=tuple(offsets.anomalies))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="One offset of a partition holds one value: in every read, every acks=all acknowledgement, every replica below its HW.",
+    assumes="Answers carry a leader epoch where an excused loss cut the partition.",
+    blind="Replicas above their HW, which may differ; acknowledgements under acks=0 and acks=1.",
+    kinds=("inconsistent-offsets",),
+    group_by=PARTITION,
+    operations=("produce", "poll"),
+    events=(*REPLAYED, K.HW),
+    check=check,
+)

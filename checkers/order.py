@@ -1,0 +1,107 @@
+"""Order of acknowledgements and origin of what is read (docs/promise.md O2, O4).
+
+O2: an offset acknowledged under acks=all exceeds every offset that was so acknowledged before the call began. O4: what certainly
+failed never appears. And nobody reads what nobody wrote. A poll that failed or whose outcome is unknown proves nothing.
+"""
+
+import polars as pl
+
+from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.rows import Call, calls, operation_rows
+from checkers.verdict import Anomaly, Cut, Findings
+
+NAME = "order"
+
+
+def _highest_by_generation(highest: list[int], generation: int, cuts: tuple[Cut, ...]) -> int:
+    """The offset that an acknowledgement of this generation must exceed: earlier generations count up to the cut only."""
+    floor = highest[generation]
+    bound: int | None = None
+    for earlier in range(generation - 1, -1, -1):
+        bound = cuts[earlier].offset if bound is None else min(bound, cuts[earlier].offset)
+        floor = max(floor, min(highest[earlier], bound - 1))
+    return floor
+
+
+def _acknowledged_in_order(done: list[Call], cuts: tuple[Cut, ...], key: str) -> list[Anomaly]:
+    acked = [call for call in done if call.f == "produce" and call.type == "ok" and call.asked[0].acks == -1]
+    steps = sorted([(call.invoked, 0, call) for call in acked] + [(call.ended, 1, call) for call in acked], key=lambda s: s[:2])
+    highest = [-1] * (len(cuts) + 1)
+    newest = [-1] * (len(cuts) + 1)  # index of the acknowledgement that set it
+    known: dict[int, tuple[list[int], list[int]]] = {}  # invocation -> what was acknowledged when it began
+    anomalies: list[Anomaly] = []
+    for at, ended, call in steps:
+        if not ended:
+            known[at] = (list(highest), list(newest)) if cuts else ([highest[0]], [newest[0]])
+            continue
+        before, since = known.pop(call.invoked)
+        for row in call.rows:
+            if row.offset is None or (cuts and row.leader_epoch is None):
+                continue
+            generation = sum(1 for cut in cuts if row.leader_epoch is not None and row.leader_epoch >= cut.leader_epoch)
+            floor = _highest_by_generation(before, generation, cuts)
+            if row.offset <= floor:
+                late = f"though {floor} was acknowledged before it asked"
+                words = f"process {call.process} was acknowledged offset {row.offset} {late}"
+                witness = tuple(sorted({max(since), call.invoked, at}))
+                anomalies.append(Anomaly(kind="offset-order", checker=NAME, key=key, witness=witness, words=words))
+            if row.offset > highest[generation]:
+                highest[generation], newest[generation] = row.offset, at
+    return anomalies
+
+
+def _read_as_written(done: list[Call], key: str) -> list[Anomaly]:
+    first_sent: dict[str, int] = {}
+    not_failed: set[str] = set()
+    failed: dict[str, int] = {}
+    for call in done:
+        if call.f != "produce":
+            continue
+        for row in call.asked:
+            if row.value is not None:
+                first_sent[row.value] = min(call.invoked, first_sent.get(row.value, call.invoked))
+                if call.type == "fail":
+                    failed[row.value] = call.ended
+                else:
+                    not_failed.add(row.value)
+    anomalies: list[Anomaly] = []
+    accused: set[str] = set()
+    for call in done:
+        if call.f != "poll" or call.type != "ok":
+            continue
+        for row in call.rows:
+            value = row.value
+            if value is None or value in accused:
+                continue
+            sent = first_sent.get(value)
+            if sent is None or sent > call.ended:
+                accused.add(value)
+                words = f"process {call.process} read {value} at offset {row.offset}, which nobody had sent to this partition"
+                anomalies.append(Anomaly(kind="phantom-read", checker=NAME, key=key, witness=(row.at,), words=words))
+            elif value in failed and value not in not_failed:
+                accused.add(value)
+                words = f"process {call.process} read {value} at offset {row.offset}, though sending it had certainly failed"
+                witness = tuple(sorted({failed[value], row.at}))
+                anomalies.append(Anomaly(kind="failed-write-read", checker=NAME, key=key, witness=witness, words=words))
+    return anomalies
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """One partition, by its operations alone."""
+    topic, partition = partition_of(operations, events)
+    key = f"{topic}-{partition}"
+    done = calls(operation_rows(operations))
+    anomalies = _acknowledged_in_order(done, cuts_of(cuts, topic, partition), key) + _read_as_written(done, key)
+    return Findings(anomalies=tuple(anomalies))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="Acknowledged offsets grow in real time; what failed for certain is never read; what nobody sent is never read.",
+    assumes="Values are unique to an attempt; a failure is reported as certain only where it is (workloads.completion).",
+    blind="acks=0 and acks=1, which promise no order; failed records that sit in a log unread.",
+    kinds=("offset-order", "phantom-read", "failed-write-read"),
+    group_by=PARTITION,
+    operations=("produce", "poll"),
+    check=check,
+)

@@ -1,0 +1,69 @@
+"""All checkers, spelled out, and the document that is generated from them.
+
+`python -m checkers.registry > docs/properties.md` writes it.
+"""
+
+import sys
+
+from checkers import (
+    acked_loss,
+    assertions,
+    assumptions,
+    availability,
+    duplicates,
+    election,
+    isr_agreement,
+    monotonic_hw,
+    offset_agreement,
+    order,
+    single_leader,
+    vacuity,
+)
+from checkers.checker import Checker
+
+# The ledger first: its cuts are an input to the others.
+ALL: tuple[Checker, ...] = (
+    acked_loss.CHECKER,
+    offset_agreement.CHECKER,
+    order.CHECKER,
+    duplicates.CHECKER,
+    monotonic_hw.CHECKER,
+    single_leader.LEADERS,
+    single_leader.CONTROLLERS,
+    isr_agreement.CHECKER,
+    election.CHECKER,
+    assertions.CHECKER,
+    assumptions.CHECKER,
+    vacuity.CHECKER,
+    availability.PARTITIONS,
+    availability.CLUSTER,
+)
+
+_HEAD = """# What the checkers claim
+
+Generated from `checkers/registry.py`; do not edit.
+The words are those of `docs/promise.md`, which outranks this page.
+Each anomaly kind below makes a run INVALID, unjudged evidence makes it UNKNOWN, liveness is a field of its own.
+"""
+
+
+def document() -> str:
+    """docs/properties.md."""
+    parts = [_HEAD]
+    for checker in ALL:
+        kinds = ", ".join(f"`{kind}`" for kind in checker.kinds) or "none"
+        reads = ", ".join(f"`{name}`" for name in (*checker.operations, *dict.fromkeys(map(str, checker.events)))) or "nothing"
+        parts.append(
+            f"## {checker.name}\n\n"
+            f"{checker.claim}\n\n"
+            f"- **Anomalies:** {kinds}\n"
+            f"- **Judged for each:** {', '.join(checker.group_by) or 'run'}\n"
+            f"- **Assumes:** {checker.assumes}\n"
+            f"- **Cannot see:** {checker.blind}\n"
+            f"- **Reads:** {reads}\n"
+        )
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())

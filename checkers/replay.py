@@ -1,0 +1,79 @@
+"""The log of each replica of one partition, rebuilt from what brokers and the laboratory said.
+
+An entry that the rows do not tell (a crash fell between the append and its note, or the evidence begins late) is None:
+`may_hold` gives it the benefit of the doubt when somebody is accused, `holds` does not when somebody is excused.
+"""
+
+from checkers.rows import EventRow
+from history.event import EventKind as K
+
+REPLAYED = (K.APPEND, K.TRUNCATE, K.RECOVERED, K.REPLICA_DELETED, K.WOUND)
+
+
+class Log:
+    """One replica's log: values and record epochs by offset; both lists always have the same length, the LEO."""
+
+    __slots__ = ("epochs", "shrunk", "values")
+
+    def __init__(self) -> None:
+        self.values: list[str | None] = []
+        self.epochs: list[int | None] = []
+        self.shrunk = -1  # index of the row that last made it shorter
+
+    def holds(self, offset: int, value: str) -> bool:
+        """Certainly has this value at this offset."""
+        return offset < len(self.values) and self.values[offset] == value
+
+    def may_hold(self, offset: int, value: str) -> bool:
+        """Nothing shows that it lacks this value at this offset."""
+        return offset < len(self.values) and self.values[offset] in (value, None)
+
+    def cut(self, leo: int, index: int) -> list[tuple[int, str]]:
+        """Shorten to `leo`; the known entries that are gone, as (offset, value)."""
+        gone = [(offset, value) for offset, value in enumerate(self.values[leo:], leo) if value is not None]
+        if leo < len(self.values):
+            del self.values[leo:], self.epochs[leo:]
+            self.shrunk = index
+        return gone
+
+    def pad(self, leo: int) -> None:
+        """Lengthen to `leo` by entries that nobody told of."""
+        lack = leo - len(self.values)
+        if lack > 0:
+            self.values.extend([None] * lack)
+            self.epochs.extend([None] * lack)
+
+
+class Replicas:
+    """All logs of one partition. A replica that was never mentioned has an empty log."""
+
+    __slots__ = ("logs",)
+
+    def __init__(self) -> None:
+        self.logs: dict[str, Log] = {}
+
+    def log(self, node: str) -> Log:
+        """The log of one replica."""
+        log = self.logs.get(node)
+        if log is None:
+            log = self.logs[node] = Log()
+        return log
+
+    def replay(self, row: EventRow) -> list[tuple[int, str]]:
+        """Apply one row of `REPLAYED`; the entries it removed, as (offset, value)."""
+        log = self.log(row.node)
+        if row.kind == K.APPEND:
+            offset = row.offset
+            gone = log.cut(offset, row.at) if offset < len(log.values) else []
+            log.pad(offset)
+            log.values.append(row.value)
+            log.epochs.append(row.leader_epoch)
+            return gone
+        if row.kind == K.RECOVERED:
+            leo = row.leo or 0
+            gone = log.cut(leo, row.at)
+            log.pad(leo)
+            return gone
+        if row.kind == K.REPLICA_DELETED:
+            return log.cut(0, row.at)
+        return log.cut(row.offset, row.at)

@@ -1,0 +1,153 @@
+"""Rows of a frame as tuples with names: what the loops of checkers walk over.
+
+Reading whole columns into Python once and looping is faster here than many small expressions over small groups. A field is
+meaningful only where the kind of the row fills it (`history.event`); rows that lack a column of their kind are left
+out, and `checkers.assumptions` reports them.
+"""
+
+from typing import NamedTuple
+
+import polars as pl
+
+from history.event import EventKind as K
+
+
+class EventRow(NamedTuple):
+    """One cluster event. Columns that the kind does not fill are None in truth: do not read them."""
+
+    at: int  # index of the row
+    kind: str
+    time_ns: int
+    node: str
+    life: int | None
+    incarnation: int | None
+    leader: str | None
+    leader_epoch: int
+    isr: tuple[str, ...]
+    hw: int
+    leo: int | None
+    offset: int
+    value: str
+    detail: str | None
+
+
+# What a row of each kind must carry to be judged by; kinds that are not named need nothing.
+FILLED: tuple[tuple[K, tuple[str, ...]], ...] = (
+    (K.NODE_STARTED, ("node",)),
+    (K.NODE_STOPPED, ("node",)),
+    (K.REGISTERED, ("node",)),
+    (K.SESSION_ENDED, ("node",)),
+    (K.CONTROLLER_ELECTED, ("node",)),
+    (K.STATE_WRITTEN, ("isr", "leader_epoch")),
+    (K.ISR_CHANGE_SENT, ("node", "isr")),
+    (K.ISR_CHANGE_ENDED, ("node", "isr", "leader_epoch")),
+    (K.BECAME_LEADER, ("node", "leader_epoch")),
+    (K.BECAME_FOLLOWER, ("node", "leader_epoch")),
+    (K.RESIGNED, ("node",)),
+    (K.RECOVERED, ("node", "leo")),
+    (K.APPEND, ("node", "offset", "leader_epoch", "value")),
+    (K.TRUNCATE, ("node", "offset")),
+    (K.HW, ("node", "hw", "leader_epoch", "detail")),
+    (K.REPLICA_DELETED, ("node",)),
+    (K.WOUND, ("node",)),
+)
+
+
+def lacking() -> pl.Expr:
+    """True for rows of events that lack a column their kind must fill."""
+    bad = pl.lit(False)
+    for kind, columns in FILLED:
+        empty = pl.any_horizontal([pl.col(column).is_null() for column in columns])
+        bad = bad | ((pl.col("kind") == str(kind)) & empty)
+    # A wound of a node as a whole has a row without a partition: it says nothing more than those of its partitions.
+    return bad | (_is_wound() & pl.col("partition").is_not_null() & pl.col("offset").is_null())
+
+
+def _is_wound() -> pl.Expr:
+    return pl.col("kind") == str(K.WOUND)
+
+
+def event_rows(events: pl.DataFrame) -> list[EventRow]:
+    """The rows that can be judged, in order of the frame."""
+    fit = events.filter(~(lacking() | (_is_wound() & pl.col("partition").is_null())))
+    fit = fit.rename({"index": "at"})
+    columns = [fit[name].to_list() for name in EventRow._fields]
+    isr = EventRow._fields.index("isr")
+    columns[isr] = [None if members is None else tuple(members) for members in columns[isr]]
+    return list(map(EventRow._make, zip(*columns, strict=True)))
+
+
+class OperationRow(NamedTuple):
+    """One row of a client operation; None where a column does not apply."""
+
+    at: int  # index of the row
+    process: int
+    type: str
+    f: str
+    value: str | None
+    offset: int | None
+    acks: int | None
+    leader_epoch: int | None
+    hw: int | None
+    error: str | None
+    time_ns: int
+
+
+def operation_rows(operations: pl.DataFrame) -> list[OperationRow]:
+    """All rows, in order of the frame."""
+    frame = operations.rename({"index": "at"})
+    return list(map(OperationRow._make, zip(*(frame[name].to_list() for name in OperationRow._fields), strict=True)))
+
+
+class Call(NamedTuple):
+    """An invocation with its completion; `rows` of the completion, one for each record. Open: type "", index of the end -1."""
+
+    process: int
+    f: str
+    invoked: int
+    invoked_ns: int
+    asked: tuple[OperationRow, ...]
+    type: str
+    ended: int
+    rows: tuple[OperationRow, ...]
+
+
+def calls(rows: list[OperationRow]) -> list[Call]:
+    """Invocations paired with their completions by process, in order of completion, open ones last.
+
+    A completion without an invocation is left out: `checkers.assumptions` reports it.
+    """
+    paired: list[Call] = []
+    waiting: dict[int, list[OperationRow]] = {}
+    start, count = 0, len(rows)
+    while start < count:
+        first = rows[start]
+        end = start + 1
+        while end < count and rows[end].at == first.at:
+            end += 1
+        if first.type == "invoke":
+            waiting[first.process] = rows[start:end]
+        elif asked := waiting.pop(first.process, None):
+            paired.append(_call(asked, rows[start:end]))
+        start = end
+    open_calls = sorted(waiting.values(), key=lambda asked: asked[0].at)
+    return paired + [_call(asked, []) for asked in open_calls]
+
+
+def _call(asked: list[OperationRow], answered: list[OperationRow]) -> Call:
+    first = asked[0]
+    if first.f == "produce":
+        # What was sent stands in the invocation; a completion need not repeat it.
+        answered = [
+            row if row.value is not None else row._replace(value=sent.value) for row, sent in zip(answered, asked, strict=False)
+        ]
+    return Call(
+        process=first.process,
+        f=first.f,
+        invoked=first.at,
+        invoked_ns=first.time_ns,
+        asked=tuple(asked),
+        type=answered[0].type if answered else "",
+        ended=answered[0].at if answered else -1,
+        rows=tuple(answered),
+    )

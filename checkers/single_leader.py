@@ -1,0 +1,79 @@
+"""At most one leader commits in each leader epoch, and at most one controller holds each controller epoch.
+
+Two brokers that believe to lead are normal while news travels: what must not be is that both advance the HW in one epoch. So
+the evidence is HW rows of leaders, not their belief.
+"""
+
+import polars as pl
+
+from checkers.checker import PARTITION, WHOLE_RUN, Checker, Facts, partition_of
+from checkers.rows import EventRow, event_rows
+from checkers.verdict import Anomaly, Cut, Findings
+from history.event import EventKind as K
+
+
+def check_leaders(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """One partition: two nodes that advance the HW in one epoch are `two-leaders`."""
+    topic, partition = partition_of(operations, events)
+    standing: dict[tuple[str, int], int] = {}  # (node, epoch) -> HW
+    committer: dict[int, EventRow] = {}
+    accused: set[int] = set()
+    anomalies: list[Anomaly] = []
+    for row in event_rows(events):
+        if row.kind == K.BECAME_LEADER:
+            standing[(row.node, row.leader_epoch)] = row.hw or 0
+            continue
+        if row.detail != "leader":
+            continue
+        before = standing.get((row.node, row.leader_epoch))
+        standing[(row.node, row.leader_epoch)] = row.hw
+        if before is None or row.hw <= before:
+            continue
+        first = committer.setdefault(row.leader_epoch, row)
+        if first.node != row.node and row.leader_epoch not in accused:
+            accused.add(row.leader_epoch)
+            words = f"{first.node} and {row.node} both advanced the high watermark as leader of epoch {row.leader_epoch}"
+            key = f"{topic}-{partition}"
+            found = Anomaly(kind="two-leaders", checker="single-leader", key=key, witness=(first.at, row.at), words=words)
+            anomalies.append(found)
+    return Findings(anomalies=tuple(anomalies))
+
+
+def check_controllers(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """The whole run: two nodes elected controller under one epoch are `two-controllers`. Rows without an epoch say nothing."""
+    elected = events.filter(pl.col("controller_epoch").is_not_null() & pl.col("node").is_not_null())
+    holder: dict[int, tuple[str, int]] = {}
+    anomalies: list[Anomaly] = []
+    columns = (elected[name].to_list() for name in ("index", "node", "controller_epoch"))
+    for index, node, epoch in zip(*columns, strict=True):
+        first, first_index = holder.setdefault(epoch, (node, index))
+        if first != node:
+            words = f"{first} and {node} were both elected controller with epoch {epoch}"
+            found = Anomaly(
+                kind="two-controllers", checker="single-controller", key="", witness=(first_index, index), words=words
+            )
+            anomalies.append(found)
+    return Findings(anomalies=tuple(anomalies))
+
+
+LEADERS = Checker(
+    name="single-leader",
+    claim="In each leader epoch of a partition at most one broker advances the high watermark.",
+    assumes="Brokers note each change of the HW with the epoch they act in.",
+    blind="Two believing leaders of which one never commits: that is allowed.",
+    kinds=("two-leaders",),
+    group_by=PARTITION,
+    events=(K.HW, K.BECAME_LEADER),
+    check=check_leaders,
+)
+
+CONTROLLERS = Checker(
+    name="single-controller",
+    claim="Each controller epoch belongs to one broker.",
+    assumes="A controller notes its election with the epoch that it wrote.",
+    blind="Protocols without a controller epoch; a controller that acts after it was deposed (its writes are judged elsewhere).",
+    kinds=("two-controllers",),
+    group_by=WHOLE_RUN,
+    events=(K.CONTROLLER_ELECTED,),
+    check=check_controllers,
+)

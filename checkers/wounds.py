@@ -1,0 +1,60 @@
+"""Wounds of one partition: when each is noticed, and which replicas are left out until they rejoined.
+
+A wound is noticed when the session of the incarnation that suffered it has ended (docs/promise.md §1). A wounded replica is
+left out of the replica invariants until it is in the ISR under a new incarnation (C2).
+"""
+
+from checkers.rows import EventRow
+from history.event import EventKind as K
+
+WOUND_ROWS = (K.WOUND, K.REGISTERED, K.SESSION_ENDED, K.STATE_WRITTEN)
+
+
+class Sessions:
+    """Which incarnation of each node ZooKeeper knows, from registered and session-ended rows."""
+
+    __slots__ = ("current",)
+
+    def __init__(self) -> None:
+        self.current: dict[str, int | None] = {}
+
+    def see(self, row: EventRow) -> None:
+        """Apply one registered or session-ended row."""
+        if row.kind == K.REGISTERED:
+            self.current[row.node] = row.incarnation
+        elif self.current.get(row.node) == row.incarnation or row.incarnation is None:
+            self.current.pop(row.node, None)
+
+    def lasts(self, node: str, incarnation: int | None) -> bool:
+        """The session of this incarnation has not ended: nobody can have noticed what happened to it."""
+        return node in self.current and self.current[node] == incarnation
+
+
+class Wounded:
+    """The replicas that are left out, from their wound until they rejoined. Told of rows of `WOUND_ROWS`."""
+
+    __slots__ = ("_isr", "_registered", "since")
+
+    def __init__(self) -> None:
+        self.since: dict[str, EventRow] = {}  # node -> its first wound since it was last whole
+        self._registered: set[str] = set()  # wounded, and registered again since
+        self._isr: tuple[str, ...] = ()
+
+    def see(self, row: EventRow) -> None:
+        """Apply one row."""
+        if row.kind == K.WOUND:
+            self.since.setdefault(row.node, row)
+            self._registered.discard(row.node)
+        elif row.kind == K.REGISTERED and row.node in self.since:
+            if row.incarnation != self.since[row.node].incarnation:
+                self._registered.add(row.node)
+        elif row.kind == K.STATE_WRITTEN:
+            self._whole_again(row)
+
+    def _whole_again(self, row: EventRow) -> None:
+        # A stale member may stand in the ISR all along: it is whole again once it was written in anew, or leads.
+        for node in row.isr:
+            if node in self._registered and (node == row.leader or node not in self._isr):
+                del self.since[node]
+                self._registered.discard(node)
+        self._isr = row.isr

@@ -1,0 +1,241 @@
+"""Real processes on this machine as a backend: one ZooKeeper, a process for each broker, TCP over loopback, real files.
+
+    ZooKeeper ─▶ topics ─▶ brokers ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet ─▶ final reads ─▶ end
+
+It performs what signals can do (nemesis.capability) and records the same rows as the simulator: operations and faults as they
+happen here, what nodes say from their notes, what ZooKeeper commits from its log. Time is the wall's: the same plan gives another
+history each time. Every process and file of a run is gone when it ends, however it ends.
+"""
+
+import asyncio
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+from msgspec.structs import replace
+
+from highwater.backends.api import Provenance, Run
+from highwater.backends.attempts import Attempts
+from highwater.backends.scene import assign, broker_config, brokers_of, manifest, workload_processes
+from highwater.errors import HarnessError
+from highwater.local.admin import Admin, states_of
+from highwater.local.clients import ClientHost, Phases, Worker
+from highwater.local.evidence import ZooKeeperEvidence, recorded_notes, wall_ahead_ns
+from highwater.local.faults import Faults
+from highwater.local.merge import merged
+from highwater.local.nodes import NodeProcess
+from highwater.plan import Plan
+from highwater.zookeeper import LocalZooKeeper, free_port, missing
+from highwater.zookeeper_log import LogError, read_log
+from history.digest import digest
+from history.event import EventKind
+from history.history import History
+from history.manifest import Outcome
+from history.recorder import Recorder
+from nemesis.capability import refusals
+from reference.types import Address, broker_address, topic_partition
+
+LED_S_MAX = 30.0
+FULL_S_MAX = 10.0  # a known-bad protocol may never get there
+FINAL_S_MAX = 60.0
+SLICE_S = 0.2  # how often deaths are looked for
+HOST = "127.0.0.1"
+
+
+class ProcessBackend:
+    """Performs plans on this machine, in real time."""
+
+    name = "process"
+
+    def refuse(self, plan: Plan) -> str | None:
+        """A fault that signals cannot do, or what is missing for a ZooKeeper."""
+        return next(iter(refusals("process", plan.schedule)), None) or missing()
+
+    def perform(self, plan: Plan, provenance: Provenance) -> Run:
+        """Play the plan. A KeyboardInterrupt ends it early, with what was recorded."""
+        outcome: Outcome = "completed"
+        failure = None
+        with tempfile.TemporaryDirectory(prefix="highwater-run-") as folder, LocalZooKeeper() as zookeeper:
+            stage = _Stage(plan, Path(folder), zookeeper)
+            try:
+                asyncio.run(stage.play())
+            except KeyboardInterrupt:
+                outcome = "interrupted"
+            except HarnessError as error:
+                outcome, failure = "harness-fault", str(error)
+            finally:
+                stage.kill_all()
+            return Run(history=stage.history(provenance, outcome), failure=failure)
+
+
+class _Stage:
+    """One run. Times in ns count from `start_ns` on the monotonic clock; None until they come."""
+
+    def __init__(self, plan: Plan, folder: Path, zookeeper: LocalZooKeeper) -> None:
+        self._plan = plan
+        self._zookeeper = zookeeper
+        self._start_ns = monotonic_ns()
+        self._wall_ahead_ns = wall_ahead_ns()
+        self._recorder = Recorder(self._now_ns)
+        brokers = brokers_of(plan)
+        self._ports: dict[Address, int] = {broker_address(broker): free_port() for broker in brokers}
+        self._nodes = {
+            broker: NodeProcess(folder, broker_config(plan, broker), zookeeper=zookeeper.address, ports=self._ports)
+            for broker in brokers
+        }
+        self._faults: Faults | None = None
+        self._healed_at_ns: int | None = None
+        self._final_reads_at_ns: int | None = None
+        self._end_ns: int | None = None
+        self._broken: str | None = None  # what went wrong in a callback of the loop
+
+    def _now_ns(self) -> int:
+        return monotonic_ns() - self._start_ns
+
+    # --- phases ------------------------------------------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """All phases. HarnessError where the laboratory fails; whatever ends it early, the rows so far stand."""
+        asyncio.get_running_loop().set_exception_handler(self._callback_failed)
+        admin = Admin(self._zookeeper.address)
+        hosts: list[ClientHost] = []
+        try:
+            faults = self._faults = Faults(self._plan, self._nodes, self._recorder, admin)
+            await admin.make_topics(assign(self._plan))
+            for node in self._nodes.values():
+                self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life + 1)
+                node.start()
+            await self._warm_up(admin, faults)
+            phases = Phases()
+            async with asyncio.TaskGroup() as tasks:
+                workers = [tasks.create_task(worker.run(phases)) for worker in self._workers(hosts)]
+                await self._phases(faults, phases)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.gather(*workers, return_exceptions=True), FINAL_S_MAX)
+        except* HarnessError as group:
+            raise _first(group) from None
+        finally:
+            self._end_ns = self._now_ns()
+            for host in hosts:
+                await host.close()
+            admin.close()
+
+    def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """asyncio would log it and go on with a client that is broken."""
+        self._broken = f"{context['message']}: {context.get('exception')!r}"
+
+    async def _phases(self, faults: Faults, phases: Phases) -> None:
+        nemesis = asyncio.create_task(faults.run())
+        try:
+            await self._pass_time(self._plan.faults_ms / 1000, faults)
+            if nemesis.done():
+                nemesis.result()
+        finally:
+            nemesis.cancel()
+        faults.heal()
+        self._healed_at_ns = self._now_ns()
+        phases.enter("quiet")
+        await self._pass_time(self._plan.quiet_ms / 1000, faults)
+        self._recorder.event(EventKind.FINAL_READS)
+        self._final_reads_at_ns = self._now_ns()
+        phases.enter("final")
+
+    async def _warm_up(self, admin: Admin, faults: Faults) -> None:
+        """Until every partition has a leader and, given a little longer, all its replicas in the ISR."""
+        replicas = {
+            topic_partition(topic, index): of
+            for topic, partitions in assign(self._plan).items()
+            for index, of in enumerate(partitions)
+        }
+        began_ns = self._now_ns()
+        while True:
+            await self._pass_time(SLICE_S, faults)
+            states = states_of(await admin.seen(tuple(replicas)), tuple(replicas))
+            waited_s = (self._now_ns() - began_ns) / 1e9
+            led = all(tp in states and states[tp].leader is not None for tp in replicas)
+            if led and (waited_s > FULL_S_MAX or all(len(states[tp].isr) == len(of) for tp, of in replicas.items())):
+                return
+            if waited_s > LED_S_MAX:
+                raise HarnessError(f"not every partition had a leader {LED_S_MAX:.0f} s after the brokers were started")
+
+    async def _pass_time(self, seconds: float, faults: Faults) -> None:
+        """Sleep, and look for nodes that died by themselves: one that said why stays down, another is our failure."""
+        end_ns = self._now_ns() + int(seconds * 1e9)
+        while (left_ns := end_ns - self._now_ns()) > 0:
+            await asyncio.sleep(min(SLICE_S, left_ns / 1e9))
+            if self._broken is not None:
+                raise HarnessError(f"hosting the clients: {self._broken}")
+            for broker, node in self._nodes.items():
+                if node.is_running() or faults.keeps_down(broker):
+                    continue
+                if node.stopped_itself() is None:
+                    raise HarnessError(f"the process of {node.address} died: {node.last_words() or 'it said nothing'}")
+
+    def _workers(self, hosts: list[ClientHost]) -> list[Worker]:
+        processes = workload_processes(self._plan)
+        where = [(node, (HOST, port)) for node, port in self._ports.items()]
+        workers = []
+        for number, process in enumerate(processes):
+            first = number % len(where)
+            host = ClientHost(
+                Address(f"c{number}"),
+                dict(where[first:] + where[:first]),
+                request_timeout_ms=self._plan.workload.request_timeout_ms,
+            )
+            hosts.append(host)
+            workers.append(Worker(Attempts(self._recorder, process, number, processes=len(processes)), host))
+        return workers
+
+    # --- the end -----------------------------------------------------------------------------------------------------------
+
+    def kill_all(self) -> None:
+        """No process is left."""
+        for node in self._nodes.values():
+            node.kill()
+
+    def history(self, provenance: Provenance, outcome: Outcome) -> History:
+        """What was recorded anywhere, in one order, up to the end of the run."""
+        end_ns = self._now_ns() if self._end_ns is None else self._end_ns
+        notes = [[line for line in node.notes() if line.time_ns - self._start_ns <= end_ns] for node in self._nodes.values()]
+        evidence = ZooKeeperEvidence(
+            [line for lines in notes for line in lines],
+            self._recorder.events,
+            start_ns=self._start_ns,
+            wall_ahead_ns=self._wall_ahead_ns,
+        )
+        try:
+            for commit in read_log(self._zookeeper.data_dir):
+                evidence.add(commit)
+        except LogError as error:
+            raise HarnessError(f"reading what ZooKeeper committed: {error}") from error
+        sources = [self._recorder, evidence.recorder, *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes)]
+        operations, events = merged(sources)
+        found = manifest(
+            self._plan,
+            provenance,
+            backend=ProcessBackend.name,
+            outcome=outcome,
+            faults=() if self._faults is None else self._faults.counts(),
+        )
+        found = replace(
+            found,
+            healed_at_ns=self._healed_at_ns,
+            final_reads_at_ns=self._final_reads_at_ns,
+            end_ns=end_ns,
+            digest=digest(operations, events),
+            sim_seconds=end_ns / 1e9,
+            wall_seconds=end_ns / 1e9,
+            events_handled=len(events),
+        )
+        return History(found, operations=operations, events=events)
+
+
+def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:
+    """The first leaf of a group."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, HarnessError)
+    return error

@@ -1,0 +1,115 @@
+"""`make bench`: how fast the standard plan is simulated and judged on one core, and how much memory that takes.
+
+The plan is the same on every machine (highwater.derive.standard_bench_plan), so the numbers of two commits on one machine can
+be compared. The verdict is printed too: a fast run that is not VALID measures something else.
+"""
+
+import argparse
+import cProfile
+import io
+import pstats
+import resource
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import msgspec
+from msgspec import Struct
+
+from highwater.backends.api import Run
+from highwater.cli.output import say
+from highwater.derive import standard_bench_plan
+from highwater.provenance import Laboratory, laboratory
+from highwater.run import backend_named, judge, perform
+from highwater.summary import Summary, summarize
+
+_PROFILE_LINES = 25
+
+
+class Measurement(Struct, frozen=True, kw_only=True):
+    """One performance; per second means per wall second of performing and judging together."""
+
+    commit: str
+    plan_digest: str
+    verdict: str
+    sim_seconds: float
+    events: int
+    ops: int
+    perform_seconds: float
+    judge_seconds: float
+    sim_seconds_per_second: float
+    events_per_second: int
+    ops_per_second: int
+    peak_memory_mib: int
+
+
+def measure(here: Laboratory) -> Measurement:
+    """Perform and judge the standard plan once, in this process."""
+    start = perf_counter()
+    run = _perform(here)
+    performed = perf_counter()
+    verdict = judge(run.history)
+    judged = perf_counter()
+    summary = summarize(standard_bench_plan(), run.history, verdict, repeat="make bench", wall_seconds=judged - start)
+    return _measurement(summary, here, perform_seconds=performed - start, judge_seconds=judged - performed)
+
+
+def _perform(here: Laboratory) -> Run:
+    return perform(standard_bench_plan(), backend_named("sim"), here)
+
+
+def _measurement(summary: Summary, here: Laboratory, *, perform_seconds: float, judge_seconds: float) -> Measurement:
+    seconds = perform_seconds + judge_seconds
+    return Measurement(
+        commit=here.commit,
+        plan_digest=summary.plan_digest,
+        verdict=summary.verdict,
+        sim_seconds=round(summary.sim_seconds, 1),
+        events=summary.events,
+        ops=summary.ops,
+        perform_seconds=round(perform_seconds, 2),
+        judge_seconds=round(judge_seconds, 2),
+        sim_seconds_per_second=round(summary.sim_seconds / seconds, 1),
+        events_per_second=round(summary.events / seconds),
+        ops_per_second=round(summary.ops / seconds),
+        peak_memory_mib=_peak_memory_mib(),
+    )
+
+
+def _peak_memory_mib() -> int:
+    """Of this process so far; the kernel counts KiB on Linux and bytes on macOS."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak >> 20 if sys.platform == "darwin" else peak >> 10
+
+
+def profile_lines(here: Laboratory) -> str:
+    """The functions in which a performance spends its time."""
+    profiler = cProfile.Profile()
+    profiler.enable()
+    judge(_perform(here).history)
+    profiler.disable()
+    text = io.StringIO()
+    pstats.Stats(profiler, stream=text).sort_stats("tottime").print_stats(_PROFILE_LINES)
+    return text.getvalue()
+
+
+def main() -> None:
+    """Measure, print, and write JSON."""
+    parser = argparse.ArgumentParser(prog="highwater.bench", description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("store/bench.json"))
+    parser.add_argument("--rounds", type=int, default=3, help="the fastest of so many counts")
+    parser.add_argument("--profile", action="store_true", help="print where the time goes instead")
+    arguments = parser.parse_args()
+    here = laboratory()
+    if arguments.profile:
+        say(profile_lines(here))
+        return
+    best = min((measure(here) for _ in range(arguments.rounds)), key=lambda m: m.perform_seconds + m.judge_seconds)
+    for name, value in msgspec.structs.asdict(best).items():
+        say(f"{name:<24} {value}")
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_bytes(msgspec.json.format(msgspec.json.encode(best), indent=2) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""`highwater campaign`: many seeds, one table of what was found."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec import Struct
+
+from highwater.campaign import Campaign, Limits, Request, Tally, exit_code, folder_of, run_campaign, tally
+from highwater.cli import options
+from highwater.cli.output import progress, say, say_json
+from highwater.exit_codes import WORDS, ExitCode
+from highwater.pages import write_pages
+from highwater.provenance import laboratory
+from highwater.run import Keep
+from highwater.summary import Summary
+from highwater.workers import Done, cores
+from history.seed import format_seed
+
+_FAILURES_SHOWN = 20
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What `campaign --json` prints."""
+
+    protocol: str
+    seeds: tuple[int, int]
+    exit: ExitCode
+    stopped: str | None
+    tally: Tally
+    runs: tuple[Summary, ...]
+    wall_seconds: float
+    index: str
+    junit: str
+
+
+def campaign(
+    *,
+    seeds: Annotated[str, typer.Option(help="FIRST..LAST, both included.")],
+    protocol: options.Protocol = "safe",
+    faults: options.Faults = "",
+    profile: options.ProfileOption = "within",
+    seconds: options.Seconds = None,
+    workload: options.Workload = "produce-consume",
+    jobs: options.Jobs = None,
+    store: options.Store = Path("store"),
+    keep_all: Annotated[bool, typer.Option("--keep-all", help="Keep valid runs too, not failures alone.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="Where the JUnit file goes; beside the index page if not given.")] = None,
+    stop_after: Annotated[int | None, typer.Option(min=1, help="Stop after so many INVALID runs.")] = None,
+    unknown_allowed: Annotated[int, typer.Option(min=0, max=100, help="Percent of UNKNOWN runs that are no failure.")] = 5,
+    json: options.AsJson = False,
+) -> int:
+    """Perform many seeds on all cores; count verdicts, faults and anomalies; write an index page and a JUnit file."""
+    wanted = options.seeds_of(seeds)
+    request = Request(protocol=protocol, faults=options.names_of(faults), profile=profile, seconds=seconds, workload=workload)
+    request.plan(wanted[0])  # bad input is refused before anything is written
+    here = laboratory()
+    keep = Keep(store=options.folder_of(store), report=True, only_failures=not keep_all)
+    if not json:
+        say(f"seeds {format_seed(wanted[0])} to {format_seed(wanted[-1])}  protocol {protocol}")
+    with progress(len(wanted), quiet=json) as ticker:
+
+        def seen(done: Done) -> None:
+            ticker.tick(f"{done.summary.plan} {done.summary.verdict}")
+
+        tasks = (request.task(seed, laboratory=here, keep=keep) for seed in wanted)
+        limits = Limits(invalid_runs=stop_after)
+        found = run_campaign(tasks, wanted=len(wanted), jobs=jobs or cores(), limits=limits, seen=seen)
+    folder = folder_of(store, protocol=protocol, first=wanted[0], last=wanted[-1])
+    title = f"{protocol}, seeds {wanted[0]} to {wanted[-1]}"
+    repeat = request.command(0).replace("run --seed 0", f"campaign --seeds {wanted[0]}..{wanted[-1]}")
+    pages = write_pages(folder, found.summaries, title=title, repeat=repeat, junit=junit)
+    code = exit_code(found, unknown_allowed_percent=unknown_allowed)
+    if json:
+        say_json(
+            Outcome(
+                protocol=protocol,
+                seeds=(wanted[0], wanted[-1]),
+                exit=code,
+                stopped=found.stopped,
+                tally=tally(found.summaries),
+                runs=found.summaries,
+                wall_seconds=found.wall_seconds,
+                index=str(pages.index),
+                junit=str(pages.junit),
+            )
+        )
+    else:
+        show(found, code)
+        say(f"pages   {pages.index}, {pages.junit}")
+    return code
+
+
+def show(found: Campaign, code: ExitCode) -> None:
+    """A campaign for people: totals, faults, anomalies with the first seed of each, the runs that failed."""
+    numbers = tally(found.summaries)
+    verdicts = ", ".join(f"{count} {name}" for name, count in numbers.verdicts.items() if count)
+    live = f"{numbers.live} live, {numbers.not_live} not live"
+    say(f"{numbers.runs} of {found.wanted} runs: {verdicts or 'none'}; {live}; {WORDS[code]}")
+    if found.stopped:
+        say(f"stopped {found.stopped}")
+    say(
+        f"        {numbers.acked} acknowledged, {numbers.excused} losses excused, {numbers.leader_changes} leader changes, "
+        f"{numbers.sim_seconds:.0f} s simulated in {found.wall_seconds:.0f} s"
+    )
+    if numbers.faults:
+        say("faults  " + ", ".join(f"{f.kind} {f.acted}/{f.begun}" for f in numbers.faults) + "  (acted/begun)")
+    for anomaly in numbers.anomalies:
+        say(f"found   {anomaly.kind} in {anomaly.runs} runs, first: {anomaly.repeat}")
+    show_failures(found.summaries)
+
+
+def show_failures(summaries: Sequence[Summary]) -> None:
+    """One line for each run that is not VALID and live, with the command that repeats it."""
+    failures = [s for s in summaries if s.exit_code is not ExitCode.VALID]
+    for summary in failures[:_FAILURES_SHOWN]:
+        why = next(iter((*(a.words for a in summary.anomalies), *summary.not_live, *summary.unchecked)), "")
+        say(f"  {summary.words}: {summary.plan}: {why}")
+        say(f"    repeat: {summary.repeat}")
+    if len(failures) > _FAILURES_SHOWN:
+        say(f"  and {len(failures) - _FAILURES_SHOWN} more")

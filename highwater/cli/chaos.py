@@ -1,0 +1,111 @@
+"""`highwater chaos`: the main job behind `make test-chaos`."""
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec import Struct
+
+from checkers.verdict import Validity
+from highwater.chaos import KNOWN_BAD, Check, Means, Stage, catch, fresh_seeds, repeat_elsewhere, replay_corpus
+from highwater.cli import options
+from highwater.cli.output import progress, say, say_json
+from highwater.corpus import Case, load_corpus
+from highwater.exit_codes import WORDS, ExitCode, worst
+from highwater.pages import write_pages
+from highwater.provenance import laboratory
+from highwater.run import Keep
+from highwater.workers import cores
+from history.seed import format_seed
+from reports.index import RunRow
+
+_FRESH_BELOW = 1 << 40  # short enough to type
+_VALIDITY = {ExitCode.VALID: Validity.VALID, ExitCode.UNKNOWN: Validity.UNKNOWN, ExitCode.NOT_LIVE: Validity.VALID}
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What `chaos --json` prints."""
+
+    first_seed: int
+    exit: ExitCode
+    stages: tuple[Stage, ...]
+    index: str
+    junit: str
+
+
+def chaos(
+    *,
+    seeds: Annotated[int, typer.Option(min=1, help="How many fresh seeds `safe` runs.")] = 200,
+    first: Annotated[str | None, typer.Option(help="The first of them; drawn anew if not given.")] = None,
+    corpus: Annotated[Path, typer.Option(help="Entries of the regression corpus.")] = Path("corpus/seeds"),
+    jobs: options.Jobs = None,
+    store: options.Store = Path("store/chaos"),
+    unknown_allowed: Annotated[int, typer.Option(min=0, max=100, help="Percent of UNKNOWN runs that are no failure.")] = 5,
+    json: options.AsJson = False,
+) -> int:
+    """Replay the corpus, run fresh seeds on `safe` over every fault mix, catch the known-bad protocols; write HTML and JUnit."""
+    low = options.seed_of(first) if first is not None else secrets.randbelow(_FRESH_BELOW)
+    if not json:
+        say(f"seed {format_seed(low)}  fresh seeds {low} to {low + seeds - 1}")
+        say(f"again   highwater chaos --first {low} --seeds {seeds}")
+    entries = load_corpus(corpus)  # bad input is refused before anything is written
+    stages: list[Stage] = []
+    with progress(len(entries) + seeds, quiet=json) as ticker:
+        means = Means(
+            laboratory=laboratory(),
+            keep=Keep(store=options.folder_of(store), report=True, only_failures=True),
+            jobs=jobs or cores(),
+            seen=lambda finished: ticker.tick(f"{finished.summary.protocol} {finished.summary.plan}"),
+        )
+        for part in _parts(entries, range(low, low + seeds), means, unknown_allowed):
+            stages.append(part())
+            if not json:
+                _show(stages[-1])
+            if stages[-1].interrupted:
+                break
+    code = worst(stage.code for stage in stages)
+    runs = tuple(summary for stage in stages for summary in stage.summaries)
+    cases = [_case(stage, check) for stage in stages for check in stage.checks]
+    repeat = f"highwater chaos --first {low} --seeds {seeds}"
+    pages = write_pages(store, runs, title="test-chaos", repeat=repeat, cases=cases)
+    if json:
+        say_json(Outcome(first_seed=low, exit=code, stages=tuple(stages), index=str(pages.index), junit=str(pages.junit)))
+    else:
+        say(f"{len(runs)} runs: {WORDS[code]}; {pages.index}, {pages.junit}")
+    return code
+
+
+def _parts(entries: tuple[Case, ...], seeds: range, means: Means, unknown_allowed: int) -> list[Callable[[], Stage]]:
+    """The four parts in order, each waiting to be begun."""
+    return [
+        partial(replay_corpus, entries, means),
+        partial(repeat_elsewhere, seeds[0]),
+        partial(fresh_seeds, seeds, means, unknown_allowed_percent=unknown_allowed),
+        *(partial(catch, bad, seeds[0], means) for bad in KNOWN_BAD),
+    ]
+
+
+def _case(stage: Stage, check: Check) -> RunRow:
+    """A test case of the JUnit file: not a run, but what had to hold."""
+    failed = check.code is ExitCode.LABORATORY_FAILED
+    return RunRow(
+        name=check.name,
+        seed=None,
+        protocol=stage.name,
+        validity=None if failed else _VALIDITY.get(check.code, Validity.INVALID),
+        live=check.code is not ExitCode.NOT_LIVE,
+        words=(check.complaint,) if check.complaint else (),
+        wall_seconds=check.wall_seconds,
+        error=check.complaint,
+    )
+
+
+def _show(stage: Stage) -> None:
+    verdicts = [s.verdict for s in stage.summaries]
+    counts = ", ".join(f"{verdicts.count(v)} {v}" for v in ("VALID", "UNKNOWN", "INVALID") if v in verdicts)
+    say(f"{stage.name:<22} {WORDS[stage.code] if stage.code else 'ok':<12} {counts}".rstrip())
+    for complaint in (*(check.complaint for check in stage.checks if check.complaint), *filter(None, [stage.stopped])):
+        say(f"    {complaint}")

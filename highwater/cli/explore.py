@@ -1,0 +1,189 @@
+"""`highwater explore`: every schedule of a small world, up to a bound.
+
+Exit 10 with the shortest counterexample, 0 where the whole space was searched and holds, 11 where the budget ended first: that
+proves nothing about what was not seen.
+"""
+
+from pathlib import Path
+from time import monotonic
+from typing import Annotated, Literal
+
+import typer
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.console import Console
+
+from highwater.cli import options
+from highwater.cli.output import say, say_json
+from highwater.errors import HarnessError, UsageError
+from highwater.exit_codes import ExitCode
+from highwater.explore.model import Model
+from highwater.explore.path import plan_of
+from highwater.explore.properties import GOALS, PROPERTIES
+from highwater.explore.search import Budget, Result, Search
+from highwater.explore.state import Bounds
+from highwater.explore.story import tell
+from highwater.plan import Plan, unknown_protocol
+from highwater.text import plan_to_yaml
+from reference.config import VARIANTS, Variant
+
+PropertyName = Literal["committed", "weak-isr", "strong-isr"]
+
+
+class Explored(Struct, frozen=True, kw_only=True):
+    """What `--json` prints."""
+
+    protocol: str
+    bounds: Bounds
+    holds: str  # the property
+    verdict: Literal["VALID", "UNKNOWN", "INVALID"]
+    wrong: str
+    story: tuple[str, ...]
+    plan: str  # YAML
+    stopped_by: str
+    states: int
+    transitions: int
+    depth: int
+    frontier: int
+    beyond_max_epochs: int
+    states_per_second: int
+    wall_seconds: float
+    goals: tuple[str, ...]
+    goals_missed: tuple[str, ...]
+
+
+def explore(
+    *,
+    protocol: options.Protocol = "safe",
+    brokers: Annotated[int, typer.Option(min=1, max=4, help="Brokers of the world.")] = 2,
+    records: Annotated[int, typer.Option(min=1, help="Records that are produced.")] = 1,
+    max_epochs: Annotated[int, typer.Option(min=1, help="Leader epochs; a state with more is not followed.")] = 2,
+    crashes: Annotated[int, typer.Option(min=0, help="Crashes in one schedule.")] = 1,
+    expiries: Annotated[int, typer.Option(min=0, help="Sessions of living brokers that expire in one schedule.")] = 1,
+    losses: Annotated[int, typer.Option(min=0, help="Lost messages in one schedule.")] = 0,
+    zk: Annotated[
+        Literal["atomic", "async"], typer.Option(help="Whether a ZooKeeper request and its answer are one action.")
+    ] = "atomic",
+    holds: Annotated[PropertyName, typer.Option(help="What must hold, besides that no committed record is lost.")] = "committed",
+    unclean: Annotated[
+        bool, typer.Option(help="Keep the protocol's unclean election; else the search asks what is lost without it.")
+    ] = False,
+    budget_seconds: Annotated[int, typer.Option(min=1, help="Wall seconds to search at most.")] = 60,
+    max_depth: Annotated[int | None, typer.Option(min=1, help="Actions in one schedule at most.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="Where the plan of a counterexample goes; printed if not given.")] = None,
+    json: options.AsJson = False,
+) -> int:
+    """Search all schedules of a bounded world, shortest first; print a counterexample as a story and as a plan."""
+    if protocol not in VARIANTS:
+        raise UsageError(unknown_protocol(protocol))
+    variant = VARIANTS[protocol] if unclean else replace(VARIANTS[protocol], unclean_election=False)
+    bounds = Bounds(
+        brokers=brokers,
+        records=records,
+        max_epochs=max_epochs,
+        crashes=crashes,
+        expiries=expiries,
+        losses=losses,
+        zk_async=zk == "async",
+    )
+    if not json:
+        say(_headline(protocol, variant, bounds))
+    model = Model(variant, bounds)
+    properties = tuple(p for p in PROPERTIES if p.name in ("committed", holds))
+    result = _search(Search(model, properties, GOALS, monotonic), Budget(seconds=budget_seconds, depth=max_depth), quiet=json)
+    story = tell(model, result.path)
+    found = _plan(result, story, protocol, variant, bounds) if result.wrong else None
+    explored = _explored(result, found, story, protocol=protocol, bounds=bounds, holds=holds)
+    if plan is not None and found is not None:
+        try:
+            plan.write_text(explored.plan, encoding="utf-8")
+        except OSError as error:
+            raise HarnessError(f"writing the plan to {plan}: {error.strerror}") from error
+    if json:
+        say_json(explored)
+    else:
+        _show(explored, plan)
+    return {"VALID": ExitCode.VALID, "UNKNOWN": ExitCode.UNKNOWN, "INVALID": ExitCode.INVALID}[explored.verdict]
+
+
+def _headline(protocol: str, variant: Variant, bounds: Bounds) -> str:
+    clean = " without its unclean election" if VARIANTS[protocol].unclean_election and not variant.unclean_election else ""
+    return (
+        f"explore {protocol}{clean}: {bounds.brokers} brokers, {bounds.records} records, {bounds.max_epochs} leader epochs, "
+        f"{bounds.crashes} crashes, {bounds.expiries} expired sessions, {bounds.losses} lost messages, "
+        f"ZooKeeper {'asynchronous' if bounds.zk_async else 'in one step'}"
+    )
+
+
+def _search(search: Search, budget: Budget, *, quiet: bool) -> Result:
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        return search.run(budget)
+    with console.status("searching") as status:
+        return search.run(budget, lambda states, depth: status.update(f"{states} states, depth {depth}"))
+
+
+def _plan(result: Result, story: tuple[str, ...], protocol: str, variant: Variant, bounds: Bounds) -> Plan:
+    return plan_of(
+        name=f"explored-{protocol}-{bounds.brokers}-{len(result.path)}",
+        story=story,
+        protocol=protocol,
+        variant=variant,
+        brokers=bounds.brokers,
+        path=result.path,
+    )
+
+
+def _explored(
+    result: Result, plan: Plan | None, story: tuple[str, ...], *, protocol: str, bounds: Bounds, holds: str
+) -> Explored:
+    missed = tuple(goal.name for goal in GOALS if goal.name not in result.goals)
+    vacuous = GOALS[0].name in missed
+    verdict: Literal["VALID", "UNKNOWN", "INVALID"] = "VALID" if result.end == "exhausted" and not vacuous else "UNKNOWN"
+    return Explored(
+        protocol=protocol,
+        bounds=bounds,
+        holds=holds,
+        verdict="INVALID" if result.end == "violated" else verdict,
+        wrong=result.wrong,
+        story=story,
+        plan="" if plan is None else plan_to_yaml(plan),
+        stopped_by=result.stopped_by,
+        states=result.states,
+        transitions=result.transitions,
+        depth=result.depth,
+        frontier=result.frontier,
+        beyond_max_epochs=result.beyond,
+        states_per_second=int(result.states / max(result.seconds, 1e-3)),
+        wall_seconds=round(result.seconds, 1),
+        goals=result.goals,
+        goals_missed=missed,
+    )
+
+
+def _show(explored: Explored, plan: Path | None) -> None:
+    numbers = (
+        f"{explored.states} states, {explored.transitions} transitions, depth {explored.depth}, "
+        f"{explored.states_per_second} states a second, {explored.beyond_max_epochs} not followed for their epochs"
+    )
+    if explored.verdict == "INVALID":
+        say(f"INVALID in {len(explored.story)} steps: {explored.wrong}")
+        for number, sentence in enumerate(explored.story, 1):
+            say(f"{number:3}. {sentence}")
+        say(numbers)
+        if plan is None:
+            say()
+            say(explored.plan)
+        else:
+            say(f"repeat  highwater replay {plan}")
+        return
+    if explored.verdict == "VALID":
+        say(f"VALID: {explored.holds} holds in the whole space")
+    elif explored.stopped_by:
+        say(f"UNKNOWN: nothing found before {explored.stopped_by} were spent; {explored.frontier} states wait: no proof")
+    else:
+        say("UNKNOWN: the whole space holds, but nothing was ever committed in it")
+    say(numbers)
+    say(f"seen: {', '.join(explored.goals) or 'nothing'}")
+    if explored.goals_missed:
+        say(f"never: {', '.join(explored.goals_missed)}")

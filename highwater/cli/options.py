@@ -1,0 +1,58 @@
+"""Options that several commands share, and how their texts are read."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from highwater.errors import UsageError
+from highwater.run import BackendName
+from nemesis.profiles import ProfileName
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else.")]
+Protocol = Annotated[str, typer.Option(help="A name of `highwater protocols`.")]
+Faults = Annotated[
+    str, typer.Option(help="Kinds, families or mixes of `highwater faults`, with commas; all harmless ones if empty.")
+]
+ProfileOption = Annotated[ProfileName, typer.Option(help="How far faults may go against the promise.")]
+Seconds = Annotated[int | None, typer.Option(help="Simulated seconds of faults; drawn from the seed if not given.")]
+Workload = Annotated[str, typer.Option(help="What clients do.")]
+BackendOption = Annotated[BackendName, typer.Option(help="Where the plan is performed.")]
+Store = Annotated[Path, typer.Option(help="The folder under which runs are kept.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Worker processes; all cores if not given.")]
+
+_SEEDS_END = 1 << 64
+
+
+def seed_of(text: str) -> int:
+    """A seed as people write it: decimal, 0x…, or the 16 hex digits that every output starts with."""
+    try:
+        seed = int(text, 16) if re.fullmatch(r"[0-9a-fA-F]{16}|0x[0-9a-fA-F]+", text) else int(text)
+    except ValueError:
+        raise UsageError(f"seed {text!r} is no number; a seed is 0 to 2^64-1, or 16 hex digits") from None
+    if not 0 <= seed < _SEEDS_END:
+        raise UsageError(f"seed {text} is out of range; a seed is 0 to 2^64-1")
+    return seed
+
+
+def seeds_of(text: str) -> range:
+    """`0..499` (both ends), or one seed."""
+    first, dots, last = text.partition("..")
+    low = seed_of(first)
+    high = seed_of(last) if dots else low
+    if high < low:
+        raise UsageError(f"seeds {text}: the last comes before the first")
+    return range(low, high + 1)
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """`a,b` as names; empty parts are left out."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def folder_of(store: Path) -> Path:
+    """A place to write to: a folder, or nothing yet."""
+    if store.exists() and not store.is_dir():
+        raise UsageError(f"{store}: not a folder")
+    return store

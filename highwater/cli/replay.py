@@ -1,0 +1,81 @@
+"""`highwater replay`: the same run again, and proof that it is the same.
+
+A stored run is compared with its stored digest; a plan or a seed is performed twice. Any difference is exit 14: then no digest,
+no shrinking and no story of that run can be trusted.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from highwater.campaign import Request
+from highwater.cli import options
+from highwater.cli.output import say, say_json
+from highwater.cli.run import headline, show
+from highwater.errors import Nondeterminism, UsageError
+from highwater.plan import Plan
+from highwater.provenance import Laboratory, laboratory
+from highwater.run import REPEATABLE, Judged, Keep, backend_named, carry_out
+from highwater.text import load_plan
+from history import store
+from history.manifest import RunManifest
+
+
+def replay(
+    what: Annotated[str, typer.Argument(metavar="RUN|PLAN|SEED", help="Folder of a stored run, a plan file, or a seed.")],
+    *,
+    protocol: options.Protocol = "safe",
+    json: options.AsJson = False,
+) -> int:
+    """Perform a run again and compare its digest: with the stored one, or of a plan or seed with a second performance."""
+    here = laboratory()
+    path = Path(what)
+    repeat = f"highwater replay {what}"
+    if path.is_dir():
+        manifest = store.load_manifest(path)
+        plan = _stored_plan(path, manifest)
+        wanted: str | None = manifest.digest
+    else:
+        manifest, wanted = None, None
+        if path.suffix in (".yaml", ".yml") or path.is_file():
+            plan = load_plan(path)
+        else:
+            plan = Request(protocol=protocol).plan(options.seed_of(what))
+            repeat += f" --protocol {protocol}" if protocol != "safe" else ""
+    if not json:
+        say(headline(plan))
+    judged = _again(plan, here, repeat)
+    if wanted is None:
+        wanted = _again(plan, here, repeat).summary.digest
+    if judged.summary.digest != wanted:
+        raise Nondeterminism(_difference(judged.summary.digest, wanted, manifest, here) + f"; repeat: {repeat}")
+    if json:
+        say_json(judged.summary)
+    else:
+        show(judged.summary)
+        say("the same history, byte for byte")
+    return judged.summary.exit_code
+
+
+def _again(plan: Plan, here: Laboratory, repeat: str) -> Judged:
+    return carry_out(plan, backend_named("sim"), laboratory=here, repeat=repeat, keep=Keep())
+
+
+def _stored_plan(directory: Path, manifest: RunManifest) -> Plan:
+    if manifest.backend not in REPEATABLE:
+        raise UsageError(f"{directory}: a run on {manifest.backend}; only simulated runs can be replayed")
+    if manifest.outcome != "completed":
+        raise UsageError(
+            f"{directory}: the run is {manifest.outcome}; perform its plan: highwater run --plan {directory / store.PLAN}"
+        )
+    return load_plan(directory / store.PLAN)
+
+
+def _difference(found: str, wanted: str, manifest: RunManifest | None, here: Laboratory) -> str:
+    line = f"not deterministic: digest {found} instead of {wanted}"
+    if manifest is not None and (manifest.commit != here.commit or manifest.dirty or here.dirty):
+        then = f"{manifest.commit[:12] or 'no commit'}{' with changes' if manifest.dirty else ''}"
+        now = f"{here.commit[:12] or 'no commit'}{' with changes' if here.dirty else ''}"
+        line += f" (stored by {then}, replayed by {now}: the code may have changed)"
+    return line

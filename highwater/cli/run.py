@@ -1,0 +1,106 @@
+"""`highwater run`: one run, from a seed or a plan, to a verdict."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec.structs import replace
+
+from highwater.campaign import Request
+from highwater.cli import options
+from highwater.cli.output import by_kind, first_of, say, say_json
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.plan import Plan, checked
+from highwater.provenance import laboratory
+from highwater.run import Keep, backend_named, carry_out
+from highwater.summary import Summary
+from highwater.text import load_plan
+from history.seed import format_seed
+
+
+def run(
+    *,
+    seed: Annotated[str | None, typer.Option(help="Decimal, 0x…, or 16 hex digits.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="A plan as YAML instead of a seed.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="A name of `highwater protocols`; `safe`, or what the plan says.")] = None,
+    faults: options.Faults = "",
+    profile: options.ProfileOption = "within",
+    seconds: options.Seconds = None,
+    workload: options.Workload = "produce-consume",
+    backend: options.BackendOption = "sim",
+    store: options.Store = Path("store"),
+    no_store: Annotated[bool, typer.Option("--no-store", help="Keep nothing.")] = False,
+    report: Annotated[bool, typer.Option(help="Write the page of the run.")] = True,
+    json: options.AsJson = False,
+) -> int:
+    """Perform one plan, judge what was recorded, and keep it with its page."""
+    request = Request(
+        protocol=protocol or "safe",
+        faults=options.names_of(faults),
+        profile=profile,
+        seconds=seconds,
+        workload=workload,
+        backend=backend,
+    )
+    chosen, repeat = _chosen(seed, plan, protocol, request)
+    keep = Keep(store=None if no_store else options.folder_of(store), report=report)
+    if not json:
+        say(headline(chosen))
+    summary = carry_out(chosen, backend_named(backend), laboratory=laboratory(), repeat=repeat, keep=keep).summary
+    say_json(summary) if json else show(summary)
+    return summary.exit_code
+
+
+def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: Request) -> tuple[Plan, str]:
+    """The plan that was asked for, and the command that asks for it again."""
+    if (seed is None) == (path is None):
+        raise UsageError("say which run: --seed S, or --plan FILE")
+    if seed is not None:
+        number = options.seed_of(seed)
+        return request.plan(number), request.command(number)
+    assert path is not None
+    if request != Request(protocol=request.protocol, backend=request.backend):
+        raise UsageError("--plan says all of a run but its protocol and backend; take the other options out")
+    plan = load_plan(path)
+    repeat = f"highwater run --plan {path}"
+    if protocol is not None:
+        plan = checked(replace(plan, protocol=protocol, variant=None))
+        repeat += f" --protocol {protocol}"
+    return plan, repeat + (f" --backend {request.backend}" if request.backend != "sim" else "")
+
+
+def headline(plan: Plan) -> str:
+    """The first line of every output."""
+    seed = f"seed {format_seed(plan.seed)}" if plan.seed is not None else f"draws {format_seed(plan.draws)}"
+    return f"{seed}  plan {plan.name}  protocol {plan.protocol}"
+
+
+def show(summary: Summary) -> None:
+    """One run for people: the verdict, why, the numbers, where it lies and how to repeat it."""
+    say(f"{summary.words}: {', '.join(_numbers(summary))}")
+    for line in (*by_kind(summary.anomalies), *first_of((*summary.unchecked, *summary.not_live))):
+        say(f"  {line}")
+    if summary.faults:
+        say("faults  " + ", ".join(f"{f.kind} {f.acted}/{f.begun}" for f in summary.faults) + "  (acted/begun)")
+    if summary.digest:
+        say(f"digest  {summary.digest}")
+    if summary.store:
+        say(f"stored  {summary.store}")
+    if summary.report:
+        say(f"report  {summary.report}")
+    if summary.exit_code is not ExitCode.VALID:
+        say(f"repeat  {summary.repeat}")
+    sys.stdout.flush()
+
+
+def _numbers(summary: Summary) -> list[str]:
+    how = "of run" if summary.backend == "process" else "simulated"
+    numbers = [
+        f"{summary.ops} operations",
+        f"{summary.acked} acknowledged",
+        f"{summary.leader_changes} leader changes",
+        f"{summary.sim_seconds:.0f} s {how} in {summary.wall_seconds:.1f} s",
+    ]
+    return [*numbers, f"{summary.excused} losses excused"] if summary.excused else numbers

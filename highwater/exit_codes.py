@@ -1,0 +1,64 @@
+"""What an exit code says, and which of several reasons wins: the first that applies of 2, 14, 10, 13, 12, 11, 0.
+
+Usage outranks everything because nothing was done; a lost determinism outranks a verdict because no digest can be trusted;
+a proven anomaly outranks a failed laboratory because it stands whatever failed afterwards.
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from checkers.verdict import Validity
+
+
+class ExitCode(IntEnum):
+    """The exit codes of every command."""
+
+    VALID = 0
+    USAGE = 2
+    INVALID = 10
+    UNKNOWN = 11
+    NOT_LIVE = 12
+    LABORATORY_FAILED = 13
+    NOT_DETERMINISTIC = 14
+
+
+# Worst first.
+PRECEDENCE: tuple[ExitCode, ...] = (
+    ExitCode.USAGE,
+    ExitCode.NOT_DETERMINISTIC,
+    ExitCode.INVALID,
+    ExitCode.LABORATORY_FAILED,
+    ExitCode.NOT_LIVE,
+    ExitCode.UNKNOWN,
+    ExitCode.VALID,
+)
+
+# One word for each, as summaries and JUnit name them.
+WORDS: dict[ExitCode, str] = {
+    ExitCode.VALID: "valid",
+    ExitCode.USAGE: "usage",
+    ExitCode.INVALID: "invalid",
+    ExitCode.UNKNOWN: "unknown",
+    ExitCode.NOT_LIVE: "not live",
+    ExitCode.LABORATORY_FAILED: "the laboratory failed",
+    ExitCode.NOT_DETERMINISTIC: "not deterministic",
+}
+
+
+def worst(codes: Iterable[ExitCode]) -> ExitCode:
+    """The one to exit with; VALID where there is none."""
+    return min(codes, key=PRECEDENCE.index, default=ExitCode.VALID)
+
+
+def of_verdict(validity: Validity, *, live: bool | None, laboratory_failed: bool = False) -> ExitCode:
+    """The exit code of one judged run."""
+    reasons = [ExitCode.VALID]
+    if validity is Validity.INVALID:
+        reasons.append(ExitCode.INVALID)
+    if validity is Validity.UNKNOWN:
+        reasons.append(ExitCode.UNKNOWN)
+    if live is False:
+        reasons.append(ExitCode.NOT_LIVE)
+    if laboratory_failed:
+        reasons.append(ExitCode.LABORATORY_FAILED)
+    return worst(reasons)

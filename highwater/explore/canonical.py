@@ -1,0 +1,69 @@
+"""The canonical form of a world: states with the same future become equal wherever that is cheap to see.
+
+Ids and versions are renumbered (see `machines`), what would be ignored on arrival is left out, timers that stand for the same
+wait are armed alike, and the messages in flight are put in one order.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from highwater.explore.machines import ANY_VERSION, STALE, Waiting, renamed_message
+from highwater.explore.rules import Rules
+from highwater.explore.state import Flight, Host, State
+from reference.events import ZkReplied
+from reference.messages import EpochEndReply, FetchReply
+
+
+def canonical(rules: Rules, state: State) -> State:
+    """The same world in canonical form."""
+    waiting = tuple(rules.machines.view(host.core).waiting if host.up else () for host in state.hosts)
+    version = ANY_VERSION if rules.keep_versions else rules.zookeepers.standing(state.zk).version
+    hosts = tuple(_host(rules, index, host, waiting, version) for index, host in enumerate(state.hosts))
+    network = [f for flight in state.network if (f := _flight(rules, flight, waiting, version)) is not None]
+    if len(network) > 1:
+        network.sort(key=_order)
+    zk = state.zk if version in (ANY_VERSION, 1) else rules.zookeepers.renumbered(state.zk)
+    return State(hosts, zk, tuple(network), state.ghost, state.spent)
+
+
+def bytes_of(flight: Flight) -> bytes:
+    """Orders messages of one kind on one link."""
+    return msgspec.msgpack.encode(flight.message)
+
+
+def _order(flight: Flight) -> tuple[int, int, str, bytes]:
+    return flight.source, flight.to, type(flight.message).__name__, bytes_of(flight)
+
+
+def _flight(rules: Rules, flight: Flight, waiting: tuple[Waiting, ...], version: int) -> Flight | None:
+    """None for an answer that nobody waits for."""
+    reply = isinstance(flight.message, FetchReply | EpochEndReply)
+    message = renamed_message(flight.message, waiting[flight.to if reply else flight.source], version)
+    if reply and message.correlation == STALE and not (isinstance(message, EpochEndReply) and not rules.epoch_end_recheck):
+        return None
+    return Flight(flight.source, flight.to, message)
+
+
+def _host(rules: Rules, index: int, host: Host, waiting: tuple[Waiting, ...], version: int) -> Host:
+    if not host.up:
+        return host
+    asked = tuple(sorted([r.id for r in host.outbox] + [e.id for e in host.inbox if isinstance(e, ZkReplied)]))
+    core = rules.machines.renamed(index, host.core, waiting, version, asked)
+    timers = host.timers
+    parked = bool(rules.machines.view(core).parked)
+    if parked != ("park" in timers):
+        timers = tuple(sorted((*timers, "park"))) if parked else tuple(name for name in timers if name != "park")
+    if core is host.core and timers is host.timers and not asked:
+        return host
+    numbers = {request: number for number, request in enumerate(asked, 1)}
+    return Host(
+        host.up,
+        host.life,
+        core,
+        host.logs,
+        host.checkpoint,
+        timers,
+        host.session,
+        tuple(replace(request, id=numbers[request.id]) for request in host.outbox),
+        tuple(replace(event, id=numbers[event.id]) if isinstance(event, ZkReplied) else event for event in host.inbox),
+    )

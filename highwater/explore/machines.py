@@ -1,0 +1,240 @@
+"""The machines of `reference` as functions on bytes, remembered: (core, event) -> (core, effects).
+
+A core is what a node remembers without its configuration, which no step changes. Handling is a function of core and event
+alone, since the clock stands: an event happens at 0, the timer of the ISR after every lag has passed (`LATE_MS`), the timer of
+parked requests when a parked fetch has waited long enough. So a follower may be slow for as long as the search likes, and
+clients are patient.
+
+Canonical form: ids that only tell requests apart are renumbered in their order wherever they stand, those nobody waits for are
+-1 (peers) or 0 (ZooKeeper); the version of the state znode is 1 where it is the present one and 0 where it is an older one
+(versions stay as they are where answers of ZooKeeper travel). Ids are compared for equality only and versions only with the
+present one, so the renamed state has the same future.
+"""
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from highwater.explore.state import TP
+from reference.broker.broker import Broker
+from reference.config import BrokerConfig
+from reference.controller.context import Controller
+from reference.effects import AnyEffect
+from reference.events import AnyEvent, Booted, DirImage, TimerFired
+from reference.machine import Ids, Now
+from reference.messages import AnyMessage, LeaderAndIsr, PartitionState
+from reference.node import Node, NodeState
+from reference.replica.partition import Follower, Leader, ParkedFetch, brokers_of
+from reference.types import BrokerId, Millis, ZkVersion
+
+LATE_MS = 1_000_000_000
+ANY_VERSION = -1  # leave versions as they are
+STALE = -1  # correlation of a request whose answer nobody waits for
+
+Handled = tuple[bytes, tuple[AnyEffect, ...]]
+Waiting = tuple[int, ...]  # correlations that a node waits for, rising
+
+
+class Core(Struct):
+    """NodeState without config and image."""
+
+    life: int
+    session: int
+    ids: Ids
+    broker: Broker
+    controller: Controller
+
+
+class View(Struct, frozen=True):
+    """What an onlooker can read off a core about the one partition."""
+
+    leads: bool = False
+    leader_epoch: int = -1
+    hw: int = 0
+    isr: tuple[BrokerId, ...] = ()  # as its leader believes
+    waiting: Waiting = ()
+    backing_off: bool = False  # follows, and has no request under way
+    parked: tuple[tuple[str, int], ...] = ()  # (asker, correlation) of the fetches parked here
+
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_decode = msgspec.msgpack.Decoder(Core).decode
+
+
+class Machines:
+    """One broker's machine for each configuration. Remembers what it has computed: the caches are bounded by the search."""
+
+    def __init__(self, configs: tuple[BrokerConfig, ...]) -> None:
+        self._configs = configs
+        self._booted: dict[tuple[int, tuple[DirImage, ...], int], Handled] = {}
+        self._handled: dict[tuple[int, bytes, AnyEvent], Handled] = {}
+        self._views: dict[bytes, View] = {}
+        self._renamed: dict[tuple[bytes, tuple[Waiting, ...], int, tuple[int, ...]], bytes] = {}
+        self._names = {f"b{config.broker}": position for position, config in enumerate(configs)}
+
+    def boot(self, index: int, image: tuple[DirImage, ...], life: int) -> Handled:
+        """A process that starts on what its disk holds."""
+        key = (index, image, life)
+        found = self._booted.get(key)
+        if found is None:
+            node = Node.boot(self._configs[index], image, life)
+            effects = tuple(node.handle(Booted(), now=Now(Millis(0), Millis(0))))
+            found = self._booted[key] = (_encoded(node), effects)
+        return found
+
+    def handle(self, index: int, core: bytes, event: AnyEvent) -> Handled:
+        """What the machine of the broker at this position makes of an event. AssertionError where the machine is wrong."""
+        key = (index, core, event)
+        found = self._handled.get(key)
+        if found is None:
+            was = _decode(core)
+            state = NodeState(
+                config=self._configs[index],
+                life=was.life,
+                image=(),
+                session=was.session,
+                ids=was.ids,
+                broker=was.broker,
+                controller=was.controller,
+            )
+            node = Node(state)
+            effects = tuple(node.handle(event, now=self._now(index, event)))
+            found = self._handled[key] = (_encoded(node), effects)
+        return found
+
+    def _now(self, index: int, event: AnyEvent) -> Now:
+        at = 0
+        if isinstance(event, TimerFired):
+            if event.name == "isr":
+                at = LATE_MS
+            elif event.name == "park":
+                at = self._configs[index].fetch_wait_max_ms
+        return Now(Millis(at), Millis(at))
+
+    def view(self, core: bytes) -> View:
+        """What can be read off a core."""
+        found = self._views.get(core)
+        if found is None:
+            found = self._views[core] = _view(_decode(core))
+        return found
+
+    def renamed(self, index: int, core: bytes, waiting: tuple[Waiting, ...], version: int, asked: tuple[int, ...]) -> bytes:
+        """The core in canonical form.
+
+        `waiting`: what each broker waits for. `version`: that of the state znode. `asked`: ids of requests to ZooKeeper that are
+        under way from here, rising.
+        """
+        key = (core, waiting, version, asked)
+        found = self._renamed.get(key)
+        if found is None:
+            state = _decode(core)
+            state.ids = Ids(correlation=len(waiting[index]), zk=len(asked), flush=0)
+            _rename_correlations(state, waiting[index], waiting, self._names)
+            _rename_requests(state, asked)
+            if version != ANY_VERSION:
+                _rename_versions(state, version)
+            _disarm(state)
+            found = self._renamed[key] = _encode(state)
+        return found
+
+
+def renamed_message(message: AnyMessage, waiting: Waiting, version: int) -> AnyMessage:
+    """A message of a broker that waits for these, or an answer to it, in canonical form."""
+    message = replace(message, correlation=_new(message.correlation, waiting))
+    if isinstance(message, LeaderAndIsr) and version != ANY_VERSION:
+        message = replace(message, states=tuple(_at_version(state, version) for state in message.states))
+    return message
+
+
+def _encoded(node: Node) -> bytes:
+    state = node.state
+    return _encode(Core(state.life, state.session, state.ids, state.broker, state.controller))
+
+
+def _view(core: Core) -> View:
+    waiting = [c.in_flight.correlation for c in core.controller.channels if c.in_flight is not None]
+    for partition in core.broker.partitions.values():
+        if isinstance(partition.role, Follower) and partition.role.outstanding:
+            waiting.append(partition.role.outstanding)
+    view = View(waiting=tuple(sorted(waiting)))
+    found = core.broker.partitions.get(TP)
+    if found is None:
+        return view
+    role = found.role
+    return replace(
+        view,
+        leads=isinstance(role, Leader),
+        leader_epoch=found.leader_epoch,
+        hw=found.hw,
+        isr=brokers_of(role.isr) if isinstance(role, Leader) else (),
+        backing_off=isinstance(role, Follower) and role.outstanding == 0,
+        parked=tuple((fetch.source, fetch.correlation) for fetch in found.fetches),
+    )
+
+
+def _new(correlation: int, waiting: Waiting) -> int:
+    return waiting.index(correlation) + 1 if correlation in waiting else STALE
+
+
+def _rename_correlations(core: Core, own: Waiting, waiting: tuple[Waiting, ...], names: dict[str, int]) -> None:
+    for channel in core.controller.channels:
+        if channel.in_flight is not None:
+            channel.in_flight = replace(channel.in_flight, correlation=_new(channel.in_flight.correlation, own))
+    for partition in core.broker.partitions.values():
+        if isinstance(partition.role, Follower) and partition.role.outstanding:
+            partition.role.outstanding = _new(partition.role.outstanding, own)
+        partition.fetches = [f for fetch in partition.fetches if (f := _renamed_fetch(fetch, waiting, names)) is not None]
+
+
+def _renamed_fetch(fetch: ParkedFetch, waiting: tuple[Waiting, ...], names: dict[str, int]) -> ParkedFetch | None:
+    """None where nobody waits for its answer: it would be ignored."""
+    correlation = _new(fetch.correlation, waiting[names[fetch.source]])
+    return None if correlation == STALE else replace(fetch, correlation=correlation)
+
+
+def _rename_requests(core: Core, asked: tuple[int, ...]) -> None:
+    def new(request: int) -> int:
+        return asked.index(request) + 1 if request in asked else 0
+
+    core.broker.registration_request = new(core.broker.registration_request)
+    controller = core.controller
+    controller.request = new(controller.request)
+    controller.brokers_listing.request = new(controller.brokers_listing.request)
+    controller.topics_listing.request = new(controller.topics_listing.request)
+    for change in controller.changes.values():
+        change.request = new(change.request)
+    for partition in core.broker.partitions.values():
+        if isinstance(partition.role, Leader) and partition.role.change is not None:
+            partition.role.change.request = new(partition.role.change.request)
+
+
+def _rename_versions(core: Core, version: int) -> None:
+    for partition in core.broker.partitions.values():
+        if isinstance(partition.role, Leader):
+            partition.role.zk_version = _new_version(partition.role.zk_version, version)
+    controller = core.controller
+    controller.states = {tp: _at_version(state, version) for tp, state in controller.states.items()}
+    for change in controller.changes.values():
+        change.wanted = None if change.wanted is None else _at_version(change.wanted, version)
+        change.base = None if change.base is None else _at_version(change.base, version)
+    for channel in controller.channels:
+        channel.states = {tp: _at_version(state, version) for tp, state in channel.states.items()}
+        channel.metadata = {tp: _at_version(state, version) for tp, state in channel.metadata.items()}
+        if isinstance(channel.in_flight, LeaderAndIsr):
+            states = tuple(_at_version(state, version) for state in channel.in_flight.states)
+            channel.in_flight = replace(channel.in_flight, states=states)
+
+
+def _at_version(state: PartitionState, version: int) -> PartitionState:
+    return replace(state, zk_version=_new_version(state.zk_version, version))
+
+
+def _new_version(found: int, present: int) -> ZkVersion:
+    return ZkVersion(1 if found == present else 0)
+
+
+def _disarm(core: Core) -> None:
+    """The timer of parked requests is armed for the first of them, whatever it was armed for before."""
+    # Of a fetch, that is: clients are patient.
+    deadlines = [fetch.deadline_ms for partition in core.broker.partitions.values() for fetch in partition.fetches]
+    core.broker.park_armed_ms = min(deadlines, default=None)

@@ -1,0 +1,56 @@
+"""A path as a plan, so that it can be kept, read and performed again; and back."""
+
+from msgspec.structs import replace
+
+from highwater.explore.actions import Path, ZkHear, ZkPerform
+from highwater.explore.state import TOPIC, Bounds
+from highwater.plan import ClusterShape, Plan, WorkloadSpec
+from history.promise import Promise, TopicPromise
+from reference.config import VARIANTS, TopicSpec, Variant
+
+_MIN_ISR = 1
+
+
+def plan_of(*, name: str, story: tuple[str, ...], protocol: str, variant: Variant, brokers: int, path: Path) -> Plan:
+    """The plan that performs this path on a world of so many brokers."""
+    topic = TopicSpec(name=TOPIC, partitions=1, replication_factor=brokers, min_insync_replicas=_MIN_ISR, flush="none")
+    cluster = ClusterShape(brokers=brokers, topics=(topic,))
+    promise = Promise(
+        topics=(TopicPromise(topic=TOPIC, min_insync_replicas=_MIN_ISR, flush="none"),),
+        session_timeout_ms=cluster.session_timeout_ms,
+        replica_lag_time_max_ms=cluster.replica_lag_time_max_ms,
+        request_timeout_ms=cluster.request_timeout_ms,
+    )
+    return Plan(
+        name=name,
+        story=" ".join(f"{number}. {sentence}" for number, sentence in enumerate(story, 1)),
+        protocol=protocol,
+        variant=None if VARIANTS.get(protocol) == variant else variant,
+        draws=0,
+        cluster=cluster,
+        workload=WorkloadSpec(producers=1, consumers=0),
+        promise=promise,
+        faults_ms=1,
+        quiet_ms=promise.bound_ms,
+        path=path,
+    )
+
+
+def bounds_of(plan: Plan) -> Bounds:
+    """The world of a plan with a path. A path that never speaks of ZooKeeper is one where its answers come at once."""
+    zk_async = any(isinstance(action, ZkPerform | ZkHear) for action in plan.path)
+    return Bounds(brokers=plan.cluster.brokers, zk_async=zk_async)
+
+
+def refusal(plan: Plan) -> str | None:
+    """Why this plan is none of the explorer's; None where it is."""
+    if not plan.path:
+        return "the explorer performs plans with a path only"
+    expected = replace(ClusterShape(topics=plan.cluster.topics), brokers=plan.cluster.brokers)
+    topics = plan.cluster.topics
+    whole = len(topics) == 1 and topics[0].name == TOPIC and topics[0].partitions == 1
+    if plan.cluster != expected or not whole or topics[0].replication_factor != plan.cluster.brokers:
+        return f"a plan with a path has one topic {TOPIC} with one partition on every broker, and no settings of its own"
+    if plan.schedule:
+        return "a plan with a path has no schedule: the path says all that happens"
+    return None

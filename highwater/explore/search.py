@@ -1,0 +1,180 @@
+"""Breadth-first search: all states within the bounds, nearest first, so that the first broken promise is a shortest one.
+
+States are kept whole, as tuples of numbers that stand for their parts (a world of two brokers is seven numbers): no hashing
+decides whether two states are equal. The search is deterministic; only how far a budget of seconds reaches is not.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from msgspec import Struct
+
+from highwater.explore.actions import AnyAction, Path
+from highwater.explore.model import Model
+from highwater.explore.properties import Goal, Property
+from highwater.explore.state import State
+
+End = Literal["violated", "exhausted", "budget"]
+Key = tuple[int, ...]
+_CLOCK_EVERY = 256  # states between two looks at the clock
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """Where the search stops although there is more."""
+
+    depth: int | None = None
+    states: int = 5_000_000
+    seconds: float | None = None
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """How a search ended. `violated` comes with the path and what is wrong; `budget` proves nothing about what was not seen.
+
+    `states` are distinct, `transitions` are actions performed, `depth` is of the deepest state found, `frontier` counts the
+    states that were not expanded, `goals` are the `sometimes` properties that were seen to hold.
+    """
+
+    end: End
+    stopped_by: str = ""
+    wrong: str = ""
+    path: Path = ()
+    states: int
+    transitions: int
+    depth: int
+    frontier: int
+    beyond: int  # states not followed because they lie beyond the bound of epochs
+    seconds: float
+    goals: tuple[str, ...] = ()
+
+
+class _Parts:
+    """Numbers for parts, in the order of their discovery."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[object, int] = {}
+        self._parts: list[object] = []
+
+    def number(self, part: object) -> int:
+        found = self._numbers.get(part)
+        if found is None:
+            found = self._numbers[part] = len(self._parts)
+            self._parts.append(part)
+        return found
+
+    def key(self, state: State) -> Key:
+        number = self.number
+        hosts = [number(host) for host in state.hosts]
+        return (*hosts, number(state.zk), number(state.network), number(state.ghost), number(state.spent))
+
+    def state(self, key: Key) -> State:
+        *hosts, zk, network, ghost, spent = (self._parts[number] for number in key)
+        return State(tuple(hosts), zk, network, ghost, spent)  # type: ignore[arg-type]  # each at its own place
+
+
+class Search:
+    """One search. `clock` gives seconds; it is asked only to keep a budget and to report."""
+
+    def __init__(
+        self, model: Model, properties: tuple[Property, ...], goals: tuple[Goal, ...], clock: Callable[[], float]
+    ) -> None:
+        self._model = model
+        self._properties = properties
+        self._open_goals = list(goals)
+        self._clock = clock
+        self._parts = _Parts()
+        self._numbers: dict[Key, int] = {}  # state -> number, in the order of discovery
+        self._parents: list[tuple[int, AnyAction | None]] = []
+        self._reached: list[str] = []
+        self._transitions = 0
+        self._beyond = 0
+        self._start = 0.0
+
+    def run(self, budget: Budget, progress: Callable[[int, int], None] = lambda states, depth: None) -> Result:
+        """Search until something is wrong, nothing is left, or the budget is spent. `progress` is told (states, depth)."""
+        self._start = self._clock()
+        level: list[Key] = []
+        initial = self._model.initial()
+        wrong = self._add(initial, -1, None, level)
+        depth = 0
+        if wrong:
+            return self._result("violated", depth, len(level), wrong=wrong)
+        while level:
+            if budget.depth is not None and depth >= budget.depth:
+                return self._result("budget", depth, len(level), stopped_by=f"depth {depth}")
+            following: list[Key] = []
+            for done, key in enumerate(level):
+                stop = self._spent(budget)
+                if stop:
+                    return self._result("budget", depth, len(level) - done + len(following), stopped_by=stop)
+                wrong = self._expand(key, following)
+                if wrong:
+                    return self._result("violated", depth + 1, len(level) - done + len(following), wrong=wrong)
+                if done % _CLOCK_EVERY == 0:
+                    progress(len(self._parents), depth)
+            level = following
+            depth += bool(level)
+        return self._result("exhausted", depth, 0)
+
+    def _expand(self, key: Key, following: list[Key]) -> str:
+        """Add all successors; what is wrong with the first bad one."""
+        state = self._parts.state(key)
+        parent = self._numbers[key]
+        for action, after in self._model.successors(state):
+            self._transitions += 1
+            wrong = self._add(after, parent, action, following)
+            if wrong:
+                return wrong
+        return ""
+
+    def _add(self, state: State, parent: int, action: AnyAction | None, level: list[Key]) -> str:
+        key = self._parts.key(state)
+        if key in self._numbers:
+            return ""
+        if not self._model.within(state):
+            self._beyond += 1
+            return ""
+        self._numbers[key] = len(self._parents)
+        self._parents.append((parent, action))
+        level.append(key)
+        for goal in list(self._open_goals):
+            if goal.holds(self._model, state):
+                self._open_goals.remove(goal)
+                self._reached.append(goal.name)
+        for property_ in self._properties:
+            wrong = property_.broken(self._model, state)
+            if wrong:
+                return wrong
+        return ""
+
+    def _spent(self, budget: Budget) -> str:
+        if len(self._parents) >= budget.states:
+            return f"{budget.states} states"
+        if budget.seconds is not None and self._elapsed() >= budget.seconds:
+            return f"{budget.seconds:g} seconds"
+        return ""
+
+    def _elapsed(self) -> float:
+        return self._clock() - self._start
+
+    def _result(self, end: End, depth: int, frontier: int, *, wrong: str = "", stopped_by: str = "") -> Result:
+        return Result(
+            end=end,
+            stopped_by=stopped_by,
+            wrong=wrong,
+            path=self._path(len(self._parents) - 1) if wrong else (),
+            states=len(self._parents),
+            transitions=self._transitions,
+            depth=depth,
+            frontier=frontier,
+            beyond=self._beyond,
+            seconds=self._elapsed(),
+            goals=tuple(self._reached),
+        )
+
+    def _path(self, number: int) -> Path:
+        actions: list[AnyAction] = []
+        while number >= 0:
+            number, action = self._parents[number]
+            if action is not None:
+                actions.append(action)
+        return tuple(reversed(actions))

@@ -1,0 +1,118 @@
+"""ZooKeeper as a function on bytes, remembered: (tree, request) -> (tree, answers, watches that fired).
+
+Canonical form: zxids are kept only where a czxid is an incarnation, which are numbered from 1 in the order of registration. A
+version is left to `renumbered`, since brokers hold it too.
+"""
+
+import msgspec
+from msgspec import Struct
+
+from highwater.explore.state import TOPIC, TP
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, AnyOp, Create, Data
+from reference.coordination.memory import Fired, MemoryZooKeeper
+from reference.types import BrokerId
+
+_REGISTRATIONS = f"{paths.BROKER_IDS}/"
+_STATE = paths.state_path(TP)
+_PRESENT = 1  # the canonical version of the state znode
+
+
+class Standing(Struct, frozen=True):
+    """What an onlooker reads in ZooKeeper. `version` -1 where there is no state znode."""
+
+    version: int
+    leader_epoch: int
+    isr: tuple[BrokerId, ...]
+    sessions: tuple[int, ...]
+
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_decode = msgspec.msgpack.Decoder(MemoryZooKeeper).decode
+
+
+class ZooKeepers:
+    """All trees that a search meets."""
+
+    def __init__(self) -> None:
+        self._answered: dict[tuple[bytes, int, tuple[AnyOp, ...], bool], tuple[bytes, tuple[AnyAnswer, ...], Fired]] = {}
+        self._standings: dict[bytes, Standing] = {}
+
+    def submit(
+        self, tree: bytes, session: int, ops: tuple[AnyOp, ...], *, atomic: bool
+    ) -> tuple[bytes, tuple[AnyAnswer, ...], Fired]:
+        """Perform a request of a session."""
+        key = (tree, session, ops, atomic)
+        found = self._answered.get(key)
+        if found is None:
+            zk = _decode(tree)
+            before = zk.zxid
+            answers, fired = zk.submit(session, ops, atomic=atomic)
+            found = self._answered[key] = (_canonical(zk, before), answers, fired)
+        return found
+
+    def connect(self, tree: bytes) -> tuple[bytes, int]:
+        """Open a session."""
+        zk = _decode(tree)
+        session = zk.connect(timeout_ms=1)
+        return _canonical(zk, zk.zxid), session
+
+    def expire(self, tree: bytes, session: int) -> tuple[bytes, tuple[str, ...], Fired]:
+        """End a session; the paths that went with it."""
+        zk = _decode(tree)
+        gone = tuple(zk.sessions[str(session)].ephemerals)
+        before = zk.zxid
+        fired = zk.expire(session)
+        return _canonical(zk, before), gone, fired
+
+    def renumbered(self, tree: bytes) -> bytes:
+        """The same with the canonical version of the state znode."""
+        zk = _decode(tree)
+        if _STATE in zk.nodes:
+            zk.nodes[_STATE].version = _PRESENT
+        return _encode(zk)
+
+    def standing(self, tree: bytes) -> Standing:
+        """What can be read off a tree."""
+        found = self._standings.get(tree)
+        if found is None:
+            found = self._standings[tree] = _standing(_decode(tree))
+        return found
+
+
+def decode(tree: bytes) -> MemoryZooKeeper:
+    """The tree itself, for those who record what is written."""
+    return _decode(tree)
+
+
+def empty() -> bytes:
+    """A tree that holds nothing."""
+    return _canonical(MemoryZooKeeper.boot(), 0)
+
+
+def new_topic(replicas: tuple[BrokerId, ...]) -> Create:
+    """The request that creates the topic with one partition."""
+    return Create(paths.topic_path(TOPIC), paths.topic_payload((replicas,)))
+
+
+def _canonical(zk: MemoryZooKeeper, before: int) -> bytes:
+    """`zxid` counts registrations: there were `before` of them, and a greater czxid is new."""
+    fresh = [node for path, node in zk.nodes.items() if path.startswith(_REGISTRATIONS) and node.czxid > before]
+    assert len(fresh) <= 1, "a broker registers for itself alone"
+    for path, node in zk.nodes.items():
+        node.mzxid = node.pzxid = node.sequence = 0
+        if not path.startswith(_REGISTRATIONS):
+            node.czxid = 0
+    for node in fresh:
+        node.czxid = before + 1
+    zk.zxid = before + len(fresh)
+    return _encode(zk)
+
+
+def _standing(zk: MemoryZooKeeper) -> Standing:
+    sessions = tuple(sorted(int(name) for name in zk.sessions))
+    node = zk.nodes.get(_STATE)
+    if node is None:
+        return Standing(-1, -1, (), sessions)
+    state = paths.decode_state(TP, (), Data(node.data, node.version, node.czxid))
+    return Standing(node.version, state.leader_epoch, tuple(member.broker for member in state.isr), sessions)

@@ -1,0 +1,95 @@
+"""The laboratory's own access to ZooKeeper: makes the topics before a run, and sees who has which role during it."""
+
+import asyncio
+import itertools
+
+from highwater.errors import HarnessError
+from reference.coordination import paths
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    Change,
+    Create,
+    Created,
+    Data,
+    GetData,
+    NodeExists,
+    SessionState,
+)
+from reference.coordination.kazoo_client import KazooCoordination
+from reference.coordination.memory import MemoryZooKeeper, Znode
+from reference.messages import PartitionState
+from reference.types import BrokerId, TopicPartition
+
+SESSION_TIMEOUT_MS = 30_000
+ANSWER_TIMEOUT_S = 10.0
+
+
+class Admin:
+    """Asks and waits for the answer. Belongs to one asyncio loop."""
+
+    def __init__(self, zookeeper: str) -> None:
+        self._ids = itertools.count(1)
+        self._open: dict[int, asyncio.Future[tuple[AnyAnswer, ...]]] = {}
+        loop = asyncio.get_running_loop()
+        self._zookeeper = KazooCoordination(zookeeper, SESSION_TIMEOUT_MS, self, loop.call_soon_threadsafe)
+        self._zookeeper.connect()
+
+    def close(self) -> None:
+        """End the session."""
+        self._zookeeper.close()
+
+    async def ask(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
+        """One answer for each operation. HarnessError where ZooKeeper does not answer."""
+        request = next(self._ids)
+        future = self._open[request] = asyncio.get_running_loop().create_future()
+        self._zookeeper.request(request, ops, atomic=False)
+        try:
+            return await asyncio.wait_for(future, ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            raise HarnessError(f"ZooKeeper did not answer the laboratory within {ANSWER_TIMEOUT_S:.0f} s") from None
+        finally:
+            del self._open[request]
+
+    async def make_topics(self, assignments: dict[str, tuple[tuple[BrokerId, ...], ...]]) -> None:
+        """The parents and the topic znodes; brokers discover them. `assignments`: replicas by topic and partition."""
+        creates = [Create(path, b"") for path in paths.PERSISTENT]
+        creates += [Create(paths.topic_path(topic), paths.topic_payload(of)) for topic, of in assignments.items()]
+        for answer in await self.ask(*creates):
+            if not isinstance(answer, Created | NodeExists):
+                raise HarnessError(f"the topics could not be made in ZooKeeper: {answer}")
+
+    async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
+        """What ZooKeeper holds now of these partitions' states and of the controller, as a tree to look at."""
+        wanted = [paths.CONTROLLER, *(paths.state_path(tp) for tp in tps)]
+        answers = await self.ask(*(GetData(path) for path in wanted))
+        nodes = {
+            path: Znode(answer.data, answer.czxid, 0, 0, answer.owner, answer.version)
+            for path, answer in zip(wanted, answers, strict=True)
+            if isinstance(answer, Data)
+        }
+        return MemoryZooKeeper(nodes=nodes)
+
+    # --- told by ZooKeeper -------------------------------------------------------------------------------------------------
+
+    def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
+        """To `ask`."""
+        future = self._open.get(request_id)
+        if future is not None and not future.done():
+            future.set_result(answers)
+
+    def watch_fired(self, path: str, change: Change) -> None:
+        """The laboratory leaves no watches."""
+
+    def state_changed(self, state: SessionState, session: int) -> None:
+        """A lost connection shows in answers."""
+
+
+def states_of(seen: MemoryZooKeeper, tps: tuple[TopicPartition, ...]) -> dict[TopicPartition, PartitionState]:
+    """The state of each of these partitions that has one; without its replicas."""
+    nodes = {tp: seen.nodes.get(paths.state_path(tp)) for tp in tps}
+    return {
+        tp: paths.decode_state(tp, (), Data(node.data, node.version, node.czxid))
+        for tp, node in nodes.items()
+        if node is not None
+    }

@@ -1,0 +1,117 @@
+"""Evidence of a run on this machine: the notes of the nodes, and ZooKeeper's transaction log.
+
+The log is complete and in the order of commit. Its times are milliseconds of the wall clock, rounded down, so that a write never
+seems to come after what followed from it. Only an ISR change that its leader noted in the same millisecond would seem to come
+after the write: the write is put right behind the note.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+
+from highwater.local.merge import RowClock
+from highwater.sim.evidence import Notebook, names
+from highwater.zookeeper_log import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
+from history.event import ClusterEvent, EventKind
+from history.recorder import Recorder
+from reference.coordination import paths
+from reference.coordination.api import Data
+from reference.runtime.control import NoteLine
+from reference.types import Address, BrokerId, TopicPartition, broker_address, index_of, topic_of
+
+_MS = 1_000_000
+
+
+def wall_ahead_ns() -> int:
+    """How far the wall clock of this machine is ahead of its monotonic one."""
+    return time.time_ns() - time.monotonic_ns()
+
+
+def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
+    """The notes of one node, in the order in which it wrote them."""
+    clock = RowClock(start_ns)
+    recorder = Recorder(clock)
+    notebooks: dict[tuple[str, int], Notebook] = {}
+    for line in lines:
+        life = (line.node, line.life)
+        if life not in notebooks:
+            notebooks[life] = Notebook(recorder, Address(line.node))
+            notebooks[life].life = line.life
+        clock.set(line.time_ns)
+        notebooks[life].write(line.note)
+    return recorder
+
+
+class ZooKeeperEvidence:
+    """Turns commits, given in their order, into the rows of `recorder`."""
+
+    def __init__(self, lines: Sequence[NoteLine], starts: Iterable[ClusterEvent], *, start_ns: int, wall_ahead_ns: int) -> None:
+        """`lines`: the notes of all nodes; `starts`: the rows of the starts of their lives."""
+        self._starts = [row for row in starts if row.kind is EventKind.NODE_STARTED]
+        self._clock = RowClock(start_ns)
+        self.recorder = Recorder(self._clock)
+        self._wall_ahead_ns = wall_ahead_ns
+        # When each ISR change was sent: (node, partition, version it is conditional on).
+        self._sent_ns: dict[tuple[str | None, TopicPartition | None, int | None], int] = {
+            (line.node, line.note.tp, line.note.zk_version): line.time_ns
+            for line in lines
+            if line.note.kind == EventKind.ISR_CHANGE_SENT
+        }
+        self._node_of: dict[int, Address] = {}  # by session
+        self._incarnation: dict[int, tuple[Address, int]] = {}  # registration of a session that has one
+        self._last_ns = 0
+
+    def add(self, commit: AnyCommit) -> None:
+        """One commit."""
+        match commit:
+            case NodeCreated(path=path) if path.startswith(f"{paths.BROKER_IDS}/"):
+                self._registered(commit, broker_address(BrokerId(int(path.rpartition("/")[2]))))
+            case NodeCreated() | NodeWritten():
+                tp = paths.tp_of_state_path(commit.path)
+                if tp is not None:
+                    self._state_written(commit, tp)
+            case NodeDeleted(path=path) if path.startswith(f"{paths.BROKER_IDS}/"):
+                self._gone(commit)
+            case SessionEnded():
+                self._gone(commit)
+            case NodeDeleted():
+                pass
+
+    def _set_clock(self, commit: AnyCommit, *, after_ns: int = 0) -> None:
+        """To the commit's time, never before that of the one before it: the wall clock may go back."""
+        at_ns = max(self._last_ns, commit.time_ms * _MS - self._wall_ahead_ns)
+        if at_ns <= after_ns < at_ns + 2 * _MS:
+            at_ns = after_ns + 1
+        self._last_ns = at_ns
+        self._clock.set(at_ns)
+
+    def _registered(self, commit: NodeCreated, node: Address) -> None:
+        self._node_of[commit.session] = node
+        self._incarnation[commit.session] = (node, commit.zxid)
+        self._set_clock(commit)
+        # The session of an earlier life may have asked; its registration then ends with that session, soon.
+        began = [row for row in self._starts if row.node == node and row.time_ns <= self._clock()]
+        life = began[-1].life if began else None
+        self.recorder.event(EventKind.REGISTERED, node=node, life=life, incarnation=commit.zxid)
+
+    def _gone(self, commit: NodeDeleted | SessionEnded) -> None:
+        gone = self._incarnation.pop(commit.session, None)
+        if gone is not None:
+            self._set_clock(commit)
+            self.recorder.event(EventKind.SESSION_ENDED, node=gone[0], incarnation=gone[1])
+
+    def _state_written(self, commit: NodeCreated | NodeWritten, tp: TopicPartition) -> None:
+        version = commit.version if isinstance(commit, NodeWritten) else 0
+        node = self._node_of.get(commit.session)
+        state = paths.decode_state(tp, (), Data(commit.data, version, 0))
+        self._set_clock(commit, after_ns=self._sent_ns.get((node, tp, version - 1), 0))
+        self.recorder.event(
+            EventKind.STATE_WRITTEN,
+            node=node,
+            topic=topic_of(tp),
+            partition=index_of(tp),
+            leader=None if state.leader is None else broker_address(state.leader),
+            leader_epoch=state.leader_epoch,
+            controller_epoch=state.controller_epoch,
+            zk_version=version,
+            isr=names(tuple(member.broker for member in state.isr)),
+        )

@@ -1,0 +1,143 @@
+"""What nodes and ZooKeeper say, as rows of the history."""
+
+from history.event import EventKind
+from history.recorder import Recorder
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, Delete, Deleted, SetData, Written
+from reference.coordination.memory import MemoryZooKeeper
+from reference.effects import Note
+from reference.types import Address, BrokerId, TopicPartition, broker_address, index_of, topic_of
+
+_KINDS = {kind.value: kind for kind in EventKind}
+# ZooKeeper says these at the moment of the write; what a node says of them later is not written down again.
+_FROM_ZOOKEEPER = frozenset({EventKind.REGISTERED, EventKind.SESSION_ENDED, EventKind.STATE_WRITTEN})
+
+
+class Notebook:
+    """Writes down the notes of one node."""
+
+    __slots__ = ("_names", "_node", "_recorder", "life")
+
+    def __init__(self, recorder: Recorder, node: Address) -> None:
+        self._recorder = recorder
+        self._node = node
+        self._names: dict[TopicPartition, tuple[str, int]] = {}
+        self.life = 0
+
+    def _name(self, tp: TopicPartition) -> tuple[str, int]:
+        name = self._names.get(tp)
+        if name is None:
+            name = self._names[tp] = (topic_of(tp), index_of(tp))
+        return name
+
+    def write(self, note: Note) -> None:
+        """One row; of an append, one for each value."""
+        kind = _KINDS[note.kind]
+        if kind in _FROM_ZOOKEEPER:
+            return
+        topic, partition = (None, None) if note.tp is None else self._name(note.tp)
+        if note.batches:
+            for batch in note.batches:
+                for offset, value in enumerate(batch.values, batch.base_offset):
+                    self._recorder.event(
+                        kind,
+                        node=self._node,
+                        life=self.life,
+                        topic=topic,
+                        partition=partition,
+                        offset=offset,
+                        leader_epoch=batch.leader_epoch,
+                        value=value,
+                        dir=note.dir,
+                        detail=note.detail,
+                    )
+            return
+        self._recorder.event(
+            kind,
+            node=self._node,
+            life=self.life,
+            incarnation=note.incarnation,
+            topic=topic,
+            partition=partition,
+            leader=None if note.leader is None else broker_address(note.leader),
+            leader_epoch=note.leader_epoch,
+            controller_epoch=note.controller_epoch,
+            zk_version=note.zk_version,
+            isr=None if note.isr is None else names(note.isr),
+            hw=note.hw,
+            leo=note.leo,
+            offset=note.offset,
+            dir=note.dir,
+            detail=note.detail,
+        )
+
+
+def names(brokers: tuple[BrokerId, ...]) -> tuple[str, ...]:
+    """Broker ids as node names."""
+    return tuple(broker_address(broker) for broker in brokers)
+
+
+class ZkEvidence:
+    """What ZooKeeper commits: registrations, their end, and every state znode as written."""
+
+    __slots__ = ("_recorder", "_registered", "_tree", "incarnations")
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._registered: dict[str, int] = {}  # path -> czxid
+        self.incarnations: dict[str, int] = {}  # node -> czxid of its last registration
+        self._tree: MemoryZooKeeper
+
+    def watch(self, tree: MemoryZooKeeper) -> None:
+        """The tree whose commits are told."""
+        self._tree = tree
+
+    def performed(self, node: Address, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> None:
+        """A request of a node was performed."""
+        for op, answer in zip(ops, answers, strict=True):
+            match op, answer:
+                case (Create(path=path, data=data), Created()):
+                    self._created(node, life, path, data)
+                case (SetData(path=path, data=data), Written(version=version)):
+                    self._written(node, path, data, version)
+                case (Delete(path=path), Deleted()):
+                    self._gone(path)
+                case _:
+                    pass
+
+    def session_over(self, ephemerals: tuple[str, ...]) -> None:
+        """A session ended and these nodes are gone."""
+        for path in ephemerals:
+            self._gone(path)
+
+    def _created(self, node: Address, life: int, path: str, data: bytes) -> None:
+        if path.startswith(f"{paths.BROKER_IDS}/"):
+            self._registered[path] = self._tree.nodes[path].czxid
+            broker = broker_address(BrokerId(int(path.rpartition("/")[2])))
+            self._recorder.event(EventKind.REGISTERED, node=broker, life=life, incarnation=self._registered[path])
+            self.incarnations[broker] = self._registered[path]
+        else:
+            self._written(node, path, data, 0)
+
+    def _written(self, node: Address, path: str, data: bytes, version: int) -> None:
+        tp = paths.tp_of_state_path(path)
+        if tp is None:
+            return
+        state = paths.decode_state(tp, (), Data(data, version, 0))
+        self._recorder.event(
+            EventKind.STATE_WRITTEN,
+            node=node,
+            topic=topic_of(tp),
+            partition=index_of(tp),
+            leader=None if state.leader is None else broker_address(state.leader),
+            leader_epoch=state.leader_epoch,
+            controller_epoch=state.controller_epoch,
+            zk_version=version,
+            isr=names(tuple(member.broker for member in state.isr)),
+        )
+
+    def _gone(self, path: str) -> None:
+        incarnation = self._registered.pop(path, None)
+        if incarnation is not None:
+            broker = broker_address(BrokerId(int(path.rpartition("/")[2])))
+            self._recorder.event(EventKind.SESSION_ENDED, node=broker, incarnation=incarnation)

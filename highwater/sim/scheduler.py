@@ -1,0 +1,43 @@
+"""Virtual time: one queue of everything that will happen, in nanoseconds.
+
+What is due at the same instant happens in the order in which it was asked for, so that a run is a function of its plan alone.
+Nothing is ever taken out of the queue: whoever no longer wants an event ignores it when it comes.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+Action = Callable[..., None]
+
+MS = 1_000_000
+US = 1_000
+
+
+class Scheduler:
+    """The queue. `now` is the current instant in ns since the start of the run."""
+
+    __slots__ = ("_heap", "_order", "now")
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._order = 0
+        self._heap: list[tuple[int, int, Action, tuple[object, ...]]] = []
+
+    def at(self, time_ns: int, action: Action, *arguments: object) -> None:
+        """Have `action(*arguments)` done at an instant that has not passed."""
+        assert time_ns >= self.now
+        self._order += 1
+        heappush(self._heap, (time_ns, self._order, action, arguments))
+
+    def after(self, delay_ns: int, action: Action, *arguments: object) -> None:
+        """Have it done so much later."""
+        self._order += 1
+        heappush(self._heap, (self.now + delay_ns, self._order, action, arguments))
+
+    def run_until(self, end_ns: int) -> None:
+        """Do everything that is due up to and including `end_ns`, and stand there."""
+        heap = self._heap
+        while heap and heap[0][0] <= end_ns:
+            self.now, _, action, arguments = heappop(heap)
+            action(*arguments)
+        self.now = end_ns

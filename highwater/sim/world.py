@@ -1,0 +1,127 @@
+"""A simulated world: wires nodes, clients, ZooKeeper and the nemesis of one plan, and plays its phases.
+
+    boot ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet (workload goes on) ─▶ final reads ─▶ end
+
+The laboratory creates the topics as an administrator would and waits until each partition has had a leader; the workload's
+time begins then. A run is a function of its plan: the same plan gives the same rows.
+"""
+
+from highwater.backends.scene import assign, broker_config, brokers_of, workload_processes
+from highwater.plan import Plan
+from highwater.sim.clients import ClientHost
+from highwater.sim.cuts import Geography
+from highwater.sim.evidence import ZkEvidence
+from highwater.sim.faults import Faults
+from highwater.sim.node import Boot, NodeHost
+from highwater.sim.scheduler import MS
+from highwater.sim.stage import Stage
+from highwater.sim.targets import state_of
+from highwater.sim.zk import ZkServer
+from history.event import EventKind
+from reference.coordination import paths
+from reference.coordination.api import AnyOp, Create
+from reference.node import Node
+from reference.types import BrokerId
+from workloads.client import Phase
+
+SLICE_MS = 100  # how often limits and ends are looked at
+WARM_UP_MS_MAX = 10_000
+FINAL_MS_MAX = 60_000
+
+
+class TooManyEvents(Exception):  # noqa: N818 - says what happened
+    """The plan's bound was reached."""
+
+
+class World:
+    """One run. `healed_at_ns` and `final_reads_at_ns` are None until then."""
+
+    def __init__(self, plan: Plan, boot: Boot = Node.boot) -> None:
+        self.stage = Stage(plan)
+        self.evidence = ZkEvidence(self.stage.recorder)
+        self.server = ZkServer(self.stage, self.evidence)
+        self.evidence.watch(self.server.tree)
+        brokers = brokers_of(plan)
+        self.nodes: dict[BrokerId, NodeHost] = {
+            broker: NodeHost(self.stage, self.server, broker_config(plan, broker), boot) for broker in brokers
+        }
+        processes = workload_processes(plan)
+        self.clients = tuple(
+            ClientHost(self.stage, process, number, processes=len(processes), brokers=brokers)
+            for number, process in enumerate(processes)
+        )
+        for node in self.nodes.values():
+            self.stage.transport.join(node)
+        for client in self.clients:
+            self.stage.transport.join(client)
+        geography = Geography(brokers, tuple(client.address for client in self.clients))
+        self.faults = Faults(self.stage, self.server, self.evidence, self.nodes, geography)
+        self.healed_at_ns: int | None = None
+        self.final_reads_at_ns: int | None = None
+        self._zero_ns = 0
+
+    def play(self) -> None:
+        """All phases. Raises TooManyEvents; whatever ends it early, the rows so far stand."""
+        plan = self.stage.plan
+        self.warm_up()
+        self._zero_ns = self.stage.scheduler.now
+        self.faults.plan(self._zero_ns)
+        self._phase("faults")
+        self._run_for(plan.faults_ms)
+        self.faults.heal()
+        self.healed_at_ns = self.stage.scheduler.now
+        self._phase("quiet")
+        self._run_for(plan.quiet_ms)
+        # Final readers start when nobody writes any more: what is acknowledged behind their back they could not read.
+        for client in self.clients:
+            client.phase = "final"
+        self._run_until_idle()
+        self.stage.recorder.event(EventKind.FINAL_READS)
+        self.final_reads_at_ns = self.stage.scheduler.now
+        self._phase("final")
+        self._run_until_idle()
+
+    def _run_until_idle(self) -> None:
+        end_ns = self.stage.scheduler.now + FINAL_MS_MAX * MS
+        while self.stage.scheduler.now < end_ns and not all(client.idle for client in self.clients):
+            self._run_for(SLICE_MS)
+
+    def warm_up(self) -> None:
+        """Create the topics, start every broker and wait until every partition has a leader."""
+        self.create_topics()
+        for node in self.nodes.values():
+            node.start()
+        end_ns = self.stage.scheduler.now + WARM_UP_MS_MAX * MS
+        while self.stage.scheduler.now < end_ns and not self._led():
+            self._run_for(SLICE_MS)
+
+    def create_topics(self) -> None:
+        """Znodes of parents and topics, as an administrator's tool leaves them."""
+        ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
+        ops += [
+            Create(paths.topic_path(topic), paths.topic_payload(replicas)) for topic, replicas in assign(self.stage.plan).items()
+        ]
+        tree = self.server.tree
+        session = tree.connect(timeout_ms=1)
+        tree.submit(session, tuple(ops))
+        tree.expire(session)
+
+    def _led(self) -> bool:
+        states = [
+            state_of(self.server.tree, topic.name, index)
+            for topic in self.stage.plan.cluster.topics
+            for index in range(topic.partitions)
+        ]
+        return all(state is not None and state.leader is not None for state in states)
+
+    def _phase(self, phase: Phase) -> None:
+        for client in self.clients:
+            client.begin(phase, zero_ns=self._zero_ns)
+
+    def _run_for(self, duration_ms: int) -> None:
+        scheduler = self.stage.scheduler
+        end_ns = scheduler.now + duration_ms * MS
+        while scheduler.now < end_ns:
+            if self.stage.handled > self.stage.plan.limit_events:
+                raise TooManyEvents(f"more than {self.stage.plan.limit_events} events by {scheduler.now // MS} ms")
+            scheduler.run_until(min(end_ns, scheduler.now + SLICE_MS * MS))

@@ -1,0 +1,133 @@
+"""One run in one record: what `run --json` prints, a campaign counts and an index page lists.
+
+Everything here follows from the plan, the history and the verdict; only the wall seconds differ between two performances.
+"""
+
+from typing import Literal
+
+import polars as pl
+from msgspec import Struct
+
+from checkers.verdict import Validity, Verdict
+from highwater.exit_codes import WORDS, ExitCode, of_verdict
+from highwater.plan import Plan
+from history.event import EventKind
+from history.history import History
+from history.manifest import FaultCount, Outcome
+from history.op import OpType
+
+ValidityName = Literal["VALID", "UNKNOWN", "INVALID"]
+VALIDITY_NAMES: dict[Validity, ValidityName] = {
+    Validity.VALID: "VALID",
+    Validity.UNKNOWN: "UNKNOWN",
+    Validity.INVALID: "INVALID",
+}
+
+
+class FoundAnomaly(Struct, frozen=True, kw_only=True):
+    """An anomaly as a program reads it; the witnesses stay with the verdict."""
+
+    kind: str
+    checker: str
+    key: str
+    words: str
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """One run. `ops` counts calls of clients, `acked` the produce calls among them that were acknowledged."""
+
+    seed: int | None
+    protocol: str
+    verdict: ValidityName
+    live: bool | None
+    excused: int = 0  # records lost with an excuse
+    anomalies: tuple[FoundAnomaly, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    not_live: tuple[str, ...] = ()
+    digest: str = ""
+    ops: int = 0
+    acked: int = 0
+    faults: tuple[FaultCount, ...] = ()
+    leader_changes: int = 0
+    events: int = 0  # handled by the backend, not rows
+    sim_seconds: float = 0.0
+    wall_seconds: float = 0.0  # of performing and judging
+    store: str | None = None
+    report: str | None = None
+    plan: str
+    plan_digest: str
+    backend: str
+    outcome: Outcome
+    failure: str | None = None  # of the laboratory, in words
+    repeat: str  # the command that repeats it
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What this run alone would exit with."""
+        validity = Validity[self.verdict]
+        return of_verdict(validity, live=self.live, laboratory_failed=self.outcome == "harness-fault")
+
+    @property
+    def words(self) -> str:
+        """`VALID, live` and the like."""
+        live = {True: "live", False: "not live", None: "liveness not judged"}[self.live]
+        failed = f", {WORDS[ExitCode.LABORATORY_FAILED]}" if self.outcome == "harness-fault" else ""
+        return f"{self.verdict}, {live}{failed}"
+
+
+def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wall_seconds: float) -> Summary:
+    """The record of a judged run that is not stored yet."""
+    manifest = history.manifest
+    calls = history.operations_frame.filter(pl.col("slot") == 0)
+    return Summary(
+        seed=plan.seed,
+        protocol=plan.protocol,
+        verdict=VALIDITY_NAMES[verdict.validity],
+        live=verdict.live,
+        excused=len(verdict.excused),
+        anomalies=tuple(FoundAnomaly(kind=a.kind, checker=a.checker, key=a.key, words=a.words) for a in verdict.anomalies),
+        unchecked=verdict.unchecked,
+        not_live=verdict.not_live,
+        digest=manifest.digest,
+        ops=calls.filter(pl.col("type") == OpType.INVOKE.value).height,
+        acked=calls.filter((pl.col("type") == OpType.OK.value) & (pl.col("f") == "produce")).height,
+        faults=manifest.faults,
+        leader_changes=leader_changes(history.events_frame),
+        events=manifest.events_handled,
+        sim_seconds=manifest.sim_seconds,
+        wall_seconds=round(wall_seconds, 3),
+        plan=plan.name,
+        plan_digest=manifest.plan_digest,
+        backend=manifest.backend,
+        outcome=manifest.outcome,
+        repeat=repeat,
+    )
+
+
+def leader_changes(events: pl.DataFrame) -> int:
+    """How often a partition got another leader than the last one ZooKeeper named; offline in between counts as none."""
+    written = events.filter((pl.col("kind") == EventKind.STATE_WRITTEN.value) & pl.col("leader").is_not_null())
+    last: dict[tuple[str, int], str] = {}
+    changes = 0
+    for topic, partition, leader in written.select("topic", "partition", "leader").iter_rows():
+        before = last.get((topic, partition))
+        changes += before is not None and before != leader
+        last[topic, partition] = leader
+    return changes
+
+
+def of_failure(plan: Plan, *, backend: str, failure: str, repeat: str) -> Summary:
+    """The record of a run of which the laboratory left no history: UNKNOWN, never VALID."""
+    return Summary(
+        seed=plan.seed,
+        protocol=plan.protocol,
+        verdict="UNKNOWN",
+        live=None,
+        unchecked=(failure,),
+        plan=plan.name,
+        plan_digest="",
+        backend=backend,
+        outcome="harness-fault",
+        failure=failure,
+        repeat=repeat,
+    )

@@ -1,0 +1,94 @@
+"""Many runs on all cores: one worker process for each, spawned, so that no worker inherits anything but its task.
+
+Results come in the order of completion, each with the position of its task. Whoever consumes them may stop at any time: what
+is in flight is then given up. A worker that dies takes the laboratory with it (HarnessError), never a run in silence.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from highwater.errors import HarnessError
+from highwater.plan import Plan
+from highwater.provenance import Laboratory
+from highwater.run import BackendName, Keep, backend_named, carry_out
+from highwater.summary import Summary, of_failure
+
+# Tasks handed out beyond those being worked on, for each worker: enough that none waits, few enough to stop soon.
+_AHEAD = 1
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """One run to be performed and judged."""
+
+    plan: Plan
+    repeat: str
+    laboratory: Laboratory
+    keep: Keep = Keep()
+    backend: BackendName = "sim"
+
+
+class Done(NamedTuple):
+    """A finished task by its position."""
+
+    position: int
+    summary: Summary
+
+
+def cores() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def perform(task: Task) -> Summary:
+    """One task, in whatever process this is. A failed laboratory is a summary too: the other runs go on."""
+    try:
+        backend = backend_named(task.backend)
+        return carry_out(task.plan, backend, laboratory=task.laboratory, repeat=task.repeat, keep=task.keep).summary
+    except HarnessError as error:
+        return of_failure(task.plan, backend=task.backend, failure=str(error), repeat=task.repeat)
+
+
+def perform_all(tasks: Iterable[Task], *, jobs: int) -> Generator[Done, None, None]:
+    """Perform all tasks, which are drawn as they are needed. With one job, in this process."""
+    assert jobs >= 1
+    if jobs == 1:
+        for position, task in enumerate(tasks):
+            yield Done(position, perform(task))
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=_leave_interrupts_to_the_parent)
+    try:
+        yield from _stream(pool, enumerate(tasks), jobs * (1 + _AHEAD))
+    except BrokenProcessPool as error:
+        raise HarnessError("a worker process died (out of memory?); fewer --jobs may help") from error
+    finally:
+        # Given up or finished: nobody waits for runs that nobody will read.
+        processes = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+
+
+def _stream(pool: ProcessPoolExecutor, tasks: Iterator[tuple[int, Task]], ahead: int) -> Iterator[Done]:
+    running: dict[Future[Summary], int] = {}
+    while True:
+        for position, task in islice(tasks, ahead - len(running)):
+            running[pool.submit(perform, task)] = position
+        if not running:
+            return
+        finished, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in sorted(finished, key=running.__getitem__):
+            yield Done(running.pop(future), future.result())
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    """Ctrl-C reaches the whole group of processes; the parent alone decides what is kept."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,136 @@
+"""ZooKeeper's own account of a run: the transactions of its log, each write as it was committed, in order.
+
+A watch would miss what is overwritten before the next read; the log misses nothing. The format is that of ZooKeeper 3.6 and
+later (FileTxnLog, records of zookeeper.jute, module org.apache.zookeeper.txn): after a file header, for each transaction a
+checksum, a length, a header (session, cxid, zxid, wall-clock time in ms, type), its record, and a closing byte. The file is
+padded with zeros, at which reading ends. Transactions that failed are in the log as errors and are left out.
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+_MAGIC = b"ZKLG"
+_FILE_HEADER_BYTES = 16
+_CREATE, _DELETE, _SET_DATA, _MULTI, _CREATE2, _CLOSE_SESSION = 1, 2, 5, 14, 15, -11
+
+
+class Commit(Struct, frozen=True, kw_only=True):
+    """Base: one change to one znode. `time_ms` is the server's wall clock, `session` that of the writer."""
+
+    zxid: int
+    session: int
+    time_ms: int
+
+
+class NodeCreated(Commit, frozen=True, kw_only=True):
+    """A znode came to be, at version 0; its czxid is `zxid`."""
+
+    path: str
+    data: bytes
+    ephemeral: bool
+
+
+class NodeWritten(Commit, frozen=True, kw_only=True):
+    """Its data changed."""
+
+    path: str
+    data: bytes
+    version: int
+
+
+class NodeDeleted(Commit, frozen=True, kw_only=True):
+    """It is gone."""
+
+    path: str
+
+
+class SessionEnded(Commit, frozen=True, kw_only=True):
+    """The session of that number is over; all its ephemerals are deleted with this transaction."""
+
+
+AnyCommit = NodeCreated | NodeWritten | NodeDeleted | SessionEnded
+
+
+class LogError(Exception):
+    """This is no transaction log, or one of another format."""
+
+
+def read_log(folder: Path) -> list[AnyCommit]:
+    """All committed changes under a data directory, in the order of their commit. LogError for what cannot be read."""
+    files = sorted((folder / "version-2").glob("log.*"), key=lambda path: int(path.suffix[1:], 16))
+    return [commit for file in files for commit in _read_file(file)]
+
+
+def _read_file(path: Path) -> Iterator[AnyCommit]:
+    data = path.read_bytes()
+    if data[:4] != _MAGIC:
+        raise LogError(f"{path} is no transaction log of ZooKeeper")
+    at = _FILE_HEADER_BYTES
+    while at + 12 <= len(data):
+        (length,) = struct.unpack_from(">i", data, at + 8)
+        if length <= 0:
+            return
+        entry = _Jute(data[at + 12 : at + 12 + length])
+        at += 12 + length + 1
+        session, _, zxid, time_ms, kind = (
+            entry.read_long(),
+            entry.read_int(),
+            entry.read_long(),
+            entry.read_long(),
+            entry.read_int(),
+        )
+        yield from _commits(kind, entry, {"session": session, "zxid": zxid, "time_ms": time_ms})
+
+
+def _commits(kind: int, record: "_Jute", header: dict[str, int]) -> Iterator[AnyCommit]:
+    if kind in (_CREATE, _CREATE2):
+        path, payload = record.read_text(), record.read_buffer()
+        for _ in range(record.read_int()):  # access control: permissions, scheme, id
+            record.read_int()
+            record.read_text()
+            record.read_text()
+        yield NodeCreated(path=path, data=payload, ephemeral=record.read_bool(), **header)
+    elif kind == _DELETE:
+        yield NodeDeleted(path=record.read_text(), **header)
+    elif kind == _SET_DATA:
+        yield NodeWritten(path=record.read_text(), data=record.read_buffer(), version=record.read_int(), **header)
+    elif kind == _CLOSE_SESSION:
+        yield SessionEnded(**header)
+    elif kind == _MULTI:
+        for _ in range(record.read_int()):
+            part = record.read_int()
+            yield from _commits(part, _Jute(record.read_buffer()), header)
+    # Other kinds (new sessions, checks, errors) change no znode.
+
+
+class _Jute:
+    """Hadoop's record encoding, read from the front."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def _take(self, size: int) -> bytes:
+        piece = self._data[self._at : self._at + size]
+        if len(piece) != size:
+            raise LogError("a record of the transaction log is cut short")
+        self._at += size
+        return piece
+
+    def read_int(self) -> int:
+        return int.from_bytes(self._take(4), "big", signed=True)
+
+    def read_long(self) -> int:
+        return int.from_bytes(self._take(8), "big", signed=True)
+
+    def read_bool(self) -> bool:
+        return self._take(1) != b"\0"
+
+    def read_buffer(self) -> bytes:
+        return self._take(max(0, self.read_int()))
+
+    def read_text(self) -> str:
+        return self.read_buffer().decode()

@@ -1,0 +1,81 @@
+"""Cluster events: what nodes, ZooKeeper and the laboratory say about themselves.
+
+White-box checkers read these rows; `EventKind` says which columns each kind fills. A fault that touches a node writes one
+row without a partition and, where it destroys or withholds replicas, one row for each of those partitions.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class EventKind(StrEnum):
+    """Every kind of row; `words` are the columns it fills beside index, kind, time_ns."""
+
+    words: str
+
+    def __new__(cls, value: str, words: str) -> "EventKind":
+        """A member is its value; the words only go along."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.words = words
+        return member
+
+    NODE_STARTED = "node-started", "node, life"
+    NODE_STOPPED = "node-stopped", "node, life, detail: crash | power-loss | halt:<why>"
+    REGISTERED = "registered", "node, life, incarnation (from ZooKeeper, at the moment of the write)"
+    SESSION_ENDED = "session-ended", "node, incarnation: its registration is gone (from ZooKeeper)"
+    CONTROLLER_ELECTED = "controller-elected", "node, controller_epoch"
+    CONTROLLER_RESIGNED = "controller-resigned", "node, controller_epoch"
+    STATE_WRITTEN = (
+        "state-written",
+        "node (writer), partition, leader, leader_epoch, controller_epoch, zk_version, isr, elr (from ZooKeeper)",
+    )
+    ISR_CHANGE_SENT = "isr-change-sent", "node, partition, leader_epoch, zk_version, isr (wanted)"
+    ISR_CHANGE_ENDED = (
+        "isr-change-ended",
+        "node, partition, leader_epoch, zk_version, isr (now believed), detail: applied | refused | read-back",
+    )
+    BECAME_LEADER = "became-leader", "node, life, partition, leader_epoch, leo, hw, isr"
+    BECAME_FOLLOWER = "became-follower", "node, life, partition, leader_epoch, leader"
+    RESIGNED = "resigned", "node, life, partition, leader_epoch: acts as neither from here"
+    RECOVERED = "recovered", "node, life, partition, leo, hw, dir: the replica as found at startup"
+    APPEND = "append", "node, life, partition, offset, leader_epoch (of the record), value, detail: leader | follower"
+    TRUNCATE = "truncate", "node, life, partition, offset (the new LEO), detail: why"
+    HW = "hw", "node, life, partition, hw, leo, leader_epoch, detail: leader | follower"
+    REPLICA_DELETED = "replica-deleted", "node, life, partition"
+    WOUND = "wound", "node, incarnation, dir, partition, offset (first destroyed), detail: power-loss | swapped | dropped"
+    FAULT_BEGUN = "fault-begun", "fault (window id), node, detail: kind name"
+    FAULT_ENDED = "fault-ended", "fault, node, detail: kind name"
+    FAULT_ACTED = "fault-acted", "fault, node, detail: kind name, offset: how often it bit (dropped messages, refused writes ...)"
+    HEALED = "healed", "every fault is over; nothing is broken from here on"
+    FINAL_READS = "final-reads", "the final readers start"
+    UNCLEAN_ELECTION_ORDERED = "unclean-election-ordered", "partition, leader"
+    ASSERTION = "assertion", "node, life, detail: an assertion of the system under test failed"
+
+
+class ClusterEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One row of evidence; absent columns are None."""
+
+    index: int
+    kind: EventKind
+    time_ns: int
+    node: str | None = None
+    life: int | None = None  # how-many-th process of this node, from 1
+    incarnation: int | None = None  # czxid of the registration
+    topic: str | None = None
+    topic_id: str | None = None
+    partition: int | None = None
+    leader: str | None = None
+    leader_epoch: int | None = None
+    controller_epoch: int | None = None
+    zk_version: int | None = None
+    isr: tuple[str, ...] | None = None
+    elr: tuple[str, ...] | None = None
+    hw: int | None = None
+    leo: int | None = None
+    offset: int | None = None
+    value: str | None = None
+    dir: int | None = None
+    fault: str | None = None
+    detail: str | None = None

@@ -1,0 +1,40 @@
+"""Operations: what clients asked and what they were told.
+
+One row for each record, as in `history/schema.py`: an invocation of a produce with three values is three rows with one
+`index` and slots 0, 1, 2; its completion is three rows with another index. A poll that returned nothing is one row without a
+value. Indices come from one counter shared with the cluster events, so that index order is the order of recording.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class OpType(StrEnum):
+    """Jepsen's four: asked, certainly done, certainly not done, perhaps done."""
+
+    INVOKE = "invoke"
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One row of a client operation; absent columns are None."""
+
+    index: int
+    slot: int = 0  # position of the record within the operation
+    process: int
+    type: OpType
+    f: str  # "produce" | "poll" | "latest" (the end offset a consumer may read to)
+    topic: str | None = None
+    topic_id: str | None = None
+    partition: int | None = None
+    value: str | None = None
+    offset: int | None = None  # invoke of a poll: position asked for; ok: offset of this record (latest: end offset)
+    acks: int | None = None  # produce: 0, 1, -1 (all)
+    leader_epoch: int | None = None  # as the answering leader stated it
+    hw: int | None = None  # the high watermark field of a fetch response: a hint
+    error: str | None = None
+    node: str | None = None  # the broker that was asked or that answered
+    time_ns: int

@@ -1,0 +1,40 @@
+"""The promise record: what a run is judged by, whatever the protocol's own switches say (docs/promise.md §1)."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+Flush = Literal["none", "before_ack"]
+
+
+class TopicPromise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one topic promises."""
+
+    topic: str
+    min_insync_replicas: int = 2
+    flush: Flush = "none"
+
+
+class Promise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Stands in the plan and in the manifest; the same for every variant."""
+
+    topics: tuple[TopicPromise, ...]
+    unclean_election: Literal["never", "by_operator"] = "never"
+    profile: Literal["within", "beyond"] = "within"
+    session_timeout_ms: int
+    replica_lag_time_max_ms: int
+    request_timeout_ms: int
+    containers: bool = False
+
+    def topic(self, name: str) -> TopicPromise:
+        """The record of one topic; KeyError where the promise does not know it."""
+        for topic in self.topics:
+            if topic.topic == name:
+                return topic
+        raise KeyError(name)
+
+    @property
+    def bound_ms(self) -> int:
+        """B of docs/promise.md §6: the cluster must be whole this long after healing."""
+        rest = 30_000 if self.containers else 10_000
+        return 2 * self.session_timeout_ms + 2 * self.replica_lag_time_max_ms + 4 * self.request_timeout_ms + rest

@@ -1,0 +1,119 @@
+"""The append-only record of a run that is being performed.
+
+One counter numbers operations and events, so index order is the order of recording; the clock is injected and read once for
+each call. The recorder does no IO: `history.jsonl.Journal` writes down what has come since it last looked. It is called about
+a thousand times for each simulated second, so a call makes its rows and does nothing else. It never forgets a row: a run's
+memory is bounded by the plan's limits.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypedDict, Unpack
+
+from msgspec import Struct
+
+from history.event import ClusterEvent, EventKind
+from history.history import History
+from history.manifest import RunManifest
+from history.op import Operation, OpType
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """What differs between the rows of one operation: a record sent, acknowledged or read."""
+
+    value: str | None = None
+    offset: int | None = None
+    leader_epoch: int | None = None
+
+
+class OperationColumns(TypedDict, total=False):
+    """Columns that all rows of an operation share, beside process, type and f."""
+
+    topic: str | None
+    topic_id: str | None
+    partition: int | None
+    acks: int | None
+    hw: int | None
+    error: str | None
+    node: str | None
+
+
+class EventColumns(TypedDict, total=False):
+    """Columns of an event, beside kind."""
+
+    node: str | None
+    life: int | None
+    incarnation: int | None
+    topic: str | None
+    topic_id: str | None
+    partition: int | None
+    leader: str | None
+    leader_epoch: int | None
+    controller_epoch: int | None
+    zk_version: int | None
+    isr: tuple[str, ...] | None
+    elr: tuple[str, ...] | None
+    hw: int | None
+    leo: int | None
+    offset: int | None
+    value: str | None
+    dir: int | None
+    fault: str | None
+    detail: str | None
+
+
+_NO_RECORD = (Record(),)
+
+
+class Recorder:
+    """Rows in the order they came. `clock` gives nanoseconds since the start of the run."""
+
+    __slots__ = ("_clock", "_next_index", "events", "operations")
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._next_index = 0
+        self.operations: list[Operation] = []
+        self.events: list[ClusterEvent] = []
+
+    def operation(
+        self,
+        *,
+        process: int,
+        type: OpType,
+        f: str,
+        records: Sequence[Record] = (),
+        **columns: Unpack[OperationColumns],
+    ) -> int:
+        """One invocation or completion: a row for each record, one row where there is none. Returns their index."""
+        index, time_ns = self._tick()
+        for slot, record in enumerate(records or _NO_RECORD):
+            self.operations.append(
+                Operation(
+                    index=index,
+                    slot=slot,
+                    process=process,
+                    type=type,
+                    f=f,
+                    value=record.value,
+                    offset=record.offset,
+                    leader_epoch=record.leader_epoch,
+                    time_ns=time_ns,
+                    **columns,
+                )
+            )
+        return index
+
+    def event(self, kind: EventKind, **columns: Unpack[EventColumns]) -> int:
+        """One event. Returns its index."""
+        index, time_ns = self._tick()
+        self.events.append(ClusterEvent(index=index, kind=kind, time_ns=time_ns, **columns))
+        return index
+
+    def history(self, manifest: RunManifest) -> History:
+        """What has been recorded so far, under this manifest."""
+        return History(manifest, operations=self.operations, events=self.events)
+
+    def _tick(self) -> tuple[int, int]:
+        index = self._next_index
+        self._next_index = index + 1
+        return index, self._clock()

@@ -1,0 +1,144 @@
+"""Where runs are kept: store/<plan name>/<run id>/.
+
+    manifest.json        what it was, how it ended; outcome "incomplete" from the first moment until the run is finished
+    plan.yaml            the plan, as it was performed
+    history.jsonl        while the run is being recorded, and for good when it was killed
+    operations.parquet   the history of a finished run
+    events.parquet
+    verdict.json  report.html  ...    what was made of it since
+
+A file appears whole or not at all: it is written beside its place and renamed. The manifest is replaced last, so a folder
+whose manifest says "completed" holds everything.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from history import jsonl, parquet
+from history.errors import HistoryError
+from history.history import History
+from history.manifest import SCHEMA_VERSION, RunManifest
+from history.recorder import Recorder
+
+MANIFEST = "manifest.json"
+PLAN = "plan.yaml"
+JOURNAL = "history.jsonl"
+OPERATIONS = "operations.parquet"
+EVENTS = "events.parquet"
+VERDICT = "verdict.json"
+REPORT = "report.html"
+
+_FILES = (MANIFEST, VERDICT, REPORT, OPERATIONS, EVENTS, JOURNAL, PLAN)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def run_directory(store: Path, *, plan_name: str, run_id: str) -> Path:
+    """The folder of a run; HistoryError where a name would not make a plain folder name."""
+    for what, name in (("plan name", plan_name), ("run id", run_id)):
+        if not _NAME.fullmatch(name):
+            raise HistoryError(f"{what} {name!r}: letters, digits, '.', '_' and '-' only, 128 at most")
+    return store / plan_name / run_id
+
+
+def write_file(path: Path, data: bytes | str) -> None:
+    """Write a file whole or not at all; makes its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_bytes(data.encode() if isinstance(data, str) else data)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+class RunWriter:
+    """Keeps a run while it is performed. Whatever ends the process, what was recorded up to the last `record` stays."""
+
+    def __init__(self, directory: Path, manifest: RunManifest, *, plan: str) -> None:
+        self.directory = directory
+        # The folder of the same run performed before: nothing of it may be taken for this one's.
+        for name in _FILES:
+            (directory / name).unlink(missing_ok=True)
+        started = msgspec.structs.replace(manifest, outcome="incomplete")
+        write_file(directory / PLAN, plan)
+        write_file(directory / MANIFEST, encode_manifest(started))
+        self._journal = jsonl.Journal(directory / JOURNAL, started)
+
+    def record(self, recorder: Recorder) -> None:
+        """Write down what is new; cheap enough for every simulated second."""
+        self._journal.write(recorder)
+
+    def finish(self, history: History) -> None:
+        """Replace the journal by the finished history; its manifest says how the run ended."""
+        self._journal.close(complete=False)
+        save(self.directory, history)
+        (self.directory / JOURNAL).unlink()
+
+    def abandon(self) -> None:
+        """Leave the run as it is, incomplete."""
+        self._journal.close(complete=False)
+
+
+def save(directory: Path, history: History) -> None:
+    """Write a history as the Parquet files and the manifest of a run folder."""
+    write_file(directory / OPERATIONS, parquet.encode(history.operations_table))
+    write_file(directory / EVENTS, parquet.encode(history.events_table))
+    write_file(directory / MANIFEST, encode_manifest(history.manifest))
+
+
+def encode_manifest(manifest: RunManifest) -> bytes:
+    """As it stands in manifest.json."""
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+
+
+def load_manifest(directory: Path) -> RunManifest:
+    """The manifest of a run folder; HistoryError where it is absent, foreign or of another schema version."""
+    path = directory / MANIFEST
+    try:
+        manifest = msgspec.json.decode(path.read_bytes(), type=RunManifest)
+    except OSError as error:
+        raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise HistoryError(f"{path}: no manifest of a run: {error}") from error
+    if manifest.schema_version != SCHEMA_VERSION:
+        raise HistoryError(f"{path}: schema version {manifest.schema_version}, this highwater reads {SCHEMA_VERSION}")
+    return manifest
+
+
+def is_finished(directory: Path) -> bool:
+    """The tables of the run are written, its manifest is the last; else its journal is all there is."""
+    return not (directory / JOURNAL).exists() or load_manifest(directory).outcome != "incomplete"
+
+
+def load_run(directory: Path) -> History:
+    """The history of a run folder. Of a run that was killed: what its journal holds, outcome "incomplete"."""
+    manifest = load_manifest(directory)
+    if not is_finished(directory):
+        return jsonl.read_interrupted(directory / JOURNAL)
+    return History.from_tables(
+        manifest,
+        operations=parquet.read(directory / OPERATIONS, "operations"),
+        events=parquet.read(directory / EVENTS, "events"),
+    )
+
+
+def load(path: Path) -> History:
+    """A history by any name people give it: the folder of a run, one of its Parquet files, or a JSONL file."""
+    if path.suffix == ".jsonl":
+        return jsonl.read(path)
+    if path.suffix == ".parquet":
+        return load_run(path.parent)
+    if path.is_dir():
+        return load_run(path)
+    raise HistoryError(f"{path}: neither the folder of a run nor a .jsonl or .parquet file")
+
+
+def find_runs(path: Path) -> tuple[Path, ...]:
+    """The run folders at or below a path, sorted; HistoryError where there is none."""
+    found = tuple(sorted(manifest.parent for manifest in path.rglob(MANIFEST)))
+    if not found:
+        raise HistoryError(f"{path}: no run is stored here" if path.exists() else f"{path}: no such folder")
+    return found

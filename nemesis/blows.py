@@ -1,0 +1,243 @@
+"""Blows: what a kind of fault does, to whom and for how long, drawn for one moment of one schedule.
+
+Blows are short (0.3 to 10 s) and aim at roles: a fault hurts most at a leader, the controller or a member of the ISR, and
+around the session timeout, where one half of the cluster already knows what the other does not.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from history.seed import Rng
+from nemesis.faults import (
+    ALL_LINKS,
+    AnyFault,
+    ClockDrift,
+    ClockJump,
+    ClockStrobe,
+    Clog,
+    Crash,
+    DirFailure,
+    DirUnreadable,
+    DiskFull,
+    DiskSlow,
+    DiskSwap,
+    Links,
+    Packets,
+    Partition,
+    PowerLoss,
+    Reset,
+    Restart,
+    Slow,
+)
+from nemesis.schedule import Shape
+from nemesis.targets import AnyTarget, Controller, Everyone, IsrMember, LeaderOf, Minority, Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """What a blow is drawn for: the cluster, and the partition that the blows of this round gather on."""
+
+    shape: Shape
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blow:
+    """A fault on a target for so long."""
+
+    fault: AnyFault
+    target: AnyTarget
+    lasts_ms: int
+
+
+Draw = Callable[[Rng, Aim], Blow]
+
+# --- whom ------------------------------------------------------------------------------------------------------------
+
+Whom = Callable[[Rng, Aim], AnyTarget]
+
+
+def leader(_: Rng, aim: Aim) -> AnyTarget:
+    """The leader of the partition aimed at."""
+    return LeaderOf(topic=aim.topic, partition=aim.partition)
+
+
+def isr_member(_: Rng, aim: Aim) -> AnyTarget:
+    """A follower in the ISR of the partition aimed at."""
+    return IsrMember(topic=aim.topic, partition=aim.partition)
+
+
+def controller(_: Rng, __: Aim) -> AnyTarget:
+    """The controller."""
+    return Controller()
+
+
+def one(_: Rng, __: Aim) -> AnyTarget:
+    """Any broker."""
+    return Random()
+
+
+def everyone(_: Rng, __: Aim) -> AnyTarget:
+    """All brokers."""
+    return Everyone()
+
+
+def several(rng: Rng, aim: Aim) -> AnyTarget:
+    """Two brokers or more, or a minority."""
+    if aim.shape.brokers == 1:
+        return Random()
+    return Minority() if rng.ratio(1, 3) else Random(count=rng.between(2, aim.shape.brokers))
+
+
+def some_role(rng: Rng, aim: Aim) -> AnyTarget:
+    """Anybody, but leaders first: they hold what others do not have yet."""
+    return rng.pick((leader, leader, leader, isr_member, isr_member, controller, one, several))(rng, aim)
+
+
+# --- how long --------------------------------------------------------------------------------------------------------
+
+HowLong = Callable[[Rng, Shape], int]
+
+
+def brief(rng: Rng, _: Shape) -> int:
+    """Up to 3 s."""
+    return rng.between(300, 3000)
+
+
+def lasting(rng: Rng, _: Shape) -> int:
+    """Up to 8 s."""
+    return rng.between(1000, 8000)
+
+
+def below_session(rng: Rng, shape: Shape) -> int:
+    """Too short for ZooKeeper to notice."""
+    return rng.between(100, max(100, shape.session_timeout_ms * 4 // 5))
+
+
+def above_session(rng: Rng, shape: Shape) -> int:
+    """So long that the session ends."""
+    return shape.session_timeout_ms * 6 // 5 + rng.between(0, 2500)
+
+
+def around_session(rng: Rng, shape: Shape) -> int:
+    """One or the other."""
+    return below_session(rng, shape) if rng.ratio(1, 2) else above_session(rng, shape)
+
+
+# --- what ------------------------------------------------------------------------------------------------------------
+
+What = Callable[[Rng, Shape], AnyFault]
+
+
+def blow(what: AnyFault | What, whom: Whom, how_long: HowLong) -> Draw:
+    """How to draw a blow whose three parts are drawn each by itself."""
+
+    def draw(rng: Rng, aim: Aim) -> Blow:
+        fault = what(rng, aim.shape) if callable(what) else what
+        return Blow(fault=fault, target=whom(rng, aim), lasts_ms=how_long(rng, aim.shape))
+
+    return draw
+
+
+def halves(rng: Rng, _: Shape) -> AnyFault:
+    """Two halves, seldom cut in one direction alone."""
+    return Partition(shape="halves", direction=rng.pick(("both", "both", "both", "inbound", "outbound")))
+
+
+def one_way(rng: Rng, _: Shape) -> AnyFault:
+    """Heard but deaf, or the other way round."""
+    return Partition(links=_some_links(rng), direction=rng.pick(("inbound", "outbound")))
+
+
+def packets(rng: Rng, _: Shape) -> AnyFault:
+    """A burst: one vice or all of them, from a nuisance to three messages in four (Jepsen's packet behaviours)."""
+    shares = (0, 0, 20, 100, 300, 750)
+    drop, duplicate, reorder = rng.pick(shares), rng.pick(shares), rng.pick(shares)
+    if not drop and not duplicate and not reorder:
+        drop = 200
+    return Packets(drop_per_mille=drop, duplicate_per_mille=duplicate, reorder_per_mille=reorder)
+
+
+def slow(rng: Rng, shape: Shape) -> AnyFault:
+    """From a far data centre to out of the ISR."""
+    return Slow(extra_ms=rng.pick((20, 100, 400, shape.replica_lag_time_max_ms)), links=_some_links(rng))
+
+
+def clog(rng: Rng, _: Shape) -> AnyFault:
+    """Everything late, nothing lost."""
+    return Clog(links=_some_links(rng), direction=rng.pick(("both", "both", "inbound", "outbound")))
+
+
+def reset(rng: Rng, _: Shape) -> AnyFault:
+    """Connections that break faster than most requests time out."""
+    return Reset(period_ms=rng.between(50, 800), links=_some_links(rng))
+
+
+def _some_links(rng: Rng) -> tuple[Links, ...]:
+    links: tuple[tuple[Links, ...], ...] = (ALL_LINKS, ("peers",), ("zookeeper",), ("peers", "zookeeper"), ("clients",))
+    return rng.pick(links)
+
+
+def clock_jump(rng: Rng, _: Shape) -> AnyFault:
+    """A jump either way."""
+    return ClockJump(offset_ms=_offset_ms(rng))
+
+
+def clock_drift(rng: Rng, _: Shape) -> AnyFault:
+    """From what a bad crystal does to a tenth too slow or a third too fast."""
+    # Overlapping windows add up, and the sum must not make a clock stand still.
+    return ClockDrift(ppm=rng.pick((-100_000, -10_000, -500, 500, 10_000, 100_000, 300_000)))
+
+
+def clock_strobe(rng: Rng, _: Shape) -> AnyFault:
+    """Jumps to and fro."""
+    return ClockStrobe(offset_ms=_offset_ms(rng), period_ms=rng.between(20, 1000))
+
+
+def _offset_ms(rng: Rng) -> int:
+    """From 10 ms to about three hours, evenly in the exponent, both ways (as Jepsen's clock bump)."""
+    offset = rng.between(10, 20) << rng.below(20)
+    return offset if rng.ratio(1, 2) else -offset
+
+
+def dir_unreadable(rng: Rng, shape: Shape) -> AnyFault:
+    """Permission revoked."""
+    return DirUnreadable(dir=rng.below(shape.log_dirs))
+
+
+def dir_failure(rng: Rng, shape: Shape) -> AnyFault:
+    """A device that fails and forgets nothing."""
+    return DirFailure(dir=rng.below(shape.log_dirs))
+
+
+def dir_drop(rng: Rng, shape: Shape) -> AnyFault:
+    """A device that fails and forgets what was not synced."""
+    return DirFailure(dir=rng.below(shape.log_dirs), drop_unflushed=True)
+
+
+def disk_full(rng: Rng, shape: Shape) -> AnyFault:
+    """No space left."""
+    return DiskFull(dir=rng.below(shape.log_dirs))
+
+
+def disk_slow(rng: Rng, shape: Shape) -> AnyFault:
+    """From a busy device to one that drops its broker out of the ISR."""
+    return DiskSlow(dir=rng.below(shape.log_dirs), extra_ms=rng.pick((50, 200, 1000, shape.replica_lag_time_max_ms)))
+
+
+def disk_swap(rng: Rng, shape: Shape) -> AnyFault:
+    """An empty directory in the place of the old one."""
+    return DiskSwap(dir=rng.below(shape.log_dirs))
+
+
+def power_loss(rng: Rng, _: Shape) -> AnyFault:
+    """Unflushed suffixes gone, whole or in part."""
+    return PowerLoss(torn=rng.ratio(1, 2), lose_all=rng.ratio(1, 4))
+
+
+def bounce(rng: Rng, aim: Aim) -> Blow:
+    """Down and up again before ZooKeeper noticed: the old registration still stands when the new process asks for its own."""
+    if rng.ratio(1, 2):
+        return Blow(fault=Restart(), target=some_role(rng, aim), lasts_ms=rng.between(300, 1000))
+    return Blow(fault=Crash(), target=some_role(rng, aim), lasts_ms=rng.between(50, max(50, aim.shape.session_timeout_ms // 2)))

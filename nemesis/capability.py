@@ -1,0 +1,165 @@
+"""Which backend can perform which fault, how, and why not.
+
+A fault that cannot be performed is a refusal before the run, never a silent no-op. What a host's kernel lacks is found out by
+the container backend itself; this module says what a backend can do at its best.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, assert_never
+
+from msgspec import Struct
+
+from nemesis.faults import (
+    AnyFault,
+    ClockDrift,
+    ClockJump,
+    ClockStrobe,
+    Clog,
+    Crash,
+    DirFailure,
+    DirUnreadable,
+    DiskFull,
+    DiskSlow,
+    DiskSwap,
+    ExpireSession,
+    Packets,
+    Partition,
+    Pause,
+    PowerLoss,
+    Reset,
+    Restart,
+    Slow,
+)
+from nemesis.schedule import Window
+
+Backend = Literal["sim", "process", "docker"]
+BACKENDS: tuple[Backend, ...] = ("sim", "process", "docker")
+
+
+class Can(Struct, frozen=True):
+    """The backend performs it, like this."""
+
+    how: str
+
+
+class Cannot(Struct, frozen=True):
+    """The backend refuses it, for this reason."""
+
+    why: str
+
+
+Ability = Can | Cannot
+
+
+def ability(backend: Backend, fault: AnyFault) -> Ability:
+    """What this backend makes of this fault."""
+    match backend:
+        case "sim":
+            return Can(_simulated(fault))
+        case "process":
+            return _of_processes(fault)
+        case "docker":
+            return _of_containers(fault)
+        case _:
+            assert_never(backend)
+
+
+def refusals(backend: Backend, windows: Sequence[Window]) -> tuple[str, ...]:
+    """One sentence for each window that this backend cannot perform."""
+    found = []
+    for window in windows:
+        answer = ability(backend, window.fault)
+        if isinstance(answer, Cannot):
+            found.append(f"window {window.id} ({window.kind}): the {backend} backend cannot: {answer.why}")
+    return tuple(found)
+
+
+def _simulated(fault: AnyFault) -> str:
+    match fault:
+        case Partition():
+            return "messages over a cut link are lost, its connections break when they notice"
+        case Packets():
+            return "single control requests and fetches between brokers, and their answers, by keyed draws"
+        case Slow():
+            return "a drawn delay on top of the link's own"
+        case Clog():
+            return "messages wait, in order, until the window ends"
+        case Reset():
+            return "connections break; what is under way may still arrive, its sender does not learn it"
+        case ClockJump() | ClockStrobe():
+            return "an offset of the node's wall clock"
+        case ClockDrift():
+            return "a rate of the node's wall and monotonic clocks"
+        case Pause():
+            return "no event reaches the node; afterwards overdue timers and waiting messages come in drawn order"
+        case Crash() | Restart():
+            return "the machine is dropped between two effects; the disk keeps its page cache"
+        case PowerLoss():
+            return "a crash, and each file is cut back to a drawn length not below what was flushed"
+        case ExpireSession():
+            return "the model of ZooKeeper ends the session and removes its ephemeral nodes"
+        case DirUnreadable() | DirFailure() | DiskFull():
+            return "effects on the directory fail with DirFailed"
+        case DiskSlow():
+            return "Flushed comes later"
+        case DiskSwap():
+            return "a crash, and the directory is empty at the next start"
+        case _:
+            assert_never(fault)
+
+
+def _of_processes(fault: AnyFault) -> Ability:
+    """Ordinary processes of one user on one host: signals are all there is."""
+    match fault:
+        case Pause():
+            return Can("SIGSTOP, then SIGCONT")
+        case Crash() | Restart():
+            return Can("SIGKILL, then a new process on the same directories")
+        case Partition() | Packets() | Slow() | Clog() | Reset():
+            return Cannot("processes share one loopback interface; links are cut in containers")
+        case ClockJump() | ClockDrift() | ClockStrobe():
+            return Cannot("processes share the host's clock")
+        case PowerLoss():
+            return Cannot("the page cache is the host's")
+        case ExpireSession():
+            return Cannot("it sends signals and nothing else; a pause beyond the session timeout does the same")
+        case DirUnreadable() | DirFailure() | DiskFull() | DiskSlow() | DiskSwap():
+            return Cannot("it sends signals and touches no directory")
+        case _:
+            assert_never(fault)
+
+
+def _of_containers(fault: AnyFault) -> Ability:
+    match fault:
+        case Packets(duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
+            return Can("packets dropped by nftables (numgen random); refused where doubled, reordered or for some messages")
+        case Packets():
+            return Cannot("TCP hides doubled and reordered packets, and a packet does not say which message it carries")
+        case Clog(kinds=kinds) if kinds:
+            return Cannot("a packet does not say which message it carries")
+        case Partition():
+            return Can("packets between the two sides dropped by iptables")
+        case Slow():
+            return Can("tc netem, or a TCP proxy where the kernel has none")
+        case Clog():
+            return Can("the TCP proxy stops reading and writing")
+        case Reset():
+            return Can("the TCP proxy closes its connections")
+        case ClockJump() | ClockDrift() | ClockStrobe():
+            return Can("libfaketime in the broker's process")
+        case Pause():
+            return Can("the container's cgroup is frozen")
+        case Crash() | Restart():
+            return Can("SIGKILL of the container's process, then a start")
+        case PowerLoss():
+            return Can("SIGKILL, then each file cut back to a length not below what was fsynced")
+        case ExpireSession():
+            return Can("another client takes over the session's id and password and closes it")
+        case DirUnreadable():
+            return Can("chmod 000; brokers do not run as root")
+        case DirFailure() | DiskFull() | DiskSlow():
+            return Can("the broker's disk layer is told to fail, or to wait")
+        case DiskSwap():
+            return Can("a stop, and an empty volume in the place of the old one")
+        case _:
+            assert_never(fault)

@@ -1,0 +1,183 @@
+"""Schedules from a seed: which kinds of faults a run has at all, how dense they are, and when each strikes.
+
+Swarm testing (Groce et al., 2012): a run that lacks most kinds reaches states that a run with all of them never does. The
+run then goes in rounds, as Bufstream's tests do: each deals some kinds, lets their short windows overlap on one partition,
+closes them all and leaves a calm, so that the cluster recovers before it is hurt in another way. Kinds are dealt like cards:
+none comes twice before each came once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from history.seed import Rng
+from nemesis.blows import Aim, Blow
+from nemesis.faults import wounds
+from nemesis.kinds import Kind
+from nemesis.profiles import Profile, usable, victims, victims_order
+from nemesis.schedule import Shape, Window, broker_ids, clash
+from nemesis.targets import LeaderOf, Named
+
+_LEAD_MS = 2500  # the cluster is up and the first records are acknowledged before the first blow
+_ROUNDS_MAX = 100
+_RESTLESS_MAX = 12  # a measure of how many blows fall in a round; swarms stay below it
+_SWIZZLED = ("isolate-one", "cut-zookeeper", "cut-peers", "one-way", "clog", "pause-long", "crash-random")
+_DEPOSING = ("expire-session", "bounce", "crash-leader", "isolate-leader", "cut-zookeeper", "pause-long")
+_RETRIES = 4  # drawings of a blow that fits into its round; then it is left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ground:
+    """What holds for a whole schedule."""
+
+    profile: Profile
+    shape: Shape
+    order: tuple[int, ...]  # of victims
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Site:
+    """Where and when the blows of one round fall."""
+
+    ground: _Ground
+    aim: Aim
+    begin_ms: int
+    span_ms: int
+
+
+def generate(rng: Rng, profile: Profile, shape: Shape) -> tuple[Window, ...]:
+    """A schedule for this cluster, ended at `shape.end_ms`, valid by `nemesis.schedule.validate`; sorted by begin.
+
+    Empty where the profile leaves no kind that may strike.
+    """
+    kinds = _swarm(rng.fork("swarm"), usable(profile, shape), profile.swarm)
+    if not kinds:
+        return ()
+    ground = _Ground(profile=profile, shape=shape, order=victims_order(rng.fork("victims"), shape))
+    restless = rng.fork("restless").pick((1, 2, 3, 4, 6)) if profile.swarm else _RESTLESS_MAX
+    deck: list[Kind] = []
+    windows: list[Window] = []
+    at = min(_LEAD_MS, shape.end_ms // 5)
+    for number in range(_ROUNDS_MAX):
+        draws = rng.fork(f"round {number}")
+        mix, deck = _deal(draws.fork("deal"), deck, kinds, draws.between(1 + restless // 2, 1 + restless))
+        fresh = _round(draws, ground, mix, at, restless)
+        windows += fresh
+        at = max([at, *(window.until_ms for window in fresh)]) + _calm_ms(draws.fork("calm"), shape)
+        if at >= shape.end_ms:
+            break
+    windows.sort(key=lambda window: (window.at_ms, window.until_ms, window.kind))
+    return tuple(msgspec.structs.replace(window, id=f"f{number}") for number, window in enumerate(windows, 1))
+
+
+def _swarm(rng: Rng, kinds: tuple[Kind, ...], swarm: bool) -> tuple[Kind, ...]:
+    """The kinds that this run has at all: from one to every one of them."""
+    if not swarm or len(kinds) <= 1:
+        return kinds
+    share = rng.pick((1, 2, 4, 6, 8))
+    kept = tuple(kind for kind in kinds if rng.ratio(share, 8))
+    return kept or (rng.pick(kinds),)
+
+
+def _deal(rng: Rng, deck: list[Kind], kinds: tuple[Kind, ...], count: int) -> tuple[list[Kind], list[Kind]]:
+    """`count` kinds from the deck, which is shuffled anew when it runs out -> (dealt, the rest of the deck)."""
+    if len(deck) < count:
+        deck = [*deck, *rng.shuffled([kind for kind in kinds if kind not in deck])]
+    return deck[:count], deck[count:]
+
+
+def _calm_ms(rng: Rng, shape: Shape) -> int:
+    """Hardly any calm, some, or long enough for an ISR to be whole again."""
+    whole = shape.session_timeout_ms + shape.replica_lag_time_max_ms
+    low, high = rng.pick(((100, 1000), (1000, 4000), (whole, whole + 2000)))
+    return rng.between(low, high)
+
+
+def _round(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int, restless: int) -> list[Window]:
+    """The windows of one round, begun within a few seconds from `at`; each dealt kind strikes at least once."""
+    swizzled = _swizzle(rng.fork("swizzle"), ground, mix, at)
+    if swizzled:
+        return swizzled
+    site = _Site(ground=ground, aim=_aim(rng, ground.shape), begin_ms=at, span_ms=rng.between(300, 5000))
+    strikes = [*mix, *(rng.pick(mix) for _ in range(rng.below(restless + 1)))]
+    windows = _chase(rng.fork("chase"), site, mix)
+    for number, kind in enumerate(strikes):
+        windows += _strike(rng.fork(f"strike {number}"), site, kind, windows)
+    return windows
+
+
+def _strike(rng: Rng, site: _Site, kind: Kind, earlier: Sequence[Window]) -> tuple[Window, ...]:
+    """One window of this kind that fits beside the earlier ones of its round, or none."""
+    for _ in range(_RETRIES):
+        aim = _aim(rng, site.ground.shape) if rng.ratio(1, 4) else site.aim
+        blow = _spare(rng, site.ground, kind.draw(rng, aim))
+        at = site.begin_ms + rng.below(site.span_ms)
+        window = Window(id="", kind=kind.name, at_ms=at, until_ms=at + blow.lasts_ms, fault=blow.fault, target=blow.target)
+        if window.until_ms <= site.ground.shape.end_ms and not any(clash(window, other) for other in earlier):
+            return (window,)
+    return ()
+
+
+def _chase(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
+    """The leader of one partition is deposed again and again: several epochs follow each other before followers have fetched.
+
+    Empty in two rounds of three, and where the mix has no kind that deposes.
+    """
+    kinds = [kind for kind in mix if kind.name in _DEPOSING]
+    if not kinds or not rng.ratio(1, 3):
+        return []
+    shape = site.ground.shape
+    low, high = rng.pick(((50, 800), (200, 2000), (shape.session_timeout_ms, shape.session_timeout_ms + 1500)))
+    windows: list[Window] = []
+    at = site.begin_ms
+    for _ in range(rng.between(2, 6)):
+        kind = rng.pick(kinds)
+        blow = kind.draw(rng, site.aim)
+        target = LeaderOf(topic=site.aim.topic, partition=site.aim.partition)
+        window = Window(id="", kind=kind.name, at_ms=at, until_ms=at + blow.lasts_ms, fault=blow.fault, target=target)
+        windows += [window] if window.until_ms <= shape.end_ms else []
+        at += rng.between(low, high)
+    return windows
+
+
+def _aim(rng: Rng, shape: Shape) -> Aim:
+    """At a drawn partition."""
+    topic = rng.pick(shape.topics)
+    return Aim(shape=shape, topic=topic.name, partition=rng.below(topic.partitions))
+
+
+def _spare(rng: Rng, ground: _Ground, blow: Blow) -> Blow:
+    """Profile `within` aims a blow that wounds at one of the few brokers that may be wounded in this run."""
+    if ground.profile.name == "beyond" or not any(wounds(blow.fault, topic.flush) for topic in ground.shape.topics):
+        return blow
+    target = Named(brokers=(rng.pick(victims(blow.fault, ground.shape, ground.order)),))
+    return Blow(fault=blow.fault, target=target, lasts_ms=blow.lasts_ms)
+
+
+def _swizzle(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int) -> list[Window]:
+    """One fault laid on several brokers one after the other and lifted in another order (FoundationDB's swizzle-clogging).
+
+    Empty in nine rounds of ten, and where the mix has no kind that still is itself when it lasts longer.
+    """
+    if not rng.ratio(1, 10):
+        return []
+    kind = next((kind for kind in mix if kind.name in _SWIZZLED), None)
+    if kind is None:
+        return []
+    blow = kind.draw(rng, _aim(rng, ground.shape))
+    chosen = rng.shuffled(broker_ids(ground.shape))[: rng.between(2, max(2, ground.shape.brokers))]
+    step = rng.between(50, 800)
+    laid = at + step * len(chosen)
+    windows = [
+        Window(
+            id="",
+            kind=kind.name,
+            at_ms=at + step * place,
+            until_ms=laid + blow.lasts_ms + step * lifted,
+            fault=blow.fault,
+            target=Named(brokers=(broker,)),
+        )
+        for place, (broker, lifted) in enumerate(zip(chosen, rng.shuffled(range(len(chosen))), strict=True))
+    ]
+    return windows if all(window.until_ms <= ground.shape.end_ms for window in windows) else []

@@ -1,0 +1,48 @@
+"""Whom a fault hits, by role. The backend resolves a target at the moment the window opens, from what it then sees."""
+
+from msgspec import Struct
+
+
+class Target(Struct, frozen=True, kw_only=True, tag_field="target", forbid_unknown_fields=True):
+    """Base of all targets; `tag` is the name used in plans."""
+
+
+class Named(Target, frozen=True, kw_only=True, tag="named"):
+    """These brokers, by id."""
+
+    brokers: tuple[int, ...]
+
+
+class LeaderOf(Target, frozen=True, kw_only=True, tag="leader-of"):
+    """The broker that ZooKeeper names as leader of a partition; nobody where there is none."""
+
+    topic: str
+    partition: int
+
+
+class IsrMember(Target, frozen=True, kw_only=True, tag="isr-member"):
+    """A drawn follower in the ISR of a partition."""
+
+    topic: str
+    partition: int
+
+
+class Controller(Target, frozen=True, kw_only=True, tag="controller"):
+    """The owner of /controller."""
+
+
+class Random(Target, frozen=True, kw_only=True, tag="random"):
+    """`count` drawn brokers."""
+
+    count: int = 1
+
+
+class Minority(Target, frozen=True, kw_only=True, tag="minority"):
+    """A drawn set of fewer than half of the brokers."""
+
+
+class Everyone(Target, frozen=True, kw_only=True, tag="everyone"):
+    """All brokers."""
+
+
+AnyTarget = Named | LeaderOf | IsrMember | Controller | Random | Minority | Everyone

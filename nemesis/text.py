@@ -1,0 +1,224 @@
+"""YAML and back, for plans and schedules: what a person reads and edits, with errors that name the line.
+
+Reading goes through the node tree of PyYAML, which knows where each value stands, then through msgspec, which knows what may
+stand there. Writing leaves out what equals its default and puts each window on one line.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from types import UnionType
+from typing import Any, Protocol, TypeVar, get_args
+
+import msgspec
+import yaml
+from msgspec import NODEFAULT, Struct
+
+from nemesis.faults import AnyFault
+from nemesis.schedule import Window
+from nemesis.targets import AnyTarget
+
+T = TypeVar("T")
+Path = tuple[str | int, ...]  # ("schedule", 0, "until_ms")
+
+MAX_CHARACTERS = 2_000_000
+MAX_DEPTH = 30
+
+
+class TextError(ValueError):
+    """Text that is not what it should be; the message is one line: "file:line: what is wrong"."""
+
+
+class Document:
+    """A parsed YAML text: plain values, and the line of each."""
+
+    __slots__ = ("_root", "source", "value")
+
+    def __init__(self, text: str, source: str) -> None:
+        """Raises TextError. `source` names the text in errors."""
+        self.source = source
+        self._root = _compose(text, source)
+        self.value = _value(self._root, source)
+
+    def line(self, path: Path) -> int:
+        """The line of the value at this path, or of the nearest that encloses it, from 1."""
+        node: yaml.Node = self._root
+        line = node.start_mark.line + 1
+        for step in path:
+            found = _child(node, step)
+            if found is None:
+                return line
+            line, node = found
+        return line
+
+    def error(self, path: Path, sentence: str) -> TextError:
+        """The error for a value of this document."""
+        return TextError(f"{self.source}:{self.line(path)}: {sentence}")
+
+    def convert(self, type: type[T], value: object, path: Path = ()) -> T:
+        """`value`, which stands at `path`, as this type. Raises TextError with the line."""
+        try:
+            return msgspec.convert(value, type)
+        except msgspec.ValidationError as error:
+            inner, sentence = _explained(str(error))
+            raise self.error((*path, *inner), sentence) from error
+
+
+def windows_from_yaml(text: str, source: str = "schedule") -> tuple[Window, ...]:
+    """A list of windows; TextError with the line where it is none. Whether they can be performed is `validate`'s question."""
+    document = Document(text, source)
+    return document.convert(tuple[Window, ...], document.value)
+
+
+def windows_to_yaml(windows: Sequence[Window]) -> str:
+    """One line for each window; `windows_from_yaml` gives them back."""
+    return "".join(f"- {line}\n" for line in map(flow, windows)) or "[]\n"
+
+
+def flow(struct: Struct) -> str:
+    """A struct on one line of YAML, without what equals its default."""
+    return dump(sparse(struct), on_one_line=True).removesuffix("\n")
+
+
+def dump(value: object, *, on_one_line: bool = False) -> str:
+    """Plain values as YAML, keys in their order."""
+    width = 1_000_000 if on_one_line else 120
+    for readable in (True, False):
+        text = yaml.safe_dump(value, sort_keys=False, width=width, default_flow_style=on_one_line, allow_unicode=readable)
+        # PyYAML writes these three as they are and reads them as ends of lines; escaped they survive.
+        if not any(separator in text for separator in ("\x85", "\u2028", "\u2029")):
+            break
+    return text
+
+
+def sparse(value: Any) -> Any:
+    """Structs as mappings without what equals its default, tag first; tuples as lists; the rest as it is."""
+    if isinstance(value, Struct):
+        config = value.__struct_config__
+        found: dict[str, Any] = {} if config.tag is None else {str(config.tag_field): config.tag}
+        for field in msgspec.structs.fields(value):
+            held = getattr(value, field.name)
+            if not _is_default(field, held):
+                found[field.name] = sparse(held)
+        return found
+    if isinstance(value, tuple):
+        return [sparse(item) for item in value]
+    return value
+
+
+def _is_default(field: msgspec.structs.FieldInfo, held: object) -> bool:
+    if field.default is not NODEFAULT:
+        return bool(held == field.default)
+    return field.default_factory is not NODEFAULT and bool(held == field.default_factory())
+
+
+# --- parsing ---------------------------------------------------------------------------------------------------------
+
+
+def _compose(text: str, source: str) -> yaml.Node:
+    if len(text) > MAX_CHARACTERS:
+        raise TextError(f"{source}:1: longer than {MAX_CHARACTERS} characters")
+    try:
+        depth = 0
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise TextError(f"{source}:{_line(event.start_mark)}: nested too deeply")
+            if isinstance(event, yaml.AliasEvent):
+                raise TextError(f"{source}:{_line(event.start_mark)}: an alias (*{event.anchor}) has no place here")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        said = ", ".join(part for part in (error.context, error.problem) if part)
+        raise TextError(f"{source}:{_line(mark)}: malformed YAML: {said}") from error
+    except yaml.YAMLError as error:
+        raise TextError(f"{source}:1: malformed YAML: {' '.join(str(error).split())}") from error
+    if root is None:
+        raise TextError(f"{source}:1: it is empty")
+    return root
+
+
+class _Mark(Protocol):
+    """PyYAML has two classes of marks."""
+
+    line: int
+
+
+def _line(mark: _Mark | None) -> int:
+    return 1 if mark is None else mark.line + 1
+
+
+def _value(node: yaml.Node, source: str) -> Any:
+    """The plain value of a node; unlike PyYAML's own, it refuses a key that is there twice, and numbers beyond 64 bits."""
+    where = f"{source}:{node.start_mark.line + 1}"
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, source) for item in node.value]
+    if isinstance(node, yaml.MappingNode):
+        found: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = key_node.value
+            if not isinstance(key, str):
+                raise TextError(f"{source}:{key_node.start_mark.line + 1}: a key must be a word")
+            if key in found:
+                raise TextError(f"{source}:{key_node.start_mark.line + 1}: {key} is there twice")
+            found[key] = _value(value_node, source)
+        return found
+    try:
+        value = yaml.SafeLoader("").construct_object(node)
+    except (yaml.YAMLError, ValueError) as error:
+        raise TextError(f"{where}: malformed value {str(node.value)!r}") from error
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        raise TextError(f"{where}: {node.value} does not fit into 64 bits")
+    return value
+
+
+def _child(node: yaml.Node, step: str | int) -> tuple[int, yaml.Node] | None:
+    """The line and node of a member; a member of a mapping stands where its key does."""
+    if isinstance(node, yaml.MappingNode):
+        for key_node, value_node in node.value:
+            if key_node.value == step:
+                return key_node.start_mark.line + 1, value_node
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        item = node.value[step]
+        return item.start_mark.line + 1, item
+    return None
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+_AT = re.compile(r"^(?P<said>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?$")
+_STEP = re.compile(r"\.(?P<name>\w+)|\[(?P<index>\d+)\]")
+_FIELD = re.compile(r"unknown field `(?P<name>.*)`$")
+_VALUE = re.compile(r"Invalid (?:enum )?value (?P<value>.*)$")
+
+
+def _explained(message: str) -> tuple[Path, str]:
+    """msgspec's message -> (the path it speaks of, a sentence for those who do not know msgspec)."""
+    match = _AT.match(message)
+    assert match is not None  # every message matches: the path is optional
+    said, trail = match["said"], match["path"] or ""
+    path: Path = tuple(_steps(trail))
+    place = trail.removeprefix(".")
+    field = _FIELD.search(said)
+    if field is not None:
+        return (*path, field["name"]), f"unknown key {field['name']!r}" + (f" in {place}" if place else "")
+    value = _VALUE.search(said)
+    if value is not None:
+        said = _unknown(path, value["value"])
+    said = said.replace("Object missing required field", "missing key").replace("`object`", "a mapping")
+    said = said.replace("`array`", "a list")
+    said = said[:1].lower() + said[1:]
+    return path, f"{place}: {said}" if place else said
+
+
+def _unknown(path: Path, value: str) -> str:
+    """A tag that no fault or target bears comes with those that there are."""
+    unions: dict[str | int, UnionType] = {"fault": AnyFault, "target": AnyTarget}
+    union = unions.get(path[-1]) if path else None
+    if union is None:
+        return f"unknown value {value}"
+    return f"unknown {path[-1]} {value}; there are {', '.join(str(part.__struct_config__.tag) for part in get_args(union))}"
+
+
+def _steps(trail: str) -> Iterator[str | int]:
+    for step in _STEP.finditer(trail):
+        yield int(step["index"]) if step["index"] is not None else step["name"]

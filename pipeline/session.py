@@ -1,0 +1,125 @@
+"""The only builder of a SparkSession, and the one place that knows what Spark needs of a machine.
+
+It decides which Java and Python are used and how work is split: by cores and not by bytes, because judging is work for the
+processor and a run is small. A session takes 5 to 15 s to start, so it is made once and handed on. On a master other than
+`local` the executors need this distribution with its `lab` extra, and a file system shared with the driver.
+
+Neither PySpark nor Java need be there to import this module: `missing` says what is not.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_MIN = 17
+JAVA_ANSWERS_WITHIN_S = 30
+_PACKAGE = Path(__file__).parent
+_VERSION = re.compile(r'version "(\d+)')
+
+
+def missing() -> str | None:
+    """What this machine lacks to run Spark, in one sentence; None where nothing."""
+    if find_spec("pyspark") is None:
+        return "Spark needs PySpark: install highwater with its extra, pip install 'highwater[spark]'"
+    wanted = f"Spark needs Java {JAVA_MIN} or later: install it (Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
+    java = _java()
+    if java is None:
+        return f"{wanted}, or set JAVA_HOME to it; no java was found"
+    version = _java_version(java)
+    if version is None:
+        return f"{wanted}; {java} does not tell its version"
+    return f"{wanted}; {java} is Java {version}" if version < JAVA_MIN else None
+
+
+def _java() -> str | None:
+    """The Java that Spark's launcher would take."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+
+
+def _java_version(java: str) -> int | None:
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWERS_WITHIN_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(answer.stderr)
+    return int(found[1]) if found else None
+
+
+@contextmanager
+def session(master: str = "local[*]") -> "Iterator[SparkSession]":
+    """A session, stopped at the end. Inside another one it is that one, which goes on.
+
+    Raises PipelineError where something is missing or the master cannot be had.
+    """
+    lack = missing()
+    if lack is not None:
+        raise PipelineError(lack)
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    spark = _build(master)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _build(master: str) -> "SparkSession":
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName("highwater")
+    for key, value in _settings(master):
+        builder = builder.config(key, value)
+    # The executors must be this Python, with these libraries.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, RuntimeError, OSError) as error:
+        raise PipelineError(f"Spark does not start with master {master!r}: {_first_line(error)}") from error
+    partitions = 2 * spark.sparkContext.defaultParallelism
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    return spark
+
+
+def _settings(master: str) -> tuple[tuple[str, str], ...]:
+    everywhere = (
+        ("spark.ui.enabled", "false"),
+        ("spark.ui.showConsoleProgress", "false"),
+        # Adaptive plans join partitions that are few bytes: ten small runs would be one piece of work.
+        ("spark.sql.adaptive.enabled", "false"),
+        ("spark.executorEnv.PYTHONPATH", str(_PACKAGE.parent)),
+        # Spark gives each core a worker already; a pool of threads in each of them would only fight for the cores.
+        ("spark.executorEnv.POLARS_MAX_THREADS", "1"),
+    )
+    logging = f"-Dlog4j2.configurationFile={(_PACKAGE / 'log4j2.properties').as_uri()}"
+    if not master.startswith("local"):
+        return (*everywhere, ("spark.driver.extraJavaOptions", logging))
+    return (
+        *everywhere,
+        # A laptop's host name often leads nowhere; without other machines there is nobody to tell it to.
+        ("spark.driver.host", "127.0.0.1"),
+        ("spark.driver.bindAddress", "127.0.0.1"),
+        # The work is done in Python and the JVM lives for a minute: its optimizing compiler takes more than it gives.
+        ("spark.driver.extraJavaOptions", f"{logging} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

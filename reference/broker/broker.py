@@ -1,0 +1,267 @@
+"""The broker: its local replicas, its registration, what it tells clients; dispatch of what concerns them.
+
+Commands of the controller are in `leader_and_isr`, `stop_replica` and `metadata`; the way into the cluster is in `startup`.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from reference.coordination.api import AnyAnswer
+from reference.effects import Flush, Note, SetTimer, WriteCheckpoint
+from reference.errors import ErrorCode
+from reference.log import log as logs
+from reference.machine import Turn
+from reference.messages import (
+    EpochEnd,
+    EpochEndReply,
+    Fetch,
+    FetchReply,
+    ListOffsets,
+    ListOffsetsReply,
+    PartitionState,
+    Produce,
+    ProduceReply,
+)
+from reference.replica import delayed, follower, high_watermark, isr, leader
+from reference.replica.partition import Idle, Leader, Partition
+from reference.types import (
+    NO_EPOCH,
+    NO_INCARNATION,
+    Address,
+    BrokerId,
+    ControllerEpoch,
+    Incarnation,
+    Offset,
+    TopicPartition,
+    topic_of,
+)
+
+# the step of broker.startup in progress
+Registration = Literal["none", "creating", "reading", "learning-topics", "learning-assignments", "learning-states", "registered"]
+
+
+class DirFlush(Struct):
+    """The flushes of one directory: at most one in flight, and whether more was written since."""
+
+    dir: int
+    in_flight: int = 0
+    dirty: bool = False
+
+
+class Broker(Struct):
+    """What a broker knows. Mappings are kept in the order of their keys, as their canonical encoding has them."""
+
+    incarnation: Incarnation = NO_INCARNATION
+    registration: Registration = "none"
+    registration_request: int = 0
+    learned: bool = False  # V3 §E was gone through in this life
+    learning_topics: tuple[str, ...] = ()
+    learning: list[tuple[TopicPartition, tuple[BrokerId, ...]]] = []  # assignments whose states are being read (V3 §E step 2)
+    before_learning: tuple[TopicPartition, ...] = ()
+    partitions: dict[TopicPartition, Partition] = {}
+    controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # the greatest seen in a command
+    metadata: dict[TopicPartition, PartitionState] = {}
+    live_brokers: tuple[BrokerId, ...] = ()
+    flushes: list[DirFlush] = []
+    park_armed_ms: int | None = None
+
+
+def create_partition(turn: Turn, broker: Broker, tp: TopicPartition, log: logs.Log) -> Partition:
+    """Take up a local replica with the settings of its topic; unknown topics have the defaults of a safe topic."""
+    spec = next((t for t in turn.config.topics if t.name == topic_of(tp)), None)
+    partition = Partition(
+        tp=tp,
+        log=log,
+        min_isr=spec.min_insync_replicas if spec else 1,
+        before_ack=spec is not None and spec.flush == "before_ack",
+        leader_epoch=logs.last_record_epoch(log) if turn.config.variant.startup_epoch_floor else NO_EPOCH,
+    )
+    broker.partitions = dict(sorted([*broker.partitions.items(), (tp, partition)], key=_by_name))
+    return partition
+
+
+def _by_name(item: tuple[TopicPartition, Partition]) -> TopicPartition:
+    return item[0]
+
+
+def on_fetch(turn: Turn, broker: Broker, source: Address, fetch: Fetch) -> None:
+    """V3 §G, or a consumer's fetch."""
+    partition = broker.partitions.get(fetch.tp)
+    if partition is None:
+        turn.send(
+            source,
+            FetchReply(fetch.correlation, fetch.tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_EPOCH, Offset(0)),
+        )
+    else:
+        leader.on_fetch(turn, partition, source, fetch)
+
+
+def on_fetch_reply(turn: Turn, broker: Broker, reply: FetchReply) -> None:
+    """An answer to this broker's fetcher."""
+    partition = broker.partitions.get(reply.tp)
+    if partition is not None:
+        follower.on_fetched(turn, partition, reply)
+
+
+def on_epoch_end(turn: Turn, broker: Broker, source: Address, request: EpochEnd) -> None:
+    """OffsetForLeaderEpoch."""
+    partition = broker.partitions.get(request.tp)
+    if partition is None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        turn.send(source, EpochEndReply(request.correlation, request.tp, error, NO_EPOCH, None))
+    else:
+        leader.on_epoch_end(turn, partition, source, request)
+
+
+def on_epoch_end_reply(turn: Turn, broker: Broker, reply: EpochEndReply) -> None:
+    """An answer to this broker's question."""
+    partition = broker.partitions.get(reply.tp)
+    if partition is not None:
+        follower.on_epoch_end(turn, partition, reply)
+
+
+def on_produce(turn: Turn, broker: Broker, source: Address, produce: Produce) -> None:
+    """Records of a client."""
+    partition = broker.partitions.get(produce.tp)
+    if partition is not None:
+        leader.on_produce(turn, partition, source, produce)
+    elif produce.acks != 0:
+        turn.send(source, ProduceReply(produce.correlation, produce.tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+
+def on_list_offsets(turn: Turn, broker: Broker, source: Address, request: ListOffsets) -> None:
+    """The end of what consumers may read; not before it is known to have reached what was committed (KIP-207)."""
+    partition = broker.partitions.get(request.tp)
+    variant = turn.config.variant
+    error = ErrorCode.NONE
+    if partition is None or not isinstance(partition.role, Leader):
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        turn.send(source, ListOffsetsReply(request.correlation, request.tp, error))
+        return
+    asked = request.leader_epoch
+    if variant.fetch_fencing and asked not in (NO_EPOCH, partition.leader_epoch):
+        error = ErrorCode.FENCED_LEADER_EPOCH if asked < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+    elif partition.hw < partition.role.epoch_start and not variant.list_offsets_before_epoch_start:
+        error = ErrorCode.OFFSET_NOT_AVAILABLE
+    offset = partition.hw if error is ErrorCode.NONE else None
+    turn.send(source, ListOffsetsReply(request.correlation, request.tp, error, offset, partition.leader_epoch))
+
+
+# --- ZooKeeper's answers to ISR changes --------------------------------------------------------------------------------------
+
+
+def on_isr_answer(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> bool:
+    """Was this the answer to an ISR change of a leader? If so it is dealt with."""
+    for partition in broker.partitions.values():
+        role = partition.role
+        if isinstance(role, Leader) and role.change is not None and role.change.request == request:
+            isr.on_answer(turn, partition, role, answer)
+            return True
+    return False
+
+
+def on_reconnected(turn: Turn, broker: Broker) -> None:
+    """The session lives on: go on with what was lost."""
+    for partition in broker.partitions.values():
+        isr.resume(turn, partition)
+
+
+# --- timers and disks ----------------------------------------------------------------------------------------------------------
+
+
+def start_timers(turn: Turn) -> None:
+    """The two periodic ones."""
+    half = turn.config.replica_lag_time_max_ms // 2
+    turn.effects.append(SetTimer("isr", half, half))
+    if turn.config.variant.hw_checkpoint != "missing":
+        turn.effects.append(SetTimer("checkpoint", turn.config.checkpoint_interval_ms, turn.config.checkpoint_interval_ms))
+
+
+def on_isr_timer(turn: Turn, broker: Broker) -> None:
+    """Every replica.lag.time.max.ms / 2: without it a dead follower would stay in the ISR of an idle partition (R-060, U-15)."""
+    for partition in broker.partitions.values():
+        if isinstance(partition.role, Leader):
+            isr.maybe_shrink(turn, partition, partition.role)
+    half = turn.config.replica_lag_time_max_ms // 2
+    turn.effects.append(SetTimer("isr", half, half))
+
+
+def on_checkpoint_timer(turn: Turn, broker: Broker) -> None:
+    """Write every replica's HW; those that have no role yet keep what the file said (B-18, B-19)."""
+    eager = turn.config.variant.hw_checkpoint == "eager"
+    for dir_ in range(turn.config.log_dirs):
+        entries = tuple(
+            sorted(
+                (partition.tp, partition.hw)
+                for partition in broker.partitions.values()
+                if partition.log.dir == dir_ and not (eager and isinstance(partition.role, Idle))
+            )
+        )
+        turn.effects.append(WriteCheckpoint(dir_, entries))
+    turn.effects.append(SetTimer("checkpoint", turn.config.checkpoint_interval_ms, turn.config.checkpoint_interval_ms))
+
+
+def on_park_timer(turn: Turn, broker: Broker) -> None:
+    """The first of the parked requests has waited long enough."""
+    broker.park_armed_ms = None
+    for partition in broker.partitions.values():
+        if partition.fetches or partition.produces:
+            delayed.expire(turn, partition)
+
+
+def on_flushed(turn: Turn, broker: Broker, dir_: int, id_: int) -> None:
+    """What stood in the page cache at that flush is durable."""
+    flush = _flush_of(broker, dir_)
+    if flush.in_flight != id_:
+        return
+    flush.in_flight = 0
+    for partition in broker.partitions.values():
+        if partition.log.dir == dir_ and partition.before_ack and partition.flushing > partition.flushed:
+            partition.flushed = partition.flushing
+            if isinstance(partition.role, Leader):
+                high_watermark.advance(turn, partition, partition.role)
+            else:
+                follower.on_flushed(turn, partition)
+    if flush.dirty:
+        turn.needs_flush(dir_)
+
+
+def _flush_of(broker: Broker, dir_: int) -> DirFlush:
+    for flush in broker.flushes:
+        if flush.dir == dir_:
+            return flush
+    flush = DirFlush(dir=dir_)
+    broker.flushes.append(flush)
+    return flush
+
+
+def end_of_turn(turn: Turn, broker: Broker) -> None:
+    """Ask for the flushes that were wanted, one in flight for each directory, and arm the timer of parked requests."""
+    for dir_ in turn.flush_dirs:
+        flush = _flush_of(broker, dir_)
+        flush.dirty = flush.in_flight != 0
+        if flush.dirty:
+            continue
+        flush.in_flight = turn.flush_id()
+        for partition in broker.partitions.values():
+            if partition.log.dir == dir_:
+                partition.flushing = partition.log.leo
+        turn.effects.append(Flush(dir_, flush.in_flight))
+    deadline = turn.deadline_ms
+    if deadline is not None and (broker.park_armed_ms is None or deadline < broker.park_armed_ms):
+        broker.park_armed_ms = deadline
+        wait = max(deadline - turn.now.monotonic_ms, 0)
+        turn.effects.append(SetTimer("park", wait, wait))
+
+
+def recovered_note(partition: Partition, cut: bool) -> Note:
+    """How a replica was found at startup."""
+    return Note(
+        kind="recovered",
+        tp=partition.tp,
+        leo=partition.log.leo,
+        hw=partition.hw,
+        dir=partition.log.dir,
+        detail="cut at a bad CRC" if cut else None,
+    )

@@ -1,0 +1,102 @@
+"""LeaderAndISRCommand: the controller says who leads and who follows (V3 §C).
+
+V3 acts only where the role or the leader changes; `safe` acts on every new leader epoch, and on nothing that is meant for
+another incarnation, comes from an older controller, or reaches back behind the log.
+"""
+
+from reference.broker.broker import Broker, create_partition
+from reference.effects import CreateReplica, DeleteReplica, Note
+from reference.errors import ErrorCode
+from reference.log.log import Log, last_record_epoch
+from reference.machine import Turn
+from reference.messages import LeaderAndIsr, LeaderAndIsrReply, PartitionState
+from reference.replica import follower, leader
+from reference.replica.partition import Follower, Idle, Leader, Partition
+from reference.types import Address, ControllerEpoch, Incarnation, TopicPartition
+
+
+def command_error(turn: Turn, broker: Broker, epoch: ControllerEpoch, incarnation: Incarnation) -> ErrorCode:
+    """May this command of a controller be obeyed? Remembers the greatest controller epoch."""
+    variant = turn.config.variant
+    if variant.broker_incarnation and incarnation != turn.incarnation:
+        return ErrorCode.STALE_BROKER_EPOCH  # for another life of this broker (KIP-380)
+    if variant.controller_epoch_check and epoch < broker.controller_epoch:
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+    broker.controller_epoch = max(broker.controller_epoch, epoch)
+    return ErrorCode.NONE
+
+
+def on_leader_and_isr(turn: Turn, broker: Broker, source: Address, command: LeaderAndIsr) -> None:
+    """V3 §C on_LeaderAndISRCommand."""
+    error = command_error(turn, broker, command.controller_epoch, command.broker_incarnation)
+    errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
+    if error is ErrorCode.NONE:
+        errors = tuple((state.tp, apply(turn, broker, state)) for state in command.states)
+        if command.init and turn.config.variant.init_deletes:
+            # V3 §C step 3: with the flag INIT, what is not listed is deleted (U-11)
+            listed = {state.tp for state in command.states}
+            for tp in [tp for tp in broker.partitions if tp not in listed]:
+                delete_replica(turn, broker, tp)
+    turn.send(source, LeaderAndIsrReply(command.correlation, error, errors))
+
+
+def apply(turn: Turn, broker: Broker, state: PartitionState) -> ErrorCode:
+    """V3 §C on_LeaderAndISRCommand, for one partition."""
+    partition = broker.partitions.get(state.tp)
+    if partition is None:
+        partition = start_replica(turn, broker, state.tp)  # V3 §C step 2.0
+    partition.replicas = state.replicas
+    variant = turn.config.variant
+    if state.leader == turn.config.broker:
+        if variant.leader_change == "role":
+            accept = not isinstance(partition.role, Leader)  # V3 §C step 2.1
+        else:
+            accept = _newer(turn, partition, state) and (
+                not variant.broker_incarnation or state.leader_incarnation == turn.incarnation
+            )
+        if accept:
+            leader.become(turn, partition, state)  # V3 §C step 2.1.1
+            return ErrorCode.NONE
+    elif state.leader is not None:
+        if variant.follower_change == "leader_id":
+            accept = not (isinstance(partition.role, Follower) and partition.role.leader == state.leader)  # V3 §C step 2.2
+        else:
+            accept = _newer(turn, partition, state)
+        if accept:
+            partition.controller_epoch = state.controller_epoch
+            follower.become(turn, partition, state.leader, state.leader_epoch)  # V3 §C step 2.2.1
+            return ErrorCode.NONE
+    elif variant.leader_change == "epoch" and _newer(turn, partition, state):
+        # nobody leads: an old leader must not go on, an old follower has nobody to fetch from
+        partition.leader_epoch = state.leader_epoch
+        follower.resign(turn, partition)
+        return ErrorCode.NONE
+    return ErrorCode.NONE if state.leader_epoch == partition.leader_epoch else ErrorCode.FENCED_LEADER_EPOCH
+
+
+def _newer(turn: Turn, partition: Partition, state: PartitionState) -> bool:
+    """A greater epoch; or the same one while idle, as after a restart or a lost session. Never one behind the log."""
+    if turn.config.variant.startup_epoch_floor and state.leader_epoch < last_record_epoch(partition.log):
+        return False
+    if isinstance(partition.role, Idle):
+        return state.leader_epoch >= partition.leader_epoch
+    return state.leader_epoch > partition.leader_epoch
+
+
+def start_replica(turn: Turn, broker: Broker, tp: TopicPartition) -> Partition:
+    """V3 §C startReplica: create the directory of the partition; its HW joins the next checkpoint. Fewest replicas first."""
+    used = [0] * turn.config.log_dirs
+    for partition in broker.partitions.values():
+        used[partition.log.dir] += 1
+    dir_ = used.index(min(used))
+    turn.effects.append(CreateReplica(dir_, tp))
+    return create_partition(turn, broker, tp, Log(tp=tp, dir=dir_))
+
+
+def delete_replica(turn: Turn, broker: Broker, tp: TopicPartition) -> None:
+    """V3 §C stopReplica: stop the fetcher, leave the checkpoint, delete the directory."""
+    partition = broker.partitions[tp]
+    follower.resign(turn, partition)
+    del broker.partitions[tp]
+    turn.effects.append(DeleteReplica(partition.log.dir, tp))
+    turn.note(Note(kind="replica-deleted", tp=tp))

@@ -1,0 +1,174 @@
+"""The way into the cluster: recover the logs, register, read what ZooKeeper says of one's own partitions (V3 §E).
+
+A registration is ephemeral and belongs to a session: a restarted broker cannot register before ZooKeeper has ended the
+session of its former life. The czxid of the registration is the broker's incarnation from then on (KIP-343, KIP-380).
+"""
+
+from reference.broker.broker import Broker, create_partition, recovered_note, start_timers
+from reference.broker.leader_and_isr import apply, delete_replica
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, AnyOp, Children, Create, Data, GetChildren, GetData, SessionExpired, Unknown
+from reference.effects import CancelTimer, Halt, Note, SetTimer, ZkConnect, ZkRequest
+from reference.events import DirImage
+from reference.log.log import recover
+from reference.machine import Turn
+from reference.replica import follower
+from reference.replica.partition import Idle
+from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
+
+
+def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
+    """V3 §E step 3.1 for what the directories hold; then ask for a session. A directory that cannot be read ends the process.
+
+    Pre-KIP-112: an I/O problem concerns the whole broker (V3 Discussion 4).
+    """
+    for found in image:
+        if not found.readable:
+            turn.effects.append(Halt(f"log directory {found.dir} is not readable"))
+            return
+    for found in image:
+        high_watermarks = {tp: Offset(hw) for tp, hw in found.checkpoint}
+        for log_image in found.logs:
+            log, cut = recover(log_image.tp, found.dir, log_image.batches)
+            partition = create_partition(turn, broker, log_image.tp, log)
+            partition.hw = high_watermarks.get(log_image.tp, Offset(0))
+            if turn.config.variant.hw_clamp:
+                partition.hw = min(partition.hw, log.leo)  # KAFKA-539: the checkpoint outlived the records
+            turn.note(recovered_note(partition, cut))
+            if partition.before_ack:
+                turn.needs_flush(found.dir)  # what a crash left in the page cache is not durable yet
+    start_timers(turn)
+    turn.effects.append(ZkConnect())
+
+
+def register(turn: Turn, broker: Broker) -> None:
+    """Create the registration, and the nodes above it where they are missing."""
+    config = turn.config
+    ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
+    ops.append(Create(paths.broker_path(config.broker), paths.broker_payload(config.broker), ephemeral=True))
+    broker.registration = "creating"
+    _ask(turn, broker, tuple(ops))
+
+
+def _ask(turn: Turn, broker: Broker, ops: tuple[AnyOp, ...]) -> None:
+    broker.registration_request = turn.zk_id()
+    turn.effects.append(ZkRequest(broker.registration_request, ops))
+
+
+def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...], session: int) -> bool:
+    """The answer to the step in progress. True at the moment the broker is registered."""
+    broker.registration_request = 0
+    if any(isinstance(a, (Unknown, SessionExpired)) for a in answers):
+        _later(turn)
+        return False
+    match broker.registration:
+        case "creating":
+            broker.registration = "reading"
+            _ask(turn, broker, (GetData(paths.broker_path(turn.config.broker)),))
+        case "reading":
+            found = answers[0]
+            if isinstance(found, Data) and found.owner == session:
+                _registered(turn, broker, Incarnation(found.czxid))
+                return True
+            _later(turn)  # the registration of a former life: wait for its session to end
+        case "learning-topics":
+            _read_assignments(turn, broker, answers[0])
+        case "learning-assignments":
+            _read_states(turn, broker, answers)
+        case "learning-states":
+            _learn(turn, broker, answers)
+    return False
+
+
+def _later(turn: Turn) -> None:
+    pause = turn.config.retry_backoff_ms
+    turn.effects.append(SetTimer("register", pause, 2 * pause))
+
+
+def on_timer(turn: Turn, broker: Broker) -> None:
+    """Try the step in progress again, from its beginning."""
+    if broker.registration in ("creating", "reading"):
+        register(turn, broker)
+    elif broker.registration.startswith("learning"):
+        learn(turn, broker)
+
+
+def _registered(turn: Turn, broker: Broker, incarnation: Incarnation) -> None:
+    broker.incarnation = turn.incarnation = incarnation
+    turn.note(Note(kind="registered", incarnation=incarnation))
+    if broker.learned and not turn.config.variant.broker_incarnation:
+        broker.registration = "registered"  # the letter of V3: §E is for a starting broker, not for a new session
+        return
+    learn(turn, broker)
+
+
+def learn(turn: Turn, broker: Broker) -> None:
+    """V3 §E step 1: read the replica assignment of all topics."""
+    broker.registration = "learning-topics"
+    broker.before_learning = tuple(broker.partitions)
+    _ask(turn, broker, (GetChildren(paths.TOPICS),))
+
+
+def _read_assignments(turn: Turn, broker: Broker, answer: AnyAnswer) -> None:
+    topics = answer.names if isinstance(answer, Children) else ()
+    broker.learning_topics = topics
+    broker.registration = "learning-assignments"
+    if topics:
+        _ask(turn, broker, tuple(GetData(paths.topic_path(topic)) for topic in topics))
+    else:
+        _read_states(turn, broker, ())
+
+
+def _read_states(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
+    """V3 §E step 2: read the leader and the ISR of each partition assigned to this broker."""
+    mine = []
+    for topic, answer in zip(broker.learning_topics, answers, strict=True):
+        if isinstance(answer, Data):
+            mine += [(tp, replicas) for tp, replicas in paths.decode_topic(topic, answer.data) if turn.config.broker in replicas]
+    broker.learning = mine
+    broker.registration = "learning-states"
+    if mine:
+        _ask(turn, broker, tuple(GetData(paths.state_path(tp)) for tp, _ in mine))
+    else:
+        _learn(turn, broker, ())
+
+
+def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
+    """V3 §E step 3.2, step 3.3 and step 4.
+
+    Step 3.2, becoming leader from what is read, is for `startup_leads` alone: the state read may be older than the wish of a
+    controller that elected somebody else a moment later, and the log may be shorter than when it was written.
+    """
+    for (tp, replicas), answer in zip(broker.learning, answers, strict=True):
+        if not isinstance(answer, Data):
+            continue
+        state = paths.decode_state(tp, replicas, answer)
+        if state.leader != turn.config.broker or turn.config.variant.startup_leads:  # V3 §E step 3.2, step 3.3
+            apply(turn, broker, state)
+    assigned = {tp for tp, _ in broker.learning}
+    for tp in broker.before_learning:
+        # V3 §E step 4; what a command has woken up meanwhile is assigned by it
+        if tp not in assigned and _is_idle(broker, tp):
+            delete_replica(turn, broker, tp)
+    broker.registration = "registered"
+    broker.learned = True
+    broker.learning = []
+    broker.learning_topics = ()
+    broker.before_learning = ()
+
+
+def _is_idle(broker: Broker, tp: TopicPartition) -> bool:
+    partition = broker.partitions.get(tp)
+    return partition is not None and isinstance(partition.role, Idle)
+
+
+def on_expired(turn: Turn, broker: Broker) -> None:
+    """The session is over, and with it this incarnation. `safe` lays down every role and waits for the controller's word."""
+    broker.registration = "none"
+    broker.registration_request = 0
+    turn.effects.append(CancelTimer("register"))
+    if turn.config.variant.broker_incarnation:
+        broker.incarnation = turn.incarnation = NO_INCARNATION
+        for partition in broker.partitions.values():
+            follower.resign(turn, partition)
+    turn.effects.append(ZkConnect())

@@ -1,0 +1,65 @@
+"""What a client is asked to do, and what it answers: one attempt for each call, never repeated.
+
+A call ends with exactly one `Answered`. Its `sent` says whether the operation itself was ever handed to the network: where it
+was not, the call certainly had no effect, whatever the error. The machine does not judge beyond that; what is a failure and
+what is merely unknown is decided where histories are written.
+"""
+
+from msgspec import Struct
+
+from reference.errors import ErrorCode
+from reference.types import Address, LeaderEpoch, Millis, Offset, TopicPartition
+
+
+class ProduceCall(Struct, frozen=True, kw_only=True, tag=True):
+    """Append `values` to `tp` as one batch. acks: 0 no answer, 1 the leader has it, -1 the ISR has it."""
+
+    id: int
+    tp: TopicPartition
+    values: tuple[str, ...]
+    acks: int = -1
+
+
+class PollCall(Struct, frozen=True, kw_only=True, tag=True):
+    """Read up to about `max_records` of `tp` from `offset` on; the leader may wait `max_wait_ms` for something to read."""
+
+    id: int
+    tp: TopicPartition
+    offset: Offset
+    max_records: int = 500
+    max_wait_ms: Millis = Millis(100)
+
+
+class LatestCall(Struct, frozen=True, kw_only=True, tag=True):
+    """Up to which offset (exclusive) may a consumer of `tp` read?"""
+
+    id: int
+    tp: TopicPartition
+
+
+Call = ProduceCall | PollCall | LatestCall
+
+
+class Polled(Struct, frozen=True, array_like=True):
+    """One record as it was read."""
+
+    offset: Offset
+    value: str
+    leader_epoch: LeaderEpoch
+
+
+class Answered(Struct, frozen=True, kw_only=True, tag=True):
+    """How the call `id` ended; `error` is NONE where it succeeded.
+
+    `node` is the broker that answered or, where none did, the one that was asked. `offset` is that of the first value
+    (produce; None with acks=0) or the end offset (latest); `leader_epoch` as the leader stated it; `hw` as in a fetch reply.
+    """
+
+    id: int
+    error: ErrorCode
+    sent: bool
+    node: Address | None = None
+    offset: Offset | None = None
+    leader_epoch: LeaderEpoch | None = None
+    hw: Offset | None = None
+    records: tuple[Polled, ...] = ()

@@ -1,0 +1,275 @@
+"""The client machine: finds the leader, makes one attempt for each call, answers within the call's timeout.
+
+Routing comes from Metadata, asked of the brokers of the bootstrap list in turn: never twice in a row of the same one, for it
+may be cut off from the controller and repeat what is no longer true. Only this lookup is repeated, and only until the call's
+timeout; the operation itself is sent at most once, so that each attempt is an operation of the history. What goes wrong after
+it was sent is the call's answer: an error of the leader, NETWORK_EXCEPTION where the connection broke, REQUEST_TIMED_OUT
+where nothing came. Errors of `reference.errors.REFRESH_METADATA` make the next call to that partition look up its leader again.
+
+Consumers send the leader epoch they know (KIP-320), which is what docs/promise.md V2 rests on. A produce with acks=0 is answered
+as soon as it is sent. An answer that comes after its call has ended is ignored.
+
+State is plain data. Few calls are in flight at a time (a workload process has one), so they are searched, not indexed.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import assert_never
+
+import msgspec
+from msgspec import Struct
+
+from reference.client.calls import Answered, Call, LatestCall, PollCall, Polled, ProduceCall
+from reference.client.routes import Routes, distrust, distrust_peer, leader_of, learn_epoch, learn_states
+from reference.effects import AnyEffect, CancelTimer, Send, SetTimer
+from reference.errors import REFRESH_METADATA, ErrorCode
+from reference.events import (
+    AnyEvent,
+    Booted,
+    ConnectionLost,
+    DirFailed,
+    Flushed,
+    Received,
+    TimerFired,
+    ZkReplied,
+    ZkState,
+    ZkWatch,
+)
+from reference.machine import Now
+from reference.messages import (
+    AnyMessage,
+    Batch,
+    Fetch,
+    FetchReply,
+    ListOffsets,
+    ListOffsetsReply,
+    Metadata,
+    MetadataReply,
+    Produce,
+    ProduceReply,
+    Request,
+)
+from reference.types import NO_INCARNATION, Address, BrokerId, LeaderEpoch, Millis, Offset, broker_address
+
+LOOKUP_TIMEOUT_MS = Millis(400)  # of one Metadata request; then the next broker is asked
+LOOKUP_BACKOFF_MS = Millis(100)  # metadata.retry: after an answer that did not help
+_LOOKUP_TIMER = "metadata"
+_CALL_TIMER = "call-"
+
+Outputs = list[AnyEffect | Answered]
+_Answer = FetchReply | ProduceReply | ListOffsetsReply
+
+
+class Pending(Struct):
+    """A call that has not ended. Without a `leader` it still waits for a route and nothing was sent."""
+
+    call: Call
+    deadline_ms: Millis  # monotonic
+    correlation: int = 0
+    leader: BrokerId | None = None
+
+
+class Client(Struct, kw_only=True):
+    """One client process. Made by `boot`; has no timers or connections of its own before the first call."""
+
+    address: Address
+    bootstrap: tuple[BrokerId, ...]
+    request_timeout_ms: Millis
+    correlation: int = 0  # of the last request
+    turn: int = 0  # index of the broker to be asked for metadata next
+    routes: Routes = {}
+    pending: dict[str, Pending] = {}  # by call id; in order of their start
+    looking_at: BrokerId | None = None  # asked last for metadata; while there is one, the timer of lookups is armed
+
+    @staticmethod
+    def boot(address: Address, brokers: Sequence[BrokerId], *, request_timeout_ms: Millis) -> "Client":
+        """A client that knows nothing but where brokers may be found; metadata is asked of them in this order."""
+        assert brokers
+        return Client(address=address, bootstrap=tuple(brokers), request_timeout_ms=request_timeout_ms)
+
+    def start(self, call: Call, *, now: Now) -> Outputs:
+        """Begin a call; its id must not be that of a call in flight. The answer comes now or from a later `handle`."""
+        assert str(call.id) not in self.pending
+        pending = Pending(call, Millis(now.monotonic_ms + self.request_timeout_ms))
+        self.pending[str(call.id)] = pending
+        timer = SetTimer(f"{_CALL_TIMER}{call.id}", self.request_timeout_ms, self.request_timeout_ms)
+        leader = leader_of(self.routes, call.tp)
+        if leader is not None:
+            return [timer, *self._send(pending, leader, now)]
+        if self.looking_at is not None:
+            return [timer]
+        return [timer, *self._look_up()]
+
+    def handle(self, event: AnyEvent, *, now: Now) -> Outputs:
+        """Take one event."""
+        match event:
+            case Received():
+                return self._receive(event.message, now)
+            case TimerFired(name=name) if name == _LOOKUP_TIMER:
+                return self._lookup_overdue()
+            case TimerFired(name=name):
+                return self._call_overdue(name)
+            case ConnectionLost():
+                return self._disconnected(event.peer)
+            case Booted() | ZkReplied() | ZkWatch() | ZkState() | Flushed() | DirFailed():
+                return []  # a client has no ZooKeeper session and no disk
+            case _:
+                assert_never(event)
+
+    def clone(self) -> "Client":
+        """An independent copy."""
+        return _DECODER.decode(_ENCODER.encode(self))
+
+    def fingerprint(self) -> bytes:
+        """blake2b of the canonical encoding: equal states, equal bytes, in every process."""
+        return blake2b(_ENCODER.encode(self), digest_size=16).digest()
+
+    # --- finding leaders --------------------------------------------------------------------------------------------------
+
+    def _look_up(self) -> Outputs:
+        self.looking_at = self.bootstrap[self.turn]
+        self.turn = (self.turn + 1) % len(self.bootstrap)
+        return [
+            Send(broker_address(self.looking_at), Metadata(self._next_correlation())),
+            SetTimer(_LOOKUP_TIMER, LOOKUP_TIMEOUT_MS, LOOKUP_TIMEOUT_MS),
+        ]
+
+    def _lookup_overdue(self) -> Outputs:
+        self.looking_at = None
+        return self._look_up() if any(p.leader is None for p in self.pending.values()) else []
+
+    def _learn(self, reply: MetadataReply, now: Now) -> Outputs:
+        # An answer to an earlier lookup is as good: on a slow link the timeout would otherwise discard every one of them.
+        if self.looking_at is None:
+            return []
+        learn_states(self.routes, reply.states)
+        outputs: Outputs = []
+        waiting = [p for p in self.pending.values() if p.leader is None]
+        for pending in waiting:
+            leader = leader_of(self.routes, pending.call.tp)
+            if leader is not None:
+                outputs += self._send(pending, leader, now)
+        if any(p.leader is None for p in waiting):
+            return [*outputs, SetTimer(_LOOKUP_TIMER, LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS)]
+        self.looking_at = None
+        return [*outputs, CancelTimer(_LOOKUP_TIMER)]
+
+    # --- the one attempt --------------------------------------------------------------------------------------------------
+
+    def _send(self, pending: Pending, leader: BrokerId, now: Now) -> Outputs:
+        pending.leader = leader
+        pending.correlation = self._next_correlation()
+        left_ms = Millis(max(1, pending.deadline_ms - now.monotonic_ms))
+        send = Send(broker_address(leader), self._request(pending, left_ms))
+        if isinstance(pending.call, ProduceCall) and pending.call.acks == 0:
+            return [send, *self._end(pending, ErrorCode.NONE)]
+        return [send]
+
+    def _request(self, pending: Pending, left_ms: Millis) -> Request:
+        epoch = self.routes[pending.call.tp].leader_epoch
+        match pending.call:
+            case ProduceCall(tp=tp, acks=acks, values=values):
+                return Produce(pending.correlation, tp, acks, values, left_ms)
+            case PollCall(tp=tp, offset=offset, max_records=max_records, max_wait_ms=max_wait_ms):
+                wait_ms = min(max_wait_ms, left_ms)
+                return Fetch(pending.correlation, tp, None, NO_INCARNATION, epoch, offset, wait_ms, max_records)
+            case LatestCall(tp=tp):
+                return ListOffsets(pending.correlation, tp, epoch)
+            case _:
+                assert_never(pending.call)
+
+    def _receive(self, message: AnyMessage, now: Now) -> Outputs:
+        match message:
+            case MetadataReply():
+                return self._learn(message, now)
+            case FetchReply() | ProduceReply() | ListOffsetsReply():
+                pending = self._waiting_for(message.correlation)
+                return [] if pending is None else self._answer(pending, message)
+            case _:
+                return []  # what nodes say to each other; an open port may hear anything
+
+    def _waiting_for(self, correlation: int) -> Pending | None:
+        for pending in self.pending.values():
+            if pending.leader is not None and pending.correlation == correlation:
+                return pending
+        return None
+
+    def _answer(self, pending: Pending, reply: _Answer) -> Outputs:
+        assert pending.leader is not None
+        epoch = reply.leader_epoch
+        if reply.error == ErrorCode.NONE and epoch is not None:
+            learn_epoch(self.routes, pending.call.tp, pending.leader, epoch)
+        match pending.call, reply:
+            case PollCall(offset=start), FetchReply(hw=hw, batches=batches):
+                return self._end(pending, reply.error, leader_epoch=epoch, hw=hw, records=_records(batches, start))
+            case (ProduceCall(), ProduceReply(offset=offset)) | (LatestCall(), ListOffsetsReply(offset=offset)):
+                return self._end(pending, reply.error, leader_epoch=epoch, offset=offset)
+            case _:
+                return []  # not an answer to what was asked: as good as none
+
+    # --- the end of a call ------------------------------------------------------------------------------------------------
+
+    def _call_overdue(self, timer: str) -> Outputs:
+        pending = self.pending.get(timer.removeprefix(_CALL_TIMER))
+        if pending is None:
+            return []
+        route = self.routes.get(pending.call.tp)
+        # Nobody leads it, as far as is known: that says more than that time ran out (docs/promise.md U2).
+        if pending.leader is None and route is not None and route.leader is None:
+            return self._end(pending, ErrorCode.LEADER_NOT_AVAILABLE)
+        return self._end(pending, ErrorCode.REQUEST_TIMED_OUT)
+
+    def _disconnected(self, peer: Address) -> Outputs:
+        distrust_peer(self.routes, peer)
+        outputs: Outputs = []
+        for pending in list(self.pending.values()):
+            if pending.leader is not None and broker_address(pending.leader) == peer:
+                outputs += self._end(pending, ErrorCode.NETWORK_EXCEPTION)
+        if self.looking_at is not None and broker_address(self.looking_at) == peer:
+            # Not at once: where every broker refuses, the next lookup would be refused at the same instant.
+            outputs.append(SetTimer(_LOOKUP_TIMER, LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS))
+        return outputs
+
+    def _end(
+        self,
+        pending: Pending,
+        error: ErrorCode,
+        *,
+        offset: Offset | None = None,
+        leader_epoch: LeaderEpoch | None = None,
+        hw: Offset | None = None,
+        records: tuple[Polled, ...] = (),
+    ) -> Outputs:
+        call = pending.call
+        del self.pending[str(call.id)]
+        if error in REFRESH_METADATA:
+            distrust(self.routes, call.tp)
+        answered = Answered(
+            id=call.id,
+            error=error,
+            sent=pending.leader is not None,
+            node=None if pending.leader is None else broker_address(pending.leader),
+            offset=offset,
+            leader_epoch=leader_epoch,
+            hw=hw,
+            records=records,
+        )
+        return [CancelTimer(f"{_CALL_TIMER}{call.id}"), answered]
+
+    def _next_correlation(self) -> int:
+        self.correlation += 1
+        return self.correlation
+
+
+def _records(batches: tuple[Batch, ...], start: Offset) -> tuple[Polled, ...]:
+    """What was asked for: batches come whole, so the first may begin before the offset that was asked."""
+    return tuple(
+        Polled(Offset(offset), value, batch.leader_epoch)
+        for batch in batches
+        for offset, value in enumerate(batch.values, batch.base_offset)
+        if offset >= start
+    )
+
+
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+_DECODER = msgspec.msgpack.Decoder(Client)

@@ -1,0 +1,165 @@
+"""Settings of a broker and the switches of the protocol: each deviation from the letter of V3 is a field of `Variant`.
+
+The default of every switch is its setting in `safe`. A named variant of docs/bugs.md is `safe` with a switch thrown.
+"""
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from reference.types import BrokerId, Millis
+
+
+class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One protocol. The comment behind a switch names the statement or bug that it is about."""
+
+    # how a follower finds where its log leaves the leader's: U-01, B-01, B-04, B-06
+    truncation: Literal["hw", "kip101", "kip279", "kip320"] = "kip320"
+    fetch_fencing: bool = True  # U-12, B-06: fetches carry the leader epoch, others are refused
+    follower_change: Literal["epoch", "leader_id"] = "epoch"  # U-07, B-07: act on each epoch | only on another leader (R-032)
+    leader_change: Literal["epoch", "role"] = "epoch"  # U-06, C-10: act on each epoch | only if not leader already (R-031)
+    epoch_end_recheck: bool = True  # B-10: an epoch answer of an earlier epoch is ignored
+
+    isr_join: Literal["epoch_start", "hw_only", "v3_literal"] = "epoch_start"  # U-05, B-08 | 0.8 | C-07, B-29
+    isr_change: Literal["maximal", "current", "eager"] = "maximal"  # B-30: HW over the union, min ISR over the intersection
+    lag_rule: Literal["caught_up", "last_change"] = "caught_up"  # B-41, C-09 (R-057)
+    lag_clock: Literal["monotonic", "wall"] = "monotonic"
+    isr_version_reread: bool = True  # B-40: a refused ISR write is read back
+
+    hw_monotone: bool = True  # U-04: a leader's HW never falls within its epoch
+    hw_clamp: bool = True  # U-03, B-20: HW <= LEO at a follower and after recovery
+    hw_checkpoint: Literal["merge", "eager", "missing"] = "merge"  # B-18, B-19
+    consumer_limit: Literal["hw", "leo"] = "hw"  # B-23
+    fetch_between_hw_leo: Literal["empty", "out_of_range"] = "empty"  # R-036, R-078, B-22
+    list_offsets_before_epoch_start: bool = False  # B-22, KIP-207
+    purgatory_epoch_check: bool = True  # B-27
+
+    min_isr_check: Literal["both", "append_only", "none"] = "both"  # B-65
+    unclean_election: bool = False  # U-02, C-15, R-022
+    empty_isr: bool = False  # U-18, B-57: with nobody alive the ISR is written empty instead of kept
+
+    controller_epoch: bool = True  # /controller_epoch exists and goes with every command (R-152, R-154); V3 has none
+    controller_epoch_persist: bool = True  # B-46: the epoch comes from /controller_epoch, not from a broker's memory
+    controller_epoch_check: bool = True  # U-08, B-45: commands of an older controller are refused
+    zk_guard: bool = True  # B-44: controller writes are multis that check /controller_epoch
+    epoch_bump: Literal["every_write", "leader_change", "never"] = "every_write"  # of the leader epoch by the controller
+    broker_incarnation: bool = True  # U-09, B-47, B-48: registrations are told apart, stale members never elected as they stand
+    startup_leads: bool = False  # R-045 3.2: become leader from what is read at startup
+    startup_epoch_floor: bool = True  # no epoch below the last one in the log is taken
+    init_deletes: bool = False  # U-11, B-53 (R-033)
+    stop_replica_epoch: bool = True  # U-10, B-52
+    recovery_election: bool = True  # all of a stale ISR registered: elect the longest log among them
+
+
+SAFE = Variant()
+
+V3 = Variant(
+    truncation="hw",
+    fetch_fencing=False,
+    follower_change="leader_id",
+    leader_change="role",
+    epoch_end_recheck=False,
+    isr_join="hw_only",
+    isr_change="current",
+    lag_rule="last_change",
+    isr_version_reread=False,
+    hw_monotone=False,
+    hw_clamp=False,
+    purgatory_epoch_check=False,
+    list_offsets_before_epoch_start=True,
+    min_isr_check="none",
+    unclean_election=True,
+    controller_epoch=False,
+    controller_epoch_check=False,
+    zk_guard=False,
+    broker_incarnation=False,
+    startup_leads=True,
+    startup_epoch_floor=False,
+    init_deletes=True,
+    stop_replica_epoch=False,
+    recovery_election=False,
+)
+
+# The 0.8 article: V3 with the controller epoch and the versioned state znode that it adds.
+ARTICLE = msgspec.structs.replace(
+    V3,
+    leader_change="epoch",
+    controller_epoch=True,
+    controller_epoch_check=True,
+    init_deletes=False,
+    lag_rule="caught_up",
+    hw_clamp=True,
+)
+
+
+def _without(**switches: object) -> Variant:
+    return msgspec.structs.replace(SAFE, **switches)
+
+
+# name -> variant, spelled out: the two documents, the steps of the truncation repair, then one for each catalogued mistake
+VARIANTS: dict[str, Variant] = {
+    "safe": SAFE,
+    "v3": V3,
+    "article": ARTICLE,
+    "truncate-to-hw": _without(truncation="hw"),
+    "kip101": _without(truncation="kip101", fetch_fencing=False, isr_join="hw_only"),
+    "kip279": _without(truncation="kip279", fetch_fencing=False, isr_join="hw_only"),
+    "kip320": _without(truncation="kip320", isr_join="hw_only"),
+    "no-fetch-fencing": _without(fetch_fencing=False),
+    "follower-by-leader-id": _without(follower_change="leader_id", fetch_fencing=False),
+    "leader-by-role": _without(leader_change="role"),
+    "isr-join-hw-only": _without(isr_join="hw_only"),
+    "isr-expand-v3": _without(isr_join="v3_literal"),
+    "isr-current": _without(isr_change="current"),
+    "isr-eager": _without(isr_change="eager"),
+    "isr-no-reread": _without(isr_version_reread=False),
+    "lag-by-last-change": _without(lag_rule="last_change"),
+    "lag-by-wall-clock": _without(lag_clock="wall"),
+    "hw-not-monotone": _without(hw_monotone=False),
+    "hw-not-clamped": _without(hw_clamp=False),
+    "hw-checkpoint-eager": _without(hw_checkpoint="eager", truncation="hw"),
+    "hw-checkpoint-missing": _without(hw_checkpoint="missing", truncation="hw"),
+    "consumers-read-to-leo": _without(consumer_limit="leo"),
+    "out-of-range-above-hw": _without(fetch_between_hw_leo="out_of_range"),
+    "latest-before-epoch-start": _without(list_offsets_before_epoch_start=True),
+    "no-purgatory-epoch-check": _without(purgatory_epoch_check=False),
+    "no-min-isr-check": _without(min_isr_check="none"),
+    "unclean-election": _without(unclean_election=True),
+    "controller-epoch-in-memory": _without(controller_epoch_persist=False, zk_guard=False),
+    "no-controller-epoch-check": _without(controller_epoch_check=False),
+    "no-zk-guard": _without(zk_guard=False),
+    "no-broker-incarnation": _without(broker_incarnation=False),
+    "epoch-bump-on-leader-change": _without(epoch_bump="leader_change"),
+    "no-epoch-bump": _without(epoch_bump="never", leader_change="role", follower_change="leader_id", fetch_fencing=False),
+    "no-startup-epoch-floor": _without(startup_epoch_floor=False),
+    "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
+}
+
+
+class TopicSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of one topic that its replicas act by."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    min_insync_replicas: int
+    flush: Literal["none", "before_ack"]
+
+
+class BrokerConfig(Struct, frozen=True, kw_only=True):
+    """What one broker is started with. Times in ms; names of Kafka's keys where it has one."""
+
+    broker: BrokerId
+    variant: Variant
+    topics: tuple[TopicSpec, ...]  # topic configuration; assignments come from ZooKeeper
+    log_dirs: int = 1
+    session_timeout_ms: Millis = Millis(6000)  # zookeeper.session.timeout.ms
+    replica_lag_time_max_ms: Millis = Millis(4000)  # replica.lag.time.max.ms (R-139)
+    request_timeout_ms: Millis = Millis(2000)  # controller.socket.timeout.ms and of fetches between brokers
+    fetch_wait_max_ms: Millis = Millis(500)  # replica.fetch.wait.max.ms
+    fetch_backoff_ms: Millis = Millis(200)  # replica.fetch.backoff.ms
+    fetch_max_records: int = 500
+    checkpoint_interval_ms: Millis = Millis(5000)  # replica.high.watermark.checkpoint.interval.ms
+    lag_max_records: int = 4000  # replica.lag.max.messages (R-138), V3's MAX_BYTES_LAG; with lag_rule=last_change
+    retry_backoff_ms: Millis = Millis(300)  # of registration, elections and reads from ZooKeeper

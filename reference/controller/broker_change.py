@@ -1,0 +1,81 @@
+"""Brokers come and go (V3 §A). A registration under another czxid is another broker (KIP-380): bounces are seen."""
+
+from reference.controller import channel, state_change
+from reference.controller.context import Controller, LiveBroker, live_ids
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData, Unknown
+from reference.effects import ZkRequest
+from reference.machine import Turn
+from reference.types import BrokerId, Incarnation
+
+
+def on_watch(turn: Turn, controller: Controller) -> None:
+    """V3 §A step 1: get the current live brokers; once more where a read is under way."""
+    if controller.brokers_listing.step == "idle":
+        _read_children(turn, controller)
+    else:
+        controller.brokers_listing.again = True
+
+
+def _read_children(turn: Turn, controller: Controller) -> None:
+    listing = controller.brokers_listing
+    listing.step, listing.again, listing.request = "children", False, turn.zk_id()
+    turn.effects.append(ZkRequest(listing.request, (GetChildren(paths.BROKER_IDS, watch=True),)))
+
+
+def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """The children, or their data."""
+    listing = controller.brokers_listing
+    listing.request = 0
+    if any(isinstance(a, Unknown) for a in answers):
+        state_change.later(turn)
+        return
+    if listing.step == "children":
+        listing.names = answers[0].names if isinstance(answers[0], Children) else ()
+        if listing.names:
+            listing.step, listing.request = "data", turn.zk_id()
+            ops = tuple(GetData(f"{paths.BROKER_IDS}/{name}") for name in listing.names)
+            turn.effects.append(ZkRequest(listing.request, ops))
+            return
+        answers = ()
+    live = registrations(listing.names, answers)
+    listing.step = "idle"
+    on_broker_change(turn, controller, live)
+    if listing.again:
+        _read_children(turn, controller)
+
+
+def registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...]) -> tuple[LiveBroker, ...]:
+    """Names and data of /brokers/ids as live brokers; one that went between the two reads is not live."""
+    found = zip(names, answers, strict=True)
+    return tuple(sorted(LiveBroker(BrokerId(int(name)), Incarnation(a.czxid)) for name, a in found if isinstance(a, Data)))
+
+
+def retry(turn: Turn, controller: Controller) -> None:
+    """A read lost its answer."""
+    listing = controller.brokers_listing
+    if listing.step != "idle" and listing.request == 0:
+        _read_children(turn, controller)
+
+
+def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker, ...]) -> None:
+    """V3 §A on_broker_change."""
+    variant = turn.config.variant
+    before, before_ids = controller.live, live_ids(controller)
+    controller.live = live
+    if variant.broker_incarnation:
+        moved = {b.broker for b in before if b not in live} | {b.broker for b in live if b not in before}
+    else:
+        # V3 §A: the list of ids is all there is; a bounce between two reads is not seen (B-47)
+        moved = set(before_ids) ^ set(live_ids(controller))
+    fresh = channel.open_channels(turn, controller, live)
+    for broker in fresh:
+        if variant.broker_incarnation or broker in moved:
+            channel.tell_everything(controller, broker, init=False)
+    channel.tell_live_brokers(controller)
+    # V3 §A step 2: partitions whose leader is no longer live, or whose ISR will change because a broker is down; and those
+    # that wait for a leader
+    for tp, replicas in sorted(controller.assignments.items()):
+        state = controller.states.get(tp)
+        if state is None or state.leader is None or any(b in moved for b in replicas):
+            state_change.start(turn, controller, tp)

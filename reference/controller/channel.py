@@ -1,0 +1,178 @@
+"""Control requests to brokers: direct RPC, batched, one in flight for each broker, sent again until answered (V3 §A step 4).
+
+A state that changes while a request is under way replaces what is queued, so a broker is always told the latest (B-54). The
+queue ends with the registration it was made for.
+"""
+
+from reference.controller.context import Channel, Controller, LiveBroker, live_ids
+from reference.effects import CancelTimer, SetTimer
+from reference.errors import ErrorCode
+from reference.machine import Turn
+from reference.messages import (
+    LeaderAndIsr,
+    LeaderAndIsrReply,
+    LogInfo,
+    LogInfoReply,
+    PartitionState,
+    StopReplica,
+    StopReplicaReply,
+    UpdateMetadata,
+    UpdateMetadataReply,
+)
+from reference.types import BrokerId, LeaderEpoch, TopicPartition, broker_address
+
+ControlRequest = LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo
+ControlReply = LeaderAndIsrReply | StopReplicaReply | UpdateMetadataReply | LogInfoReply
+
+
+def channel_of(controller: Controller, broker: BrokerId) -> Channel | None:
+    """The channel of a live broker."""
+    for channel in controller.channels:
+        if channel.broker == broker:
+            return channel
+    return None
+
+
+def open_channels(turn: Turn, controller: Controller, live: tuple[LiveBroker, ...]) -> tuple[BrokerId, ...]:
+    """Make the channels those of `live`; the ids of brokers whose channel is new."""
+    kept = []
+    for channel in controller.channels:
+        if LiveBroker(channel.broker, channel.incarnation) in live:
+            kept.append(channel)
+        else:
+            turn.effects.append(CancelTimer(f"channel:{channel.broker}"))
+    known = {channel.broker for channel in kept}
+    fresh = [Channel(broker=b.broker, incarnation=b.incarnation) for b in live if b.broker not in known]
+    controller.channels = sorted(kept + fresh, key=_by_broker)
+    return tuple(channel.broker for channel in fresh)
+
+
+def _by_broker(channel: Channel) -> BrokerId:
+    return channel.broker
+
+
+def close(turn: Turn, controller: Controller) -> None:
+    """Nothing more is sent."""
+    open_channels(turn, controller, ())
+
+
+def tell_state(controller: Controller, state: PartitionState) -> None:
+    """Queue a state: the command for its replicas, the metadata for everybody (V3 §A step 4)."""
+    for channel in controller.channels:
+        if channel.broker in state.replicas:
+            channel.states[state.tp] = state
+        channel.metadata[state.tp] = state
+        channel.metadata_due = True
+
+
+def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> None:
+    """Queue all that a broker must know: for a new registration, and from a new controller (V3 §D step 4)."""
+    channel = channel_of(controller, broker)
+    if channel is None:
+        return
+    channel.init = init
+    channel.metadata_due = True
+    for state in controller.states.values():
+        channel.metadata[state.tp] = state
+        if broker in state.replicas:
+            channel.states[state.tp] = state
+
+
+def tell_live_brokers(controller: Controller) -> None:
+    """Queue the list of live brokers for everybody."""
+    for channel in controller.channels:
+        channel.metadata_due = True
+
+
+def stop_replica(controller: Controller, tp: TopicPartition, replicas: tuple[BrokerId, ...], epoch: LeaderEpoch) -> None:
+    """Queue the deletion of a partition (V3 §B step 2)."""
+    for channel in controller.channels:
+        channel.states.pop(tp, None)
+        channel.metadata.pop(tp, None)
+        if channel.broker in replicas:
+            channel.stops[tp] = epoch
+
+
+def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> None:
+    """Queue the question how far a log reaches."""
+    channel = channel_of(controller, broker)
+    if channel is not None and tp not in channel.logs:
+        channel.logs = (*channel.logs, tp)
+
+
+def pump(turn: Turn, controller: Controller) -> None:
+    """Send what is queued where nothing is in flight."""
+    for channel in controller.channels:
+        if channel.in_flight is None and not channel.backing_off:
+            _send_next(turn, controller, channel)
+
+
+def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
+    me, epoch, incarnation = turn.config.broker, controller.epoch, channel.incarnation
+    if channel.stops:
+        stops = tuple(sorted(channel.stops.items()))
+        channel.in_flight = StopReplica(turn.correlation(), me, epoch, incarnation, stops)
+        channel.stops = {}
+    elif channel.states or channel.init:
+        states = tuple(channel.states[tp] for tp in sorted(channel.states))
+        channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states)
+        channel.states, channel.init = {}, False
+    elif channel.logs:
+        channel.in_flight = LogInfo(turn.correlation(), me, epoch, incarnation, channel.logs)
+        channel.logs = ()
+    elif channel.metadata_due:
+        states = tuple(channel.metadata[tp] for tp in sorted(channel.metadata))
+        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, live_ids(controller), states)
+        channel.metadata, channel.metadata_due = {}, False
+    else:
+        return
+    turn.send(broker_address(channel.broker), channel.in_flight)
+    timeout = turn.config.request_timeout_ms
+    turn.effects.append(SetTimer(f"channel:{channel.broker}", timeout, timeout))
+
+
+def _requeue(channel: Channel) -> None:
+    """Put back what was in flight, where nothing newer is queued."""
+    match channel.in_flight:
+        case StopReplica(partitions=partitions):
+            channel.stops = dict(partitions) | channel.stops
+        case LeaderAndIsr(states=states, init=init):
+            channel.states = {s.tp: s for s in states} | channel.states
+            channel.init = channel.init or init
+        case LogInfo(partitions=tps):
+            channel.logs = tps + tuple(tp for tp in channel.logs if tp not in tps)
+        case UpdateMetadata(states=states):
+            channel.metadata = {s.tp: s for s in states} | channel.metadata
+            channel.metadata_due = True
+        case None:
+            pass
+    channel.in_flight = None
+
+
+def on_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
+    """No answer in time: send again, with what changed meanwhile."""
+    channel = channel_of(controller, broker)
+    if channel is not None:
+        _requeue(channel)
+        channel.backing_off = False
+        _send_next(turn, controller, channel)
+
+
+def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: ControlReply) -> ControlRequest | None:
+    """The request that is done with by this answer; None where nobody waits for it, or where it will be sent again."""
+    channel = channel_of(controller, broker)
+    if channel is None or channel.in_flight is None or channel.in_flight.correlation != reply.correlation:
+        return None
+    request = channel.in_flight
+    if reply.error is ErrorCode.STALE_BROKER_EPOCH:
+        # The broker has not heard yet under which registration it lives (KAFKA-9839), or it has a newer one: the watch tells.
+        _requeue(channel)
+        channel.backing_off = True
+        pause = turn.config.retry_backoff_ms
+        turn.effects.append(SetTimer(f"channel:{broker}", pause, 2 * pause))
+        return None
+    channel.in_flight = None
+    turn.effects.append(CancelTimer(f"channel:{broker}"))
+    if reply.error is ErrorCode.NONE:
+        _send_next(turn, controller, channel)
+    return request

@@ -1,0 +1,81 @@
+"""What a controller knows and what it is doing: procedures of several round trips are data, one step at a time."""
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from reference.messages import LeaderAndIsr, LogEnd, LogInfo, PartitionState, StopReplica, UpdateMetadata
+from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
+
+
+class LiveBroker(Struct, frozen=True, order=True):
+    """A registration under /brokers/ids."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+
+
+class StateChange(Struct):
+    """V3 §A step 3 for one partition. A `request` of 0 waits for the retry timer; `again` starts over when this one is done."""
+
+    step: Literal["reading", "asking", "writing"]
+    request: int = 0
+    wanted: PartitionState | None = None  # being written
+    base: PartitionState | None = None  # as read in step 3.1
+    waiting: tuple[BrokerId, ...] = ()  # whose log ends are still missing
+    ends: list[tuple[BrokerId, LogEnd]] = []
+    again: bool = False
+
+
+class Listing(Struct):
+    """Reading the children of a path and then each of them; `again` where a watch fired meanwhile."""
+
+    step: Literal["idle", "children", "data"] = "idle"
+    request: int = 0
+    names: tuple[str, ...] = ()
+    again: bool = False
+
+
+class Channel(Struct):
+    """What one broker is to be told. Later states of a partition replace earlier ones; one request is in flight at a time."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    init: bool = False
+    states: dict[TopicPartition, PartitionState] = {}
+    metadata: dict[TopicPartition, PartitionState] = {}
+    metadata_due: bool = False
+    stops: dict[TopicPartition, LeaderEpoch] = {}
+    logs: tuple[TopicPartition, ...] = ()
+    backing_off: bool = False
+    in_flight: LeaderAndIsr | UpdateMetadata | StopReplica | LogInfo | None = None
+
+
+class Controller(Struct):
+    """One broker's controller module. Everything but `step` and `request` belongs to the reign and goes with it."""
+
+    step: Literal["off", "looking", "watching", "claiming", "raising-epoch", "listing", "reading", "states", "active"] = "off"
+    request: int = 0
+    epoch: ControllerEpoch = ControllerEpoch(0)
+    epoch_version: ZkVersion = ZkVersion(-1)
+    live: tuple[LiveBroker, ...] = ()
+    topics: tuple[str, ...] = ()
+    assignments: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    states: dict[TopicPartition, PartitionState] = {}
+    changes: dict[TopicPartition, StateChange] = {}
+    brokers_listing: Listing = field(default_factory=Listing)
+    topics_listing: Listing = field(default_factory=Listing)
+    channels: list[Channel] = []
+
+
+def incarnation_of(controller: Controller, broker: BrokerId) -> Incarnation | None:
+    """The registration of a live broker."""
+    for live in controller.live:
+        if live.broker == broker:
+            return live.incarnation
+    return None
+
+
+def live_ids(controller: Controller) -> tuple[BrokerId, ...]:
+    """The live brokers, by id."""
+    return tuple(live.broker for live in controller.live)

@@ -1,0 +1,112 @@
+"""The controller module of a broker: dispatch of what concerns the controller (V3 overview, §A, §B, §D)."""
+
+from reference.controller import broker_change, channel, election, failover, resign, state_change, topics
+from reference.controller.channel import ControlReply
+from reference.controller.context import Controller
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, SessionExpired
+from reference.errors import ErrorCode
+from reference.machine import Turn
+from reference.messages import LogInfo, LogInfoReply
+from reference.types import BrokerId
+
+
+def on_registered(turn: Turn, controller: Controller) -> None:
+    """This broker is in the cluster and may become controller."""
+    election.look(turn, controller)
+
+
+def on_watch(turn: Turn, controller: Controller, path: str) -> None:
+    """A watch fired (V3 §A, §B, §D)."""
+    active = controller.step == "active"
+    if path == paths.CONTROLLER and controller.step != "off":
+        election.look(turn, controller)
+    elif path == paths.BROKER_IDS:
+        if active:
+            broker_change.on_watch(turn, controller)
+        else:
+            controller.brokers_listing.again = True
+    elif path == paths.TOPICS:
+        if active:
+            topics.on_watch(turn, controller)
+        else:
+            controller.topics_listing.again = True
+
+
+def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...], session: int) -> bool:
+    """ZooKeeper answered; False where the request is not the controller's."""
+    if isinstance(answers[0], SessionExpired):
+        return request == controller.request or controller.step == "active"  # the node hears of the expiry by itself
+    if request == controller.request:
+        controller.request = 0
+        if election.is_unknown(answers):
+            election.on_lost_answer(turn, controller)
+        else:
+            _on_step(turn, controller, answers, session)
+    elif request == controller.brokers_listing.request:
+        broker_change.on_answer(turn, controller, answers)
+    elif request == controller.topics_listing.request:
+        topics.on_answer(turn, controller, answers)
+    else:
+        known = state_change.on_answer(turn, controller, request, answers)
+        if known is None:
+            return False
+        if not known:
+            resign.resign(turn, controller)
+            election.look(turn, controller)
+    channel.pump(turn, controller)
+    return True
+
+
+def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
+    match controller.step:
+        case "looking" | "active":
+            election.on_looked(turn, controller, answers, session)
+        case "claiming":
+            election.on_claimed(turn, controller, answers)
+        case "raising-epoch":
+            election.on_epoch_raised(turn, controller, answers)
+        case "listing":
+            failover.on_listed(turn, controller, answers)
+        case "reading":
+            failover.on_read(turn, controller, answers)
+        case "states":
+            failover.on_states(turn, controller, answers)
+            if controller.topics_listing.again:
+                topics.on_watch(turn, controller)
+        case "off" | "watching":
+            pass
+
+
+def on_timer(turn: Turn, controller: Controller) -> None:
+    """Go on with every step whose answer was lost."""
+    if controller.step == "looking" and controller.request == 0:
+        election.look(turn, controller)
+    elif controller.step == "active":
+        if controller.request == 0:
+            election.look(turn, controller)
+        broker_change.retry(turn, controller)
+        topics.retry(turn, controller)
+        state_change.retry(turn, controller)
+
+
+def on_channel_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
+    """A broker has not answered."""
+    channel.on_timer(turn, controller, broker)
+
+
+def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: ControlReply) -> None:
+    """A broker answered a control request."""
+    request = channel.on_reply(turn, controller, broker, reply)
+    if request is None:
+        return
+    if reply.error is ErrorCode.STALE_CONTROLLER_EPOCH:
+        election.look(turn, controller)  # there is a newer controller: see, and resign if it is so
+    elif isinstance(request, LogInfo) and isinstance(reply, LogInfoReply):
+        state_change.on_log_info(turn, controller, broker, request, reply)
+        channel.pump(turn, controller)
+
+
+def on_expired(turn: Turn, controller: Controller) -> None:
+    """The session is over, and with it /controller if it was ours."""
+    resign.resign(turn, controller)

@@ -1,0 +1,149 @@
+"""Becoming the controller (V3 §D steps 1 and 2; the article's controller epoch).
+
+`safe` creates /controller and raises /controller_epoch in one multi, so that two controllers never share an epoch; the article
+does the one after the other, V3 knows no epoch.
+"""
+
+from reference.config import Variant
+from reference.controller import failover, resign, state_change
+from reference.controller.context import Controller
+from reference.coordination import paths
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    Create,
+    Created,
+    Data,
+    Exists,
+    GetData,
+    SetData,
+    Unknown,
+    Written,
+)
+from reference.effects import Note, ZkRequest
+from reference.machine import Turn
+from reference.types import ControllerEpoch, ZkVersion
+
+
+def look(turn: Turn, controller: Controller) -> None:
+    """V3 §D: set an exists watcher on the ControllerPath, and see who is there."""
+    ask(turn, controller, (Exists(paths.CONTROLLER, watch=True), GetData(paths.CONTROLLER_EPOCH)))
+    if controller.step != "active":
+        controller.step = "looking"
+
+
+def ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> None:
+    """Send the request of the step."""
+    controller.request = turn.zk_id()
+    turn.effects.append(ZkRequest(controller.request, ops, atomic))
+
+
+def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
+    """Somebody is controller: watch. It is us: go on. Nobody is: claim it."""
+    found, epoch = answers
+    ours = isinstance(found, Data) and found.owner == session
+    if controller.step == "active":
+        if not ours:
+            resign.resign(turn, controller)
+            look(turn, controller)
+        return
+    known = int(epoch.data) if isinstance(epoch, Data) else 0
+    if not turn.config.variant.controller_epoch_persist:
+        known = controller.epoch  # B-46: each broker counts its own reigns
+    version = epoch.version if isinstance(epoch, Data) else -1
+    if ours:
+        _ours_already(turn, controller, known, version)
+    elif isinstance(found, Data):
+        controller.step = "watching"
+    else:
+        _claim(turn, controller, known, version)
+
+
+def _ours_already(turn: Turn, controller: Controller, known: int, version: int) -> None:
+    """An earlier claim whose answer was lost has been done. Without the multi its second half may still be missing."""
+    variant = turn.config.variant
+    controller.epoch = ControllerEpoch(known if variant.controller_epoch else 0)
+    controller.epoch_version = ZkVersion(version)
+    if _raises(variant) and not variant.zk_guard:
+        _raise_epoch(turn, controller, known, version)
+    else:
+        _won(turn, controller)
+
+
+def _claim(turn: Turn, controller: Controller, known: int, version: int) -> None:
+    """V3 §D step 1: create /controller."""
+    variant = turn.config.variant
+    create = Create(paths.CONTROLLER, paths.controller_payload(turn.config.broker), ephemeral=True)
+    controller.step = "claiming"
+    controller.epoch = ControllerEpoch(known + 1 if variant.controller_epoch else 0)
+    controller.epoch_version = ZkVersion(version)
+    if _raises(variant) and variant.zk_guard:
+        ask(turn, controller, (create, _epoch_op(known, version)), atomic=True)
+    else:
+        ask(turn, controller, (create,))
+
+
+def _raises(variant: Variant) -> bool:
+    """Is /controller_epoch written at all?"""
+    return variant.controller_epoch and variant.controller_epoch_persist
+
+
+def _epoch_op(known: int, version: int) -> AnyOp:
+    """R-154: /controller_epoch holds a bare integer."""
+    data = str(known + 1).encode()
+    return Create(paths.CONTROLLER_EPOCH, data) if version < 0 else SetData(paths.CONTROLLER_EPOCH, data, version)
+
+
+def on_claimed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """V3 §D step 2: if not successful, return (and look again, for the watch is on what was there before)."""
+    variant = turn.config.variant
+    if not isinstance(answers[0], Created):
+        look(turn, controller)
+    elif _raises(variant) and not variant.zk_guard:
+        _raise_epoch(turn, controller, controller.epoch - 1, controller.epoch_version)
+    elif _raises(variant):
+        _epoch_landed(turn, controller, answers[1])
+    else:
+        _won(turn, controller)
+
+
+def _raise_epoch(turn: Turn, controller: Controller, known: int, version: int) -> None:
+    controller.step = "raising-epoch"
+    controller.epoch = ControllerEpoch(known + 1)
+    ask(turn, controller, (_epoch_op(known, version),))
+
+
+def on_epoch_raised(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """The article's second step."""
+    _epoch_landed(turn, controller, answers[0])
+
+
+def _epoch_landed(turn: Turn, controller: Controller, answer: AnyAnswer) -> None:
+    match answer:
+        case Written(version=version):
+            controller.epoch_version = ZkVersion(version)
+            _won(turn, controller)
+        case Created():
+            controller.epoch_version = ZkVersion(0)
+            _won(turn, controller)
+        case _:
+            look(turn, controller)
+
+
+def _won(turn: Turn, controller: Controller) -> None:
+    turn.note(
+        Note(kind="controller-elected", controller_epoch=controller.epoch if turn.config.variant.controller_epoch else None)
+    )
+    failover.begin(turn, controller)
+
+
+def on_lost_answer(turn: Turn, controller: Controller) -> None:
+    """The answer to a step was lost: look again after a pause; what was done will be seen."""
+    if controller.step != "active":
+        controller.step = "looking"
+    state_change.later(turn)
+
+
+def is_unknown(answers: tuple[AnyAnswer, ...]) -> bool:
+    """Did the connection fail under this request?"""
+    return isinstance(answers[0], Unknown)

@@ -1,0 +1,75 @@
+"""A new controller takes over (V3 §D steps 3 to 6; steps 7 to 9 belong to reassignment and partition changes).
+
+Everything is read from ZooKeeper, which is the truth (R-066), and told to every broker, since commands of the former
+controller may have been lost (R-044).
+"""
+
+from reference.controller import broker_change, channel, state_change
+from reference.controller.context import Controller
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
+from reference.effects import ZkRequest
+from reference.machine import Turn
+
+
+def begin(turn: Turn, controller: Controller) -> None:
+    """List brokers and topics, with watches."""
+    controller.step = "listing"
+    ops = (
+        Exists(paths.CONTROLLER, watch=True),
+        GetChildren(paths.BROKER_IDS, watch=True),
+        GetChildren(paths.TOPICS, watch=True),
+    )
+    _ask(turn, controller, ops)
+
+
+def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
+    controller.request = turn.zk_id()
+    turn.effects.append(ZkRequest(controller.request, ops))
+
+
+def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """Read each registration and each assignment."""
+    _, brokers, topics = answers
+    controller.brokers_listing.names = brokers.names if isinstance(brokers, Children) else ()
+    controller.topics = topics.names if isinstance(topics, Children) else ()
+    controller.step = "reading"
+    ops: list[AnyOp] = [GetData(f"{paths.BROKER_IDS}/{name}") for name in controller.brokers_listing.names]
+    ops += [GetData(paths.topic_path(topic)) for topic in controller.topics]
+    _ask(turn, controller, tuple(ops))  # never empty: this broker is registered
+
+
+def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """V3 §D step 3: read the LeaderAndISR path for each partition."""
+    names = controller.brokers_listing.names
+    controller.live = broker_change.registrations(names, answers[: len(names)])
+    controller.assignments = {}
+    for topic, answer in zip(controller.topics, answers[len(names) :], strict=True):
+        if isinstance(answer, Data):
+            controller.assignments.update(paths.decode_topic(topic, answer.data))
+    controller.step = "states"
+    if controller.assignments:
+        _ask(turn, controller, tuple(GetData(paths.state_path(tp)) for tp in sorted(controller.assignments)))
+    else:
+        on_states(turn, controller, ())
+
+
+def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """V3 §D steps 4 to 6."""
+    controller.states = {
+        tp: paths.decode_state(tp, replicas, answer)
+        for (tp, replicas), answer in zip(sorted(controller.assignments.items()), answers, strict=True)
+        if isinstance(answer, Data)
+    }
+    controller.step = "active"
+    controller.request = 0
+    channel.open_channels(turn, controller, controller.live)
+    for live in controller.live:
+        channel.tell_everything(controller, live.broker, init=True)  # V3 §D step 4: LeaderAndISR with the flag INIT
+    # V3 §D step 5: on_broker_change(), and step 6: init_leaders() for the partitions without a leader. No change of the
+    # former controller's time was seen here, so each partition is looked at.
+    for tp in sorted(controller.assignments):
+        state_change.start(turn, controller, tp)
+    # a watch may have fired between the listing and now
+    if controller.brokers_listing.again:
+        broker_change.on_watch(turn, controller)

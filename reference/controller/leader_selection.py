@@ -1,0 +1,89 @@
+"""Who shall lead? Pure: a state as read, the live registrations, the switches (V3 §A step 3.2, R-144, docs/promise.md P7)."""
+
+from msgspec import Struct
+
+from reference.config import Variant
+from reference.messages import IsrMember, LogEnd, PartitionState
+from reference.types import BrokerId, Incarnation
+
+
+class Keep(Struct, frozen=True):
+    """The state is right as it is."""
+
+
+class Elect(Struct, frozen=True):
+    """This leader, this ISR."""
+
+    leader: IsrMember
+    isr: tuple[IsrMember, ...]
+
+
+class Offline(Struct, frozen=True):
+    """Nobody may lead; the ISR that must be waited for."""
+
+    isr: tuple[IsrMember, ...]
+
+
+class AskLogs(Struct, frozen=True):
+    """Every member of the ISR is registered, none as it was: the longest of their logs decides."""
+
+    members: tuple[IsrMember, ...]  # under their present registrations
+
+
+Choice = Keep | Elect | Offline | AskLogs
+Live = dict[BrokerId, Incarnation]
+
+
+def select(variant: Variant, state: PartitionState, live: Live) -> Choice:
+    """V3 §A step 3.2."""
+    alive = tuple(m for m in state.isr if _as_stamped(variant, m, live))
+    if alive:
+        return _among(state, alive)
+    if variant.unclean_election:
+        candidates = [b for b in state.replicas if b in live]
+        if candidates:
+            # V3 §A step 3.2: one of the live brokers in AR becomes leader and ISR (potential data loss)
+            member = IsrMember(candidates[0], live[candidates[0]])
+            return Elect(member, (member,))
+    elif variant.recovery_election and state.isr and all(m.broker in live for m in state.isr):
+        return AskLogs(tuple(IsrMember(m.broker, live[m.broker]) for m in state.isr))
+    isr = () if variant.empty_isr else state.isr  # KAFKA-708: keep whom to wait for
+    return Keep() if state.leader is None and isr == state.isr else Offline(isr)
+
+
+def _as_stamped(variant: Variant, member: IsrMember, live: Live) -> bool:
+    """Registered, and (KIP-380) under the registration with which it joined: else it may have lost what it held."""
+    if not variant.broker_incarnation:
+        return member.broker in live
+    return live.get(member.broker) == member.incarnation
+
+
+def _among(state: PartitionState, alive: tuple[IsrMember, ...]) -> Choice:
+    """The present leader if it is among them, else the first in the order of the assignment."""
+    ids = {m.broker: m for m in alive}
+    if state.leader is not None and state.leader in ids:
+        member = ids[state.leader]
+        return Keep() if alive == state.isr else Elect(member, alive)
+    order = [b for b in state.replicas if b in ids] or sorted(ids)
+    return Elect(ids[order[0]], alive)
+
+
+def first_leader(replicas: tuple[BrokerId, ...], live: Live) -> Elect | None:
+    """V3 §B init_leaders step 1.1: a live broker of AR leads, all live brokers of AR are the ISR."""
+    isr = tuple(sorted(IsrMember(b, live[b]) for b in replicas if b in live))
+    if not isr:
+        return None
+    leader = next(b for b in replicas if b in live)
+    return Elect(IsrMember(leader, live[leader]), isr)
+
+
+def longest(members: tuple[IsrMember, ...], ends: list[tuple[BrokerId, LogEnd]]) -> Elect | None:
+    """The member with the greatest (last epoch, log end offset), alone in its ISR; None where none has a log."""
+    best: tuple[int, int, int] | None = None
+    for broker, end in ends:
+        rank = (end.last_epoch, end.leo, -broker)
+        best = rank if best is None or rank > best else best
+    if best is None:
+        return None
+    winner = next(m for m in members if m.broker == -best[2])
+    return Elect(winner, (winner,))

@@ -1,0 +1,243 @@
+"""One partition gets a leader and an ISR: read, choose, write conditionally, tell (V3 §A step 3 and 4, §B init_leaders).
+
+Every write is conditional on the version read, and in `safe` also on /controller_epoch, so that a controller that has been
+replaced without knowing writes nothing (KAFKA-6082). Every write raises the leader epoch.
+"""
+
+from reference.config import Variant
+from reference.controller import channel
+from reference.controller.context import Controller, StateChange, incarnation_of
+from reference.controller.leader_selection import AskLogs, Elect, Keep, Live, Offline, first_leader, longest, select
+from reference.coordination import paths
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    BadVersion,
+    Check,
+    Create,
+    Created,
+    Data,
+    GetData,
+    NoNode,
+    SetData,
+    Unknown,
+    Written,
+)
+from reference.effects import SetTimer, ZkRequest
+from reference.errors import ErrorCode
+from reference.machine import Turn
+from reference.messages import IsrMember, LogInfo, LogInfoReply, PartitionState
+from reference.types import NO_INCARNATION, BrokerId, LeaderEpoch, TopicPartition, ZkVersion
+
+
+def start(turn: Turn, controller: Controller, tp: TopicPartition) -> None:
+    """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards."""
+    change = controller.changes.get(tp)
+    if change is not None and change.step != "asking":
+        change.again = True
+        return
+    controller.changes[tp] = StateChange(step="reading")
+    _read(turn, tp, controller.changes[tp])
+
+
+def _read(turn: Turn, tp: TopicPartition, change: StateChange) -> None:
+    """V3 §A step 3.1: read the current ISR from the LeaderAndISR path."""
+    change.step = "reading"
+    change.again = False
+    change.request = turn.zk_id()
+    turn.effects.append(ZkRequest(change.request, (GetData(paths.state_path(tp)),)))
+
+
+def retry(turn: Turn, controller: Controller) -> None:
+    """Go on with what lost its answer: by reading again, for a lost write may have been done."""
+    for tp, change in sorted(controller.changes.items()):
+        if change.request == 0 and change.step != "asking":
+            _read(turn, tp, change)
+
+
+def later(turn: Turn) -> None:
+    """Arm the retry timer."""
+    pause = turn.config.retry_backoff_ms
+    turn.effects.append(SetTimer("controller", pause, 2 * pause))
+
+
+def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...]) -> bool | None:
+    """ZooKeeper answered. None: not a request of this module. False: this controller has been replaced."""
+    tp = next((tp for tp, change in controller.changes.items() if change.request == request), None)
+    if tp is None:
+        return None
+    change = controller.changes[tp]
+    change.request = 0
+    if isinstance(answers[0], Unknown):
+        later(turn)
+        return True
+    if change.step == "reading":
+        _choose(turn, controller, tp, change, answers[0])
+        return True
+    if turn.config.variant.zk_guard and isinstance(answers[0], (BadVersion, NoNode)):
+        return False
+    _written(turn, controller, tp, change, answers[-1])
+    return True
+
+
+def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
+    """V3 §A step 3.2, or V3 §B init_leaders step 1.1 where there is no state yet."""
+    replicas = controller.assignments.get(tp)
+    live: Live = {b.broker: b.incarnation for b in controller.live}
+    if replicas is None:
+        del controller.changes[tp]  # the topic is gone
+        return
+    if not isinstance(answer, Data):
+        first = first_leader(replicas, live)
+        if first is None:
+            _finish(turn, controller, tp, change)
+        else:
+            _create(turn, controller, tp, change, first)
+        return
+    base = paths.decode_state(tp, replicas, answer)
+    change.base = base
+    match select(turn.config.variant, base, live):
+        case Keep():
+            known = controller.states.get(tp)
+            controller.states[tp] = base
+            if known is None or known.leader_epoch != base.leader_epoch:
+                channel.tell_state(controller, base)
+            _finish(turn, controller, tp, change)
+        case Elect(leader=leader, isr=isr):
+            _write(turn, controller, change, _next_state(turn, controller, base, leader, isr))
+        case Offline(isr=isr):
+            _write(turn, controller, change, _next_state(turn, controller, base, None, isr))
+        case AskLogs(members=members):
+            change.step = "asking"
+            change.waiting = tuple(m.broker for m in members)
+            change.ends = []
+            for member in members:
+                channel.ask_log(controller, member.broker, tp)
+
+
+def _next_state(
+    turn: Turn, controller: Controller, base: PartitionState, leader: IsrMember | None, isr: tuple[IsrMember, ...]
+) -> PartitionState:
+    broker = None if leader is None else leader.broker
+    return PartitionState(
+        tp=base.tp,
+        leader=broker,
+        leader_incarnation=NO_INCARNATION if leader is None else leader.incarnation,
+        leader_epoch=LeaderEpoch(base.leader_epoch + (1 if _bumps(turn.config.variant, base, broker) else 0)),
+        isr=isr,
+        controller_epoch=controller.epoch,
+        zk_version=base.zk_version,
+        replicas=base.replicas,
+    )
+
+
+def _bumps(variant: Variant, base: PartitionState, leader: BrokerId | None) -> bool:
+    match variant.epoch_bump:
+        case "every_write":
+            return True
+        case "leader_change":
+            return leader != base.leader
+        case "never":
+            return False
+
+
+def _write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState) -> None:
+    """V3 §A step 3.3: conditional on the version read in step 3.1."""
+    op = SetData(paths.state_path(wanted.tp), paths.state_payload(wanted), wanted.zk_version)
+    _send_write(turn, controller, change, wanted, op)
+
+
+def _create(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, first: Elect) -> None:
+    """V3 §B init_leaders step 1.2."""
+    wanted = PartitionState(
+        tp=tp,
+        leader=first.leader.broker,
+        leader_incarnation=first.leader.incarnation,
+        leader_epoch=LeaderEpoch(0),
+        isr=first.isr,
+        controller_epoch=controller.epoch,
+        zk_version=ZkVersion(0),
+        replicas=controller.assignments[tp],
+    )
+    turn.effects.append(ZkRequest(turn.zk_id(), tuple(Create(path, b"") for path in paths.state_parents(tp))))
+    _send_write(turn, controller, change, wanted, Create(paths.state_path(tp), paths.state_payload(wanted)))
+
+
+def _send_write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState, op: AnyOp) -> None:
+    guard = turn.config.variant.zk_guard
+    ops = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version), op) if guard else (op,)
+    change.step = "writing"
+    change.wanted = wanted
+    change.request = turn.zk_id()
+    turn.effects.append(ZkRequest(change.request, ops, guard))
+
+
+def _written(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
+    wanted = change.wanted
+    assert wanted is not None
+    match answer:
+        case Written(version=version):
+            _landed(turn, controller, change, _at_version(wanted, version))
+        case Created():
+            _landed(turn, controller, change, wanted)
+        case _:
+            # V3 §A step 3.3: the version moved, so somebody else wrote between our read and our write. Read again (step 3.1)
+            # rather than retry: the ISR that we chose from may have shrunk meanwhile.
+            _read(turn, tp, change)
+
+
+def _at_version(state: PartitionState, version: int) -> PartitionState:
+    return PartitionState(
+        tp=state.tp,
+        leader=state.leader,
+        leader_incarnation=state.leader_incarnation,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        controller_epoch=state.controller_epoch,
+        zk_version=ZkVersion(version),
+        replicas=state.replicas,
+    )
+
+
+def _landed(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
+    """V3 §A step 4: send the command to the affected brokers."""
+    controller.states[state.tp] = state
+    channel.tell_state(controller, state)
+    _finish(turn, controller, state.tp, change)
+
+
+def _finish(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange) -> None:
+    if change.again:
+        _read(turn, tp, change)
+    else:
+        del controller.changes[tp]
+
+
+def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: LogInfo, reply: LogInfoReply) -> None:
+    """A broker told how far its logs reach: elect where all members of a stale ISR have answered.
+
+    A partition that was asked for and is not in the answer has no log there; one that was not asked for says nothing.
+    """
+    if reply.error is not ErrorCode.NONE:
+        return
+    ends = {end.tp: end for end in reply.ends}
+    for tp, change in sorted(controller.changes.items()):
+        if change.step != "asking" or broker not in change.waiting or tp not in request.partitions:
+            continue
+        change.waiting = tuple(b for b in change.waiting if b != broker)
+        if tp in ends:
+            change.ends.append((broker, ends[tp]))
+        if change.waiting:
+            continue
+        base = change.base
+        assert base is not None
+        members = tuple(
+            IsrMember(m.broker, incarnation)
+            for m in base.isr
+            if (incarnation := incarnation_of(controller, m.broker)) is not None
+        )
+        winner = longest(members, change.ends)
+        if winner is None:
+            _finish(turn, controller, tp, change)  # no log at all among them: stays without a leader
+        else:
+            _write(turn, controller, change, _next_state(turn, controller, base, winner.leader, winner.isr))

@@ -1,0 +1,68 @@
+"""Topics come and go (V3 §B)."""
+
+from reference.controller import channel, state_change
+from reference.controller.context import Controller
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData, Unknown
+from reference.effects import ZkRequest
+from reference.machine import Turn
+from reference.types import topic_of
+
+
+def on_watch(turn: Turn, controller: Controller) -> None:
+    """V3 §B on_topic_change: look what is new and what is gone."""
+    if controller.topics_listing.step == "idle":
+        _read_children(turn, controller)
+    else:
+        controller.topics_listing.again = True
+
+
+def _read_children(turn: Turn, controller: Controller) -> None:
+    listing = controller.topics_listing
+    listing.step, listing.again, listing.request = "children", False, turn.zk_id()
+    turn.effects.append(ZkRequest(listing.request, (GetChildren(paths.TOPICS, watch=True),)))
+
+
+def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """The children, or the assignments of new topics."""
+    listing = controller.topics_listing
+    listing.request = 0
+    if any(isinstance(a, Unknown) for a in answers):
+        state_change.later(turn)
+        return
+    if listing.step == "children":
+        names = answers[0].names if isinstance(answers[0], Children) else ()
+        _delete(turn, controller, tuple(t for t in controller.topics if t not in names))
+        listing.names = tuple(name for name in names if name not in controller.topics)
+        if listing.names:
+            # V3 §B step 1: read the topic's replica assignment
+            listing.step, listing.request = "data", turn.zk_id()
+            turn.effects.append(ZkRequest(listing.request, tuple(GetData(paths.topic_path(t)) for t in listing.names)))
+            return
+    else:
+        for topic, answer in zip(listing.names, answers, strict=True):
+            if isinstance(answer, Data):
+                controller.topics = tuple(sorted((*controller.topics, topic)))
+                for tp, replicas in paths.decode_topic(topic, answer.data):
+                    controller.assignments[tp] = replicas
+                    state_change.start(turn, controller, tp)  # V3 §B step 1.1: init_leaders
+    listing.step = "idle"
+    if listing.again:
+        _read_children(turn, controller)
+
+
+def _delete(turn: Turn, controller: Controller, topics: tuple[str, ...]) -> None:
+    """V3 §B step 2: send the StopReplicaCommand to all affected brokers."""
+    for tp in [tp for tp in sorted(controller.assignments) if topic_of(tp) in topics]:
+        replicas = controller.assignments.pop(tp)
+        state = controller.states.pop(tp, None)
+        if state is not None:
+            channel.stop_replica(controller, tp, replicas, state.leader_epoch)
+    controller.topics = tuple(t for t in controller.topics if t not in topics)
+
+
+def retry(turn: Turn, controller: Controller) -> None:
+    """A read lost its answer."""
+    listing = controller.topics_listing
+    if listing.step != "idle" and listing.request == 0:
+        _read_children(turn, controller)

@@ -1,0 +1,415 @@
+"""ZooKeeper over kazoo: the requests of `reference.coordination.api`, performed on a real server.
+
+What the interface promises and kazoo alone does not is decided here:
+
+* Requests are performed and answered in order, one at a time. The operations of one request travel together.
+* A connection that is lost answers every request handed in so far `Unknown`. Requests handed in while there is no connection
+  wait for the next one.
+* kazoo forgets watches when the connection is lost. They are kept here with the zxid of what was last seen, read again after the
+  reconnect, and what changed meanwhile is reported at once, as ZooKeeper's own client does with SetWatches.
+* After an expiry kazoo would open another session by itself. That client is stopped; a new session begins with `connect` alone.
+
+kazoo calls back from its own threads. Everything they bring goes through one queue, so that a watch is never overtaken by a
+later answer, and is handed to `run_soon`, which must run it on the thread that owns this object: all state belongs to that one.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, assert_never
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import Callback, EventType, KazooState, KeeperState, WatchedEvent
+from kazoo.retry import KazooRetry
+from msgspec import Struct
+
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    BadVersion,
+    Change,
+    Check,
+    Checked,
+    Children,
+    Create,
+    Created,
+    Data,
+    Delete,
+    Deleted,
+    Exists,
+    GetChildren,
+    GetData,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    RolledBack,
+    SessionExpired,
+    SessionState,
+    SetData,
+    Unknown,
+    Written,
+)
+
+RECONNECT_DELAY_S = 0.05
+_CHANGES: dict[str, Change] = {
+    EventType.CREATED: "created",
+    EventType.DELETED: "deleted",
+    EventType.CHANGED: "changed",
+    EventType.CHILD: "children",
+}
+_REFUSALS: tuple[tuple[type[Exception], AnyAnswer], ...] = (
+    (BadVersionError, BadVersion()),
+    (NoNodeError, NoNode()),
+    (NodeExistsError, NodeExists()),
+    (NotEmptyError, NotEmpty()),
+    (RolledBackError, RolledBack()),
+    (RuntimeInconsistency, RolledBack()),
+    (NoChildrenForEphemeralsError, NoNode()),
+)
+_SESSION_TROUBLE = (ConnectionLoss, ConnectionClosedError, SessionExpiredError)
+# What comes back for one operation: a value of kazoo's or the exception it failed with.
+_Outcome = Any
+
+
+class Listener(Protocol):
+    """Who is told; called on the thread that owns the client."""
+
+    def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
+        """A request is answered."""
+
+    def watch_fired(self, path: str, change: Change) -> None:
+        """A watch fired and is gone."""
+
+    def state_changed(self, state: SessionState, session: int) -> None:
+        """The session changed."""
+
+
+class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """Watches go through the queue of the answers: with kazoo's two queues a watch may come after what was read later."""
+
+    def dispatch_callback(self, callback: Callback) -> None:
+        self.completion_queue.put(lambda: callback.func(*callback.args))
+
+
+class _Request(Struct):
+    """A request that was handed in; `id` None is our own, which sets watches again."""
+
+    id: int | None
+    ops: tuple[AnyOp, ...]
+    atomic: bool
+
+
+class _Watches(Struct):
+    """Watches that are set: path -> zxid of what was last seen (None: no such node)."""
+
+    data: dict[str, int | None] = {}
+    children: dict[str, int] = {}
+
+
+class KazooCoordination:
+    """One node's access to ZooKeeper. Not thread-safe but for what kazoo's threads hand to `run_soon`."""
+
+    def __init__(
+        self, hosts: str, session_timeout_ms: int, listener: Listener, run_soon: Callable[[Callable[[], None]], object]
+    ) -> None:
+        self._hosts = hosts
+        self._session_timeout_ms = session_timeout_ms
+        self._listener = listener
+        self._run_soon = run_soon
+        self._client: KazooClient | None = None
+        self._connected = False
+        self._session = 0
+        self._waiting: deque[_Request] = deque()
+        self._active: _Request | None = None
+        self._answers: list[AnyAnswer | None] = []  # of the active request
+        self._stats: dict[int, Any] = {}  # of an Exists whose data is still to come, by position in the request
+        self._missing = 0
+        self._round = 0  # tells outcomes of the active request from those of one that was given up
+        self._watches = _Watches()
+        self._kazoo_watch: Callable[[WatchedEvent], None] = lambda _: None
+
+    def connect(self) -> None:
+        """Open a session; answered by "connected". There must be none: none yet, or the last one is known to be over."""
+        assert self._client is None
+        client = KazooClient(
+            self._hosts,
+            timeout=self._session_timeout_ms / 1000,
+            handler=_OneQueueHandler(),
+            connection_retry=KazooRetry(max_tries=-1, delay=RECONNECT_DELAY_S, backoff=1, max_jitter=0.0),
+        )
+        client.add_listener(partial(self._on_kazoo_state, client))
+        self._client = client
+        # One function for all watches: kazoo keeps them as sets, and watching twice must not be told twice.
+        self._kazoo_watch = partial(self._on_kazoo_watch, client)
+        client.start_async()
+
+    def request(self, request_id: int, ops: tuple[AnyOp, ...], *, atomic: bool) -> None:
+        """Perform operations; answered by `replied`, once. Without a session at once, with SessionExpired."""
+        if self._client is None:
+            answers: tuple[AnyAnswer, ...] = tuple(SessionExpired() for _ in ops)
+            self._run_soon(partial(self._listener.replied, request_id, answers))
+            return
+        self._waiting.append(_Request(request_id, ops, atomic))
+        self._next()
+
+    def close(self) -> None:
+        """End the session for good, with its ephemerals. Nobody is told anything afterwards."""
+        client, self._client = self._client, None
+        self._give_up()
+        self._waiting.clear()
+        if client is not None:
+            client.stop()
+            client.close()
+
+    # --- on kazoo's threads ------------------------------------------------------------------------------------------------
+
+    def _on_kazoo_state(self, client: KazooClient, state: str) -> None:
+        expired = client.client_state == KeeperState.EXPIRED_SESSION
+        session = client.client_id[0] if state == KazooState.CONNECTED else 0
+        # Behind the answers that are already on their way.
+        client.handler.completion_queue.put(partial(self._run_soon, partial(self._on_state, client, state, expired, session)))
+
+    def _on_kazoo_watch(self, client: KazooClient, event: WatchedEvent) -> None:
+        change = _CHANGES.get(event.type)
+        if change is not None:  # kazoo says NONE where it drops a watch
+            self._run_soon(partial(self._on_watch, client, event.path, change))
+
+    # --- session -----------------------------------------------------------------------------------------------------------
+
+    def _on_state(self, client: KazooClient, state: str, expired: bool, session: int) -> None:
+        if client is not self._client:
+            return
+        if state == KazooState.CONNECTED:
+            self._connected = True
+            self._session = session
+            self._listener.state_changed("connected", session)
+            self._set_watches_again()
+            self._next()
+        elif expired:
+            self._connected = False
+            self._client = None
+            self._watches = _Watches()
+            # stop() waits for kazoo's connection thread, which may be about to open a session that nobody wants.
+            threading.Thread(target=_discard, args=(client,), daemon=True).start()
+            self._answer_all(SessionExpired())
+            self._listener.state_changed("expired", self._session)
+        elif self._connected:
+            self._connected = False
+            self._answer_all(Unknown())
+            self._listener.state_changed("disconnected", self._session)
+
+    def _answer_all(self, answer: AnyAnswer) -> None:
+        requests = [*([self._active] if self._active else []), *self._waiting]
+        self._give_up()
+        self._waiting.clear()
+        for request in requests:
+            if request.id is not None:
+                self._listener.replied(request.id, tuple(answer for _ in request.ops))
+
+    def _give_up(self) -> None:
+        self._active = None
+        self._round += 1
+
+    # --- requests ----------------------------------------------------------------------------------------------------------
+
+    def _next(self) -> None:
+        if self._active is None and self._connected and self._waiting:
+            self._start(self._waiting.popleft())
+
+    def _start(self, request: _Request) -> None:
+        assert self._client is not None
+        self._active = request
+        self._round += 1
+        self._answers = [None] * len(request.ops)
+        self._stats = {}
+        self._missing = len(request.ops)
+        if not request.ops:
+            self._finish(())
+        elif request.atomic:
+            result = _transaction(self._client, request.ops).commit_async()
+            result.rawlink(partial(self._on_kazoo_result, self._round, None))
+        else:
+            for index in range(len(request.ops)):
+                self._submit(self._client, request.ops[index], index)
+
+    def _submit(self, client: KazooClient, op: AnyOp, index: int) -> None:
+        watch = self._kazoo_watch
+        match op:
+            case Create():
+                result = client.create_async(op.path, op.data, ephemeral=op.ephemeral, sequence=op.sequential)
+            case Delete():
+                result = client.delete_async(op.path, op.version)
+            case SetData():
+                result = client.set_async(op.path, op.data, op.version)
+            case GetData():
+                result = client.get_async(op.path, watch if op.watch else None)
+            case Exists():
+                # ZooKeeper's exists brings no data, so it is followed by a get; _exists makes one answer of the two.
+                result = client.exists_async(op.path, watch if op.watch else None)
+            case GetChildren():
+                result = client.get_children_async(op.path, watch if op.watch else None, include_data=True)
+            case Check():
+                raise AssertionError("a check stands within a multi")
+            case _:
+                assert_never(op)
+        result.rawlink(partial(self._on_kazoo_result, self._round, index))
+        if isinstance(op, Exists):
+            client.get_async(op.path).rawlink(partial(self._on_kazoo_result, self._round, index))
+
+    def _on_kazoo_result(self, round_: int, index: int | None, result: Any) -> None:
+        outcome = result.value if result.successful() else result.exception
+        self._run_soon(partial(self._on_outcome, round_, index, outcome))
+
+    def _on_outcome(self, round_: int, index: int | None, outcome: _Outcome) -> None:
+        request = self._active
+        if round_ != self._round or request is None:
+            return
+        if isinstance(outcome, _SESSION_TROUBLE):
+            return  # the change of state that follows answers this request with all the others
+        if index is None:
+            if isinstance(outcome, Exception):
+                raise outcome
+            self._finish(tuple(_answer(op, result) for op, result in zip(request.ops, outcome, strict=True)))
+            return
+        op = request.ops[index]
+        if isinstance(op, Exists):
+            answer = self._exists(op, index, outcome)
+        else:
+            self._register(op, outcome, again=request.id is None)
+            answer = _answer(op, outcome)
+        if answer is None:
+            return
+        self._answers[index] = answer
+        self._missing -= 1
+        if not self._missing:
+            self._finish(tuple(a for a in self._answers if a is not None))
+
+    def _exists(self, op: Exists, index: int, outcome: _Outcome) -> AnyAnswer | None:
+        """The first outcome is that of the exists, which left the watch; the second that of the get, which has the data.
+
+        Where somebody wrote between the two, they are asked again: the watch must be one of the data that is shown.
+        """
+        if index not in self._stats:
+            self._stats[index] = outcome
+            return None
+        stat = self._stats.pop(index)
+        answer = _answer(op, outcome)
+        now = outcome[1].mzxid if isinstance(answer, Data) else None
+        if now != (stat.mzxid if stat else None):
+            assert self._client is not None
+            self._submit(self._client, op, index)
+            return None
+        self._register(op, stat, again=self._active is not None and self._active.id is None)
+        return answer
+
+    def _finish(self, answers: tuple[AnyAnswer, ...]) -> None:
+        assert self._active is not None
+        request, self._active = self._active, None
+        if request.id is not None:
+            self._listener.replied(request.id, answers)
+        self._next()
+
+    # --- watches -----------------------------------------------------------------------------------------------------------
+
+    def _set_watches_again(self) -> None:
+        ops: list[AnyOp] = [Exists(path, watch=True) for path in self._watches.data]
+        ops += [GetChildren(path, watch=True) for path in self._watches.children]
+        if ops:
+            self._waiting.appendleft(_Request(None, tuple(ops), atomic=False))
+
+    def _register(self, op: AnyOp, outcome: _Outcome, *, again: bool) -> None:
+        """Keep what the watch that this operation left has seen; `again`: report instead what has changed since."""
+        match op:
+            case GetData(path=path, watch=True) if not isinstance(outcome, Exception):
+                self._watches.data[path] = outcome[1].mzxid
+            case Exists(path=path, watch=True):
+                zxid = outcome.mzxid if outcome else None
+                if not again:
+                    self._watches.data[path] = zxid
+                elif (seen := self._watches.data.get(path, zxid)) != zxid:
+                    self._fire(path, "created" if seen is None else "deleted" if zxid is None else "changed")
+            case GetChildren(path=path, watch=True):
+                zxid = None if isinstance(outcome, Exception) else outcome[1].pzxid
+                if not again and zxid is not None:
+                    self._watches.children[path] = zxid
+                elif again and self._watches.children.get(path, zxid) != zxid:
+                    self._fire(path, "deleted" if zxid is None else "children")
+            case _:
+                pass
+
+    def _on_watch(self, client: KazooClient, path: str, change: Change) -> None:
+        if client is self._client:
+            self._fire(path, change)
+
+    def _fire(self, path: str, change: Change) -> None:
+        """A deletion reaches the data watch and the child watch of a node, and is told once."""
+        tables: list[dict[str, Any]] = [self._watches.children] if change == "children" else [self._watches.data]
+        if change == "deleted":
+            tables.append(self._watches.children)
+        set_in = [table for table in tables if path in table]
+        for table in set_in:
+            del table[path]
+        if set_in:
+            self._listener.watch_fired(path, change)
+
+
+def _transaction(client: KazooClient, ops: tuple[AnyOp, ...]) -> Any:
+    transaction = client.transaction()
+    for op in ops:
+        match op:
+            case Create():
+                transaction.create(op.path, op.data, ephemeral=op.ephemeral, sequence=op.sequential)
+            case Delete():
+                transaction.delete(op.path, op.version)
+            case SetData():
+                transaction.set_data(op.path, op.data, op.version)
+            case Check():
+                transaction.check(op.path, op.version)
+            case GetData() | Exists() | GetChildren():
+                raise AssertionError("a multi only writes and checks")
+            case _:
+                assert_never(op)
+    return transaction
+
+
+def _answer(op: AnyOp, outcome: _Outcome) -> AnyAnswer:
+    if isinstance(outcome, Exception):
+        for refusal, answer in _REFUSALS:
+            if isinstance(outcome, refusal):
+                return answer
+        raise outcome
+    match op:
+        case Create():
+            return Created(outcome)
+        case Delete():
+            return Deleted()
+        case SetData():
+            return Written(outcome.version)
+        case Check():
+            return Checked()
+        case GetData() | Exists():
+            data, stat = outcome
+            return Data(data, stat.version, stat.czxid, stat.ephemeralOwner)
+        case GetChildren():
+            return Children(tuple(sorted(outcome[0])))
+        case _:
+            assert_never(op)
+
+
+def _discard(client: KazooClient) -> None:
+    client.stop()
+    client.close()

@@ -1,0 +1,330 @@
+"""ZooKeeper in memory: one server's tree, sessions and watches, stepped by the caller who alone knows the time.
+
+It decides what each operation does and which watches fire; it promises the answers of `reference.coordination.api`. One zxid
+counts all transactions (a multi is one), so a czxid is never used twice: registrations are told apart by it. Watches are
+one-shot and live with a connection: `forget_watches` when it breaks, `watch_again` on the next one, which fires at once for
+what changed since the zxid that the client has seen. A session lives until `expire`; `heard_ms` is for a caller that lets
+sessions time out, others leave it at 0.
+
+State is plain data with string keys, so that the explorer can clone and fingerprint it.
+"""
+
+from bisect import bisect_left, insort
+from hashlib import blake2b
+from typing import assert_never
+
+import msgspec
+from msgspec import Struct
+
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    BadVersion,
+    Change,
+    Check,
+    Checked,
+    Children,
+    Create,
+    Created,
+    Data,
+    Delete,
+    Deleted,
+    Exists,
+    GetChildren,
+    GetData,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    RolledBack,
+    SessionExpired,
+    SetData,
+    Written,
+)
+
+Fired = list[tuple[int, str, Change]]  # (session, path, what happened), in the order in which they must be told
+
+
+class Znode(Struct):
+    """One node. `mzxid` and `pzxid` are of the last change to its data and to its list of children."""
+
+    data: bytes
+    czxid: int
+    mzxid: int
+    pzxid: int
+    owner: int = 0
+    version: int = 0
+    sequence: int = 0  # of the next sequential child
+    children: list[str] = []  # sorted names
+
+
+class Session(Struct):
+    """One session; `ephemerals` are sorted paths."""
+
+    timeout_ms: int
+    heard_ms: int
+    ephemerals: list[str] = []
+
+
+class Watches(Struct):
+    """What a client has asked to be told of: sorted paths. `exist` holds those that did not exist when they were asked for."""
+
+    data: list[str] = []
+    exist: list[str] = []
+    child: list[str] = []
+
+
+_Saved = tuple[dict[str, Znode | None], dict[str, list[str]]]  # nodes by path, ephemerals by session
+
+
+class MemoryZooKeeper(Struct):
+    """The server. Operations are performed at once and in the order of the calls."""
+
+    nodes: dict[str, Znode] = {}
+    sessions: dict[str, Session] = {}
+    data_watches: dict[str, list[int]] = {}  # path -> sorted sessions
+    child_watches: dict[str, list[int]] = {}
+    zxid: int = 0
+    last_session: int = 0
+
+    @staticmethod
+    def boot() -> "MemoryZooKeeper":
+        """An empty tree: nothing but the root."""
+        return MemoryZooKeeper(nodes={"/": Znode(b"", 0, 0, 0)})
+
+    # --- sessions ---------------------------------------------------------------------------------------------------------
+
+    def connect(self, *, timeout_ms: int, now_ms: int = 0) -> int:
+        """Open a session and return its id; ids are never used again."""
+        self.last_session += 1
+        self.sessions[str(self.last_session)] = Session(timeout_ms, now_ms)
+        return self.last_session
+
+    def touch(self, session: int, *, now_ms: int) -> bool:
+        """The client was heard. False where the session is over."""
+        found = self.sessions.get(str(session))
+        if found is None:
+            return False
+        found.heard_ms = now_ms
+        return True
+
+    def due_ms(self, session: int) -> int | None:
+        """When this session, if it stays silent, has to be expired by the caller; None where it is over."""
+        found = self.sessions.get(str(session))
+        return None if found is None else found.heard_ms + found.timeout_ms
+
+    def expire(self, session: int) -> Fired:
+        """End a session, by timeout or because its client closed it: its ephemerals are deleted in one transaction."""
+        found = self.sessions.pop(str(session), None)
+        if found is None:
+            return []
+        self.forget_watches(session)
+        self.zxid += 1
+        changes: list[tuple[str, Change]] = []
+        for path in found.ephemerals:
+            self._remove(path, changes)
+        return self._fire(changes)
+
+    # --- watches of a connection ------------------------------------------------------------------------------------------
+
+    def forget_watches(self, session: int) -> None:
+        """The connection of this session broke."""
+        for table in (self.data_watches, self.child_watches):
+            for path in [path for path, sessions in table.items() if session in sessions]:
+                table[path].remove(session)
+                if not table[path]:
+                    del table[path]
+
+    def watch_again(self, session: int, watches: Watches, *, seen_zxid: int) -> Fired:
+        """Set watches on a new connection; those whose node has changed since `seen_zxid` fire instead."""
+        fired: Fired = []
+        for path in watches.data:
+            node = self.nodes.get(path)
+            if node is None:
+                fired.append((session, path, "deleted"))
+            elif node.mzxid > seen_zxid:
+                fired.append((session, path, "changed"))
+            else:
+                _watch(self.data_watches, path, session)
+        for path in watches.exist:
+            if path in self.nodes:
+                fired.append((session, path, "created"))
+            else:
+                _watch(self.data_watches, path, session)
+        for path in watches.child:
+            node = self.nodes.get(path)
+            if node is None:
+                fired.append((session, path, "deleted"))
+            elif node.pzxid > seen_zxid:
+                fired.append((session, path, "children"))
+            else:
+                _watch(self.child_watches, path, session)
+        return fired
+
+    def _fire(self, changes: list[tuple[str, Change]]) -> Fired:
+        fired: Fired = []
+        for path, change in changes:
+            if change == "children":
+                fired += [(session, path, change) for session in self.child_watches.pop(path, ())]
+                continue
+            told = self.data_watches.pop(path, [])
+            if change == "deleted":
+                # Who watched both the data and the children of a node is told once that it is gone.
+                told = sorted({*told, *self.child_watches.pop(path, ())})
+            fired += [(session, path, change) for session in told]
+        return fired
+
+    # --- operations -------------------------------------------------------------------------------------------------------
+
+    def submit(self, session: int, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> tuple[tuple[AnyAnswer, ...], Fired]:
+        """Perform a request of a session: one answer for each operation, and the watches that fired, of all sessions."""
+        if str(session) not in self.sessions:
+            return (SessionExpired(),) * len(ops), []
+        changes: list[tuple[str, Change]] = []
+        if atomic:
+            return self._multi(session, ops, changes), self._fire(changes)
+        answers: list[AnyAnswer] = []
+        fired: Fired = []
+        for op in ops:
+            assert not isinstance(op, Check)  # only within a multi
+            if isinstance(op, GetData | Exists | GetChildren):
+                answers.append(self._read(session, op))
+                continue
+            self.zxid += 1
+            answers.append(self._write(session, op, changes))
+            if changes:
+                fired += self._fire(changes)
+                changes = []
+        return tuple(answers), fired
+
+    def _multi(self, session: int, ops: tuple[AnyOp, ...], changes: list[tuple[str, Change]]) -> tuple[AnyAnswer, ...]:
+        self.zxid += 1
+        saved = self._saved(session, ops)
+        answers: list[AnyAnswer] = []
+        for op in ops:
+            assert not isinstance(op, GetData | Exists | GetChildren)  # a multi only writes and checks
+            answer = self._write(session, op, changes)
+            answers.append(answer)
+            if isinstance(answer, BadVersion | NoNode | NodeExists | NotEmpty):
+                self._restore(saved)
+                changes.clear()
+                at = len(answers) - 1
+                return tuple(answer if i == at else RolledBack() for i in range(len(ops)))
+        return tuple(answers)
+
+    def _saved(self, session: int, ops: tuple[AnyOp, ...]) -> _Saved:
+        """What a multi may change, as it is. A sequential name is not known yet; its parent's children tell it afterwards."""
+        nodes: dict[str, Znode | None] = {}
+        owners = {session}
+        for op in ops:
+            for path in (op.path, _parent(op.path)):
+                node = self.nodes.get(path)
+                nodes[path] = node and msgspec.structs.replace(node, children=list(node.children))
+                owners.add(node.owner if node else 0)
+        return nodes, {str(o): list(self.sessions[str(o)].ephemerals) for o in sorted(owners) if str(o) in self.sessions}
+
+    def _restore(self, saved: _Saved) -> None:
+        self.zxid -= 1
+        nodes, ephemerals = saved
+        for path, node in nodes.items():
+            made = self.nodes.get(path)
+            if node is None:
+                self.nodes.pop(path, None)
+                continue
+            for name in () if made is None else made.children:
+                if name not in node.children:
+                    self.nodes.pop(_join(path, name), None)
+            self.nodes[path] = node
+        for owner, paths in ephemerals.items():
+            self.sessions[owner].ephemerals = paths
+
+    def _read(self, session: int, op: GetData | Exists | GetChildren) -> AnyAnswer:
+        node = self.nodes.get(op.path)
+        if op.watch and (node is not None or isinstance(op, Exists)):
+            _watch(self.child_watches if isinstance(op, GetChildren) else self.data_watches, op.path, session)
+        if node is None:
+            return NoNode()
+        if isinstance(op, GetChildren):
+            return Children(tuple(node.children))
+        return Data(node.data, node.version, node.czxid, node.owner)
+
+    def _write(self, session: int, op: Create | Delete | SetData | Check, changes: list[tuple[str, Change]]) -> AnyAnswer:
+        if isinstance(op, Create):
+            return self._create(session, op, changes)
+        node = self.nodes.get(op.path)
+        if node is None:
+            return NoNode()
+        if op.version not in (-1, node.version):
+            return BadVersion()
+        match op:
+            case Check():
+                return Checked()
+            case SetData(data=data):
+                node.data = data
+                node.version += 1
+                node.mzxid = self.zxid
+                changes.append((op.path, "changed"))
+                return Written(node.version)
+            case Delete():
+                if node.children:
+                    return NotEmpty()
+                self._remove(op.path, changes)
+                return Deleted()
+            case _:
+                assert_never(op)
+
+    def _create(self, session: int, op: Create, changes: list[tuple[str, Change]]) -> AnyAnswer:
+        parent_path = _parent(op.path)
+        parent = self.nodes.get(parent_path)
+        if parent is None or parent.owner:
+            return NoNode()  # ephemerals have no children
+        path = f"{op.path}{parent.sequence:010d}" if op.sequential else op.path
+        if path in self.nodes:
+            return NodeExists()
+        owner = session if op.ephemeral else 0
+        self.nodes[path] = Znode(op.data, self.zxid, self.zxid, self.zxid, owner)
+        insort(parent.children, path.rpartition("/")[2])
+        parent.sequence += 1  # ZooKeeper counts every creation, not only the sequential ones
+        parent.pzxid = self.zxid
+        if owner:
+            insort(self.sessions[str(session)].ephemerals, path)
+        changes += [(path, "created"), (parent_path, "children")]
+        return Created(path)
+
+    def _remove(self, path: str, changes: list[tuple[str, Change]]) -> None:
+        node = self.nodes.pop(path)
+        parent_path, _, name = path.rpartition("/")
+        parent = self.nodes[parent_path or "/"]
+        del parent.children[bisect_left(parent.children, name)]
+        parent.pzxid = self.zxid
+        owner = self.sessions.get(str(node.owner))
+        if owner is not None:
+            owner.ephemerals.remove(path)
+        changes += [(path, "deleted"), (parent_path or "/", "children")]
+
+    # --- for the explorer -------------------------------------------------------------------------------------------------
+
+    def clone(self) -> "MemoryZooKeeper":
+        """An independent copy."""
+        return _DECODER.decode(_ENCODER.encode(self))
+
+    def fingerprint(self) -> bytes:
+        """blake2b of the canonical encoding: equal states, equal bytes, in every process."""
+        return blake2b(_ENCODER.encode(self), digest_size=16).digest()
+
+
+def _watch(table: dict[str, list[int]], path: str, session: int) -> None:
+    sessions = table.setdefault(path, [])
+    if session not in sessions:
+        insort(sessions, session)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _join(parent: str, name: str) -> str:
+    return f"/{name}" if parent == "/" else f"{parent}/{name}"
+
+
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+_DECODER = msgspec.msgpack.Decoder(MemoryZooKeeper)

@@ -1,0 +1,150 @@
+"""Paths and payloads of the znodes (0.8 article; docs/requirements C-01, C-03), extended by incarnations.
+
+`incarnations` stands beside `isr` in the state znode in the same order, `leader_incarnation` beside `leader`; readers that
+know only the article's keys still read it.
+"""
+
+import msgspec
+from msgspec import Struct
+
+from reference.coordination.api import Data
+from reference.messages import IsrMember, PartitionState
+from reference.types import (
+    NO_INCARNATION,
+    BrokerId,
+    ControllerEpoch,
+    Incarnation,
+    LeaderEpoch,
+    TopicPartition,
+    ZkVersion,
+    index_of,
+    topic_of,
+    topic_partition,
+)
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+PERSISTENT = ("/brokers", BROKER_IDS, TOPICS)  # made by whoever finds them missing
+
+
+class _BrokerJson(Struct):
+    version: int
+    host: str
+    port: int
+    jmx_port: int
+
+
+class _ControllerJson(Struct):
+    version: int
+    brokerid: int
+
+
+class _TopicJson(Struct):
+    version: int
+    partitions: dict[str, list[int]]
+
+
+class _StateJson(Struct):
+    controller_epoch: int
+    leader: int  # -1: none
+    version: int
+    leader_epoch: int
+    isr: list[int]
+    leader_incarnation: int = NO_INCARNATION
+    incarnations: list[int] = []
+
+
+_encode = msgspec.json.Encoder().encode
+_topic = msgspec.json.Decoder(_TopicJson).decode
+_state = msgspec.json.Decoder(_StateJson).decode
+_controller = msgspec.json.Decoder(_ControllerJson).decode
+
+
+def broker_path(broker: BrokerId) -> str:
+    """/brokers/ids/[broker_id] (R-150)."""
+    return f"{BROKER_IDS}/{broker}"
+
+
+def broker_payload(broker: BrokerId, host: str = "localhost", port: int = 9092) -> bytes:
+    """R-150."""
+    return _encode(_BrokerJson(1, host, port, -1))
+
+
+def controller_payload(broker: BrokerId) -> bytes:
+    """R-153."""
+    return _encode(_ControllerJson(1, broker))
+
+
+def decode_controller(data: bytes) -> BrokerId:
+    """Who is the controller."""
+    return BrokerId(_controller(data).brokerid)
+
+
+def topic_path(topic: str) -> str:
+    """/brokers/topics/[topic] (R-151)."""
+    return f"{TOPICS}/{topic}"
+
+
+def topic_payload(assignment: tuple[tuple[BrokerId, ...], ...]) -> bytes:
+    """R-151: partition index -> replicas, preferred first."""
+    return _encode(_TopicJson(1, {str(index): list(replicas) for index, replicas in enumerate(assignment)}))
+
+
+def decode_topic(topic: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[BrokerId, ...]], ...]:
+    """The partitions of a topic with their replicas, by index."""
+    partitions = _topic(data).partitions
+    return tuple(
+        (topic_partition(topic, i), tuple(BrokerId(b) for b in partitions[str(i)])) for i in sorted(map(int, partitions))
+    )
+
+
+def state_path(tp: TopicPartition) -> str:
+    """/brokers/topics/[topic]/partitions/[id]/state (R-152)."""
+    return f"{TOPICS}/{topic_of(tp)}/partitions/{index_of(tp)}/state"
+
+
+def state_parents(tp: TopicPartition) -> tuple[str, str]:
+    """The two persistent nodes above a state node."""
+    base = f"{TOPICS}/{topic_of(tp)}/partitions"
+    return base, f"{base}/{index_of(tp)}"
+
+
+def state_payload(state: PartitionState) -> bytes:
+    """R-152 with incarnations."""
+    return _encode(
+        _StateJson(
+            controller_epoch=state.controller_epoch,
+            leader=-1 if state.leader is None else state.leader,
+            version=1,
+            leader_epoch=state.leader_epoch,
+            isr=[m.broker for m in state.isr],
+            leader_incarnation=state.leader_incarnation,
+            incarnations=[m.incarnation for m in state.isr],
+        )
+    )
+
+
+def decode_state(tp: TopicPartition, replicas: tuple[BrokerId, ...], node: Data) -> PartitionState:
+    """The state znode as read."""
+    json = _state(node.data)
+    incarnations = json.incarnations or [NO_INCARNATION] * len(json.isr)
+    return PartitionState(
+        tp=tp,
+        leader=None if json.leader < 0 else BrokerId(json.leader),
+        leader_incarnation=Incarnation(json.leader_incarnation),
+        leader_epoch=LeaderEpoch(json.leader_epoch),
+        isr=tuple(IsrMember(BrokerId(b), Incarnation(i)) for b, i in zip(json.isr, incarnations, strict=True)),
+        controller_epoch=ControllerEpoch(json.controller_epoch),
+        zk_version=ZkVersion(node.version),
+        replicas=replicas,
+    )
+
+
+def tp_of_state_path(path: str) -> TopicPartition | None:
+    """The partition whose state znode this is, if it is one."""
+    parts = path.split("/")
+    if len(parts) == 7 and parts[6] == "state" and path.startswith(TOPICS):
+        return topic_partition(parts[3], int(parts[5]))
+    return None

@@ -1,0 +1,88 @@
+"""What a machine is told. One event at a time; the answer is a list of effects."""
+
+from msgspec import Struct
+
+from reference.coordination.api import AnyAnswer, Change, SessionState
+from reference.messages import AnyMessage, Batch
+from reference.types import Address, TopicPartition
+
+
+class Event(Struct, frozen=True, tag=True):
+    """Base of all events."""
+
+
+class Booted(Event, frozen=True, tag=True):
+    """The process runs: the first event of a life."""
+
+
+class Received(Event, frozen=True, tag=True):
+    """A message came in."""
+
+    source: Address
+    message: AnyMessage
+
+
+class TimerFired(Event, frozen=True, tag=True):
+    """An armed timer ran out."""
+
+    name: str
+
+
+class ZkReplied(Event, frozen=True, tag=True):
+    """ZooKeeper answered a request: one answer for each operation; all Unknown or all SessionExpired where the session failed."""
+
+    id: int
+    answers: tuple[AnyAnswer, ...]
+
+
+class ZkWatch(Event, frozen=True, tag=True):
+    """A watch fired (and is gone)."""
+
+    path: str
+    change: Change
+
+
+class ZkState(Event, frozen=True, tag=True):
+    """The session changed: `connected` with its id, `disconnected`, `expired`."""
+
+    state: SessionState
+    session: int = 0
+
+
+class Flushed(Event, frozen=True, tag=True):
+    """What was written to the directory before that Flush is durable."""
+
+    dir: int
+    id: int
+
+
+class DirFailed(Event, frozen=True, tag=True):
+    """An effect on this directory failed; what stood after it in the list was dropped."""
+
+    dir: int
+    error: str
+
+
+class ConnectionLost(Event, frozen=True, tag=True):
+    """The connection to a peer broke: requests in flight on it have an unknown outcome. Brokers may ignore it and time out."""
+
+    peer: Address
+
+
+class LogImage(Struct, frozen=True):
+    """One log as found on disk; the last batch may not be intact."""
+
+    tp: TopicPartition
+    batches: tuple[Batch, ...]
+
+
+class DirImage(Struct, frozen=True):
+    """A log directory as found at startup. Unreadable directories have no logs to show."""
+
+    dir: int
+    readable: bool
+    logs: tuple[LogImage, ...] = ()
+    checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
+
+
+AnyEvent = Booted | Received | TimerFired | ZkReplied | ZkWatch | ZkState | Flushed | DirFailed | ConnectionLost

@@ -1,0 +1,118 @@
+"""A log: batches in offset order from 0, its end (LEO, exclusive) and its epoch cache.
+
+Memory and page cache change together: `append` and `truncate` alter the state and emit the effect. What is durable is the
+replica's business (`replica.partition`).
+"""
+
+from bisect import bisect_right
+from operator import attrgetter
+
+from msgspec import Struct
+
+from reference.effects import Append, Truncate
+from reference.log import epoch_cache
+from reference.log.epoch_cache import EpochStart
+from reference.machine import Turn
+from reference.messages import Batch
+from reference.types import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+
+_BASE = attrgetter("base_offset")
+
+
+class Log(Struct):
+    """The records of one replica."""
+
+    tp: TopicPartition
+    dir: int
+    batches: list[Batch] = []
+    leo: Offset = Offset(0)
+    epochs: list[EpochStart] = []
+
+
+def end_of(batch: Batch) -> Offset:
+    """The offset after its last record."""
+    return Offset(batch.base_offset + len(batch.values))
+
+
+def last_record_epoch(log: Log) -> LeaderEpoch:
+    """The epoch of the last record, NO_EPOCH for an empty log."""
+    return log.batches[-1].leader_epoch if log.batches else NO_EPOCH
+
+
+def recover(tp: TopicPartition, dir_: int, batches: tuple[Batch, ...]) -> tuple[Log, bool]:
+    """The log as found on disk, cut at the first batch with a bad CRC, and whether it was cut.
+
+    The epoch cache is rebuilt from the batch headers.
+    """
+    log = Log(tp=tp, dir=dir_)
+    for batch in batches:
+        if not batch.intact:
+            return log, True
+        assert batch.base_offset == log.leo, "a log on disk has a gap"
+        log.batches.append(batch)
+        log.leo = end_of(batch)
+        epoch_cache.assign(log.epochs, batch.leader_epoch, batch.base_offset)
+    return log, False
+
+
+def append(turn: Turn, log: Log, batches: tuple[Batch, ...]) -> None:
+    """Add batches that start at the log end."""
+    for batch in batches:
+        assert batch.base_offset == log.leo, "append must start at the log end"
+        log.batches.append(batch)
+        log.leo = end_of(batch)
+        epoch_cache.assign(log.epochs, batch.leader_epoch, batch.base_offset)
+    turn.effects.append(Append(log.dir, log.tp, batches))
+
+
+def truncate(turn: Turn, log: Log, to: Offset) -> None:
+    """Make `to` the log end; nothing to do where the log is shorter.
+
+    A cut inside a batch (truncation to a high watermark that another leader drew) writes the head of the batch again.
+    """
+    if to >= log.leo:
+        return
+    keep = bisect_right(log.batches, to, key=_BASE)
+    while keep and end_of(log.batches[keep - 1]) > to:
+        keep -= 1
+    torn = log.batches[keep]
+    del log.batches[keep:]
+    log.leo = torn.base_offset
+    epoch_cache.truncate(log.epochs, to)
+    turn.effects.append(Truncate(log.dir, log.tp, log.leo))
+    if torn.base_offset < to:
+        head = Batch(torn.base_offset, torn.leader_epoch, torn.values[: to - torn.base_offset])
+        append(turn, log, (head,))
+    assert log.leo == to
+
+
+def read(log: Log, start: Offset, end: Offset, max_records: int) -> tuple[Batch, ...]:
+    """Batches with records in start <= offset < end, the first perhaps beginning before `start`; at least one if there is one."""
+    if start >= end:
+        return ()
+    if log.batches and log.batches[-1].base_offset <= start and end == log.leo:
+        return (log.batches[-1],)
+    index = max(bisect_right(log.batches, start, key=_BASE) - 1, 0)
+    found: list[Batch] = []
+    records = 0
+    while index < len(log.batches) and records < max_records:
+        batch = log.batches[index]
+        if batch.base_offset >= end:
+            break
+        if end_of(batch) > end:
+            batch = Batch(batch.base_offset, batch.leader_epoch, batch.values[: end - batch.base_offset])
+        found.append(batch)
+        records += len(batch.values)
+        index += 1
+    return tuple(found)
+
+
+def without_head(batches: tuple[Batch, ...], start: Offset) -> tuple[Batch, ...]:
+    """The batches with records before `start` left out."""
+    kept = []
+    for batch in batches:
+        if batch.base_offset >= start:
+            kept.append(batch)
+        elif end_of(batch) > start:
+            kept.append(Batch(start, batch.leader_epoch, batch.values[start - batch.base_offset :]))
+    return tuple(kept)

@@ -1,0 +1,238 @@
+"""Messages between nodes and clients. Every request has an answer with the same correlation, but a produce with acks=0.
+
+Requests of a life of a process count up from 1; an answer whose correlation nobody waits for is ignored.
+"""
+
+from msgspec import Struct
+
+from reference.errors import ErrorCode
+from reference.types import (
+    BrokerId,
+    ControllerEpoch,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TopicPartition,
+    ZkVersion,
+)
+
+
+class Batch(Struct, frozen=True, array_like=True):
+    """Records appended together: offsets base_offset … base_offset + len(values) - 1, one leader epoch (KIP-101).
+
+    `intact` stands for the CRC of the real format: the disk of the simulator clears it in a torn write.
+    """
+
+    base_offset: Offset
+    leader_epoch: LeaderEpoch
+    values: tuple[str, ...]
+    intact: bool = True
+
+
+class IsrMember(Struct, frozen=True, array_like=True, order=True):
+    """A replica in the ISR and the registration under which it joined."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+
+
+class PartitionState(Struct, frozen=True):
+    """LeaderAndISR of V3 (R-012) with the article's controller epoch; `leader` None is V3's -1."""
+
+    tp: TopicPartition
+    leader: BrokerId | None
+    leader_incarnation: Incarnation
+    leader_epoch: LeaderEpoch
+    isr: tuple[IsrMember, ...]
+    controller_epoch: ControllerEpoch
+    zk_version: ZkVersion
+    replicas: tuple[BrokerId, ...]
+
+
+class Message(Struct, frozen=True, tag=True):
+    """Base of all messages."""
+
+    correlation: int
+
+
+# --- replication (V3 §G) ------------------------------------------------------------------------------------------------
+
+
+class Fetch(Message, frozen=True, tag=True):
+    """ReplicaFetchRequest (R-016), and a consumer's fetch where `replica` is None."""
+
+    tp: TopicPartition
+    replica: BrokerId | None
+    incarnation: Incarnation
+    leader_epoch: LeaderEpoch  # the epoch the asker believes in (KIP-320); NO_EPOCH asks unfenced
+    offset: Offset
+    max_wait_ms: Millis
+    max_records: int
+
+
+class FetchReply(Message, frozen=True, tag=True):
+    """ReplicaFetchResponse (R-016)."""
+
+    tp: TopicPartition
+    error: ErrorCode
+    leader_epoch: LeaderEpoch
+    hw: Offset
+    batches: tuple[Batch, ...] = ()
+
+
+class EpochEnd(Message, frozen=True, tag=True):
+    """OffsetForLeaderEpoch (KIP-101): where did `leader_epoch` end in your log?"""
+
+    tp: TopicPartition
+    replica: BrokerId
+    current_leader_epoch: LeaderEpoch  # KIP-320; NO_EPOCH asks unfenced
+    leader_epoch: LeaderEpoch
+
+
+class EpochEndReply(Message, frozen=True, tag=True):
+    """The end of that epoch, or of the largest one below it (KIP-279); None where the leader cannot say (KIP-101)."""
+
+    tp: TopicPartition
+    error: ErrorCode
+    leader_epoch: LeaderEpoch
+    end_offset: Offset | None
+
+
+# --- control requests (V3 §A, C, D) ---------------------------------------------------------------------------------------
+
+
+class LeaderAndIsr(Message, frozen=True, tag=True):
+    """LeaderAndISRRequest (R-011), with the controller's epoch and the receiver's incarnation."""
+
+    controller: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_incarnation: Incarnation
+    init: bool  # R-042: the first command of a controller
+    states: tuple[PartitionState, ...]
+
+
+class LeaderAndIsrReply(Message, frozen=True, tag=True):
+    """LeaderAndISRResponse (R-013)."""
+
+    error: ErrorCode
+    errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
+
+
+class StopReplica(Message, frozen=True, tag=True):
+    """StopReplicaRequest (R-014), with epochs."""
+
+    controller: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_incarnation: Incarnation
+    partitions: tuple[tuple[TopicPartition, LeaderEpoch], ...]
+
+
+class StopReplicaReply(Message, frozen=True, tag=True):
+    """StopReplicaResponse (R-015)."""
+
+    error: ErrorCode
+    errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
+
+
+class UpdateMetadata(Message, frozen=True, tag=True):
+    """What clients are told of the cluster, pushed to every broker (KIP-112's UpdateMetadataRequest without offline replicas)."""
+
+    controller: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_incarnation: Incarnation
+    live_brokers: tuple[BrokerId, ...]
+    states: tuple[PartitionState, ...]
+
+
+class UpdateMetadataReply(Message, frozen=True, tag=True):
+    """Taken, or refused."""
+
+    error: ErrorCode
+
+
+class LogInfo(Message, frozen=True, tag=True):
+    """How far do your logs reach? Asked before a recovery election."""
+
+    controller: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_incarnation: Incarnation
+    partitions: tuple[TopicPartition, ...]
+
+
+class LogEnd(Struct, frozen=True, array_like=True):
+    """The end of one log: (last epoch, LEO) order replicas in a recovery election."""
+
+    tp: TopicPartition
+    last_epoch: LeaderEpoch
+    leo: Offset
+
+
+class LogInfoReply(Message, frozen=True, tag=True):
+    """The ends of the logs that were asked for and exist."""
+
+    error: ErrorCode
+    ends: tuple[LogEnd, ...] = ()
+
+
+# --- clients ----------------------------------------------------------------------------------------------------------------
+
+
+class Produce(Message, frozen=True, tag=True):
+    """Append `values` as one batch. acks: 0 no answer, 1 the leader has it, -1 the ISR has it."""
+
+    tp: TopicPartition
+    acks: int
+    values: tuple[str, ...]
+    timeout_ms: Millis
+
+
+class ProduceReply(Message, frozen=True, tag=True):
+    """The offset of the first value, or why not."""
+
+    tp: TopicPartition
+    error: ErrorCode
+    offset: Offset | None = None
+    leader_epoch: LeaderEpoch | None = None
+
+
+class ListOffsets(Message, frozen=True, tag=True):
+    """The latest offset a consumer may read to (the high watermark)."""
+
+    tp: TopicPartition
+    leader_epoch: LeaderEpoch
+
+
+class ListOffsetsReply(Message, frozen=True, tag=True):
+    """OFFSET_NOT_AVAILABLE until a new leader's HW has reached the start of its epoch (KIP-207)."""
+
+    tp: TopicPartition
+    error: ErrorCode
+    offset: Offset | None = None
+    leader_epoch: LeaderEpoch | None = None
+
+
+class Metadata(Message, frozen=True, tag=True):
+    """Who leads what?"""
+
+
+class MetadataReply(Message, frozen=True, tag=True):
+    """What this broker was last told."""
+
+    brokers: tuple[BrokerId, ...]
+    states: tuple[PartitionState, ...]
+
+
+Request = Fetch | EpochEnd | LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo | Produce | ListOffsets | Metadata
+Reply = (
+    FetchReply
+    | EpochEndReply
+    | LeaderAndIsrReply
+    | StopReplicaReply
+    | UpdateMetadataReply
+    | LogInfoReply
+    | ProduceReply
+    | ListOffsetsReply
+    | MetadataReply
+)
+AnyMessage = Request | Reply

@@ -1,0 +1,211 @@
+"""One broker process: session, broker and controller machines behind one `handle`. Pure; every backend drives this machine.
+
+What survives a restart is what the directories hold (`reference.events.DirImage`); everything else of a life ends with it.
+"""
+
+from hashlib import blake2b
+from typing import Self, assert_never
+
+import msgspec
+from msgspec import Struct
+
+from reference.broker import broker as brokers
+from reference.broker import leader_and_isr, log_info, metadata, startup, stop_replica
+from reference.broker.broker import Broker
+from reference.config import BrokerConfig
+from reference.controller import controller as controllers
+from reference.controller.context import Controller
+from reference.coordination.api import AnyAnswer
+from reference.effects import AnyEffect, Halt
+from reference.events import (
+    AnyEvent,
+    Booted,
+    ConnectionLost,
+    DirFailed,
+    DirImage,
+    Flushed,
+    Received,
+    TimerFired,
+    ZkReplied,
+    ZkState,
+    ZkWatch,
+)
+from reference.machine import Ids, Now, Turn
+from reference.messages import (
+    AnyMessage,
+    EpochEnd,
+    EpochEndReply,
+    Fetch,
+    FetchReply,
+    LeaderAndIsr,
+    LeaderAndIsrReply,
+    ListOffsets,
+    ListOffsetsReply,
+    LogInfo,
+    LogInfoReply,
+    Metadata,
+    MetadataReply,
+    Produce,
+    ProduceReply,
+    StopReplica,
+    StopReplicaReply,
+    UpdateMetadata,
+    UpdateMetadataReply,
+)
+from reference.replica import follower
+from reference.types import Address, BrokerId, TopicPartition
+
+
+class NodeState(Struct):
+    """All that a node remembers, as data: cloned and fingerprinted by its encoding."""
+
+    config: BrokerConfig
+    life: int
+    image: tuple[DirImage, ...]  # what the directories held at the start of this life; gone after the first event
+    session: int = 0
+    ids: Ids = msgspec.field(default_factory=Ids)
+    broker: Broker = msgspec.field(default_factory=Broker)
+    controller: Controller = msgspec.field(default_factory=Controller)
+
+
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+_decoder = msgspec.msgpack.Decoder(NodeState)
+
+
+class Node:
+    """The machine of one broker process."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, state: NodeState) -> None:
+        self.state = state
+
+    @classmethod
+    def boot(cls, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> Self:
+        """A process that has just started, with what its log directories hold. Its first event is Booted."""
+        return cls(NodeState(config=config, life=life, image=image))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """The node that was encoded."""
+        return cls(_decoder.decode(data))
+
+    def encode(self) -> bytes:
+        """Canonical bytes: equal states, equal bytes."""
+        return _encoder.encode(self.state)
+
+    def clone(self) -> Self:
+        """An independent copy."""
+        return self.decode(self.encode())
+
+    def fingerprint(self) -> bytes:
+        """blake2b of the canonical encoding, 16 bytes."""
+        return blake2b(self.encode(), digest_size=16).digest()
+
+    def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
+        """Take one event and return what is to be done, in order."""
+        state = self.state
+        turn = Turn(now, state.ids, state.config, state.broker.incarnation)
+        match event:
+            case Received(source=source, message=message):
+                self._receive(turn, source, message)
+            case TimerFired(name=name):
+                self._on_timer(turn, name)
+            case Flushed(dir=dir_, id=id_):
+                brokers.on_flushed(turn, state.broker, dir_, id_)
+            case ZkReplied(id=id_, answers=answers):
+                self._on_zk_reply(turn, id_, answers)
+            case ZkWatch(path=path):
+                controllers.on_watch(turn, state.controller, path)
+            case ZkState():
+                self._on_session(turn, event)
+            case Booted():
+                startup.boot(turn, state.broker, state.image)
+                state.image = ()
+            case DirFailed(dir=dir_, error=error):
+                turn.effects.append(Halt(f"log directory {dir_} failed: {error}"))
+            case ConnectionLost():
+                pass  # requests in flight run into their timers
+            case _ as unreachable:
+                assert_never(unreachable)
+        brokers.end_of_turn(turn, state.broker)
+        return turn.effects
+
+    def _receive(self, turn: Turn, source: Address, message: AnyMessage) -> None:
+        broker, controller = self.state.broker, self.state.controller
+        match message:
+            case Fetch():
+                brokers.on_fetch(turn, broker, source, message)
+            case FetchReply():
+                brokers.on_fetch_reply(turn, broker, message)
+            case Produce():
+                brokers.on_produce(turn, broker, source, message)
+            case EpochEnd():
+                brokers.on_epoch_end(turn, broker, source, message)
+            case EpochEndReply():
+                brokers.on_epoch_end_reply(turn, broker, message)
+            case ListOffsets():
+                brokers.on_list_offsets(turn, broker, source, message)
+            case Metadata():
+                metadata.on_metadata(turn, broker, source, message)
+            case LeaderAndIsr():
+                leader_and_isr.on_leader_and_isr(turn, broker, source, message)
+            case UpdateMetadata():
+                metadata.on_update_metadata(turn, broker, source, message)
+            case StopReplica():
+                stop_replica.on_stop_replica(turn, broker, source, message)
+            case LogInfo():
+                log_info.on_log_info(turn, broker, source, message)
+            case LeaderAndIsrReply() | UpdateMetadataReply() | StopReplicaReply() | LogInfoReply():
+                controllers.on_reply(turn, controller, BrokerId(int(source[1:])), message)
+            case ProduceReply() | ListOffsetsReply() | MetadataReply():
+                pass  # answers to clients: not for a broker
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def _on_timer(self, turn: Turn, name: str) -> None:
+        broker, controller = self.state.broker, self.state.controller
+        kind, _, what = name.partition(":")
+        match kind:
+            case "fetch":
+                partition = broker.partitions.get(TopicPartition(what))
+                if partition is not None:
+                    follower.ask(turn, partition)
+            case "park":
+                brokers.on_park_timer(turn, broker)
+            case "isr":
+                brokers.on_isr_timer(turn, broker)
+            case "checkpoint":
+                brokers.on_checkpoint_timer(turn, broker)
+            case "register":
+                startup.on_timer(turn, broker)
+            case "controller":
+                controllers.on_timer(turn, controller)
+            case "channel":
+                controllers.on_channel_timer(turn, controller, BrokerId(int(what)))
+            case _:
+                raise AssertionError(f"no timer is called {name}")
+
+    def _on_zk_reply(self, turn: Turn, request: int, answers: tuple[AnyAnswer, ...]) -> None:
+        state = self.state
+        if request == state.broker.registration_request:
+            if startup.on_answer(turn, state.broker, answers, state.session):
+                controllers.on_registered(turn, state.controller)
+        elif not controllers.on_answer(turn, state.controller, request, answers, state.session):
+            brokers.on_isr_answer(turn, state.broker, request, answers[0])
+
+    def _on_session(self, turn: Turn, event: ZkState) -> None:
+        """A session begins, is out of reach, is back, or is over."""
+        state = self.state
+        match event.state:
+            case "connected":
+                if event.session == state.session:
+                    brokers.on_reconnected(turn, state.broker)
+                else:
+                    state.session = event.session
+                    startup.register(turn, state.broker)
+            case "disconnected":
+                pass  # the session lives on; whoever is cut off goes on as leader or controller
+            case "expired":
+                controllers.on_expired(turn, state.controller)
+                startup.on_expired(turn, state.broker)

@@ -1,0 +1,111 @@
+"""What waits at a leader: produces for their acknowledgement, fetches for something to read (Kafka's purgatory).
+
+A parked request is answered when its condition holds, when its time is up, or when the leadership under which it was parked
+ends: an acknowledgement never outlives the epoch that appended (B-27, KAFKA-1148).
+"""
+
+from reference.errors import ErrorCode
+from reference.log import log as logs
+from reference.machine import Turn
+from reference.messages import Batch, FetchReply, ProduceReply
+from reference.replica.partition import Leader, ParkedFetch, ParkedProduce, Partition, stable_leo
+from reference.types import Offset
+
+
+def visible_end(turn: Turn, partition: Partition, fetch: ParkedFetch) -> Offset:
+    """One past the last offset this asker may read (V3 §G; consumers read only what is committed, R-136)."""
+    if fetch.replica is not None or turn.config.variant.consumer_limit == "leo":
+        return partition.log.leo
+    return min(partition.hw, partition.log.leo)
+
+
+def answer_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch) -> bool:
+    """Answer with what there is; False where there is nothing."""
+    end = visible_end(turn, partition, fetch)
+    if fetch.offset >= end:
+        return False
+    batches = logs.read(partition.log, fetch.offset, end, fetch.max_records)
+    _reply_fetch(turn, partition, fetch, ErrorCode.NONE, batches)
+    return True
+
+
+def _reply_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch, error: ErrorCode, batches: tuple[Batch, ...] = ()) -> None:
+    reply = FetchReply(fetch.correlation, partition.tp, error, partition.leader_epoch, partition.hw, batches)
+    turn.send(fetch.source, reply)
+
+
+def park_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch) -> None:
+    """Let it wait; a later fetch of the same asker replaces it."""
+    partition.fetches = [f for f in partition.fetches if f.source != fetch.source]
+    partition.fetches.append(fetch)
+    turn.due(fetch.deadline_ms)
+
+
+def complete_fetches(turn: Turn, partition: Partition) -> None:
+    """Answer the parked fetches that now have something to read."""
+    if partition.fetches:
+        partition.fetches = [f for f in partition.fetches if not answer_fetch(turn, partition, f)]
+
+
+def complete_produces(turn: Turn, partition: Partition, in_sync: int) -> None:
+    """Acknowledge what is now held widely enough. `in_sync` is how many replicas count for min.insync.replicas."""
+    if not partition.produces:
+        return
+    durable = stable_leo(partition)
+    waiting: list[ParkedProduce] = []
+    for parked in partition.produces:
+        if parked.acks == 1 and durable >= parked.end_offset:
+            _reply_produce(turn, partition, parked, ErrorCode.NONE)
+        elif parked.acks == -1 and partition.hw >= parked.end_offset:
+            short = turn.config.variant.min_isr_check == "both" and in_sync < partition.min_isr
+            _reply_produce(turn, partition, parked, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if short else ErrorCode.NONE)
+        else:
+            waiting.append(parked)
+    partition.produces = waiting
+
+
+def _reply_produce(turn: Turn, partition: Partition, parked: ParkedProduce, error: ErrorCode) -> None:
+    offset = parked.base_offset if error is ErrorCode.NONE else None
+    turn.send(parked.source, ProduceReply(parked.correlation, partition.tp, error, offset, parked.leader_epoch))
+
+
+def expire(turn: Turn, partition: Partition) -> None:
+    """Answer what has waited too long: fetches with nothing, produces with REQUEST_TIMED_OUT (the records stay)."""
+    now = turn.now.monotonic_ms
+    for fetch in partition.fetches:
+        if fetch.deadline_ms <= now:
+            _reply_fetch(turn, partition, fetch, ErrorCode.NONE)
+        else:
+            turn.due(fetch.deadline_ms)
+    partition.fetches = [f for f in partition.fetches if f.deadline_ms > now]
+    for parked in partition.produces:
+        if parked.deadline_ms <= now:
+            _reply_produce(turn, partition, parked, ErrorCode.REQUEST_TIMED_OUT)
+        else:
+            turn.due(parked.deadline_ms)
+    partition.produces = [p for p in partition.produces if p.deadline_ms > now]
+
+
+def epoch_began(turn: Turn, partition: Partition) -> None:
+    """The leader goes on in a new epoch: followers that wait in the old one must find their place anew (KIP-320)."""
+    for fetch in partition.fetches:
+        if fetch.replica is not None:
+            _reply_fetch(turn, partition, fetch, ErrorCode.FENCED_LEADER_EPOCH)
+    partition.fetches = [f for f in partition.fetches if f.replica is None]
+
+
+def leadership_ended(turn: Turn, partition: Partition) -> None:
+    """This replica leads no more: nobody who waits for it may be told that all went well."""
+    for fetch in partition.fetches:
+        _reply_fetch(turn, partition, fetch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    partition.fetches = []
+    if not turn.config.variant.purgatory_epoch_check:
+        return
+    for parked in partition.produces:
+        _reply_produce(turn, partition, parked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    partition.produces = []
+
+
+def is_leader(partition: Partition) -> bool:
+    """Does this replica take itself for the leader?"""
+    return isinstance(partition.role, Leader)

@@ -1,0 +1,160 @@
+"""Following a leader: find where the logs part, cut there, fetch from there on (V3 §C becomeFollower, §G; KIP-101, 279, 320)."""
+
+from typing import assert_never
+
+from reference.effects import CancelTimer, Note, SetTimer
+from reference.errors import ErrorCode
+from reference.log import epoch_cache
+from reference.log.log import last_record_epoch, without_head
+from reference.machine import Turn
+from reference.messages import EpochEnd, EpochEndReply, Fetch, FetchReply
+from reference.replica import delayed, high_watermark
+from reference.replica.partition import Follower, Idle, Leader, Partition, append, truncate
+from reference.types import NO_EPOCH, BrokerId, LeaderEpoch, Offset, broker_address
+
+
+def become(turn: Turn, partition: Partition, leader: BrokerId, epoch: LeaderEpoch) -> None:
+    """V3 §C becomeFollower: stop serving, truncate, fetch from the new leader.
+
+    Truncation comes before the first fetch of every epoch, also when the leader's id is the old one (KAFKA-7164).
+    """
+    if isinstance(partition.role, Leader):
+        delayed.leadership_ended(turn, partition)
+    partition.leader_epoch = epoch
+    role = Follower(leader=leader, step="truncating")
+    partition.role = role
+    turn.note(Note(kind="became-follower", tp=partition.tp, leader_epoch=epoch, leader=leader))
+    if turn.config.variant.truncation == "hw":
+        # V3 §C becomeFollower: truncate the log to r.hw (U-01: the follower's HW lags by a fetch)
+        truncate(turn, partition, partition.hw, "to its high watermark")
+        role.step = "fetching"
+    elif not partition.log.batches:
+        role.step = "fetching"
+    ask(turn, partition)
+
+
+def resign(turn: Turn, partition: Partition) -> None:
+    """Neither lead nor follow until the controller says so."""
+    if isinstance(partition.role, Idle):
+        return
+    if isinstance(partition.role, Leader):
+        delayed.leadership_ended(turn, partition)
+    partition.role = Idle()
+    turn.effects.append(CancelTimer(f"fetch:{partition.tp}"))
+    turn.note(Note(kind="resigned", tp=partition.tp, leader_epoch=partition.leader_epoch))
+
+
+def ask(turn: Turn, partition: Partition) -> None:
+    """Send the request that this follower's step calls for, and a timer to send it again."""
+    role = partition.role
+    if not isinstance(role, Follower):
+        return
+    config = turn.config
+    if role.step == "fetching" and partition.before_ack and partition.flushed < partition.log.leo:
+        # The fetch offset tells the leader what this replica holds: only what is flushed counts (promise P5).
+        role.outstanding = 0
+        turn.needs_flush(partition.log.dir)
+        return
+    role.outstanding = turn.correlation()
+    wait = 0
+    request: Fetch | EpochEnd
+    if role.step == "truncating":
+        fenced = config.variant.truncation == "kip320"
+        request = EpochEnd(
+            role.outstanding,
+            partition.tp,
+            config.broker,
+            partition.leader_epoch if fenced else NO_EPOCH,
+            last_record_epoch(partition.log),
+        )
+    else:
+        wait = config.fetch_wait_max_ms
+        request = Fetch(
+            role.outstanding,
+            partition.tp,
+            config.broker,
+            turn.incarnation,
+            partition.leader_epoch if config.variant.fetch_fencing else NO_EPOCH,
+            partition.log.leo,
+            config.fetch_wait_max_ms,
+            config.fetch_max_records,
+        )
+    turn.send(broker_address(role.leader), request)
+    timeout = config.request_timeout_ms + wait
+    turn.effects.append(SetTimer(f"fetch:{partition.tp}", timeout, timeout))
+
+
+def _back_off(turn: Turn, partition: Partition, role: Follower) -> None:
+    role.outstanding = 0
+    pause = turn.config.fetch_backoff_ms
+    turn.effects.append(SetTimer(f"fetch:{partition.tp}", pause, 2 * pause))
+
+
+def on_flushed(turn: Turn, partition: Partition) -> None:
+    """What was appended is durable: the next fetch may say so."""
+    role = partition.role
+    if isinstance(role, Follower) and role.step == "fetching" and role.outstanding == 0:
+        ask(turn, partition)
+
+
+def on_epoch_end(turn: Turn, partition: Partition, reply: EpochEndReply) -> None:
+    """The leader told where an epoch ended: cut, and ask again where the answer was about an earlier epoch (KIP-279)."""
+    role = partition.role
+    if not isinstance(role, Follower) or role.step != "truncating":
+        return
+    if reply.correlation != role.outstanding and turn.config.variant.epoch_end_recheck:
+        return  # KAFKA-7786: an answer to an earlier epoch's question
+    if reply.error is not ErrorCode.NONE:
+        _back_off(turn, partition, role)
+        return
+    if _cut(turn, partition, reply):
+        role.step = "fetching"
+    ask(turn, partition)
+
+
+def _cut(turn: Turn, partition: Partition, reply: EpochEndReply) -> bool:
+    """Truncate by the answer; False where another question is needed."""
+    match turn.config.variant.truncation:
+        case "kip101":
+            # KIP-101: no answer means no better than before, the high watermark (B-04)
+            to = partition.hw if reply.end_offset is None else min(reply.end_offset, partition.log.leo)
+            truncate(turn, partition, to, "by epoch (KIP-101)")
+            return True
+        case "kip279" | "kip320":
+            assert reply.end_offset is not None, "KIP-279 always answers"
+            mine = epoch_cache.end_by_kip279(partition.log.epochs, reply.leader_epoch, partition.log.leo)
+            if mine is None:
+                return True  # the log is empty
+            epoch, end = mine
+            if epoch == reply.leader_epoch:
+                truncate(turn, partition, Offset(min(end, reply.end_offset)), "by epoch (KIP-279)")
+                return True
+            truncate(turn, partition, end, "by epoch (KIP-279)")
+            return not partition.log.batches
+        case "hw":
+            return True
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
+    """V3 §G run(): append, take the leader's HW, fetch on."""
+    role = partition.role
+    if not isinstance(role, Follower) or role.step != "fetching" or reply.correlation != role.outstanding:
+        return
+    match reply.error:
+        case ErrorCode.NONE:
+            batches = without_head(reply.batches, partition.log.leo)
+            if batches:
+                append(turn, partition, batches, "follower")
+            high_watermark.follow(turn, partition, reply.hw)
+            ask(turn, partition)
+        case ErrorCode.OFFSET_OUT_OF_RANGE:
+            # This log is longer than the leader's: look for the place to cut, as at the beginning of an epoch.
+            role.step = "truncating"
+            if turn.config.variant.truncation == "hw":
+                truncate(turn, partition, min(partition.hw, reply.hw), "out of the leader's range")
+                role.step = "fetching"
+            _back_off(turn, partition, role)
+        case _:
+            _back_off(turn, partition, role)

@@ -1,0 +1,170 @@
+"""The leader grows and shrinks its ISR (V3 §G maybe_change_ISR), through a conditional write to ZooKeeper.
+
+One change at a time. A change ends when ZooKeeper has applied it, or when it is certain that it never will be: a write whose
+answer was lost is read back and, where it has not landed, sent again on the same version, because the lost one may still land
+later. Until then the HW and min.insync.replicas count both ISRs (`high_watermark`).
+"""
+
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, BadVersion, Data, GetData, SessionExpired, SetData, Unknown, Written
+from reference.effects import Note, ZkRequest
+from reference.machine import Turn
+from reference.messages import IsrMember, PartitionState
+from reference.replica import high_watermark
+from reference.replica.partition import FollowerProgress, IsrChange, Leader, Partition, brokers_of, stable_leo
+from reference.types import BrokerId, ZkVersion
+
+
+def maybe_expand(turn: Turn, partition: Partition, leader: Leader, follower: FollowerProgress) -> None:
+    """Take a follower in that has caught up."""
+    if leader.change is not None or follower.leo is None or follower.broker not in partition.replicas:
+        return
+    member = IsrMember(follower.broker, follower.incarnation)
+    known = leader.isr if turn.config.variant.broker_incarnation else brokers_of(leader.isr)
+    if (member if turn.config.variant.broker_incarnation else follower.broker) in known:
+        return
+    if _may_join(turn, partition, leader, follower):
+        others = tuple(m for m in leader.isr if m.broker != follower.broker)
+        _propose(turn, partition, leader, tuple(sorted((*others, member))))
+
+
+def _may_join(turn: Turn, partition: Partition, leader: Leader, follower: FollowerProgress) -> bool:
+    assert follower.leo is not None
+    match turn.config.variant.isr_join:
+        case "epoch_start":
+            # KAFKA-7128: right after an election the leader's HW may lie below what was committed, so that a replica at the
+            # HW may lack committed records. All of them lie below the start of the leader's epoch.
+            return follower.leo >= partition.hw and follower.leo >= leader.epoch_start
+        case "hw_only":
+            return follower.leo >= partition.hw
+        case "v3_literal":
+            # V3 §G maybe_change_ISR: r.leo - leo_min < MIN_BYTES_LAG holds for every replica that is behind (C-07)
+            ends = [f.leo for f in leader.followers if f.leo is not None and f.broker in brokers_of(leader.isr)]
+            return follower.leo - min([stable_leo(partition), *ends]) < 1
+
+
+def maybe_shrink(turn: Turn, partition: Partition, leader: Leader) -> None:
+    """Leave out followers that are too slow or silent (R-057, R-139), and go on with a change whose answer was lost."""
+    if leader.change is not None:
+        if leader.change.step == "lost":
+            _read_back(turn, partition, leader.change)
+        return
+    slow = _slow(turn, partition, leader)
+    if slow:
+        _propose(turn, partition, leader, tuple(m for m in leader.isr if m.broker not in slow))
+
+
+def _slow(turn: Turn, partition: Partition, leader: Leader) -> list[BrokerId]:
+    config = turn.config
+    now = turn.now.monotonic_ms if config.variant.lag_clock == "monotonic" else turn.now.wall_ms
+    members = [f for f in leader.followers if f.broker in brokers_of(leader.isr)]
+    if config.variant.lag_rule == "caught_up":
+        return [f.broker for f in members if f.leo != partition.log.leo and now - f.caught_up_ms > config.replica_lag_time_max_ms]
+    # V3 §G: only the replica with the smallest leo is looked at, also on a partition where nothing moves (B-41)
+    known = [f for f in members if f.leo is not None]
+    if not known:
+        return [f.broker for f in members if now - f.changed_ms > config.replica_lag_time_max_ms]
+    last = min(known, key=lambda f: (f.leo, f.broker))
+    assert last.leo is not None
+    behind = partition.log.leo - last.leo > config.lag_max_records
+    return [last.broker] if behind or now - last.changed_ms > config.replica_lag_time_max_ms else []
+
+
+def _propose(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[IsrMember, ...]) -> None:
+    request = turn.zk_id()
+    leader.change = IsrChange(wanted=wanted, request=request)
+    turn.note(
+        Note(
+            kind="isr-change-sent",
+            tp=partition.tp,
+            leader_epoch=partition.leader_epoch,
+            zk_version=leader.zk_version,
+            isr=brokers_of(wanted),
+        )
+    )
+    _write(turn, partition, leader, leader.change)
+
+
+def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) -> None:
+    """Conditional on the version we know: after the controller has written, this can no longer land (V3 Discussion 3)."""
+    me = turn.config.broker
+    state = PartitionState(
+        tp=partition.tp,
+        leader=me,
+        leader_incarnation=turn.incarnation,
+        leader_epoch=partition.leader_epoch,
+        isr=change.wanted,
+        controller_epoch=partition.controller_epoch,
+        zk_version=leader.zk_version,
+        replicas=partition.replicas,
+    )
+    op = SetData(paths.state_path(partition.tp), paths.state_payload(state), leader.zk_version)
+    turn.effects.append(ZkRequest(change.request, (op,)))
+    change.step = "writing"
+
+
+def _read_back(turn: Turn, partition: Partition, change: IsrChange) -> None:
+    change.step = "reading"
+    change.request = turn.zk_id()
+    turn.effects.append(ZkRequest(change.request, (GetData(paths.state_path(partition.tp)),)))
+
+
+def resume(turn: Turn, partition: Partition) -> None:
+    """The connection to ZooKeeper is back: look what became of a lost write."""
+    leader = partition.role
+    if isinstance(leader, Leader) and leader.change is not None and leader.change.step == "lost":
+        _read_back(turn, partition, leader.change)
+
+
+def on_answer(turn: Turn, partition: Partition, leader: Leader, answer: AnyAnswer) -> None:
+    """ZooKeeper answered the request of the change in flight."""
+    change = leader.change
+    assert change is not None
+    match answer:
+        case Written(version=version):
+            _ended(turn, partition, leader, isr=change.wanted, version=ZkVersion(version), how="applied")
+        case BadVersion() if not turn.config.variant.isr_version_reread:
+            # the letter of V3: try again later, with the version that has just been refused (B-40)
+            _ended(turn, partition, leader, isr=leader.isr, version=leader.zk_version, how="refused")
+        case BadVersion():
+            _read_back(turn, partition, change)
+        case Unknown():
+            change.step = "lost"
+        case Data():
+            _compare(turn, partition, leader, answer)
+        case SessionExpired():
+            change.step = "lost"  # the node lays down its roles when it hears of the expiry
+        case _:
+            change.step = "superseded"  # the znode is gone: the topic was deleted
+
+
+def _compare(turn: Turn, partition: Partition, leader: Leader, node: Data) -> None:
+    change = leader.change
+    assert change is not None
+    found = paths.decode_state(partition.tp, partition.replicas, node)
+    if found.leader_epoch != partition.leader_epoch or found.leader != turn.config.broker:
+        # The controller wrote in between: our write never lands, and no ISR of this epoch is ours to change any more. Its
+        # command is on the way; until it comes, both ISRs keep counting.
+        change.step = "superseded"
+    elif found.zk_version == leader.zk_version:
+        change.request = turn.zk_id()
+        _write(turn, partition, leader, change)
+    else:
+        _ended(turn, partition, leader, isr=found.isr, version=found.zk_version, how="read-back")
+
+
+def _ended(turn: Turn, partition: Partition, leader: Leader, *, isr: tuple[IsrMember, ...], version: ZkVersion, how: str) -> None:
+    leader.isr = isr
+    leader.zk_version = version
+    leader.change = None
+    turn.note(
+        Note(
+            kind="isr-change-ended",
+            tp=partition.tp,
+            leader_epoch=partition.leader_epoch,
+            zk_version=version,
+            isr=brokers_of(isr),
+            detail=how,
+        )
+    )
+    high_watermark.advance(turn, partition, leader)  # KAFKA-13091: no fetch may come that would do it

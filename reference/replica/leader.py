@@ -1,0 +1,205 @@
+"""Leading a partition: taking the role, serving followers, taking records from producers (V3 §C becomeLeader, §G)."""
+
+from reference.effects import CancelTimer, Note
+from reference.errors import ErrorCode
+from reference.log import epoch_cache
+from reference.machine import Turn
+from reference.messages import Batch, EpochEnd, EpochEndReply, Fetch, FetchReply, PartitionState, Produce, ProduceReply
+from reference.replica import delayed, high_watermark, isr
+from reference.replica.partition import (
+    FollowerProgress,
+    Leader,
+    ParkedFetch,
+    ParkedProduce,
+    Partition,
+    append,
+    brokers_of,
+    progress_of,
+)
+from reference.types import NO_EPOCH, Address, BrokerId, Offset
+
+
+def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
+    """V3 §C becomeLeader.
+
+    The fetcher stops with the old role: from here no record of the old leader can be appended. What followers had under
+    another leader counts for nothing until they fetch in this epoch.
+    """
+    turn.effects.append(CancelTimer(f"fetch:{partition.tp}"))
+    now = _lag_now(turn)
+    if turn.config.variant.fetch_fencing:
+        delayed.epoch_began(turn, partition)
+    partition.leader_epoch = state.leader_epoch
+    partition.controller_epoch = state.controller_epoch
+    partition.replicas = state.replicas
+    # KAFKA-7415: the epoch begins here even if nothing is ever written in it
+    epoch_cache.assign(partition.log.epochs, state.leader_epoch, partition.log.leo)
+    me = turn.config.broker
+    leader = Leader(
+        epoch_start=partition.log.leo,
+        isr=state.isr,
+        zk_version=state.zk_version,
+        followers=[
+            FollowerProgress(
+                broker=member.broker,
+                incarnation=member.incarnation,
+                leo=None,
+                caught_up_ms=now,
+                changed_ms=now,
+                fetched_ms=now,
+                leader_leo_then=Offset(0),
+            )
+            for member in state.isr
+            if member.broker != me
+        ],
+    )
+    partition.role = leader
+    turn.note(
+        Note(
+            kind="became-leader",
+            tp=partition.tp,
+            leader_epoch=state.leader_epoch,
+            leo=partition.log.leo,
+            hw=partition.hw,
+            isr=brokers_of(state.isr),
+        )
+    )
+    high_watermark.advance(turn, partition, leader)
+
+
+def _lag_now(turn: Turn) -> int:
+    return turn.now.monotonic_ms if turn.config.variant.lag_clock == "monotonic" else turn.now.wall_ms
+
+
+def on_fetch(turn: Turn, partition: Partition, source: Address, fetch: Fetch) -> None:
+    """V3 §G on_ReplicaFetchRequest, and a consumer's fetch (R-036, R-136)."""
+    error = _fetch_error(turn, partition, fetch)
+    if error is not ErrorCode.NONE:
+        reply = FetchReply(fetch.correlation, partition.tp, error, partition.leader_epoch, partition.hw)
+        turn.send(source, reply)
+        return
+    assert isinstance(partition.role, Leader)
+    if fetch.replica is not None:
+        _record_progress(turn, partition, partition.role, fetch)
+    parked = ParkedFetch(
+        source=source,
+        correlation=fetch.correlation,
+        replica=fetch.replica,
+        offset=fetch.offset,
+        max_records=fetch.max_records,
+        deadline_ms=turn.now.monotonic_ms + fetch.max_wait_ms,
+    )
+    if not delayed.answer_fetch(turn, partition, parked):
+        delayed.park_fetch(turn, partition, parked)
+
+
+def _fetch_error(turn: Turn, partition: Partition, fetch: Fetch) -> ErrorCode:
+    variant = turn.config.variant
+    if not isinstance(partition.role, Leader):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # V3 §G: NotLeaderException
+    if variant.fetch_fencing and fetch.leader_epoch != NO_EPOCH and fetch.leader_epoch != partition.leader_epoch:
+        return _epoch_error(fetch.leader_epoch, partition)
+    if fetch.replica is not None and variant.broker_incarnation:
+        known = progress_of(partition.role, fetch.replica)
+        if known is not None and fetch.incarnation < known.incarnation:
+            return ErrorCode.STALE_BROKER_EPOCH  # an earlier life of this follower, delayed on the way
+    if fetch.offset > partition.log.leo:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if fetch.replica is None and fetch.offset > partition.hw and variant.fetch_between_hw_leo == "out_of_range":
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    return ErrorCode.NONE
+
+
+def _epoch_error(asked: int, partition: Partition) -> ErrorCode:
+    return ErrorCode.FENCED_LEADER_EPOCH if asked < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def _record_progress(turn: Turn, partition: Partition, leader: Leader, fetch: Fetch) -> None:
+    assert fetch.replica is not None
+    now = _lag_now(turn)
+    follower = progress_of(leader, fetch.replica)
+    if follower is None:
+        follower = FollowerProgress(
+            broker=fetch.replica,
+            incarnation=fetch.incarnation,
+            leo=None,
+            caught_up_ms=0,
+            changed_ms=now,
+            fetched_ms=now,
+            leader_leo_then=partition.log.leo,
+        )
+        leader.followers.append(follower)
+        leader.followers.sort(key=_by_broker)
+    follower.incarnation = fetch.incarnation
+    if follower.leo != fetch.offset:
+        follower.changed_ms = now
+    follower.leo = fetch.offset
+    if fetch.offset >= partition.log.leo:
+        follower.caught_up_ms = now
+    elif fetch.offset >= follower.leader_leo_then:
+        # it now has all that the leader had at its last fetch: it was caught up then (KAFKA-7152)
+        follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
+    follower.fetched_ms = now
+    follower.leader_leo_then = partition.log.leo
+    isr.maybe_expand(turn, partition, leader, follower)
+    high_watermark.advance(turn, partition, leader)
+
+
+def _by_broker(follower: FollowerProgress) -> BrokerId:
+    return follower.broker
+
+
+def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produce) -> None:
+    """Append under the leader's epoch; acknowledge as `acks` asks (R-134, R-140)."""
+    leader = partition.role
+    if not isinstance(leader, Leader):
+        _refuse(turn, partition, source, produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return
+    variant = turn.config.variant
+    in_sync = high_watermark.in_sync_for_min_isr(turn, leader)
+    if produce.acks == -1 and variant.min_isr_check != "none" and in_sync < partition.min_isr:
+        _refuse(turn, partition, source, produce, ErrorCode.NOT_ENOUGH_REPLICAS)  # before the append: a definite failure
+        return
+    base = partition.log.leo
+    append(turn, partition, (Batch(base, partition.leader_epoch, produce.values),), "leader")
+    if produce.acks != 0:
+        deadline = turn.now.monotonic_ms + produce.timeout_ms
+        partition.produces.append(
+            ParkedProduce(
+                source=source,
+                correlation=produce.correlation,
+                acks=produce.acks,
+                base_offset=base,
+                end_offset=partition.log.leo,
+                leader_epoch=partition.leader_epoch,
+                deadline_ms=deadline,
+            )
+        )
+        turn.due(deadline)
+    delayed.complete_fetches(turn, partition)
+    high_watermark.advance(turn, partition, leader)
+    if produce.acks == 1:
+        delayed.complete_produces(turn, partition, high_watermark.in_sync_for_min_isr(turn, leader))
+
+
+def _refuse(turn: Turn, partition: Partition, source: Address, produce: Produce, error: ErrorCode) -> None:
+    if produce.acks != 0:
+        turn.send(source, ProduceReply(produce.correlation, partition.tp, error))
+
+
+def on_epoch_end(turn: Turn, partition: Partition, source: Address, request: EpochEnd) -> None:
+    """OffsetForLeaderEpoch: where an epoch ended in this leader's log (KIP-101, KIP-279), fenced by KIP-320."""
+    variant = turn.config.variant
+    error = ErrorCode.NONE
+    epoch, end = request.leader_epoch, None
+    if not isinstance(partition.role, Leader):
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif variant.truncation == "kip320" and request.current_leader_epoch != partition.leader_epoch:
+        error = _epoch_error(request.current_leader_epoch, partition)
+    elif variant.truncation == "kip101":
+        end = epoch_cache.end_by_kip101(partition.log.epochs, epoch, partition.log.leo)
+    else:
+        found = epoch_cache.end_by_kip279(partition.log.epochs, epoch, partition.log.leo)
+        assert found is not None, "a leader's own epoch is in its cache"
+        epoch, end = found
+    turn.send(source, EpochEndReply(request.correlation, partition.tp, error, epoch, end))

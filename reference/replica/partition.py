@@ -1,0 +1,147 @@
+"""The state of one local replica of a partition (R-009, R-010): its log, what of it is durable, its HW, and its role.
+
+A replica is a leader, a follower or idle (it waits for word from the controller). Roles are replaced, never edited into one
+another, so that nothing of an earlier epoch survives in a later one; only what clients wait for stays with the partition.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from reference.effects import Note
+from reference.log import log as logs
+from reference.log.log import Log
+from reference.machine import Turn
+from reference.messages import Batch, IsrMember
+from reference.types import (
+    NO_EPOCH,
+    Address,
+    BrokerId,
+    ControllerEpoch,
+    Incarnation,
+    LeaderEpoch,
+    Offset,
+    TopicPartition,
+    ZkVersion,
+)
+
+
+class FollowerProgress(Struct):
+    """What a leader knows of one follower in its epoch. `leo` None: it has not fetched yet."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    leo: Offset | None
+    caught_up_ms: int  # when it last had all that the leader had (KAFKA-7152)
+    changed_ms: int  # when its leo last moved (R-057)
+    fetched_ms: int
+    leader_leo_then: Offset  # the leader's LEO at that fetch
+
+
+class IsrChange(Struct):
+    """An ISR write in flight. Until it is known to have failed or to have been applied it may land at any time."""
+
+    wanted: tuple[IsrMember, ...]
+    request: int
+    step: Literal["writing", "reading", "lost", "superseded"] = "writing"
+
+
+class Leader(Struct, tag=True):
+    """Leads since `epoch_start`. `isr` is what ZooKeeper held at `zk_version`."""
+
+    epoch_start: Offset
+    isr: tuple[IsrMember, ...]
+    zk_version: ZkVersion
+    followers: list[FollowerProgress] = []
+    change: IsrChange | None = None
+
+
+class Follower(Struct, tag=True):
+    """Follows. `outstanding` is the correlation of the request in flight, 0 for none."""
+
+    leader: BrokerId
+    step: Literal["truncating", "fetching"]
+    outstanding: int = 0
+
+
+class Idle(Struct, frozen=True, tag=True):
+    """Neither leads nor follows."""
+
+
+class ParkedProduce(Struct):
+    """A produce that waits for its acknowledgement: base_offset <= its records < end_offset, appended in `leader_epoch`."""
+
+    source: Address
+    correlation: int
+    acks: int
+    base_offset: Offset
+    end_offset: Offset
+    leader_epoch: LeaderEpoch
+    deadline_ms: int
+
+
+class ParkedFetch(Struct):
+    """A fetch at the end of what its asker may see. `replica` None is a consumer."""
+
+    source: Address
+    correlation: int
+    replica: BrokerId | None
+    offset: Offset
+    max_records: int
+    deadline_ms: int
+
+
+class Partition(Struct):
+    """One local replica. `leader_epoch` is that of the last command acted on."""
+
+    tp: TopicPartition
+    log: Log
+    min_isr: int
+    before_ack: bool
+    hw: Offset = Offset(0)
+    flushed: Offset = Offset(0)  # durable LEO, kept where before_ack
+    flushing: Offset = Offset(0)  # durable once the flush in flight is done
+    leader_epoch: LeaderEpoch = NO_EPOCH
+    controller_epoch: ControllerEpoch = ControllerEpoch(0)
+    replicas: tuple[BrokerId, ...] = ()
+    role: Leader | Follower | Idle = Idle()
+    produces: list[ParkedProduce] = []
+    fetches: list[ParkedFetch] = []
+
+
+def stable_leo(partition: Partition) -> Offset:
+    """How far this replica's own copy counts: what is flushed under flush=before_ack, all of it otherwise (promise P5)."""
+    return partition.flushed if partition.before_ack else partition.log.leo
+
+
+def append(turn: Turn, partition: Partition, batches: tuple[Batch, ...], detail: str) -> None:
+    """Append and ask for the flush that the topic wants."""
+    logs.append(turn, partition.log, batches)
+    turn.note(Note(kind="append", tp=partition.tp, batches=batches, detail=detail))
+    if partition.before_ack:
+        turn.needs_flush(partition.log.dir)
+
+
+def truncate(turn: Turn, partition: Partition, to: Offset, why: str) -> None:
+    """Cut the log; HW and durable end come down with it where they were above."""
+    if to >= partition.log.leo:
+        return
+    logs.truncate(turn, partition.log, to)
+    partition.flushed = min(partition.flushed, to)
+    partition.flushing = min(partition.flushing, to)
+    turn.note(Note(kind="truncate", tp=partition.tp, offset=to, leader_epoch=partition.leader_epoch, detail=why))
+    if turn.config.variant.hw_clamp and partition.hw > to:
+        partition.hw = to
+
+
+def progress_of(leader: Leader, broker: BrokerId) -> FollowerProgress | None:
+    """The follower's entry, if it has one."""
+    for follower in leader.followers:
+        if follower.broker == broker:
+            return follower
+    return None
+
+
+def brokers_of(isr: tuple[IsrMember, ...]) -> tuple[BrokerId, ...]:
+    """The ids alone."""
+    return tuple(m.broker for m in isr)

@@ -1,0 +1,195 @@
+"""Log directories as real files: what Append, Truncate, Flush and WriteCheckpoint mean on a file system.
+
+A directory holds a folder for each replica, named like its partition, with one file `log`: frames of a 4-byte length, a 4-byte
+CRC32 of the body, and the body, a batch in msgpack. Beside the folders stands the high watermark checkpoint, which is only ever
+replaced as a whole (written aside, synced, renamed, folder synced).
+
+Writes reach the page cache at once. `flush_job` gives what makes them durable, for another thread. `recover` cuts each log at
+its first frame that is short or fails its CRC, as Kafka's LogSegment.recover does, and shows the rest. Every failure of the
+file system is an OSError: the caller tells the machine that the directory failed.
+"""
+
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from reference.events import DirImage, LogImage
+from reference.messages import Batch
+from reference.types import Offset, TopicPartition
+
+CHECKPOINT = "replication-offset-checkpoint"
+_LOG = "log"
+_HEADER_BYTES = 8
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Batch).decode
+_decode_checkpoint = msgspec.json.Decoder(tuple[tuple[TopicPartition, int], ...]).decode
+
+
+def frame(batch: Batch) -> bytes:
+    """A batch as it stands in the file."""
+    body = _encode(batch)
+    return len(body).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+
+
+def read_frames(data: bytes) -> tuple[list[tuple[int, Batch]], int]:
+    """The batches of a log with their positions, up to the first frame that is not whole; and the length of what is whole."""
+    batches: list[tuple[int, Batch]] = []
+    at = 0
+    while at + _HEADER_BYTES <= len(data):
+        end = at + _HEADER_BYTES + int.from_bytes(data[at : at + 4], "big")
+        body = data[at + _HEADER_BYTES : end]
+        if end > len(data) or zlib.crc32(body) != int.from_bytes(data[at + 4 : at + 8], "big"):
+            break
+        try:
+            batches.append((at, _decode(body)))
+        except msgspec.MsgspecError:  # a run of zero bytes is a whole frame by its CRC, and no batch
+            break
+        at = end
+    return batches, at
+
+
+class _LogFile:
+    """One open log: where each batch begins."""
+
+    def __init__(self, path: Path) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self.starts: list[tuple[Offset, int]] = []  # (base offset, position), ascending
+        self.length = 0
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        frames = [frame(batch) for batch in batches]
+        data = b"".join(frames)
+        written = os.write(self.fd, data)
+        if written != len(data):
+            os.ftruncate(self.fd, self.length)
+            raise OSError(f"short write: {written} of {len(data)} bytes")
+        for batch, piece in zip(batches, frames, strict=True):
+            self.starts.append((batch.base_offset, self.length))
+            self.length += len(piece)
+
+    def truncate(self, to: Offset) -> None:
+        keep = len(self.starts)
+        while keep and self.starts[keep - 1][0] >= to:
+            keep -= 1
+        if keep < len(self.starts):
+            self.length = self.starts[keep][1]
+            os.ftruncate(self.fd, self.length)
+            del self.starts[keep:]
+
+
+class Disk:
+    """The log directories of one broker; directory i of the effects is the i-th path. One life of a process has one Disk."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = tuple(paths)
+        self._logs: dict[tuple[int, TopicPartition], _LogFile] = {}
+        self._dirty: dict[int, dict[TopicPartition, None]] = {}  # logs with writes that no flush has taken yet, in order
+        self._renamed: set[int] = set()  # directories in which a replica came or went since their last flush
+
+    def recover(self) -> tuple[DirImage, ...]:
+        """What the directories hold, with torn ends cut off; missing directories are made. Called once, first."""
+        return tuple(self._recover_dir(dir_, path) for dir_, path in enumerate(self._paths))
+
+    def _recover_dir(self, dir_: int, path: Path) -> DirImage:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            folders = sorted(p for p in path.iterdir() if p.is_dir())
+            logs = tuple(self._recover_log(dir_, TopicPartition(folder.name), folder) for folder in folders)
+            checkpoint = path / CHECKPOINT
+            entries = _decode_checkpoint(checkpoint.read_bytes()) if checkpoint.exists() else ()
+            return DirImage(dir_, readable=True, logs=logs, checkpoint=entries)
+        except (OSError, msgspec.MsgspecError):
+            return DirImage(dir_, readable=False)
+
+    def _recover_log(self, dir_: int, tp: TopicPartition, folder: Path) -> LogImage:
+        log = _LogFile(folder / _LOG)
+        self._logs[dir_, tp] = log
+        data = (folder / _LOG).read_bytes()
+        batches, log.length = read_frames(data)
+        log.starts = [(batch.base_offset, position) for position, batch in batches]
+        if log.length < len(data):
+            os.ftruncate(log.fd, log.length)
+        # What a crash left in the page cache is not durable yet, so the first flush of this life covers it too.
+        self._dirty.setdefault(dir_, {})[tp] = None
+        return LogImage(tp, tuple(batch for _, batch in batches))
+
+    def create(self, dir_: int, tp: TopicPartition) -> None:
+        """An empty log."""
+        folder = self._paths[dir_] / tp
+        folder.mkdir()
+        self._logs[dir_, tp] = _LogFile(folder / _LOG)
+        self._renamed.add(dir_)
+        self._dirty.setdefault(dir_, {})[tp] = None
+
+    def delete(self, dir_: int, tp: TopicPartition) -> None:
+        """Remove a log."""
+        os.close(self._logs.pop((dir_, tp)).fd)
+        self._dirty.get(dir_, {}).pop(tp, None)
+        self._renamed.add(dir_)
+        shutil.rmtree(self._paths[dir_] / tp)
+
+    def append(self, dir_: int, tp: TopicPartition, batches: Sequence[Batch]) -> None:
+        """Write at the end; in the page cache when this returns."""
+        self._logs[dir_, tp].append(batches)
+        self._dirty.setdefault(dir_, {})[tp] = None
+
+    def truncate(self, dir_: int, tp: TopicPartition, to: Offset) -> None:
+        """Cut off every batch that begins at `to` or above."""
+        self._logs[dir_, tp].truncate(to)
+        self._dirty.setdefault(dir_, {})[tp] = None
+
+    def flush_job(self, dir_: int) -> Callable[[], None]:
+        """What makes durable all that was written to the directory so far: fsync, to be run once, on any thread."""
+        dirty = self._dirty.pop(dir_, {})
+        # Duplicates: the job may outlive a log that is deleted meanwhile.
+        fds = [os.dup(self._logs[dir_, tp].fd) for tp in dirty]
+        renamed = dir_ in self._renamed
+        self._renamed.discard(dir_)
+        folders = [*(self._paths[dir_] / tp for tp in dirty), self._paths[dir_]] if renamed else []
+
+        def job() -> None:
+            try:
+                for fd in fds:
+                    os.fsync(fd)
+                for folder in folders:
+                    _sync_folder(folder)
+            finally:
+                for fd in fds:
+                    os.close(fd)
+
+        return job
+
+    def write_checkpoint(self, dir_: int, entries: tuple[tuple[TopicPartition, Offset], ...]) -> None:
+        """Replace the checkpoint, atomically and durably."""
+        path = self._paths[dir_] / CHECKPOINT
+        aside = path.with_suffix(".tmp")
+        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            os.write(fd, msgspec.json.encode(entries))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        aside.rename(path)
+        _sync_folder(path.parent)
+
+    def close(self) -> None:
+        """Give the files back."""
+        for log in self._logs.values():
+            os.close(log.fd)
+        self._logs.clear()
+
+
+def _sync_folder(path: Path) -> None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return  # deleted since
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,235 @@
+"""One node as a process: an asyncio loop that owns a machine, tells it what happened and performs what it asks for.
+
+Events are handled one at a time, in the order in which they came; the effects of one are performed before the next is taken.
+An effect that fails on a log directory ends its list, and the machine is told DirFailed. An assertion that fails inside the
+machine is noted and ends the node: such a node must not go on.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Protocol, assert_never
+
+from reference.coordination.api import AnyAnswer, AnyOp, Change, SessionState
+from reference.effects import (
+    AnyEffect,
+    Append,
+    CancelTimer,
+    CreateReplica,
+    DeleteReplica,
+    Flush,
+    Halt,
+    Note,
+    Send,
+    SetTimer,
+    Truncate,
+    WriteCheckpoint,
+    ZkConnect,
+    ZkRequest,
+)
+from reference.events import (
+    AnyEvent,
+    Booted,
+    ConnectionLost,
+    DirFailed,
+    Flushed,
+    Received,
+    TimerFired,
+    ZkReplied,
+    ZkState,
+    ZkWatch,
+)
+from reference.machine import Now
+from reference.messages import AnyMessage
+from reference.runtime.disk import Disk
+from reference.runtime.timers import Timers
+from reference.types import Address, Millis
+
+
+class Handles(Protocol):
+    """What the runtime asks of a machine."""
+
+    def handle(self, event: AnyEvent, *, now: Now) -> Sequence[AnyEffect]:
+        """Take one event and return what is to be done, in order."""
+
+
+class Network(Protocol):
+    """Where Send goes."""
+
+    def send(self, to: Address, message: AnyMessage) -> None:
+        """Send or drop."""
+
+
+class Coordination(Protocol):
+    """Where ZkConnect and ZkRequest go."""
+
+    def connect(self) -> None:
+        """Open a session."""
+
+    def request(self, request_id: int, ops: tuple[AnyOp, ...], *, atomic: bool) -> None:
+        """Perform operations."""
+
+
+def clock() -> Now:
+    """The clocks of this machine."""
+    return Now(Millis(time.monotonic_ns() // 1_000_000), Millis(time.time_ns() // 1_000_000))
+
+
+class Host:
+    """Drives one machine. Every method belongs to the loop's thread; `stopped` is called once, with the reason."""
+
+    def __init__(
+        self,
+        machine: Handles,
+        disk: Disk,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        note: Callable[[Note], None],
+        stopped: Callable[[str], None],
+        clock: Callable[[], Now] = clock,
+    ) -> None:
+        self._machine = machine
+        self._disk = disk
+        self._loop = loop
+        self._note = note
+        self._stopped = stopped
+        self._clock = clock
+        self._timers = Timers(loop, lambda name: self.deliver(TimerFired(name)))
+        self._inbox: deque[AnyEvent] = deque()
+        self._busy = False
+        self._over = False
+        self._flushers: dict[int, ThreadPoolExecutor] = {}  # one thread for each directory: flushes end in their order
+        self._network: Network | None = None
+        self._coordination: Coordination | None = None
+
+    def start(self, network: Network, coordination: Coordination) -> None:
+        """Begin the life of the machine."""
+        self._network = network
+        self._coordination = coordination
+        self.deliver(Booted())
+
+    def deliver(self, event: AnyEvent) -> None:
+        """Tell the machine, after all that was delivered before."""
+        self._inbox.append(event)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._inbox and not self._over:
+                self._handle(self._inbox.popleft())
+        finally:
+            self._busy = False
+
+    def stop(self, reason: str) -> None:
+        """Nothing is handled or performed any more."""
+        if self._over:
+            return
+        self._over = True
+        self._timers.cancel_all()
+        for flusher in self._flushers.values():
+            flusher.shutdown(wait=True)
+        self._stopped(reason)
+
+    # --- what the world says -----------------------------------------------------------------------------------------------
+
+    def received(self, source: Address, message: AnyMessage) -> None:
+        """A message came in."""
+        self.deliver(Received(source, message))
+
+    def connection_lost(self, peer: Address) -> None:
+        """The connection to a peer broke."""
+        self.deliver(ConnectionLost(peer))
+
+    def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
+        """ZooKeeper answered."""
+        self.deliver(ZkReplied(request_id, answers))
+
+    def watch_fired(self, path: str, change: Change) -> None:
+        """A watch fired."""
+        self.deliver(ZkWatch(path, change))
+
+    def state_changed(self, state: SessionState, session: int) -> None:
+        """The ZooKeeper session changed."""
+        self.deliver(ZkState(state, session))
+
+    # --- one event ---------------------------------------------------------------------------------------------------------
+
+    def _handle(self, event: AnyEvent) -> None:
+        try:
+            effects = self._machine.handle(event, now=self._clock())
+        except AssertionError as error:
+            self._note(Note(kind="assertion", detail=_where(error)))
+            self.stop("halt:assertion")
+            return
+        for effect in effects:
+            if self._over:
+                return
+            try:
+                self._perform(effect)
+            except OSError as error:
+                assert isinstance(effect, _ON_DISK)
+                self._inbox.appendleft(DirFailed(effect.dir, str(error)))
+                return
+
+    def _perform(self, effect: AnyEffect) -> None:
+        assert self._network is not None
+        assert self._coordination is not None
+        match effect:
+            case Send():
+                self._network.send(effect.to, effect.message)
+            case CreateReplica():
+                self._disk.create(effect.dir, effect.tp)
+            case DeleteReplica():
+                self._disk.delete(effect.dir, effect.tp)
+            case Append():
+                self._disk.append(effect.dir, effect.tp, effect.batches)
+            case Truncate():
+                self._disk.truncate(effect.dir, effect.tp, effect.to)
+            case Flush():
+                self._flush(effect)
+            case WriteCheckpoint():
+                self._disk.write_checkpoint(effect.dir, effect.entries)
+            case SetTimer():
+                self._timers.set(effect.name, effect.lo_ms, effect.hi_ms)
+            case CancelTimer():
+                self._timers.cancel(effect.name)
+            case ZkConnect():
+                self._coordination.connect()
+            case ZkRequest():
+                self._coordination.request(effect.id, effect.ops, atomic=effect.atomic)
+            case Halt():
+                self.stop(f"halt:{effect.reason}")
+            case Note():
+                self._note(effect)
+            case _:
+                assert_never(effect)
+
+    def _flush(self, effect: Flush) -> None:
+        flusher = self._flushers.get(effect.dir)
+        if flusher is None:
+            flusher = self._flushers[effect.dir] = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"flush-{effect.dir}")
+        future = flusher.submit(self._disk.flush_job(effect.dir))
+        future.add_done_callback(partial(self._flush_done, effect))
+
+    def _flush_done(self, effect: Flush, future: Future[None]) -> None:
+        error = future.exception()
+        event = Flushed(effect.dir, effect.id) if error is None else DirFailed(effect.dir, str(error))
+        self._loop.call_soon_threadsafe(self._flush_answered, event)
+
+    def _flush_answered(self, event: Flushed | DirFailed) -> None:
+        self.deliver(event)
+
+
+_ON_DISK = (CreateReplica, DeleteReplica, Append, Truncate, Flush, WriteCheckpoint)
+
+
+def _where(error: AssertionError) -> str:
+    """The assertion in one line: where it stands and what it says."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
+    return f"{place} {error}".strip()

@@ -1,0 +1,181 @@
+"""The anomalies of a page: which are shown in full, and for each the rows, the story and the picture that explain it.
+
+A run gone wrong has hundreds of anomalies of a few kinds. Every kind is counted and a few of each are shown, from different
+partitions first; of several about the same offset the first tells its story.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from checkers.registry import ALL
+from checkers.verdict import Anomaly, Verdict
+from history.event import ClusterEvent, EventKind
+from history.history import History
+from history.op import Operation, OpType
+from reports.replicas import PartitionTrack
+from reports.rows import Line, event_line, folded, is_control, operation_line, partition_key
+from reports.story import Place, story_of
+from reports.svg import NS_PER_S, TimeScale
+
+EXAMPLES_MAX = 3  # anomalies of one kind that are shown in full; the rest are counted
+WITNESSES_MAX = 12  # rows spelled out for one anomaly
+STORY_MAX = 90  # lines of one story
+PICTURES_MIN = 3  # so many anomalies have a picture, and the first of each kind
+_ZOOM_MARGIN_NS = 2 * NS_PER_S
+_OFFSET = re.compile(r"\boffset (\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindRow:
+    """One kind of anomaly: what its checker claims of a run without it, how many there are, and which are shown."""
+
+    kind: str
+    checker: str
+    claim: str
+    count: int
+    shown: tuple[int, ...]  # numbers of the views
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnomalyView:
+    """One anomaly with what a reader needs to believe and to understand it."""
+
+    number: int
+    anomaly: Anomaly
+    witnesses: tuple[Line, ...]
+    witnesses_left_out: int
+    place: Place | None
+    story: tuple[Line, ...]
+    story_left_out: int
+    told_by: int | None  # the number of an earlier anomaly that tells the story of the same place
+    track: PartitionTrack | None  # for the picture; None: the picture is of the brokers
+    scale: TimeScale | None  # None: no picture
+
+
+def kinds_of(verdict: Verdict) -> tuple[tuple[KindRow, ...], tuple[Anomaly, ...]]:
+    """The kinds in the order of the registry, which begins with what matters most, and the examples to show in full."""
+    claims = {checker.name: checker.claim for checker in ALL}
+    order = {name: number for number, name in enumerate(claims)}
+    by_kind: dict[tuple[str, str], list[Anomaly]] = {}
+    for anomaly in sorted(verdict.anomalies, key=lambda a: (order.get(a.checker, len(order)), a)):
+        by_kind.setdefault((anomaly.kind, anomaly.checker), []).append(anomaly)
+    rows: list[KindRow] = []
+    shown: list[Anomaly] = []
+    for (kind, checker), found in by_kind.items():
+        examples = _examples(found)
+        numbers = tuple(range(len(shown) + 1, len(shown) + len(examples) + 1))
+        shown.extend(examples)
+        rows.append(KindRow(kind=kind, checker=checker, claim=claims.get(checker, ""), count=len(found), shown=numbers))
+    return tuple(rows), tuple(shown)
+
+
+def _examples(found: Sequence[Anomaly]) -> list[Anomaly]:
+    """The first of each place before the second of any: ten losses in one partition are one story."""
+    nth: Counter[str] = Counter()
+    ranked = []
+    for anomaly in found:
+        ranked.append((nth[anomaly.key], anomaly))
+        nth[anomaly.key] += 1
+    return [anomaly for _, anomaly in sorted(ranked)[:EXAMPLES_MAX]]
+
+
+def views_of(
+    history: History, shown: Sequence[Anomaly], tracks: Sequence[PartitionTrack], end_ns: int
+) -> tuple[AnomalyView, ...]:
+    """The examples in full; of several that are about one offset the first tells its story."""
+    views: list[AnomalyView] = []
+    told: dict[Place, int] = {}
+    kinds: set[str] = set()
+    for number, anomaly in enumerate(shown, start=1):
+        view = _view(history, anomaly, tracks, number)
+        if number <= PICTURES_MIN or anomaly.kind not in kinds:
+            view = replace(view, scale=_zoom(view.witnesses, end_ns))
+        kinds.add(anomaly.kind)
+        if view.place is not None and told.setdefault(view.place, number) != number:
+            view = replace(view, story=(), story_left_out=0, told_by=told[view.place])
+        views.append(view)
+    return tuple(views)
+
+
+def _view(history: History, anomaly: Anomaly, tracks: Sequence[PartitionTrack], number: int) -> AnomalyView:
+    rows = [row for index in anomaly.witness for row in _rows(history, index)]
+    lines = [_line(row, witness=True) for row in rows]
+    track = next((track for track in tracks if track.key == anomaly.key), None)
+    place = _place(anomaly, rows, track)
+    story: tuple[Line, ...] = ()
+    if place is not None:
+        story = story_of(place, history.operations, history.events, witness=anomaly.witness)
+    elif rows:
+        story = _around(history, rows, anomaly)
+    if track is None and place is not None:
+        track = next((t for t in tracks if (t.topic, t.partition) == (place.topic, place.partition)), None)
+    story = folded(story)
+    kept = _bounded(story)
+    return AnomalyView(
+        number=number,
+        anomaly=anomaly,
+        witnesses=tuple(lines[:WITNESSES_MAX]),
+        witnesses_left_out=max(len(lines) - WITNESSES_MAX, 0),
+        place=place,
+        story=kept,
+        story_left_out=len(story) - len(kept),
+        told_by=None,
+        track=track,
+        scale=None,
+    )
+
+
+def _zoom(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
+    """The time of the witnesses with a margin."""
+    if not witnesses:
+        return None
+    times = [line.time_ns for line in witnesses]
+    return TimeScale(start_ns=max(min(times) - _ZOOM_MARGIN_NS, 0), end_ns=min(max(times) + _ZOOM_MARGIN_NS, end_ns))
+
+
+def _bounded(story: tuple[Line, ...]) -> tuple[Line, ...]:
+    """The first lines and the last: a long story is cut in its middle, and its witnesses stay."""
+    if len(story) <= STORY_MAX:
+        return story
+    head, tail = STORY_MAX * 2 // 3, STORY_MAX // 3
+    middle = tuple(line for line in story[head:-tail] if line.witness)
+    return (*story[:head], *middle, *story[-tail:])
+
+
+def _rows(history: History, index: int) -> tuple[Operation | ClusterEvent, ...]:
+    row = history.row(index)
+    if row is None:
+        return ()
+    return (row,) if isinstance(row, ClusterEvent) else row
+
+
+def _line(row: Operation | ClusterEvent, *, witness: bool) -> Line:
+    return event_line(row, witness=witness) if isinstance(row, ClusterEvent) else operation_line(row, witness=witness)
+
+
+def _place(anomaly: Anomaly, rows: Sequence[Operation | ClusterEvent], track: PartitionTrack | None) -> Place | None:
+    """The offset an anomaly is about: the first that its words name, else that of the first record among its witnesses."""
+    named = _OFFSET.search(anomaly.words)
+    if named is not None and track is not None:
+        return Place(topic=track.topic, partition=track.partition, offset=int(named[1]))
+    for row in rows:
+        of_record = row.type is not OpType.INVOKE if isinstance(row, Operation) else row.kind is EventKind.APPEND
+        if of_record and row.topic is not None and row.partition is not None and row.offset is not None and row.value is not None:
+            return Place(topic=row.topic, partition=row.partition, offset=row.offset)
+    return None
+
+
+def _around(history: History, rows: Sequence[Operation | ClusterEvent], anomaly: Anomaly) -> tuple[Line, ...]:
+    """For an anomaly without an offset: the witnesses among the control events just before and between them."""
+    first, last = min(row.time_ns for row in rows) - _ZOOM_MARGIN_NS, max(row.time_ns for row in rows)
+    pointed = set(anomaly.witness)
+    events = [
+        event_line(event, witness=event.index in pointed)
+        for event in history.events
+        if event.index in pointed
+        or (first <= event.time_ns <= last and is_control(event) and partition_key(event) in ("", anomaly.key))
+    ]
+    operations = [operation_line(row, witness=True) for row in rows if isinstance(row, Operation)]
+    return tuple(sorted((*events, *operations), key=lambda line: line.index))

@@ -1,0 +1,67 @@
+"""Calls: an invocation and what came of it, as one thing with a beginning, an end and a latency.
+
+A call that was never answered is `info` and stays open to the end of the run: nobody knows what became of it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from history.history import Attempt
+from history.op import OpType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One attempt of a client. `records` counts what a produce carried or a poll returned."""
+
+    index: int  # of the invocation
+    completed: int | None  # index of the completion
+    process: int
+    f: str
+    type: OpType  # never INVOKE
+    topic: str | None
+    partition: int | None
+    start_ns: int
+    end_ns: int | None
+    records: int
+    offset: int | None  # first one answered
+    error: str | None
+    node: str | None
+
+    @property
+    def latency_ns(self) -> int | None:
+        """From asking to being told; None for a call without an answer."""
+        return None if self.end_ns is None else self.end_ns - self.start_ns
+
+
+def calls_of(attempts: Iterable[Attempt]) -> tuple[Call, ...]:
+    """The calls of `History.attempts`, in the same order."""
+    return tuple(_call(attempt) for attempt in attempts)
+
+
+def _call(attempt: Attempt) -> Call:
+    asked, answered = attempt.invoke, attempt.completion
+    first = asked[0]
+    end = answered[0] if answered else None
+    counted = answered if end is not None and first.f == "poll" else asked
+    return Call(
+        index=first.index,
+        completed=None if end is None else end.index,
+        process=first.process,
+        f=first.f,
+        type=OpType.INFO if end is None else end.type,
+        topic=first.topic,
+        partition=first.partition,
+        start_ns=first.time_ns,
+        end_ns=None if end is None else end.time_ns,
+        records=sum(row.value is not None for row in counted),
+        offset=None if end is None else end.offset,
+        error=None if end is None else end.error,
+        node=first.node if end is None or end.node is None else end.node,
+    )
+
+
+def quantile(ordered: Sequence[int], per_mille: int) -> int:
+    """The nearest-rank quantile of a non-empty ascending sequence, in integers: 500 is the median, 1000 the maximum."""
+    rank = -(-len(ordered) * per_mille // 1000)
+    return ordered[max(rank, 1) - 1]

@@ -1,0 +1,55 @@
+"""JUnit XML of a campaign or of the corpus: one test case for each run, for whatever shows test results.
+
+INVALID and not live are failures, UNKNOWN is skipped, a failure of the laboratory is an error. Each carries the words and the
+command that repeats the run. Times are the wall seconds that the rows state; no clock is read.
+"""
+
+import re
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from checkers.verdict import Validity
+from reports.index import RunRow
+
+# What XML 1.0 cannot hold, not even escaped.
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_xml(rows: Sequence[RunRow], *, suite: str) -> str:
+    """The document, in the order of the rows."""
+    root = Element("testsuites")
+    cases = SubElement(root, "testsuite", name=_clean(suite), tests=str(len(rows)))
+    counts = {"failures": 0, "errors": 0, "skipped": 0}
+    for row in rows:
+        case = SubElement(
+            cases, "testcase", classname=_clean(f"{suite}.{row.protocol}"), name=_clean(row.name), time=f"{row.wall_seconds:.3f}"
+        )
+        outcome = _outcome(row)
+        if outcome is not None:
+            tag, counted, message = outcome
+            counts[counted] += 1
+            lines = [*row.words, *([f"repeat: {row.repeat}"] if row.repeat else [])]
+            SubElement(case, tag, message=_clean(message)).text = _clean("\n".join(lines))
+    for name, count in counts.items():
+        cases.set(name, str(count))
+    cases.set("time", f"{sum(row.wall_seconds for row in rows):.3f}")
+    indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+
+
+def _outcome(row: RunRow) -> tuple[str, str, str] | None:
+    """Element, counter and message; None for a run that passed."""
+    if row.validity is None:
+        return ("error", "errors", f"the laboratory failed: {row.error}")
+    if row.validity is Validity.INVALID:
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in row.anomalies)
+        return ("failure", "failures", f"INVALID: {kinds}")
+    if row.live is False:
+        return ("failure", "failures", f"not live after healing ({row.validity.name})")
+    if row.validity is Validity.UNKNOWN:
+        return ("skipped", "skipped", "UNKNOWN: " + "; ".join(row.words))
+    return None
+
+
+def _clean(words: str) -> str:
+    return _FORBIDDEN.sub("\ufffd", words)

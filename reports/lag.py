@@ -1,0 +1,159 @@
+"""One partition over time: a lane for each replica (role, leader epoch, ISR), its LEO and HW, and how far it lags.
+
+The lanes tell who led under which epoch and whom ZooKeeper counted in the ISR; the lines below tell what each replica held.
+Drawn on the pixel grid (`svg.step_path`), so that a figure's size does not grow with the run.
+"""
+
+from collections.abc import Sequence
+
+from reports.replicas import PartitionTrack, Point, ReplicaTrack, RoleSpan
+from reports.svg import (
+    LEFT,
+    PLOT,
+    Backdrop,
+    Pointer,
+    TimeScale,
+    figure,
+    from_to,
+    line,
+    nice_ticks,
+    path,
+    point,
+    rect,
+    seconds,
+    shade,
+    step_path,
+    strip,
+    strip_height,
+    text,
+    time_axis,
+    visible,
+)
+
+_TOP = 8
+_LANE = 24  # px from lane to lane
+_BAR = 18  # px of a lane that are drawn
+_OFFSETS = 140
+_LAG = 56
+_GAP = 26
+_DODGE = 2  # px between the lines of replicas that hold the same, so that each can be seen
+
+
+def partition_figure(
+    track: PartitionTrack,
+    scale: TimeScale,
+    behind: Backdrop,
+    *,
+    brokers: Sequence[str],
+    pointers: Sequence[Pointer] = (),
+) -> str:
+    """The figure; `brokers` fixes which colour a replica has, so that it has the same one in every figure."""
+    colours = {node: f"r{brokers.index(node) % 8}" if node in brokers else "r7" for node in (r.node for r in track.replicas)}
+    lanes_top = _TOP + strip_height(behind)
+    lanes_end = lanes_top + _LANE * len(track.replicas)
+    offsets_top = lanes_end + _GAP
+    lag_top = offsets_top + _OFFSETS + _GAP
+    bottom = lag_top + _LAG
+    parts = [shade(scale, behind, _TOP, bottom), strip(scale, behind, _TOP), time_axis(scale, lanes_top, bottom)]
+    for number, replica in enumerate(track.replicas):
+        parts.append(_lane(replica, scale, lanes_top + _LANE * number, colours[replica.node]))
+    parts.append(_offsets(track, scale, offsets_top, colours))
+    parts.append(_lags(track, scale, lag_top, colours))
+    parts.append(point(scale, pointers, _TOP, bottom))
+    return figure(bottom + 22, f"{track.key}: role, ISR, log end offset and high watermark of each replica over time", parts)
+
+
+def _lane(replica: ReplicaTrack, scale: TimeScale, y: int, colour: str) -> str:
+    parts = [text(LEFT - 8, y + 13, replica.node, css=f"lane-label {colour}", anchor="end")]
+    for start, end in replica.in_isr:
+        if scale.shows(start, end):
+            words = f"{replica.node} in the ISR, {from_to(start, end)}"
+            parts.append(rect(scale.x(start), y, scale.x(end) - scale.x(start), _BAR, css=f"isr {colour}", title=words))
+    parts += [_role(span, scale, y, colour, replica.node) for span in replica.roles if scale.shows(span.start_ns, span.end_ns)]
+    for mark in replica.marks:
+        if scale.shows(mark.time_ns, mark.time_ns):
+            x = scale.x(mark.time_ns)
+            d = f"M{x - 4} {y - 3}h8l-4 8z" if mark.kind == "truncate" else f"M{x - 4} {y + 4}l8 8m0-8l-8 8"
+            parts.append(path(d, css=f"mark {mark.kind}", title=f"{seconds(mark.time_ns)} s: {mark.words}"))
+    return "".join(parts)
+
+
+def _role(span: RoleSpan, scale: TimeScale, y: int, colour: str, node: str) -> str:
+    x, width = scale.x(span.start_ns), scale.x(span.end_ns) - scale.x(span.start_ns)
+    epoch = "" if span.leader_epoch is None else str(span.leader_epoch)
+    when = from_to(span.start_ns, span.end_ns)
+    label_fits = width >= 7 * len(epoch) + 6
+    match span.role:
+        case "leader":
+            bar = rect(x, y + 2, width, _BAR - 4, css=f"lead {colour}", title=f"{node} leads, leader epoch {epoch}, {when}")
+            return bar + (text(x + 4, y + 13, epoch, css="epoch-lead") if label_fits and epoch else "")
+        case "follower":
+            title = f"{node} follows, leader epoch {epoch}, {when}"
+            bar = rect(x, y + 14, width, 3, css=f"follow {colour}", title=title)
+            return bar + (text(x + 4, y + 12, epoch, css="epoch") if label_fits and epoch else "")
+        case "down":
+            return rect(x, y, width, _BAR, css="down", title=f"{node} is down, {when}")
+        case "idle":
+            return ""
+
+
+def _offsets(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[str, str]) -> str:
+    leo = [list(visible(r.leo, scale)) for r in track.replicas]
+    hw = [list(visible(r.hw, scale)) for r in track.replicas]
+    values = [value for points in (*leo, *hw) for _, value in points if value is not None]
+    if not values:
+        return text(LEFT + 8, top + 20, "no replica said anything about its log", css="tick")
+    low, high = min(values), max(max(values), min(values) + 1)
+    if low <= (high - low) // 4:
+        low = 0
+    bottom = top + _OFFSETS
+
+    def pixels(points: Sequence[Point], up: int) -> list[tuple[int, int | None]]:
+        span = high - low
+        return [(scale.x(t), None if v is None else bottom - up - (v - low) * _OFFSETS // span) for t, v in points]
+
+    ticks = [(v, bottom - (v - low) * _OFFSETS // (high - low)) for v in nice_ticks(low, high, 6)]
+    parts = [_y_axis(ticks, top, bottom, "offset: log end solid, high watermark dashed")]
+    for number, (replica, leos, hws) in enumerate(zip(track.replicas, leo, hw, strict=True)):
+        colour, end, up = colours[replica.node], scale.x(scale.end_ns), _DODGE * number
+        parts.append(path(step_path(pixels(hws, up), end), css=f"hw {colour}", title=f"HW of {replica.node}"))
+        parts.append(path(step_path(pixels(leos, up), end), css=f"leo {colour}", title=f"LEO of {replica.node}"))
+    return "".join(parts)
+
+
+def lag_points(track: PartitionTrack) -> tuple[tuple[Point, ...], ...]:
+    """For each replica how many records its LEO is behind the longest log of all replicas that are up, over time."""
+    moves = [(t, number, v) for number, replica in enumerate(track.replicas) for t, v in replica.leo]
+    moves.sort(key=lambda move: move[0])
+    now: list[int | None] = [None] * len(track.replicas)
+    lags: list[list[Point]] = [[] for _ in track.replicas]
+    for time_ns, number, value in moves:
+        now[number] = value
+        longest = max((v for v in now if v is not None), default=0)
+        for line_of, leo in zip(lags, now, strict=True):
+            lag = None if leo is None else longest - leo
+            if not line_of or line_of[-1][1] != lag:
+                line_of.append((time_ns, lag))
+    return tuple(tuple(points) for points in lags)
+
+
+def _lags(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[str, str]) -> str:
+    lags = [list(visible(points, scale)) for points in lag_points(track)]
+    most = max((v for points in lags for _, v in points if v is not None), default=0)
+    bottom = top + _LAG
+    if not most:
+        return _y_axis([], top, bottom, "records behind the longest log: none")
+    ticks = [(v, bottom - v * _LAG // most) for v in nice_ticks(0, most, 3)]
+    parts = [_y_axis(ticks, top, bottom, "records behind the longest log")]
+    for replica, points in zip(track.replicas, lags, strict=True):
+        pixels = [(scale.x(t), None if v is None else bottom - v * _LAG // most) for t, v in points]
+        d = step_path(pixels, scale.x(scale.end_ns))
+        parts.append(path(d, css=f"leo {colours[replica.node]}", title=f"{replica.node}: records behind the longest log"))
+    return "".join(parts)
+
+
+def _y_axis(ticks: Sequence[tuple[int, int]], top: int, bottom: int, words: str) -> str:
+    parts = [line(LEFT, bottom, LEFT + PLOT, bottom, css="axis"), text(LEFT, top - 6, words, css="axis-label")]
+    parts.append(path("".join(f"M{LEFT} {y}h{PLOT}" for _, y in ticks), css="grid"))
+    parts += [text(LEFT - 8, y + 4, str(value), css="tick", anchor="end") for value, y in ticks]
+    return "".join(parts)

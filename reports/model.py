@@ -1,0 +1,286 @@
+"""What a page about one run shows, in which order and how much of it: data, made from a history and its verdict.
+
+Nothing here knows HTML or SVG, and nothing judges: the verdict is given. Bounds keep a page small; what a bound leaves out is
+counted and said. No clock and no wall-clock duration goes in, so a replayed run has the same page as the run.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from checkers.verdict import ExcusedLoss, Validity, Verdict
+from history.event import ClusterEvent, EventKind
+from history.history import History
+from history.manifest import RunManifest
+from history.op import OpType
+from history.seed import format_seed
+from reports.anomalies import AnomalyView, KindRow, kinds_of, views_of
+from reports.calls import Call, calls_of, quantile
+from reports.nodes import NodeTrack, nodes_of
+from reports.replicas import PartitionTrack, tracks_of
+from reports.rows import Line, event_line, folded, is_control
+from reports.svg import NS_PER_S, Backdrop, TimeScale
+from reports.windows import FaultWindow, windows_of
+
+EXCUSED_MAX = 200  # stretches of excused losses; the ledger of the verdict has them all
+VALUES_MAX = 500  # values spelled out for one stretch
+LOG_MAX = 1200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Banner:
+    """The verdict in words. `tone` is valid | unknown | invalid | not-live."""
+
+    verdict: str
+    live: str
+    tone: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One number of the summary."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStatistics:
+    """Outcomes and acknowledged latencies (ns; None where nothing was acknowledged) of one kind of call."""
+
+    f: str
+    calls: int
+    ok: int
+    fail: int
+    info: int
+    p50_ns: int | None
+    p95_ns: int | None
+    p99_ns: int | None
+    max_ns: int | None
+    errors: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRow:
+    """One kind of fault: how often begun, how often it bit, and for how long it held in all."""
+
+    kind: str
+    category: str
+    begun: int
+    acted: int
+    held_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcusedView:
+    """Excused losses at neighbouring offsets, and the wound that excuses them; None if the history has no such row."""
+
+    key: str
+    first: int
+    last: int
+    values: tuple[str, ...]
+    wound_index: int
+    wound: Line | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    """Everything on the page."""
+
+    title: str
+    manifest: RunManifest
+    seed: str
+    banner: Banner
+    facts: tuple[Fact, ...]
+    statistics: tuple[CallStatistics, ...]
+    faults: tuple[FaultRow, ...]
+    anomalies: tuple[AnomalyView, ...]
+    kinds: tuple[KindRow, ...]
+    excused: tuple[ExcusedView, ...]
+    excused_left_out: int
+    verdict: Verdict
+    scale: TimeScale
+    backdrop: Backdrop
+    calls: tuple[Call, ...]
+    nodes: tuple[NodeTrack, ...]
+    partitions: tuple[PartitionTrack, ...]
+    log: tuple[Line, ...]
+    log_left_out: int
+    plan: str
+    repeat: str
+
+
+def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> RunPage:
+    """The page of one run. `plan` is the plan's text, `repeat` the one command that repeats the run."""
+    manifest = history.manifest
+    scale = TimeScale(start_ns=0, end_ns=_end_ns(history))
+    calls = calls_of(history.attempts)
+    windows = windows_of(history.events, scale.end_ns)
+    tracks = tracks_of(history.events, manifest.assignments, scale.end_ns)
+    control = [event for event in history.events if is_control(event)]
+    kinds, shown = kinds_of(verdict)
+    excused = _excused(history, verdict.excused)
+    return RunPage(
+        title=f"{manifest.protocol}, seed {_seed(manifest)}" if manifest.seed is not None else manifest.run_id,
+        manifest=manifest,
+        seed=_seed(manifest),
+        banner=banner_of(verdict, manifest),
+        facts=_facts(history, calls, tracks),
+        statistics=_statistics(calls),
+        faults=_faults(manifest, windows),
+        anomalies=views_of(history, shown, tracks, scale.end_ns),
+        kinds=kinds,
+        excused=excused[:EXCUSED_MAX],
+        excused_left_out=max(len(excused) - EXCUSED_MAX, 0),
+        verdict=verdict,
+        scale=scale,
+        backdrop=Backdrop(windows=windows, milestones=_milestones(manifest)),
+        calls=calls,
+        nodes=nodes_of(history.events, manifest.brokers, scale.end_ns),
+        partitions=_troubled_first(tracks, verdict),
+        log=folded([event_line(event) for event in control[:LOG_MAX]]),
+        log_left_out=max(len(control) - LOG_MAX, 0),
+        plan=plan,
+        repeat=repeat,
+    )
+
+
+def banner_of(verdict: Verdict, manifest: RunManifest) -> Banner:
+    """The verdict in words: safety first, then liveness, then whether the run went to its end."""
+    live = {True: "live", False: "not live", None: "liveness not judged"}[verdict.live]
+    kinds = Counter(anomaly.kind for anomaly in verdict.anomalies)
+    match verdict.validity:
+        case Validity.INVALID:
+            listed = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
+            sentence = f"The protocol broke its promise: {listed}."
+        case Validity.UNKNOWN:
+            sentence = "Nothing was proven wrong, but the run does not show that all is well: " + "; ".join(verdict.unchecked)
+        case Validity.VALID:
+            sentence = "Everything that was promised was kept."
+    if verdict.excused:
+        sentence += f" {len(verdict.excused)} losses are excused by wounds."
+    if verdict.live is False:
+        sentence += " After healing the cluster did not come back in time."
+    if manifest.outcome != "completed":
+        sentence += f" The run itself ended early: {manifest.outcome}."
+    tone = verdict.validity.name.lower()
+    if verdict.validity is Validity.VALID and verdict.live is False:
+        tone = "not-live"
+    return Banner(verdict=verdict.validity.name, live=live, tone=tone, sentence=sentence)
+
+
+def _end_ns(history: History) -> int:
+    rows = [history.manifest.end_ns, NS_PER_S]
+    rows += [row.time_ns for row in history.operations[-1:]]
+    rows += [row.time_ns for row in history.events[-1:]]
+    return max(rows)
+
+
+def _seed(manifest: RunManifest) -> str:
+    return "none" if manifest.seed is None else f"{manifest.seed} ({format_seed(manifest.seed)})"
+
+
+def _milestones(manifest: RunManifest) -> tuple[tuple[int, str], ...]:
+    found = ((manifest.healed_at_ns, "every fault healed"), (manifest.final_reads_at_ns, "final reads begin"))
+    return tuple((time_ns, words) for time_ns, words in found if time_ns is not None)
+
+
+def _facts(history: History, calls: Sequence[Call], tracks: Sequence[PartitionTrack]) -> tuple[Fact, ...]:
+    outcomes = Counter(call.type for call in calls)
+    acked = sum(call.records for call in calls if call.f == "produce" and call.type is OpType.OK)
+    read = sum(call.records for call in calls if call.f == "poll" and call.type is OpType.OK)
+    kinds = Counter(event.kind for event in history.events)
+    manifest = history.manifest
+    return (
+        Fact(name="calls", value=_grouped(len(calls))),
+        Fact(name="acknowledged", value=_grouped(acked), note="records produced and acknowledged"),
+        Fact(name="read", value=_grouped(read), note="records returned to consumers"),
+        Fact(name="failed", value=_grouped(outcomes[OpType.FAIL]), note="calls that certainly did not happen"),
+        Fact(name="unknown", value=_grouped(outcomes[OpType.INFO]), note="calls whose outcome nobody knows"),
+        Fact(name="leader changes", value=_grouped(sum(t.leader_changes for t in tracks)), note="as ZooKeeper holds them"),
+        Fact(name="ISR changes", value=_grouped(sum(t.isr_changes for t in tracks)), note="as ZooKeeper holds them"),
+        Fact(name="controllers", value=_grouped(kinds[EventKind.CONTROLLER_ELECTED]), note="controller elections"),
+        Fact(name="truncations", value=_grouped(kinds[EventKind.TRUNCATE]), note="replicas that cut back their log"),
+        Fact(name="wounds", value=_grouped(kinds[EventKind.WOUND]), note="bytes that the laboratory destroyed"),
+        Fact(name="simulated", value=f"{manifest.sim_seconds:.1f} s"),
+    )
+
+
+def _statistics(calls: Sequence[Call]) -> tuple[CallStatistics, ...]:
+    found = []
+    for f in sorted({call.f for call in calls}, key=lambda f: ({"produce": 0, "poll": 1}.get(f, 2), f)):
+        own = [call for call in calls if call.f == f]
+        outcomes = Counter(call.type for call in own)
+        latencies = sorted(c.latency_ns for c in own if c.type is OpType.OK and c.latency_ns is not None)
+        errors = Counter(call.error for call in own if call.error is not None)
+        p50, p95, p99, most = (quantile(latencies, q) if latencies else None for q in (500, 950, 990, 1000))
+        found.append(
+            CallStatistics(
+                f=f,
+                calls=len(own),
+                ok=outcomes[OpType.OK],
+                fail=outcomes[OpType.FAIL],
+                info=outcomes[OpType.INFO],
+                p50_ns=p50,
+                p95_ns=p95,
+                p99_ns=p99,
+                max_ns=most,
+                errors=tuple(sorted(errors.items(), key=lambda item: (-item[1], item[0]))),
+            )
+        )
+    return tuple(found)
+
+
+def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[FaultRow, ...]:
+    """The manifest's counts, and what only the events know."""
+    counts = {count.kind: (count.begun, count.acted) for count in manifest.faults}
+    for kind in sorted({window.kind for window in windows} - counts.keys()):
+        own = [window for window in windows if window.kind == kind]
+        counts[kind] = (len(own), sum(window.acted for window in own))
+    rows = []
+    for kind, (begun, acted) in sorted(counts.items()):
+        own = [window for window in windows if window.kind == kind]
+        held = sum(window.end_ns - window.start_ns for window in own)
+        category = own[0].category if own else "other"
+        rows.append(FaultRow(kind=kind, category=category, begun=begun, acted=acted, held_ns=held))
+    return tuple(rows)
+
+
+def _excused(history: History, losses: Sequence[ExcusedLoss]) -> tuple[ExcusedView, ...]:
+    """The ledger in stretches: one wound takes the end of a log, so the losses come as neighbours."""
+    stretches: list[list[ExcusedLoss]] = []
+    for loss in sorted(losses, key=lambda e: (e.topic, e.partition, e.wound, e.offset)):
+        last = stretches[-1][-1] if stretches else None
+        if last is not None and _place_of(last) == _place_of(loss) and loss.offset <= last.offset + 1:
+            stretches[-1].append(loss)
+        else:
+            stretches.append([loss])
+    return tuple(_stretch(history, stretch) for stretch in stretches)
+
+
+def _place_of(loss: ExcusedLoss) -> tuple[str, int, int]:
+    return loss.topic, loss.partition, loss.wound
+
+
+def _stretch(history: History, losses: Sequence[ExcusedLoss]) -> ExcusedView:
+    first = losses[0]
+    row = history.row(first.wound)
+    return ExcusedView(
+        key=f"{first.topic}-{first.partition}",
+        first=first.offset,
+        last=losses[-1].offset,
+        values=tuple(loss.value for loss in losses),
+        wound_index=first.wound,
+        wound=event_line(row) if isinstance(row, ClusterEvent) else None,
+    )
+
+
+def _troubled_first(tracks: Sequence[PartitionTrack], verdict: Verdict) -> tuple[PartitionTrack, ...]:
+    troubled = {anomaly.key for anomaly in verdict.anomalies} | {f"{e.topic}-{e.partition}" for e in verdict.excused}
+    return tuple(sorted(tracks, key=lambda track: (track.key not in troubled, track.topic, track.partition)))
+
+
+def _grouped(number: int) -> str:
+    return f"{number:,}".replace(",", "\u202f")

@@ -1,0 +1,117 @@
+"""Pages as HTML: places what `model` and `index` computed, draws the figures, and returns one self-contained string.
+
+Autoescape is on, undefined names are errors, styles and figures are inline, nothing is fetched, no clock is read: the same
+view model gives the same bytes.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from checkers.verdict import Verdict
+from history.history import History
+from reports.anomalies import AnomalyView
+from reports.index import CampaignPage, RunRow, campaign_of
+from reports.lag import partition_figure
+from reports.model import VALUES_MAX, RunPage, page_of
+from reports.plots import call_figure
+from reports.svg import Pointer, seconds
+from reports.timeline import nodes_figure, timeline_figure
+from reports.windows import CATEGORIES
+
+
+def run_html(history: History, verdict: Verdict, *, plan: str, repeat: str) -> str:
+    """The page of one run. `plan` is the plan's text, `repeat` the one command that repeats the run."""
+    return render_run(page_of(history, verdict, plan=plan, repeat=repeat))
+
+
+def campaign_html(rows: Sequence[RunRow], *, title: str, repeat: str) -> str:
+    """The index page of many runs."""
+    return render_campaign(campaign_of(rows, title=title, repeat=repeat))
+
+
+def render_run(page: RunPage) -> str:
+    """The page of a view model."""
+    scale, behind, brokers = page.scale, page.backdrop, page.manifest.brokers
+    troubled = {view.track.key for view in page.anomalies if view.track is not None}
+    troubled |= {view.key for view in page.excused}
+    return (
+        _environment()
+        .get_template("run.html.j2")
+        .render(
+            page=page,
+            css=_css(),
+            categories=CATEGORIES,
+            values_max=VALUES_MAX,
+            timeline=Markup(timeline_figure(page.calls, scale, behind, pointers=_flags(page))),
+            nodes=Markup(nodes_figure(page.nodes, scale, behind)),
+            partitions=[
+                (track, track.key in troubled, Markup(partition_figure(track, scale, behind, brokers=brokers)))
+                for track in page.partitions
+            ],
+            plots=[
+                (row.f, Markup(call_figure([c for c in page.calls if c.f == row.f], scale, behind, row.f)))
+                for row in page.statistics
+            ],
+            first_stories={row.shown[0] for row in page.kinds if row.shown},
+            zooms={view.number: _zoom(view, page) for view in page.anomalies},
+        )
+    )
+
+
+def render_campaign(page: CampaignPage) -> str:
+    """The index page of a view model."""
+    return _environment().get_template("campaign.html.j2").render(page=page, css=_css())
+
+
+def _flags(page: RunPage) -> list[Pointer]:
+    """Where each anomaly became apparent: at the last of its witnesses."""
+    return [
+        Pointer(time_ns=max(line.time_ns for line in view.witnesses), words=f"anomaly {view.number}, {view.anomaly.kind}")
+        for view in page.anomalies
+        if view.witnesses
+    ]
+
+
+def _zoom(view: AnomalyView, page: RunPage) -> Markup:
+    if view.scale is None:
+        return Markup("")
+    pointers = [Pointer(time_ns=line.time_ns, words=f"{line.who} {line.words}") for line in view.witnesses]
+    if view.track is None:
+        return Markup(nodes_figure(page.nodes, view.scale, page.backdrop, pointers=pointers))
+    return Markup(partition_figure(view.track, view.scale, page.backdrop, brokers=page.manifest.brokers, pointers=pointers))
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("reports"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["seconds"] = seconds
+    environment.filters["latency"] = latency_words
+    environment.filters["counted"] = counted
+    return environment
+
+
+@cache
+def _css() -> Markup:
+    return Markup((Path(__file__).parent / "static" / "report.css").read_text(encoding="utf-8"))
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 leader change", "2 leader changes"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def latency_words(latency_ns: int | None) -> str:
+    """A duration for people: "0.7 ms", "48 ms", "1.25 s"."""
+    if latency_ns is None:
+        return "none"
+    if latency_ns < 10_000_000:
+        return f"{latency_ns // 1_000_000}.{latency_ns // 100_000 % 10} ms"
+    if latency_ns < 1_000_000_000:
+        return f"{latency_ns // 1_000_000} ms"
+    return f"{seconds(latency_ns, 2)} s"

@@ -1,0 +1,240 @@
+"""Rows in words: one sentence for an operation or a cluster event, and which events a reader wants to see.
+
+The words name the columns that matter for the kind and leave the rest out; the index leads back to the row itself.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from history.event import ClusterEvent, EventKind
+from history.op import Operation, OpType
+
+Tone = Literal["call", "ok", "fail", "info", "election", "isr", "node", "fault", "wound", "replica", "milestone", "assertion"]
+
+_TONES: dict[EventKind, Tone] = {
+    EventKind.NODE_STARTED: "node",
+    EventKind.NODE_STOPPED: "node",
+    EventKind.REGISTERED: "node",
+    EventKind.SESSION_ENDED: "node",
+    EventKind.CONTROLLER_ELECTED: "election",
+    EventKind.CONTROLLER_RESIGNED: "election",
+    EventKind.STATE_WRITTEN: "election",
+    EventKind.ISR_CHANGE_SENT: "isr",
+    EventKind.ISR_CHANGE_ENDED: "isr",
+    EventKind.BECAME_LEADER: "election",
+    EventKind.BECAME_FOLLOWER: "replica",
+    EventKind.RESIGNED: "election",
+    EventKind.RECOVERED: "replica",
+    EventKind.APPEND: "replica",
+    EventKind.TRUNCATE: "replica",
+    EventKind.HW: "replica",
+    EventKind.REPLICA_DELETED: "replica",
+    EventKind.WOUND: "wound",
+    EventKind.FAULT_BEGUN: "fault",
+    EventKind.FAULT_ENDED: "fault",
+    EventKind.FAULT_ACTED: "fault",
+    EventKind.HEALED: "milestone",
+    EventKind.FINAL_READS: "milestone",
+    EventKind.UNCLEAN_ELECTION_ORDERED: "election",
+    EventKind.ASSERTION: "assertion",
+}
+_OUTCOMES: dict[OpType, Tone] = {OpType.INVOKE: "call", OpType.OK: "ok", OpType.FAIL: "fail", OpType.INFO: "info"}
+# Left out of logs: they come by the thousand, and the figures show them. FAULT_ACTED is summed in the table of faults.
+_BULK = frozenset({EventKind.APPEND, EventKind.HW, EventKind.FAULT_ACTED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One row as a line of a log. `where` is a partition or ""; `witness` says that an anomaly stands on it."""
+
+    index: int
+    time_ns: int
+    who: str
+    where: str
+    words: str
+    tone: Tone
+    witness: bool = False
+
+
+def is_control(event: ClusterEvent) -> bool:
+    """An election, an ISR change, a start or stop, a truncation, a wound, a fault: what explains a run."""
+    return event.kind not in _BULK
+
+
+def partition_key(row: Operation | ClusterEvent) -> str:
+    """ "orders-0", or "" for a row without a partition."""
+    return "" if row.topic is None or row.partition is None else f"{row.topic}-{row.partition}"
+
+
+def operation_line(row: Operation, *, witness: bool = False) -> Line:
+    """An operation as a line."""
+    return Line(
+        index=row.index,
+        time_ns=row.time_ns,
+        who=f"client {row.process}",
+        where=partition_key(row),
+        words=_operation_words(row),
+        tone=_OUTCOMES[row.type],
+        witness=witness,
+    )
+
+
+def event_line(row: ClusterEvent, *, witness: bool = False) -> Line:
+    """A cluster event as a line."""
+    return Line(
+        index=row.index,
+        time_ns=row.time_ns,
+        who=row.node or ("ZooKeeper" if row.kind is EventKind.STATE_WRITTEN else "laboratory"),
+        where=partition_key(row),
+        words=_event_words(row),
+        tone=_TONES[row.kind],
+        witness=witness,
+    )
+
+
+def folded(lines: Iterable[Line]) -> tuple[Line, ...]:
+    """Neighbours that say the same of several nodes at one moment, as one line that names them all."""
+    out: list[Line] = []
+    for line in lines:
+        last = out[-1] if out else None
+        if (
+            last is not None
+            and line.tone in ("fault", "node")
+            and not (line.witness or last.witness)
+            and (line.time_ns, line.where, line.words) == (last.time_ns, last.where, last.words)
+        ):
+            out[-1] = replace(last, who=f"{last.who}, {line.who}")
+        else:
+            out.append(line)
+    return tuple(out)
+
+
+def _operation_words(row: Operation) -> str:
+    value = "" if row.value is None else f" {row.value}"
+    at = "" if row.offset is None else f" at offset {row.offset}"
+    by = "" if row.node is None else f" by {row.node}"
+    epoch = "" if row.leader_epoch is None else f" (leader epoch {row.leader_epoch})"
+    why = "" if row.error is None else f": {row.error}"
+    match row.f, row.type:
+        case "produce", OpType.INVOKE:
+            acks = {-1: "all", None: "?"}.get(row.acks, row.acks)
+            return f"asks to append{value}, acks={acks}"
+        case "produce", OpType.OK:
+            return (
+                f"is told that{value} is committed{at}{by}{epoch}"
+                if row.acks in (-1, None)
+                else (f"is told that{value} is written{at}{by}{epoch}, acks={row.acks}")
+            )
+        case "poll", OpType.INVOKE:
+            return f"polls from offset {row.offset}"
+        case "poll", OpType.OK if row.value is None:
+            return f"gets nothing{by}"
+        case "poll", OpType.OK:
+            return f"reads{value}{at}{by}{epoch}"
+        case "latest", OpType.INVOKE:
+            return "asks for the end offset"
+        case "latest", OpType.OK:
+            return f"is told that the end offset is {row.offset}{by}{epoch}"
+        case _, OpType.INVOKE:
+            return f"asks {row.f}{value}{at}"
+        case _, OpType.OK:
+            return f"{row.f} succeeds:{value}{at}{by}{epoch}"
+        case _, OpType.FAIL:
+            return f"{row.f}{value} certainly did not happen{by}{why}"
+        case _, OpType.INFO:
+            return f"does not know whether {row.f}{value} happened{by}{why}"
+        case _:
+            raise AssertionError(row.type)
+
+
+def _names(nodes: tuple[str, ...] | None) -> str:
+    return "[" + ", ".join(nodes or ()) + "]"
+
+
+def _event_words(row: ClusterEvent) -> str:
+    """One sentence; three tables by theme keep it readable."""
+    return _node_words(row) or _state_words(row) or _replica_words(row) or _laboratory_words(row)
+
+
+def _node_words(row: ClusterEvent) -> str:
+    life = "" if row.life is None else f" (life {row.life})"
+    match row.kind:
+        case EventKind.NODE_STARTED:
+            return f"starts{life}"
+        case EventKind.NODE_STOPPED:
+            return f"stops{life}: {row.detail or 'no reason given'}"
+        case EventKind.REGISTERED:
+            return f"is registered in ZooKeeper{life} as incarnation {row.incarnation}"
+        case EventKind.SESSION_ENDED:
+            return f"loses its ZooKeeper session, incarnation {row.incarnation}"
+        case EventKind.CONTROLLER_ELECTED:
+            return f"becomes controller, controller epoch {row.controller_epoch}"
+        case EventKind.CONTROLLER_RESIGNED:
+            return f"is controller no longer, controller epoch {row.controller_epoch}"
+        case _:
+            return ""
+
+
+def _state_words(row: ClusterEvent) -> str:
+    match row.kind:
+        case EventKind.STATE_WRITTEN:
+            elr = f", ELR {_names(row.elr)}" if row.elr else ""
+            leader = row.leader or "none"
+            return (
+                f"writes to ZooKeeper: leader {leader}, leader epoch {row.leader_epoch}, ISR {_names(row.isr)}{elr}"
+                f" (version {row.zk_version})"
+            )
+        case EventKind.ISR_CHANGE_SENT:
+            return f"asks for ISR {_names(row.isr)}, leader epoch {row.leader_epoch}, version {row.zk_version}"
+        case EventKind.ISR_CHANGE_ENDED:
+            return f"ISR change {row.detail or 'ended'}: believes ISR {_names(row.isr)}, leader epoch {row.leader_epoch}"
+        case EventKind.UNCLEAN_ELECTION_ORDERED:
+            return f"an operator orders the unclean election of {row.leader}"
+        case _:
+            return ""
+
+
+def _replica_words(row: ClusterEvent) -> str:
+    why = "" if row.detail is None else f" ({row.detail})"
+    match row.kind:
+        case EventKind.BECAME_LEADER:
+            return f"leads under leader epoch {row.leader_epoch}: LEO {row.leo}, HW {row.hw}, ISR {_names(row.isr)}"
+        case EventKind.BECAME_FOLLOWER:
+            return f"follows {row.leader or 'nobody'} under leader epoch {row.leader_epoch}"
+        case EventKind.RESIGNED:
+            return f"stops serving, leader epoch {row.leader_epoch}"
+        case EventKind.RECOVERED:
+            return f"finds its replica at startup: LEO {row.leo}, HW {row.hw}"
+        case EventKind.APPEND:
+            return f"appends {row.value} at offset {row.offset}, leader epoch {row.leader_epoch}{why}"
+        case EventKind.TRUNCATE:
+            return f"truncates to offset {row.offset}{why}"
+        case EventKind.HW:
+            return f"moves its HW to {row.hw}, LEO {row.leo}{why}"
+        case EventKind.REPLICA_DELETED:
+            return "deletes its replica"
+        case _:
+            return ""
+
+
+def _laboratory_words(row: ClusterEvent) -> str:
+    fault = "" if row.fault is None else f" {row.fault}"
+    match row.kind:
+        case EventKind.WOUND:
+            first = "" if row.offset is None else f" from offset {row.offset} on"
+            return f"wound by {row.detail or 'the laboratory'}: bytes destroyed{first} (dir {row.dir})"
+        case EventKind.FAULT_BEGUN:
+            return f"fault{fault} begins: {row.detail}"
+        case EventKind.FAULT_ENDED:
+            return f"fault{fault} ends: {row.detail}"
+        case EventKind.FAULT_ACTED:
+            return f"fault{fault} bit {row.offset} times: {row.detail}"
+        case EventKind.HEALED:
+            return "every fault is over"
+        case EventKind.FINAL_READS:
+            return "the final reads begin"
+        case EventKind.ASSERTION:
+            return f"an assertion of the system under test failed: {row.detail}"
+        case _:
+            raise AssertionError(row.kind)

@@ -1,0 +1,113 @@
+"""The life of one offset: who appended what there, whose HW passed it, who cut it off, and what clients were told.
+
+This is what turns "lost" into an explanation. It needs the evidence rows of the nodes; without them it tells what the clients
+saw and no more.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from history.event import ClusterEvent, EventKind
+from history.op import Operation, OpType
+from reports.rows import Line, event_line, operation_line
+
+_CONTEXT = frozenset({EventKind.STATE_WRITTEN, EventKind.BECAME_LEADER, EventKind.UNCLEAN_ELECTION_ORDERED})
+_CONTEXT_OF_OTHERS = frozenset({EventKind.STATE_WRITTEN, EventKind.UNCLEAN_ELECTION_ORDERED})
+_OF_THE_NODE = frozenset({EventKind.NODE_STARTED, EventKind.NODE_STOPPED, EventKind.SESSION_ENDED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One offset of one partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @property
+    def words(self) -> str:
+        """ "orders-0, offset 17"."""
+        return f"{self.topic}-{self.partition}, offset {self.offset}"
+
+
+@dataclass(slots=True)
+class _Copies:
+    """Which nodes hold the offset, and whose HW covers it, while reading the events in order."""
+
+    offset: int
+    holders: set[str] = field(default_factory=set)
+    covered: set[str] = field(default_factory=set)
+
+    def changed_by(self, event: ClusterEvent) -> bool:
+        """Whether this event of the partition did something to the offset."""
+        node = event.node or ""
+        match event.kind:
+            case EventKind.APPEND if event.offset == self.offset:
+                self.holders.add(node)
+                return True
+            case EventKind.HW | EventKind.BECAME_LEADER if event.hw is not None:
+                was, now = node in self.covered, event.hw > self.offset
+                (self.covered.add if now else self.covered.discard)(node)
+                return was != now
+            case EventKind.TRUNCATE | EventKind.WOUND:
+                return self._removed(node, kept_to=event.offset or 0)
+            case EventKind.RECOVERED:
+                return self._removed(node, kept_to=event.leo or 0)
+            case EventKind.REPLICA_DELETED:
+                return self._removed(node, kept_to=0)
+            case _:
+                return False
+
+    def _removed(self, node: str, *, kept_to: int) -> bool:
+        if kept_to > self.offset or node not in self.holders:
+            return False
+        self.holders.discard(node)
+        self.covered.discard(node)
+        return True
+
+
+def story_of(
+    place: Place, operations: Iterable[Operation], events: Sequence[ClusterEvent], *, witness: Iterable[int] = ()
+) -> tuple[Line, ...]:
+    """The lines that touch the place and the witnesses, with the elections and stops between the first and the last of them."""
+    pointed = frozenset(witness)
+    lines = [
+        operation_line(row, witness=row.index in pointed)
+        for row in operations
+        if row.index in pointed
+        or (row.type is OpType.OK and row.offset == place.offset and _same_partition(row, place) and row.f != "latest")
+    ]
+    copies = _Copies(place.offset)
+    # A witness, too, may change the copies, so it is asked first.
+    touching = [e for e in events if (_same_partition(e, place) and copies.changed_by(e)) or e.index in pointed]
+    indices = [line.index for line in lines] + [event.index for event in touching]
+    if not indices:
+        return ()
+    known = {event.index for event in touching}
+    context = _context(place, events, first=min(indices), last=max(indices))
+    lines += [event_line(event, witness=event.index in pointed) for event in touching]
+    lines += [event_line(event) for event in context if event.index not in known]
+    return tuple(sorted(lines, key=lambda line: line.index))
+
+
+def _same_partition(row: Operation | ClusterEvent, place: Place) -> bool:
+    return row.partition == place.partition and row.topic == place.topic
+
+
+def _context(place: Place, events: Sequence[ClusterEvent], *, first: int, last: int) -> list[ClusterEvent]:
+    """Who led when it began, then every election of the partition, and every start and stop of its replicas."""
+    # Whoever writes the state of a partition need not hold a replica of it: the controller does.
+    replicas = {e.node for e in events if e.node is not None and _same_partition(e, place) and e.kind not in _CONTEXT_OF_OTHERS}
+    found: list[ClusterEvent] = []
+    led: ClusterEvent | None = None
+    for event in events:
+        if event.index > last:
+            break
+        if event.kind in _CONTEXT and _same_partition(event, place):
+            if event.index >= first:
+                found.append(event)
+            elif event.kind is EventKind.STATE_WRITTEN:
+                led = event
+        elif event.kind in _OF_THE_NODE and event.node in replicas and event.index >= first:
+            found.append(event)
+    return found if led is None else [led, *found]

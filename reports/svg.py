@@ -1,0 +1,233 @@
+"""SVG as strings: the few pieces that all figures share. Pure, whole pixels, the same string for the same input.
+
+Colours are classes that `static/report.css` fills in, so that figures follow the page into dark mode and print.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from markupsafe import escape
+
+from reports.windows import CATEGORIES, FaultWindow
+
+LEFT = 96  # px for labels
+PLOT = 1000  # px for time
+WIDTH = LEFT + PLOT + 20
+NS_PER_S = 1_000_000_000
+_STRIP = 4  # px of a row of fault bars
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeScale:
+    """Nanoseconds to pixels; what lies outside is drawn at the edge."""
+
+    start_ns: int
+    end_ns: int
+
+    def x(self, time_ns: int) -> int:
+        """The pixel column, LEFT..LEFT+PLOT."""
+        span = max(self.end_ns - self.start_ns, 1)
+        return LEFT + min(max((time_ns - self.start_ns) * PLOT // span, 0), PLOT)
+
+    def shows(self, start_ns: int, end_ns: int) -> bool:
+        """Whether a span has anything to do with the visible time."""
+        return start_ns <= self.end_ns and end_ns >= self.start_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backdrop:
+    """What lies behind every figure over time."""
+
+    windows: tuple[FaultWindow, ...]
+    milestones: tuple[tuple[int, str], ...]  # time in ns, words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pointer:
+    """A moment to point at: a witness of an anomaly."""
+
+    time_ns: int
+    words: str
+
+
+def seconds(time_ns: int, digits: int = 3) -> str:
+    """ "12.345": truncated, by integer arithmetic."""
+    sign = "-" if time_ns < 0 else ""
+    units = abs(time_ns) // 10 ** (9 - digits)
+    whole, part = divmod(units, 10**digits)
+    return f"{sign}{whole}.{part:0{digits}d}" if digits else f"{sign}{whole}"
+
+
+def from_to(start_ns: int, end_ns: int) -> str:
+    """ "1.200 to 3.450 s"."""
+    return f"{seconds(start_ns)} to {seconds(end_ns)} s"
+
+
+def figure(height: int, label: str, parts: Iterable[str]) -> str:
+    """A whole drawing; `label` is what a screen reader says."""
+    body = "".join(parts)
+    return f'<svg class="figure" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}">{body}</svg>'
+
+
+def text(x: int, y: int, words: str, *, css: str = "", anchor: str = "start") -> str:
+    """A label."""
+    return f'<text x="{x}" y="{y}" class="{css}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def rect(x: int, y: int, width: int, height: int, *, css: str, title: str = "") -> str:
+    """A box, at least one pixel wide, with words to hover."""
+    inner = f"<title>{escape(title)}</title>" if title else ""
+    return f'<rect x="{x}" y="{y}" width="{max(width, 1)}" height="{height}" class="{css}">{inner}</rect>'
+
+
+def line(x1: int, y1: int, x2: int, y2: int, *, css: str) -> str:
+    """A straight line."""
+    return f'<path d="M{x1} {y1}L{x2} {y2}" class="{css}"/>'
+
+
+def path(d: str, *, css: str, title: str = "") -> str:
+    """A path, or nothing for an empty one."""
+    if not d:
+        return ""
+    inner = f"<title>{escape(title)}</title>" if title else ""
+    return f'<path d="{d}" class="{css}">{inner}</path>'
+
+
+def nice_ticks(low: int, high: int, most: int) -> list[int]:
+    """Round numbers (1, 2 or 5 times a power of ten apart) within low..high, `most` of them at most."""
+    step = next(step for step in _steps() if high // step - -(-low // step) + 1 <= most)
+    first = -(-low // step) * step
+    return list(range(first, high + 1, step))
+
+
+def _steps() -> Iterator[int]:
+    power = 1
+    while True:
+        yield from (power, 2 * power, 5 * power)
+        power *= 10
+
+
+def time_axis(scale: TimeScale, top: int, bottom: int) -> str:
+    """Grid lines and seconds below them."""
+    ticks = nice_ticks(scale.start_ns, scale.end_ns, 12)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else NS_PER_S
+    digits = next((d for d in range(9) if step % 10 ** (9 - d) == 0), 9)
+    parts = [path("".join(f"M{scale.x(t)} {top}V{bottom}" for t in ticks), css="grid")]
+    parts += [text(scale.x(t), bottom + 14, f"{seconds(t, digits)} s", css="tick", anchor="middle") for t in ticks]
+    return "".join(parts)
+
+
+def shade(scale: TimeScale, behind: Backdrop, top: int, bottom: int) -> str:
+    """Grey wherever a fault was in force, and dashed lines where the cluster was healed and the final reads began."""
+    held = [(scale.x(w.start_ns), scale.x(w.end_ns)) for w in behind.windows if scale.shows(w.start_ns, w.end_ns)]
+    parts = [path(runs(held, top, bottom - top), css="shade")]
+    for time_ns, words in behind.milestones:
+        if scale.shows(time_ns, time_ns):
+            parts.append(path(f"M{scale.x(time_ns)} {top}V{bottom}", css="milestone", title=f"{words} at {seconds(time_ns)} s"))
+    return "".join(parts)
+
+
+def point(scale: TimeScale, pointers: Iterable[Pointer], top: int, bottom: int) -> str:
+    """A red line for each pointer."""
+    return "".join(
+        path(f"M{scale.x(p.time_ns)} {top}V{bottom}", css="pointer", title=f"{seconds(p.time_ns)} s: {p.words}") for p in pointers
+    )
+
+
+def strip_height(behind: Backdrop) -> int:
+    """Pixels that `strip` takes."""
+    return _STRIP * len({window.category for window in behind.windows}) + 2
+
+
+def strip(scale: TimeScale, behind: Backdrop, top: int) -> str:
+    """A thin bar for each fault window, one row for each category: which faults the grey stands for."""
+    rows = [category for category in CATEGORIES if any(window.category == category for window in behind.windows)]
+    return "".join(
+        rect(
+            scale.x(w.start_ns),
+            top + _STRIP * rows.index(w.category),
+            scale.x(w.end_ns) - scale.x(w.start_ns),
+            _STRIP - 1,
+            css=f"fault {w.category}",
+            title=window_words(w),
+        )
+        for w in behind.windows
+        if scale.shows(w.start_ns, w.end_ns)
+    )
+
+
+def window_words(window: FaultWindow) -> str:
+    """One fault window in a line."""
+    nodes = ", ".join(window.nodes)
+    of = f" on {nodes}" if nodes else ""
+    return f"{window.id}: {window.kind}{of}, {from_to(window.start_ns, window.end_ns)}, acted {window.acted} times"
+
+
+def step_path(points: Iterable[tuple[int, int | None]], end_x: int) -> str:
+    """A step line through pixels in order of x; None lifts the pen.
+
+    Of all points in one column only the lowest, the highest and the last are drawn: what a pixel can show, and no more.
+    """
+    out: list[str] = []
+    pen: tuple[int, int] | None = None
+    for x, column in groupby(points, key=lambda point: point[0]):
+        ys = [y for _, y in column]
+        drawn = [y for y in ys if y is not None]
+        if pen is not None and x > pen[0]:
+            out.append(f"h{x - pen[0]}")
+            pen = (x, pen[1])
+        if drawn:
+            if pen is None:
+                out.append(f"M{x} {drawn[0]}")
+                pen = (x, drawn[0])
+            for y in _strokes(pen[1], drawn):
+                out.append(f"v{y - pen[1]}")
+                pen = (x, y)
+        if ys[-1] is None:
+            pen = None
+    if pen is not None and end_x > pen[0]:
+        out.append(f"h{end_x - pen[0]}")
+    return "".join(out)
+
+
+def _strokes(start: int, ys: Sequence[int]) -> list[int]:
+    """Where the pen goes within one column so that it covers everything and ends at the last value."""
+    low, high, last = min(ys), max(ys), ys[-1]
+    stops = [y for y in (low, high) if not min(start, last) <= y <= max(start, last)]
+    stops.append(last)
+    return [y for y, before in zip(stops, [start, *stops], strict=False) if y != before]
+
+
+def dots(points: Iterable[tuple[int, int]]) -> str:
+    """One round dot for each different pixel (stroke-linecap: round draws it)."""
+    return "".join(f"M{x} {y}h0" for x, y in sorted(set(points)))
+
+
+def runs(columns: Iterable[tuple[int, int]], y: int, height: int) -> str:
+    """Boxes from pixel spans (x1, x2), those that touch joined into one."""
+    merged: list[list[int]] = []
+    for x1, x2 in sorted(columns):
+        if merged and x1 <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], x2)
+        else:
+            merged.append([x1, x2])
+    return "".join(f"M{x1} {y}h{x2 - x1}v{height}h{x1 - x2}z" for x1, x2 in merged)
+
+
+def visible(points: Sequence[tuple[int, int | None]], scale: TimeScale) -> Iterator[tuple[int, int | None]]:
+    """The points within the scale, preceded by the value that held when it begins."""
+    before: int | None = None
+    begun = False
+    for time_ns, value in points:
+        if time_ns < scale.start_ns:
+            before = value
+            continue
+        if time_ns > scale.end_ns:
+            break
+        if not begun:
+            begun = True
+            yield scale.start_ns, before
+        yield time_ns, value
+    if not begun:
+        yield scale.start_ns, before

@@ -1,0 +1,184 @@
+"""A history written down call by call, for tests of checkers: indices count up, a millisecond passes with each row."""
+
+import msgspec
+
+from history.event import ClusterEvent, EventKind
+from history.history import History
+from history.manifest import Assignment, FaultCount, RunManifest
+from history.op import Operation, OpType
+from history.promise import Flush, Promise, TopicPromise
+
+MS = 1_000_000
+
+
+def promise(*, m: int = 2, flush: Flush = "none", by_operator: bool = False, topics: tuple[str, ...] = ("orders",)) -> Promise:
+    """Bound: 2 * 1 s + 2 * 1 s + 4 * 0.5 s + 10 s = 16 s."""
+    return Promise(
+        topics=tuple(TopicPromise(topic=topic, min_insync_replicas=m, flush=flush) for topic in topics),
+        unclean_election="by_operator" if by_operator else "never",
+        profile="beyond",
+        session_timeout_ms=1000,
+        replica_lag_time_max_ms=1000,
+        request_timeout_ms=500,
+    )
+
+
+def manifest(promised: Promise, brokers: tuple[str, ...] = ("b1", "b2", "b3"), partitions: int = 1) -> RunManifest:
+    """A manifest that no rule of vacuity objects to."""
+    return RunManifest(
+        run_id="by-hand",
+        seed=None,
+        draws=0,
+        plan_digest="",
+        protocol="by-hand",
+        backend="by-hand",
+        commit="",
+        dirty=False,
+        versions={},
+        outcome="completed",
+        promise=promised,
+        brokers=brokers,
+        assignments=tuple(
+            Assignment(topic=topic.topic, partition=partition, replicas=brokers[:3])
+            for topic in promised.topics
+            for partition in range(partitions)
+        ),
+        min_acked=0,
+        faults=(FaultCount(kind="crash", begun=1, acted=1),),
+    )
+
+
+class Story:
+    """Rows of one partition at a time; `about` turns to another one."""
+
+    def __init__(self, promised: Promise | None = None, *, partitions: int = 1) -> None:
+        self.manifest = manifest(promised or promise(), partitions=partitions)
+        self.topic, self.partition = self.manifest.promise.topics[0].topic, 0
+        self.operations: list[Operation] = []
+        self.events: list[ClusterEvent] = []
+        self.index = 0
+        self.time_ns = 0
+
+    def about(self, partition: int, topic: str = "orders") -> "Story":
+        """The rows from here on are about this partition."""
+        self.topic, self.partition = topic, partition
+        return self
+
+    def _next(self) -> int:
+        self.index += 1
+        self.time_ns += MS
+        return self.index
+
+    # --- events ---------------------------------------------------------------------------------------------------------
+
+    def event(self, kind: EventKind, *, whole_node: bool = False, **columns: object) -> int:
+        """One row; its index."""
+        where: dict[str, object] = {} if whole_node else {"topic": self.topic, "partition": self.partition}
+        row = {"index": self._next(), "kind": kind, "time_ns": self.time_ns, **where, **columns}
+        self.events.append(msgspec.convert(row, ClusterEvent))
+        return self.index
+
+    def registered(self, node: str, incarnation: int) -> int:
+        return self.event(EventKind.REGISTERED, whole_node=True, node=node, incarnation=incarnation, life=1)
+
+    def session_ended(self, node: str, incarnation: int) -> int:
+        return self.event(EventKind.SESSION_ENDED, whole_node=True, node=node, incarnation=incarnation)
+
+    def state(self, leader: str | None, epoch: int, isr: str, version: int = 0) -> int:
+        """ZooKeeper's state of the partition; `isr` as "b1 b2"."""
+        return self.event(
+            EventKind.STATE_WRITTEN, leader=leader, leader_epoch=epoch, isr=tuple(isr.split()), zk_version=version, node=leader
+        )
+
+    def leads(self, node: str, epoch: int, *, leo: int, hw: int = 0, isr: str = "b1 b2 b3") -> int:
+        return self.event(EventKind.BECAME_LEADER, node=node, life=1, leader_epoch=epoch, leo=leo, hw=hw, isr=tuple(isr.split()))
+
+    def follows(self, node: str, epoch: int, leader: str) -> int:
+        return self.event(EventKind.BECAME_FOLLOWER, node=node, life=1, leader_epoch=epoch, leader=leader)
+
+    def append(self, nodes: str, offset: int, value: str, epoch: int = 1) -> int:
+        """The same record at several replicas, the first of which leads."""
+        for place, node in enumerate(nodes.split()):
+            detail = "follower" if place else "leader"
+            self.event(EventKind.APPEND, node=node, life=1, offset=offset, value=value, leader_epoch=epoch, detail=detail)
+        return self.index
+
+    def event_append(self, node: str, offset: int, value: str, epoch: int) -> int:
+        """A record copied by a follower."""
+        return self.event(EventKind.APPEND, node=node, life=1, offset=offset, value=value, leader_epoch=epoch, detail="follower")
+
+    def change_isr(self, node: str, epoch: int, isr: tuple[str, ...], *, ended: bool = False) -> int:
+        kind = EventKind.ISR_CHANGE_ENDED if ended else EventKind.ISR_CHANGE_SENT
+        detail = "applied" if ended else None
+        return self.event(kind, node=node, leader_epoch=epoch, isr=isr, zk_version=0, detail=detail)
+
+    def truncate(self, node: str, leo: int) -> int:
+        return self.event(EventKind.TRUNCATE, node=node, life=1, offset=leo, detail="epoch")
+
+    def hw(self, node: str, hw: int, *, epoch: int = 1, leo: int | None = None, role: str = "leader", life: int = 1) -> int:
+        return self.event(
+            EventKind.HW, node=node, life=life, hw=hw, leo=hw if leo is None else leo, leader_epoch=epoch, detail=role
+        )
+
+    def recovered(self, node: str, leo: int, life: int = 2) -> int:
+        return self.event(EventKind.RECOVERED, node=node, life=life, leo=leo, hw=0, dir=0)
+
+    def wound(self, node: str, offset: int, incarnation: int, why: str = "power-loss") -> int:
+        return self.event(EventKind.WOUND, node=node, offset=offset, incarnation=incarnation, dir=0, detail=why)
+
+    # --- operations -----------------------------------------------------------------------------------------------------
+
+    def op(self, process: int, type: OpType, f: str, rows: tuple[dict[str, object], ...] = ({},)) -> int:
+        """The rows of one invocation or completion; their index."""
+        index = self._next()
+        base = {"index": index, "process": process, "type": type, "f": f, "topic": self.topic, "partition": self.partition}
+        for slot, columns in enumerate(rows):
+            row = {**base, "slot": slot, "time_ns": self.time_ns, **columns}
+            self.operations.append(msgspec.convert(row, Operation))
+        return index
+
+    def asks(self, process: int, value: str, acks: int = -1) -> int:
+        return self.op(process, OpType.INVOKE, "produce", ({"value": value, "acks": acks},))
+
+    def acked(self, process: int, value: str, offset: int, *, epoch: int | None = 1, acks: int = -1) -> int:
+        return self.op(process, OpType.OK, "produce", ({"value": value, "offset": offset, "acks": acks, "leader_epoch": epoch},))
+
+    def unsure(self, process: int, value: str, acks: int = -1) -> int:
+        return self.op(process, OpType.INFO, "produce", ({"value": value, "acks": acks, "error": "timeout"},))
+
+    def refused(self, process: int, value: str, acks: int = -1) -> int:
+        return self.op(process, OpType.FAIL, "produce", ({"value": value, "acks": acks, "error": "NOT_ENOUGH_REPLICAS"},))
+
+    def produces(self, process: int, value: str, offset: int, *, epoch: int = 1, acks: int = -1) -> int:
+        """Asked and acknowledged."""
+        self.asks(process, value, acks)
+        return self.acked(process, value, offset, epoch=epoch, acks=acks)
+
+    def polls(self, process: int, position: int, values: str, *, epoch: int | None = 1, hw: int | None = None) -> int:
+        """Asked at a position and given records from there on; "-" leaves an offset out."""
+        self.op(process, OpType.INVOKE, "poll", ({"offset": position},))
+        got: tuple[dict[str, object], ...] = tuple(
+            {"offset": offset, "value": value, "leader_epoch": epoch, "hw": hw}
+            for offset, value in enumerate(values.split(), position)
+            if value != "-"
+        )
+        return self.op(process, OpType.OK, "poll", got or ({"leader_epoch": epoch, "hw": hw},))
+
+    def latest(self, process: int, end: int, *, epoch: int = 1) -> int:
+        self.op(process, OpType.INVOKE, "latest")
+        return self.op(process, OpType.OK, "latest", ({"offset": end, "leader_epoch": epoch},))
+
+    def history(self, **facts: object) -> History:
+        """What was told so far; `facts` replace fields of the manifest."""
+        told = {"end_ns": self.time_ns, **facts}
+        return History(msgspec.structs.replace(self.manifest, **told), operations=self.operations, events=self.events)
+
+
+def begin(promised: Promise | None = None) -> Story:
+    """Three registered brokers (incarnations 11, 12, 13); b1 leads orders-0 in epoch 1, all in the ISR, logs empty."""
+    story = Story(promised)
+    for number, node in enumerate(("b1", "b2", "b3"), 11):
+        story.registered(node, number)
+    story.state("b1", 1, "b1 b2 b3")
+    story.leads("b1", 1, leo=0)
+    return story

@@ -1,0 +1,320 @@
+"""The rules of the ledger, one by one (docs/promise.md §1, §2, §5), and mutants of it that these rules must catch."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from checkers import acked_loss
+from checkers.acked_loss import Ledger
+from checkers.rows import EventRow
+from checkers.single import judge
+from checkers.verdict import Validity, Verdict
+from checkers.wounds import Sessions
+from history.promise import TopicPromise
+from tests.checkers import stories
+from tests.checkers.stories import committed, power_out
+from tests.checkers.story import Story, begin, promise
+
+
+def kinds(verdict: Verdict) -> list[str]:
+    return sorted({found.kind for found in verdict.anomalies})
+
+
+def lead_empty(story: Story, node: str = "b2", epoch: int = 2) -> Story:
+    """The controller elects a replica whose log is empty."""
+    story.state(node, epoch, node)
+    story.leads(node, epoch, leo=0, isr=node)
+    return story
+
+
+def test_excused_loss_cuts_the_partition_and_offsets_are_written_again() -> None:
+    """C1: before and after the cut are two generations that no checker compares."""
+    verdict = judge(stories.excused_then_rewritten())
+
+    assert verdict.validity == Validity.VALID
+    assert [(loss.offset, loss.value) for loss in verdict.excused] == [(0, "x")]
+    assert [(cut.offset, cut.leader_epoch) for cut in verdict.cuts] == [(0, 2)]
+
+
+def test_acknowledgement_alone_promises_a_record() -> None:
+    """An acknowledgement under acks=all promises, even where no HW was noted."""
+    story = begin()
+    story.append("b1 b2 b3", 0, "x")
+    story.produces(1, "x", 0)
+    story.truncate("b2", 0)
+
+    assert "lost-write" in kinds(judge(lead_empty(story).history()))
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_weaker_acknowledgements_promise_nothing(acks: int) -> None:
+    story = begin()
+    story.asks(1, "x", acks=acks)
+    story.append("b1", 0, "x")
+    story.acked(1, "x", 0, acks=acks)
+
+    assert judge(lead_empty(story).history()).validity == Validity.VALID
+
+
+def test_a_record_that_was_read_is_promised() -> None:
+    """Returned to a consumer: whoever read it may have acted on it."""
+    story = begin()
+    story.asks(1, "x", acks=1)
+    story.append("b1", 0, "x")
+    story.acked(1, "x", 0, acks=1)
+    story.polls(2, 0, "x")
+
+    assert kinds(judge(lead_empty(story).history())) == ["lost-write"]
+
+
+def test_an_unknown_outcome_promises_nothing() -> None:
+    story = begin()
+    story.asks(1, "x")
+    story.append("b1", 0, "x")
+    story.unsure(1, "x")
+
+    assert judge(lead_empty(story).history()).validity == Validity.VALID
+
+
+def test_a_deposed_leader_that_hears_late_of_its_election_is_not_accused() -> None:
+    """b2 was elected for epoch 2, which ended before it heard of it; x was committed in epoch 3."""
+    story = begin()
+    story.state("b2", 2, "b2 b3")
+    story.state("b3", 3, "b1 b3")
+    story.leads("b3", 3, leo=0, isr="b1 b3")
+    committed(story, "x", 0, epoch=3, nodes="b3 b1")
+    story.leads("b2", 2, leo=0, isr="b2 b3")
+
+    assert "lost-write" not in kinds(judge(story.history()))
+
+
+def test_a_promise_of_an_earlier_epoch_binds_a_leader_that_was_elected_before_it_was_known() -> None:
+    """The deposed leader commits x in epoch 1 after b2 began epoch 2 without it."""
+    story = begin()
+    story.append("b1", 0, "x")
+    lead_empty(story)
+    story.hw("b1", 1)
+
+    assert "lost-write" in kinds(judge(story.history()))
+
+
+def test_a_wound_is_no_excuse_while_another_counted_replica_holds_the_record() -> None:
+    """P3: b3 still has x, so the election of b2 lost it, not the laboratory."""
+    story = begin()
+    committed(story)
+    power_out(story, "b1 b2")
+
+    assert "lost-write" in kinds(judge(lead_empty(story).history()))
+
+
+def test_an_unnoticed_copy_counts_as_held() -> None:
+    """b1 is gone for good, but its session lasts: nobody may give x up before it ends."""
+    story = begin(promise(m=1))
+    story.state("b1", 1, "b1 b2")
+    committed(story, nodes="b1 b2")
+    story.wound("b1", 0, 11)
+    story.wound("b2", 0, 12)
+    story.session_ended("b2", 12)
+    story.state("b1", 2, "b1")
+    lead_empty(story, "b2", 3)
+    story.session_ended("b1", 11)
+
+    assert "lost-write" in kinds(judge(story.history()))
+
+
+def test_the_wound_noticed_last_excuses() -> None:
+    """The same with both sessions ended before the election."""
+    story = begin(promise(m=1))
+    story.state("b1", 1, "b1 b2")
+    committed(story, nodes="b1 b2")
+    power_out(story, "b2 b1")
+    lead_empty(story)
+
+    verdict = judge(story.history())
+
+    assert kinds(verdict) == []
+    assert [loss.offset for loss in verdict.excused] == [0]
+
+
+def test_a_replica_that_an_isr_change_is_about_to_remove_does_not_count() -> None:
+    """b2 holds x but is on its way out: destroying x on b1, the last that counts, excuses its loss."""
+    story = begin(promise(m=1))
+    story.state("b1", 1, "b1 b2")
+    committed(story, nodes="b1 b2")
+    story.change_isr("b1", 1, ("b1",))
+    power_out(story, "b1")
+    story.recovered("b1", 0)
+    lead_empty(story, "b1")
+
+    assert judge(story.history()).validity == Validity.VALID
+
+
+def test_below_min_insync_replicas_the_last_full_isr_counts_too() -> None:
+    """The ELR: b2 left the ISR when it fell below m = 2, and still has x."""
+    story = begin()
+    story.state("b1", 1, "b1 b2")
+    committed(story, nodes="b1 b2")
+    story.state("b1", 1, "b1")
+    power_out(story, "b1")
+
+    assert "lost-write" in kinds(judge(lead_empty(story, "b1").history()))
+
+
+def test_a_copy_that_came_back_is_not_excused_a_second_time() -> None:
+    """x seemed destroyed, then a leader had it after all and truncated it."""
+    story = begin(promise(m=1))
+    story.state("b1", 1, "b1")
+    committed(story, nodes="b1 b2")
+    power_out(story, "b1")
+    story.state("b2", 2, "b2")
+    story.leads("b2", 2, leo=1, hw=1, isr="b2")
+    story.truncate("b2", 0)
+    story.state("b2", 3, "b2")
+    story.leads("b2", 3, leo=0, isr="b2")
+
+    assert "lost-write" in kinds(judge(story.history()))
+
+
+def test_flush_before_ack_excuses_only_a_swapped_directory() -> None:
+    """P5."""
+    outcomes = []
+    for why in ("power-loss", "dropped", "swapped"):
+        story = begin(promise(flush="before_ack"))
+        committed(story)
+        power_out(story, "b1 b2 b3", why=why)
+        outcomes.append("lost-write" in kinds(judge(lead_empty(story, "b3").history())))
+
+    assert outcomes == [True, True, False]
+
+
+def test_an_order_excuses_one_election_and_only_under_a_promise_that_allows_it() -> None:
+    """P7."""
+    assert judge(stories.ordered_by_operator()).validity == Validity.VALID
+
+    history = stories.ordered_by_operator()
+    history.manifest = msgspec.structs.replace(history.manifest, promise=promise(m=1))
+
+    assert {"lost-write", "unclean-election"} <= set(kinds(judge(history)))
+
+
+def test_the_last_leader_must_end_with_everything_that_was_promised() -> None:
+    """Nobody is elected afterwards, so nothing but the end of the log shows it."""
+    story = begin()
+    at = committed(story)
+    gone = story.truncate("b1", 0)
+
+    lost = [found for found in judge(story.history()).anomalies if found.kind == "lost-write"]
+
+    assert [found.witness for found in lost] == [(at, gone)]
+
+
+def test_a_run_that_ends_between_a_wound_and_the_next_leader_accuses_nobody() -> None:
+    story = begin()
+    committed(story)
+    story.wound("b1", 0, 11)
+
+    assert judge(story.history()).validity == Validity.VALID
+
+
+def test_entries_that_no_row_tells_accuse_nobody() -> None:
+    """A crash fell between the append and its note; the recovered log is longer than what was told."""
+    story = begin()
+    story.append("b1 b2", 0, "x")
+    story.recovered("b3", 1)
+    story.hw("b1", 1)
+    story.produces(1, "x", 0)
+    story.state("b3", 2, "b3")
+    story.leads("b3", 2, leo=1, isr="b3")
+
+    assert judge(story.history()).validity == Validity.VALID
+
+
+def test_many_lost_records_are_one_anomaly() -> None:
+    story = begin()
+    for offset in range(50):
+        committed(story, f"v{offset}", offset)
+    story.truncate("b2", 10)
+    story.state("b2", 2, "b2")
+    story.leads("b2", 2, leo=10, isr="b2")
+
+    lost = [found for found in judge(story.history()).anomalies if found.kind == "lost-write"]
+
+    assert len(lost) == 1
+    assert "and 39 more up to offset 49" in lost[0].words
+
+
+# --- mutants ----------------------------------------------------------------------------------------------------------------
+
+_is_last_copy = Ledger.is_last_copy
+
+
+def any_wound_on_the_node(ledger: Ledger, offset: int, value: str, counted: tuple[str, ...]) -> bool:
+    """Mutant: a wound excuses whatever it destroyed, whoever else holds it."""
+    return True
+
+
+def forgets_the_unnoticed(ledger: Ledger, offset: int, value: str, counted: tuple[str, ...]) -> bool:
+    """Mutant: a destroyed copy stops counting at once."""
+    return not any(ledger.replicas.log(node).holds(offset, value) for node in counted)
+
+
+def excuses_truncation(ledger: Ledger, row: EventRow) -> None:
+    """Mutant: what a wounded replica truncates goes on the wound's account."""
+    if row.kind == "truncate" and row.node in ledger.wounded_at:
+        for offset, value in enumerate(ledger.replicas.log(row.node).values):
+            if value is not None and offset >= row.offset:
+                ledger.destroyed[(offset, value)] = ledger.wounded_at[row.node]
+    _see(ledger, row)
+
+
+_see = Ledger.see
+
+
+@pytest.mark.parametrize(
+    ("name", "mutant", "caught_by"),
+    [
+        ("is_last_copy", any_wound_on_the_node, test_a_wound_is_no_excuse_while_another_counted_replica_holds_the_record),
+        ("see", excuses_truncation, lambda: _story_is_judged_as_told("bad/acked-loss-wound-elsewhere")),
+        ("_lead", lambda ledger, row: None, lambda: _story_is_judged_as_told("bad/acked-loss-truncated-to-hw")),
+    ],
+    ids=["any wound on the node", "excuses a truncation", "looks at no leader"],
+)
+def test_mutant_of_the_ledger_is_caught(
+    monkeypatch: pytest.MonkeyPatch, name: str, mutant: Callable[..., object], caught_by: Callable[[], None]
+) -> None:
+    """A ledger that excuses too much would call a broken protocol VALID."""
+    caught_by()
+    monkeypatch.setattr(Ledger, name, mutant)
+
+    with pytest.raises(AssertionError):
+        caught_by()
+
+
+def _story_is_judged_as_told(name: str) -> None:
+    told = stories.STORIES[name]
+    found = judge(told.tell()).anomalies
+    assert tuple((anomaly.kind, anomaly.witness) for anomaly in found) == told.expected.anomalies
+
+
+def test_mutant_that_forgets_unnoticed_copies_excuses_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without "unnoticed counts as held" b2's wound would excuse x while b1's copy is still trusted."""
+    test_an_unnoticed_copy_counts_as_held()
+    monkeypatch.setattr(Ledger, "is_last_copy", forgets_the_unnoticed)
+
+    with pytest.raises(AssertionError):
+        test_an_unnoticed_copy_counts_as_held()
+
+
+def test_mutant_that_excuses_power_loss_under_before_ack_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acked_loss, "counts_as_wound", lambda promised, detail: isinstance(promised, TopicPromise))
+
+    with pytest.raises(AssertionError):
+        test_flush_before_ack_excuses_only_a_swapped_directory()
+
+
+def test_mutant_that_notices_at_once_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sessions, "lasts", lambda sessions, node, incarnation: False)
+
+    with pytest.raises(AssertionError):
+        test_an_unnoticed_copy_counts_as_held()

@@ -1,0 +1,130 @@
+"""Liveness after healing: what is judged, when, and which silence is right (docs/promise.md §6)."""
+
+import msgspec
+
+from checkers.single import judge
+from history.event import EventKind
+from history.history import History
+from tests.checkers.stories import BOUND_NS, committed, power_out, whole_again
+from tests.checkers.story import MS, Story, begin, promise
+
+
+def healed(story: Story) -> History:
+    """The bound passes after what was told; then the run ends."""
+    healed_at = story.time_ns
+    story.time_ns += BOUND_NS
+    story.event(EventKind.FINAL_READS, whole_node=True)
+    return story.history(healed_at_ns=healed_at)
+
+
+def quiet_cluster(m: int = 2) -> Story:
+    """One committed record, everybody agrees."""
+    story = begin(promise(m=m))
+    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b2", controller_epoch=1)
+    for node in ("b2", "b3"):
+        story.follows(node, 1, "b1")
+    committed(story)
+    return story
+
+
+def test_run_that_ends_before_the_bound_is_not_judged() -> None:
+    history = whole_again()
+    early = msgspec.structs.replace(history.manifest, end_ns=BOUND_NS)
+
+    assert judge(History(early, operations=history.operations, events=history.events)).live is None
+
+
+def test_interrupted_run_is_not_judged() -> None:
+    history = whole_again()
+    stopped = msgspec.structs.replace(history.manifest, outcome="interrupted")
+
+    assert judge(History(stopped, operations=history.operations, events=history.events)).live is None
+
+
+def test_quiet_cluster_is_live() -> None:
+    verdict = judge(healed(quiet_cluster()))
+
+    assert (verdict.live, verdict.not_live) == (True, ())
+
+
+def test_partition_whose_counted_on_replicas_were_all_emptied_is_rightly_offline() -> None:
+    """U2: it waits for an operator, and no other partition is affected."""
+    story = quiet_cluster()
+    power_out(story, "b1 b2 b3", why="swapped")
+    for node, incarnation in (("b1", 21), ("b2", 22), ("b3", 23)):
+        story.registered(node, incarnation)
+    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b3", controller_epoch=2)
+    story.state(None, 2, "b1 b2 b3")
+
+    verdict = judge(healed(story))
+
+    assert (verdict.live, verdict.counts["offline_rightly"]) == (True, 1)
+
+
+def test_partition_that_is_offline_after_a_mere_power_loss_is_not_live() -> None:
+    story = quiet_cluster()
+    power_out(story, "b1 b2 b3")
+    for node, incarnation in (("b1", 21), ("b2", 22), ("b3", 23)):
+        story.registered(node, incarnation)
+    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b3", controller_epoch=2)
+    story.state(None, 2, "b1 b2 b3")
+
+    verdict = judge(healed(story))
+
+    assert verdict.not_live == ("orders-0 has no leader at the end",)
+
+
+def test_broker_that_did_not_hear_of_an_epoch_is_not_live() -> None:
+    story = quiet_cluster()
+    story.state("b1", 2, "b1 b2 b3")
+    story.leads("b1", 2, leo=1, hw=1)
+    story.follows("b2", 2, "b1")
+
+    verdict = judge(healed(story))
+
+    assert verdict.not_live == ("b3 acts in epoch 1 of orders-0, ZooKeeper has 2, at the end",)
+
+
+def test_operation_that_never_ends_is_not_live() -> None:
+    story = quiet_cluster()
+    at = story.asks(7, "late")
+
+    verdict = judge(healed(story))
+
+    assert verdict.not_live == (f"process 7 never heard of its produce at row {at}",)
+
+
+def test_partition_that_takes_no_writes_after_the_bound_is_not_live() -> None:
+    story = quiet_cluster()
+    healed_at = story.time_ns
+    story.time_ns += BOUND_NS
+    story.asks(1, "y")
+    story.refused(1, "y")
+
+    verdict = judge(story.history(healed_at_ns=healed_at))
+
+    assert verdict.not_live == ("no acks=all produce to orders-0 was acknowledged after the bound",)
+
+
+def test_what_is_committed_late_but_within_the_bound_is_in_time() -> None:
+    story = quiet_cluster()
+    healed_at = story.time_ns
+    story.time_ns += BOUND_NS - 100 * MS
+    story.asks(1, "y")
+    story.append("b1 b2 b3", 1, "y")
+    story.hw("b1", 2)
+    story.acked(1, "y", 1)
+    story.time_ns += 200 * MS
+    story.event(EventKind.FINAL_READS, whole_node=True)
+
+    assert judge(story.history(healed_at_ns=healed_at)).live is True
+
+
+def test_partition_that_was_never_created_is_not_live() -> None:
+    story = quiet_cluster()
+    history = healed(story)
+    two = (*history.manifest.assignments, msgspec.structs.replace(history.manifest.assignments[0], partition=1))
+
+    verdict = judge(History(msgspec.structs.replace(history.manifest, assignments=two), operations=(), events=history.events))
+
+    assert verdict.not_live == ("orders-1 never had a leader",)

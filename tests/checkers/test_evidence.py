@@ -1,0 +1,149 @@
+"""How checkers take in rows: fitness, groups, and what a flood of anomalies becomes."""
+
+import msgspec
+import polars as pl
+import pytest
+
+from checkers.checker import ANOMALIES_MAX, PARTITION, apply, facts_of, groups
+from checkers.registry import ALL
+from checkers.rows import calls, event_rows, operation_rows
+from checkers.single import judge
+from checkers.verdict import Validity
+from history.event import ClusterEvent, EventKind
+from history.history import History
+from tests.checkers.stories import STORIES, committed
+from tests.checkers.story import Story, begin
+
+
+def without(history: History, kind: EventKind, column: str) -> History:
+    """The history as a backend would write it that does not fill a column."""
+    events: list[ClusterEvent] = [
+        msgspec.structs.replace(event, **{column: None}) if event.kind == kind else event for event in history.events
+    ]
+    return History(history.manifest, operations=history.operations, events=events)
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        (EventKind.HW, "hw"),
+        (EventKind.APPEND, "value"),
+        (EventKind.STATE_WRITTEN, "isr"),
+        (EventKind.BECAME_LEADER, "leader_epoch"),
+        (EventKind.WOUND, "offset"),
+    ],
+)
+def test_row_that_lacks_a_column_makes_the_run_unknown_and_breaks_nothing(kind: EventKind, column: str) -> None:
+    story = begin()
+    committed(story)
+    story.wound("b3", 1, 13)
+
+    verdict = judge(without(story.history(), kind, column))
+
+    assert verdict.validity == Validity.UNKNOWN
+    assert any(f"{kind} rows lack a column" in reason for reason in verdict.unchecked)
+
+
+def test_wound_of_a_node_as_a_whole_is_no_wound_of_a_partition() -> None:
+    story = begin()
+    committed(story)
+    story.event(EventKind.WOUND, whole_node=True, node="b3", incarnation=13, detail="power-loss")
+
+    assert judge(story.history()).validity == Validity.VALID
+
+
+def test_rows_without_a_partition_belong_to_every_group() -> None:
+    story = begin()
+    committed(story)
+    story.about(1)
+    story.state("b1", 1, "b1 b2 b3")
+    story.session_ended("b3", 13)
+    history = story.history()
+
+    found = groups(history.operations_frame, history.events_frame, PARTITION)
+
+    assert [events.filter(pl.col("kind") == "session-ended").height for _, events in found] == [1, 1]
+    assert [events["index"].is_sorted() for _, events in found] == [True, True]
+
+
+def test_shuffled_rows_are_judged_alike() -> None:
+    """Order does not survive a shuffle: groups are sorted again."""
+    history = STORIES["bad/acked-loss-truncated-to-hw"].tell()
+    facts = facts_of(history.manifest)
+    shuffled = (history.operations_frame.sample(fraction=1, shuffle=True, seed=1), history.events_frame.reverse())
+
+    for checker in ALL:
+        straight = [
+            apply(checker, *group, facts) for group in groups(history.operations_frame, history.events_frame, checker.group_by)
+        ]
+        assert [apply(checker, *group, facts) for group in groups(*shuffled, checker.group_by)] == straight
+
+
+def test_calls_pair_each_completion_with_the_invocation_of_its_process() -> None:
+    story = Story()
+    story.asks(1, "x")
+    story.asks(2, "y")
+    story.acked(2, "y", 0)
+    story.unsure(1, "x")
+    story.asks(3, "z")
+
+    paired = calls(operation_rows(story.history().operations_frame))
+
+    assert [(call.process, call.invoked, call.ended, call.type) for call in paired] == [
+        (2, 2, 3, "ok"),
+        (1, 1, 4, "info"),
+        (3, 5, -1, ""),
+    ]
+
+
+def test_a_flood_of_anomalies_is_told_by_its_first_few() -> None:
+    story = Story()
+    story.leads("b1", 1, leo=0)
+    story.produces(1, "first", 100)
+    for offset in range(10):
+        story.produces(1, f"v{offset}", offset)
+
+    found = [anomaly for anomaly in judge(story.history()).anomalies if anomaly.kind == "offset-order"]
+
+    assert len(found) == ANOMALIES_MAX
+    assert found[-1].words.endswith("(and 7 more of this kind)")
+
+
+def test_unfit_rows_are_left_out() -> None:
+    story = begin()
+    at = story.hw("b1", 0)
+    history = without(story.history(), EventKind.HW, "detail")
+
+    assert at not in [row.at for row in event_rows(history.events_frame)]
+
+
+def test_topic_that_the_promise_does_not_know_is_unknown() -> None:
+    story = begin()
+    story.about(0, topic="strange").state("b1", 1, "b1")
+
+    assert "assumptions: the promise does not know topic strange" in judge(story.history()).unchecked
+
+
+@pytest.mark.parametrize("outcome", ["interrupted", "incomplete", "harness-fault"])
+def test_run_that_did_not_end_as_planned_is_never_valid(outcome: str) -> None:
+    story = begin()
+    committed(story)
+
+    verdict = judge(story.history(outcome=outcome))
+
+    assert verdict.validity == Validity.UNKNOWN
+
+
+def test_excused_loss_under_profile_within_is_unknown() -> None:
+    """N2: the ledger must be empty there, so either the laboratory went too far or the excuse is wrong."""
+    history = STORIES["ok/acked-loss-excused-then-rewritten"].tell()
+    within = msgspec.structs.replace(history.manifest.promise, profile="within")
+    manifest = msgspec.structs.replace(history.manifest, promise=within)
+
+    verdict = judge(History(manifest, operations=history.operations, events=history.events))
+
+    assert verdict.validity == Validity.UNKNOWN
+
+
+def test_history_of_nothing_is_unknown() -> None:
+    assert judge(History(Story().manifest)).validity == Validity.UNKNOWN

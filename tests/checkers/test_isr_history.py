@@ -1,0 +1,69 @@
+"""Who counts at each moment (docs/promise.md §1)."""
+
+from checkers.isr_history import ISR_ROWS, IsrHistory
+from checkers.rows import event_rows
+from tests.checkers.story import Story, begin
+
+
+def history_of(story: Story, *, m: int = 2) -> IsrHistory:
+    standing = IsrHistory(m)
+    for row in event_rows(story.history().events_frame):
+        if row.kind in ISR_ROWS:
+            standing.see(row)
+    return standing
+
+
+def test_members_that_a_change_in_flight_would_remove_do_not_count() -> None:
+    story = begin()
+    story.change_isr("b1", 1, ("b1", "b2"))
+
+    assert history_of(story).counted_on() == ("b1", "b2")
+
+
+def test_members_that_a_change_in_flight_would_add_do_not_count_yet() -> None:
+    story = begin()
+    story.state("b1", 1, "b1 b2")
+    story.change_isr("b1", 1, ("b1", "b2", "b3"))
+
+    assert history_of(story).counted_on() == ("b1", "b2")
+
+
+def test_a_change_ends_with_its_answer() -> None:
+    story = begin()
+    story.change_isr("b1", 1, ("b1", "b2"))
+    story.change_isr("b1", 1, ("b1", "b2", "b3"), ended=True)
+
+    assert history_of(story).counted_on() == ("b1", "b2", "b3")
+
+
+def test_a_change_that_is_never_answered_ends_with_the_next_write() -> None:
+    """It is conditional on the version: after the controller's write it can no longer land."""
+    story = begin()
+    story.change_isr("b1", 1, ("b1",))
+    story.state("b2", 2, "b2 b3")
+
+    assert history_of(story, m=1).counted_on() == ("b2", "b3")
+
+
+def test_a_change_sent_by_a_deposed_leader_removes_nobody() -> None:
+    story = begin()
+    story.state("b2", 2, "b2 b3")
+    story.change_isr("b1", 1, ("b1", "b2"))
+
+    assert history_of(story, m=1).counted_on() == ("b2", "b3")
+
+
+def test_below_min_isr_the_last_full_isr_counts_too() -> None:
+    story = begin()
+    story.state("b1", 1, "b1 b2")
+    story.state("b1", 1, "b1")
+
+    assert history_of(story).counted_on() == ("b1", "b2")
+    assert history_of(story, m=1).counted_on() == ("b1",)
+
+
+def test_with_too_few_left_by_a_change_the_whole_isr_counts() -> None:
+    story = begin()
+    story.change_isr("b1", 1, ("b1",))
+
+    assert history_of(story).counted_on() == ("b1", "b2", "b3")

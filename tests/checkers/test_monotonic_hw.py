@@ -1,0 +1,82 @@
+"""The high watermark as brokers and consumers see it, beyond what the corpus shows (docs/promise.md V1 to V3, C1)."""
+
+from checkers.single import judge
+from checkers.verdict import Verdict
+from history.op import OpType
+from tests.checkers.stories import committed, excused_then_rewritten, power_out
+from tests.checkers.story import Story, begin
+
+
+def kinds(verdict: Verdict) -> list[str]:
+    return [found.kind for found in verdict.anomalies]
+
+
+def told_end(story: Story) -> Story:
+    """Three records are committed and consumer 2 knows that the end is 3."""
+    for offset, value in enumerate("xyz"):
+        committed(story, value, offset)
+    story.latest(2, 3)
+    return story
+
+
+def test_high_watermark_above_the_log_end_is_found() -> None:
+    story = begin()
+    story.append("b1 b2 b3", 0, "x")
+    story.hw("b2", 2, leo=1, role="follower")
+
+    assert kinds(judge(story.history())) == ["hw-above-leo"]
+
+
+def test_answer_below_the_position_asked_for_is_found() -> None:
+    story = told_end(begin())
+    story.op(2, OpType.INVOKE, "poll", ({"offset": 1},))
+    story.op(2, OpType.OK, "poll", ({"offset": 0, "value": "x", "leader_epoch": 1, "hw": 3},))
+
+    assert kinds(judge(story.history())) == ["position-regressed"]
+
+
+def test_stale_answer_of_a_deposed_leader_is_not_wrong() -> None:
+    """V3: the consumer has seen epoch 2; a broker that still acts in epoch 1 answers with what it had."""
+    story = told_end(begin())
+    story.state("b2", 2, "b2 b3")
+    story.leads("b2", 2, leo=3, hw=3, isr="b2 b3")
+    story.latest(2, 3, epoch=2)
+    story.latest(2, 1, epoch=1)
+
+    assert kinds(judge(story.history())) == []
+
+
+def test_consumers_may_fall_to_the_cut_and_no_further() -> None:
+    """C1: offset 1 was destroyed everywhere; the end may fall to 1, not to 0."""
+    story = told_end(begin())
+    power_out(story, "b1 b2 b3", 1)
+    story.state("b2", 2, "b2")
+    story.leads("b2", 2, leo=1, hw=1, isr="b2")
+    story.latest(2, 1, epoch=2)
+    assert kinds(judge(story.history())) == []
+
+    story.latest(2, 0, epoch=2)
+    assert kinds(judge(story.history())) == ["latest-regressed"]
+
+
+def test_position_beyond_the_cut_may_be_out_of_range() -> None:
+    """Where a consumer stood before the loss does not exist any more."""
+    history = excused_then_rewritten()
+    assert kinds(judge(history)) == []
+
+    story = told_end(begin())
+    power_out(story, "b1 b2 b3", 1)
+    story.state("b2", 2, "b2")
+    story.leads("b2", 2, leo=1, hw=1, isr="b2")
+    story.op(2, OpType.INVOKE, "poll", ({"offset": 3},))
+    story.op(2, OpType.FAIL, "poll", ({"error": "OFFSET_OUT_OF_RANGE"},))
+
+    assert kinds(judge(story.history())) == []
+
+
+def test_consumer_sees_the_hint_fall_within_one_epoch() -> None:
+    story = told_end(begin())
+    story.polls(2, 0, "x y z", hw=3)
+    story.polls(2, 1, "", hw=2)
+
+    assert kinds(judge(story.history())) == ["hw-regressed"]

@@ -1,0 +1,94 @@
+"""Order and origin across cuts and attempts (docs/promise.md O1, O2, O4, C1)."""
+
+from checkers.single import judge
+from checkers.verdict import Verdict
+from history.op import OpType
+from tests.checkers.stories import committed, power_out
+from tests.checkers.story import Story, begin, promise
+
+
+def kinds(verdict: Verdict) -> list[str]:
+    return [found.kind for found in verdict.anomalies]
+
+
+def cut_at_one() -> Story:
+    """Offsets 1 and 2 of three were destroyed everywhere; b2 leads epoch 2 with offset 0 alone."""
+    story = begin(promise(m=2))
+    for offset, value in enumerate("xyz"):
+        committed(story, value, offset)
+    power_out(story, "b1 b2 b3", 1)
+    story.state("b2", 2, "b2")
+    story.leads("b2", 2, leo=1, hw=1, isr="b2")
+    return story
+
+
+def test_offsets_behind_a_cut_are_given_again() -> None:
+    story = cut_at_one()
+    committed(story, "v", 1, epoch=2, nodes="b2")
+    story.polls(3, 0, "x v", epoch=2, hw=2)
+
+    verdict = judge(story.history())
+
+    assert kinds(verdict) == []
+    assert [loss.value for loss in verdict.excused] == ["y", "z"]
+
+
+def test_offsets_before_a_cut_are_not_given_again() -> None:
+    story = cut_at_one()
+    story.produces(1, "v", 0, epoch=2)
+
+    assert kinds(judge(story.history())) == ["inconsistent-offsets", "offset-order"]
+
+
+def test_offsets_of_the_new_generation_grow_too() -> None:
+    story = cut_at_one()
+    committed(story, "v", 1, epoch=2, nodes="b2")
+    story.produces(1, "w", 1, epoch=2)
+
+    assert kinds(judge(story.history())) == ["inconsistent-offsets", "offset-order"]
+
+
+def test_a_value_that_failed_once_and_was_sent_again_may_appear() -> None:
+    story = begin()
+    story.asks(1, "x")
+    story.refused(1, "x")
+    committed(story, "x", 0)
+    story.polls(2, 0, "x", hw=1)
+
+    assert kinds(judge(story.history())) == []
+
+
+def test_a_value_sent_to_another_partition_is_a_phantom() -> None:
+    story = begin()
+    story.asks(1, "x")
+    story.unsure(1, "x")
+    story.about(1)
+    story.polls(2, 0, "x", hw=1)
+
+    assert kinds(judge(story.history())) == ["phantom-read"]
+
+
+def test_an_unknown_outcome_may_be_read() -> None:
+    story = begin()
+    story.asks(1, "x")
+    story.append("b1 b2 b3", 0, "x")
+    story.unsure(1, "x")
+    story.hw("b1", 1)
+    story.polls(2, 0, "x", hw=1)
+
+    assert kinds(judge(story.history())) == []
+
+
+def test_records_of_one_call_may_follow_each_other() -> None:
+    """Three values in one produce: rows of one index, offsets one after the other."""
+    story = begin()
+    story.op(1, OpType.INVOKE, "produce", tuple({"value": value, "acks": -1} for value in "xyz"))
+    for offset, value in enumerate("xyz"):
+        story.append("b1 b2 b3", offset, value)
+    story.hw("b1", 3)
+    rows = tuple({"value": value, "acks": -1, "offset": offset, "leader_epoch": 1} for offset, value in enumerate("xyz"))
+    story.op(1, OpType.OK, "produce", rows)
+
+    verdict = judge(story.history())
+
+    assert (kinds(verdict), verdict.counts["acked"]) == ([], 3)

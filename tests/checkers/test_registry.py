@@ -1,0 +1,29 @@
+"""The list of checkers, and the page that is generated from it."""
+
+from pathlib import Path
+
+from checkers.registry import ALL, document
+
+PAGE = Path(__file__).parents[2] / "docs" / "properties.md"
+
+
+def test_page_of_properties_is_up_to_date() -> None:
+    """`python -m checkers.registry > docs/properties.md` writes it."""
+    assert PAGE.read_text(encoding="utf-8") == document()
+
+
+def test_names_of_checkers_are_unique() -> None:
+    names = [checker.name for checker in ALL]
+
+    assert len(names) == len(set(names))
+
+
+def test_the_ledger_comes_before_all_that_use_its_cuts() -> None:
+    stages = [checker.stage for checker in ALL]
+
+    assert stages == sorted(stages)
+    assert stages.count("ledger") == 1
+
+
+def test_what_a_checker_needs_it_also_reads() -> None:
+    assert [checker.name for checker in ALL if not set(checker.needs) <= set(checker.events)] == []

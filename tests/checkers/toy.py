@@ -1,0 +1,271 @@
+"""A toy cluster that keeps the promise by construction, to draw healthy histories from: no messages, no time, one step at a time.
+
+It knows nothing of the system under test. A step either moves data (produce, fetch, commit, read) or breaks something (crash,
+power loss, restart, ISR change); elections take a living member of the ISR, or, when all that count are back, the longest
+log among them.
+"""
+
+from history.history import History
+from history.promise import Flush
+from history.seed import Rng
+from tests.checkers.story import Story, promise
+
+NODES = ("b1", "b2", "b3")
+
+
+class Replica:
+    """One log: (value, record epoch)."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, int]] = []
+        self.flushed = 0
+        self.hw = 0
+        self.torn = False  # lost something since it joined the ISR
+
+
+class Toy:
+    """Partitions of one topic over three brokers; every step writes its rows into a story."""
+
+    def __init__(self, rng: Rng, *, partitions: int = 1, m: int = 2, flush: Flush = "none", power: bool = True) -> None:
+        self.rng, self.m, self.flush, self.power = rng, m, flush, power
+        self.story = Story(promise(m=m, flush=flush), partitions=partitions)
+        self.partitions = [Partition(self, number) for number in range(partitions)]
+        self.up = dict.fromkeys(NODES, True)
+        self.incarnation = {node: number for number, node in enumerate(NODES, 11)}
+        self.wounds = 0
+        self.calls = 0
+        for node in NODES:
+            self.story.registered(node, self.incarnation[node])
+        for partition in self.partitions:
+            partition.elect("b1")
+
+    def run(self, steps: int, *, breaks: int = 20) -> History:
+        """So many steps, one in `breaks` of which breaks or mends a broker; then everything is mended and read to the end."""
+        for _ in range(steps):
+            if self.rng.below(breaks) == 0:
+                self.toggle(self.rng.pick(NODES))
+            else:
+                self.rng.pick(self.partitions).step()
+        for node in NODES:
+            if not self.up[node]:
+                self.toggle(node)
+        for partition in self.partitions:
+            partition.settle()
+        return self.story.history(final_reads_at_ns=self.story.time_ns)
+
+    def toggle(self, node: str) -> None:
+        """Stop a running broker (its session ends at once), or start a stopped one."""
+        if self.up[node]:
+            self.up[node] = False
+            lost = self.power and self.rng.ratio(1, 2)
+            for partition in self.partitions:
+                partition.stop(node, lost=lost)
+            self.story.session_ended(node, self.incarnation[node])
+        else:
+            self.up[node] = True
+            self.incarnation[node] += 10
+            for partition in self.partitions:
+                self.story.about(partition.number).recovered(node, len(partition.replicas[node].log))
+            self.story.registered(node, self.incarnation[node])
+        for partition in self.partitions:
+            partition.control()
+
+
+class Partition:
+    """One partition: the state that ZooKeeper and the replicas have."""
+
+    def __init__(self, toy: Toy, number: int) -> None:
+        self.toy, self.number = toy, number
+        self.replicas = {node: Replica() for node in NODES}
+        self.leader: str | None = None
+        self.epoch = 0
+        self.epoch_start = 0
+        self.isr: tuple[str, ...] = NODES
+        self.full: tuple[str, ...] = NODES  # the last ISR that had m members
+        self.waiting: list[tuple[int, str, int]] = []  # (process, value, offset) not acknowledged yet
+        self.position = 0
+
+    @property
+    def story(self) -> Story:
+        return self.toy.story.about(self.number)
+
+    def write(self, isr: tuple[str, ...]) -> None:
+        self.isr = isr
+        if len(isr) >= self.toy.m:
+            self.full = isr
+        self.story.state(self.leader, self.epoch, " ".join(isr))
+
+    def elect(self, node: str | None, isr: tuple[str, ...] | None = None) -> None:
+        self.epoch += 1
+        self.leader = node
+        self.write(isr or self.isr)
+        for process, value, _ in self.waiting:
+            self.story.unsure(process, value)
+        self.waiting = []
+        if node is None:
+            return
+        replica = self.replicas[node]
+        self.epoch_start = len(replica.log)
+        self.story.leads(node, self.epoch, leo=len(replica.log), hw=replica.hw, isr=" ".join(self.isr))
+        for other in NODES:
+            if other != node and self.toy.up[other]:
+                self.follow(other)
+
+    def follow(self, node: str) -> None:
+        assert self.leader is not None
+        self.story.follows(node, self.epoch, self.leader)
+        ours, theirs = self.replicas[node], self.replicas[self.leader]
+        common = 0
+        while common < min(len(ours.log), len(theirs.log)) and ours.log[common] == theirs.log[common]:
+            common += 1
+        if common < len(ours.log):
+            del ours.log[common:]
+            ours.hw, ours.flushed = min(ours.hw, common), min(ours.flushed, common)
+            self.story.truncate(node, common)
+
+    def control(self) -> None:
+        """The controller: no leader, or a dead one, is replaced by a living member of the ISR, or by the recovery election."""
+        living = tuple(node for node in self.isr if self.toy.up[node])
+        if self.leader is not None and self.toy.up[self.leader]:
+            if living != self.isr:
+                self.elect(self.leader, living)  # a controller's write bumps the epoch
+            for node in NODES:
+                if node != self.leader and self.toy.up[node]:
+                    self.follow(node)
+            return
+        eligible = self.eligible()
+        whole = [node for node in living if node not in self.wounded()]
+        if whole:
+            self.elect(whole[0], living)
+        elif all(self.toy.up[node] for node in eligible):
+            self.elect(max(eligible, key=lambda node: len(self.replicas[node].log)), None)
+            assert self.leader is not None
+            self.write((self.leader,))
+        elif self.leader is not None:
+            self.elect(None)
+
+    def eligible(self) -> tuple[str, ...]:
+        if len(self.isr) >= self.toy.m:
+            return self.isr
+        return self.isr + tuple(node for node in self.full if node not in self.isr)
+
+    def wounded(self) -> set[str]:
+        """Members of the ISR that lost something since they joined it: not electable as they stand."""
+        return {node for node in self.isr if self.replicas[node].torn}
+
+    def stop(self, node: str, *, lost: bool) -> None:
+        replica = self.replicas[node]
+        if lost:
+            keep = replica.flushed
+            if keep < len(replica.log):
+                keep += self.toy.rng.below(len(replica.log) - keep + 1)
+            if keep < len(replica.log):
+                del replica.log[keep:]
+                replica.hw = min(replica.hw, keep)
+                self.toy.wounds += 1
+                replica.torn = True
+                self.story.wound(node, keep, self.toy.incarnation[node])
+
+    def step(self) -> None:
+        """Something ordinary."""
+        if self.leader is None:
+            return
+        rng = self.toy.rng
+        choice = rng.below(10)
+        if choice < 4:
+            self.produce()
+        elif choice < 7:
+            self.fetch(rng.pick(NODES))
+        elif choice == 7:
+            self.read()
+        elif choice == 8:
+            self.change_isr(rng.pick(NODES))
+        else:
+            self.flush(rng.pick(NODES))
+        self.commit()
+
+    def flush(self, node: str) -> None:
+        self.replicas[node].flushed = len(self.replicas[node].log)
+
+    def produce(self) -> None:
+        assert self.leader is not None
+        self.toy.calls += 1
+        process, value = 100 + self.toy.calls, f"v{self.toy.calls}"
+        log = self.replicas[self.leader].log
+        self.story.asks(process, value)
+        self.story.append(self.leader, len(log), value, self.epoch)
+        self.waiting.append((process, value, len(log)))
+        log.append((value, self.epoch))
+        if self.toy.flush == "before_ack":
+            self.flush(self.leader)
+
+    def fetch(self, node: str) -> None:
+        assert self.leader is not None
+        if node == self.leader or not self.toy.up[node]:
+            return
+        ours, theirs = self.replicas[node], self.replicas[self.leader]
+        for value, epoch in theirs.log[len(ours.log) : len(ours.log) + 5]:
+            self.story.event_append(node, len(ours.log), value, epoch)
+            ours.log.append((value, epoch))
+        if self.toy.flush == "before_ack":
+            self.flush(node)
+        hw = min(theirs.hw, len(ours.log))
+        if hw > ours.hw:
+            ours.hw = hw
+            self.story.hw(node, hw, epoch=self.epoch, leo=len(ours.log), role="follower", life=self.toy.incarnation[node])
+
+    def change_isr(self, node: str) -> None:
+        assert self.leader is not None
+        replica = self.replicas[node]
+        if node == self.leader or not self.toy.up[node]:
+            return
+        if node in self.isr:
+            if len(self.isr) > self.toy.m and self.toy.rng.ratio(1, 2):
+                self.sends(tuple(member for member in self.isr if member != node))
+        elif len(replica.log) >= max(self.replicas[self.leader].hw, self.epoch_start):
+            replica.torn = False
+            self.sends((*self.isr, node))
+
+    def sends(self, isr: tuple[str, ...]) -> None:
+        self.story.change_isr(self.leader or "", self.epoch, isr)
+        self.write(isr)
+        self.story.change_isr(self.leader or "", self.epoch, isr, ended=True)
+
+    def commit(self) -> None:
+        if self.leader is None or len(self.isr) < self.toy.m:
+            return
+        replica = self.replicas[self.leader]
+        hw = min(len(self.replicas[node].log) for node in self.isr)
+        if hw <= replica.hw or hw < self.epoch_start:
+            return
+        replica.hw = hw
+        self.story.hw(self.leader, hw, epoch=self.epoch, leo=len(replica.log), life=self.toy.incarnation[self.leader])
+        for process, value, offset in [entry for entry in self.waiting if entry[2] < hw]:
+            self.story.acked(process, value, offset, epoch=self.epoch)
+        self.waiting = [entry for entry in self.waiting if entry[2] >= hw]
+
+    def read(self) -> None:
+        assert self.leader is not None
+        replica = self.replicas[self.leader]
+        if replica.hw < self.epoch_start:
+            return
+        self.position = min(self.position, replica.hw)
+        batch = replica.log[self.position : replica.hw][:50]
+        self.story.polls(self.number, self.position, " ".join(value for value, _ in batch), epoch=self.epoch, hw=replica.hw)
+        self.story.latest(self.number, replica.hw, epoch=self.epoch)
+        self.position += len(batch)
+
+    def settle(self) -> None:
+        """Everybody catches up, joins, commits; a last reader reads it all."""
+        if self.leader is None:
+            return
+        for node in NODES:
+            while node != self.leader and len(self.replicas[node].log) < len(self.replicas[self.leader].log):
+                self.fetch(node)
+        for node in NODES:
+            if node not in self.isr:
+                self.sends((*self.isr, node))
+        self.commit()
+        self.position = 0
+        while self.position < self.replicas[self.leader].hw:
+            self.read()

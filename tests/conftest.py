@@ -1,0 +1,27 @@
+"""Settings that all tests share: Hypothesis profiles, and skips that say why.
+
+`dev` (default) tries few examples, `ci` more and derandomised, `night` many. HYPOTHESIS_PROFILE chooses.
+"""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from highwater.zookeeper import LocalZooKeeper, missing
+
+settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("night", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[str]:
+    """The address of a real ZooKeeper, one for the whole session; tests keep to paths of their own."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with LocalZooKeeper() as server:
+        yield server.address

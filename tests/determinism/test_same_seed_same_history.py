@@ -1,0 +1,84 @@
+"""A seed is the whole truth of a simulated run: in another process, under another PYTHONHASHSEED, after storing and replaying.
+
+Without this no failure could be repeated, no plan shrunk and no corpus kept.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from highwater.backends.api import Provenance
+from highwater.derive import derive
+from highwater.plan import Plan, plan_digest
+from highwater.run import backend_named
+from highwater.summary import Summary
+from highwater.text import plan_from_yaml, plan_to_yaml
+
+SECONDS = "4"
+
+
+def _digest(plan: Plan) -> str:
+    run = backend_named("sim").perform(plan, Provenance(run_id="test", plan_digest=plan_digest(plan)))
+    return run.history.digest
+
+
+def _highwater(arguments: Sequence[str], *, hash_seed: str) -> Summary:
+    command = [sys.executable, "-m", "highwater", *arguments, "--json"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    return msgspec.json.decode(done.stdout, type=Summary)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Summary:
+    """Seed 1, performed and kept."""
+    store = str(tmp_path_factory.mktemp("store"))
+    return _highwater(["run", "--seed", "1", "--seconds", SECONDS, "--store", store, "--no-report"], hash_seed="1")
+
+
+def test_another_process_with_another_hash_seed_gives_the_same_digest(stored: Summary) -> None:
+    other = _highwater(["run", "--seed", "1", "--seconds", SECONDS, "--no-store"], hash_seed="77")
+
+    assert (stored.digest, stored.verdict, stored.ops, stored.events) == (other.digest, other.verdict, other.ops, other.events)
+
+
+def test_a_replay_of_the_stored_run_gives_the_same_digest(stored: Summary) -> None:
+    assert stored.store is not None
+
+    assert _highwater(["replay", stored.store], hash_seed="3").digest == stored.digest
+
+
+def test_a_replay_that_differs_is_exit_14(stored: Summary, tmp_path: Path) -> None:
+    assert stored.store is not None
+    for name in ("manifest.json", "plan.yaml"):
+        text = (Path(stored.store) / name).read_text()
+        (tmp_path / name).write_text(text.replace(stored.digest, "0" * len(stored.digest)))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "highwater", "replay", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 14
+    assert "highwater replay" in done.stderr
+
+
+def test_another_seed_gives_another_history() -> None:
+    assert _digest(derive(1, seconds=2)) != _digest(derive(2, seconds=2))
+
+
+def test_a_plan_runs_without_its_seed_and_through_its_text() -> None:
+    plan = derive(5, seconds=2)
+
+    assert _digest(plan_from_yaml(plan_to_yaml(plan))) == _digest(plan)
+    assert _digest(msgspec.structs.replace(plan, seed=None)) == _digest(plan)
+
+
+def test_another_number_of_draws_gives_another_history() -> None:
+    plan = derive(5, seconds=2)
+
+    assert _digest(msgspec.structs.replace(plan, draws=plan.draws + 1)) != _digest(plan)

@@ -1,0 +1,112 @@
+"""The explored world: its canonical form loses nothing, and its steps are as large as they claim to be."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from highwater.explore.actions import AnyAction, Crash, Deliver, Notice, Produce, Restart, ZkHear, ZkPerform
+from highwater.explore.model import Model
+from highwater.explore.stage import Impossible
+from highwater.explore.state import Bounds, State, values_of
+from reference.config import VARIANTS
+
+BOUNDS = Bounds(records=2, max_epochs=9, crashes=1, expiries=1, losses=1)
+PLAIN = {name: Model(replace(VARIANTS[name], unclean_election=False), BOUNDS) for name in ("safe", "v3", "kip101")}
+EXACT = {
+    name: Model(replace(VARIANTS[name], unclean_election=False), BOUNDS, keep_versions=True) for name in ("safe", "v3", "kip101")
+}
+
+
+def take(model: Model, state: State, *actions: AnyAction) -> State:
+    for action in actions:
+        state = model.after(state, action)
+    return state
+
+
+@given(protocol=st.sampled_from(sorted(PLAIN)), choices=st.lists(st.integers(0, 30), max_size=25))
+def test_renumbering_versions_changes_no_future(protocol: str, choices: list[int]) -> None:
+    """A state whose versions are canonical offers the same actions as the one that was really reached, at every step."""
+    plain, exact = PLAIN[protocol], EXACT[protocol]
+    here, there = plain.initial(), exact.initial()
+    for choice in choices:
+        actions = [action for action, _ in plain.successors(here)]
+        assert sorted(map(repr, actions)) == sorted(repr(action) for action, _ in exact.successors(there))
+        if not actions or here.ghost.wrong:
+            return
+        action = actions[choice % len(actions)]
+        here, there = plain.after(here, action), exact.after(there, action)
+        assert here.ghost == there.ghost
+        assert list(map(values_of, here.hosts)) == list(map(values_of, there.hosts))
+
+
+def test_a_fetch_at_the_log_end_parks_and_produces_nothing() -> None:
+    model = Model(VARIANTS["safe"], Bounds())
+
+    state = take(
+        model,
+        model.initial(),
+        Produce(node="b1"),
+        Deliver(message="FetchReply", source="b1", to="b2"),
+        Deliver(message="Fetch", source="b2", to="b1"),
+    )
+
+    assert state.network == ()
+    assert state.ghost.committed == (("v1", 0),)
+
+
+def test_a_crash_loses_what_is_on_the_way_to_the_process() -> None:
+    model = Model(VARIANTS["safe"], Bounds())
+    state = model.after(model.initial(), Produce(node="b1"))
+
+    assert [flight.to for flight in state.network] == [1]
+    assert model.after(state, Crash(node="b2")).network == ()
+    assert model.after(state, Crash(node="b1")).network == state.network
+
+
+def test_a_restarted_broker_waits_for_the_end_of_its_old_session() -> None:
+    model = Model(VARIANTS["safe"], Bounds())
+    back = take(model, model.initial(), Crash(node="b2"), Restart(node="b2"))
+
+    assert model.standing(back).sessions == (1, 2, 4)  # 3 was the administrator's
+
+
+def test_requests_to_zookeeper_travel_where_that_is_asked_for() -> None:
+    """The ISR change is under way: ZooKeeper does not know of it yet, and when it does the leader has not heard."""
+    model = Model(VARIANTS["v3"], Bounds(zk_async=True))
+    initial = model.initial()
+
+    (asked,) = (after for action, after in model.successors(initial) if getattr(action, "timer", "") == "isr")
+    performed = model.after(asked, ZkPerform(node="b1"))
+    heard = model.after(performed, ZkHear(node="b1"))
+
+    assert [model.standing(s).isr for s in (asked, performed, heard)] == [(1, 2), (1,), (1,)]
+    assert [model.view(s.hosts[0]).isr for s in (asked, performed, heard)] == [(1, 2), (1, 2), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("action", "why"),
+    [
+        (Deliver(message="Fetch", source="b2", to="b1"), "no Fetch number 0 is on the way from b2 to b1"),
+        (Restart(node="b1"), "b1 is up"),
+        (Crash(node="b3"), "there is no broker b3"),
+        (ZkHear(node="b1"), "nothing is on the way from ZooKeeper to b1"),
+    ],
+)
+def test_an_impossible_action_says_why(action: AnyAction, why: str) -> None:
+    model = Model(VARIANTS["safe"], Bounds())
+
+    with pytest.raises(Impossible, match=why):
+        model.after(model.initial(), action)
+
+
+def test_a_broker_that_learns_of_its_expiry_comes_back_under_another_incarnation() -> None:
+    model = Model(VARIANTS["safe"], Bounds())
+    initial = model.initial()
+    expired = next(after for action, after in model.successors(initial) if repr(action) == "Expire(node='b2')")
+
+    back = model.after(expired, Notice(node="b2"))
+
+    assert model.standing(expired).isr == (1,)
+    assert back.hosts[1].session in model.standing(back).sessions
+    assert back.hosts[1].session != initial.hosts[1].session

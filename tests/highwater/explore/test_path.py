@@ -1,0 +1,104 @@
+"""A counterexample is a story, a plan, and a run that the ordinary checkers judge."""
+
+from msgspec.structs import replace
+
+from checkers.verdict import Validity
+from highwater.backends.api import Provenance
+from highwater.backends.explore import ExploreBackend
+from highwater.explore.actions import AnyAction, Crash, Deliver, Expire, Lose, Produce, Restart
+from highwater.explore.model import Model
+from highwater.explore.path import bounds_of, plan_of
+from highwater.explore.story import tell
+from highwater.plan import Plan
+from highwater.run import judge
+from highwater.text import plan_from_yaml, plan_to_yaml
+from history.event import EventKind
+from history.op import OpType
+from reference.config import VARIANTS
+
+V3_CLEAN = replace(VARIANTS["v3"], unclean_election=False)
+REPLICATED: tuple[AnyAction, ...] = (
+    Produce(node="b1"),
+    Deliver(message="FetchReply", source="b1", to="b2"),
+    Deliver(message="Fetch", source="b2", to="b1"),
+)
+LOSS: tuple[AnyAction, ...] = (
+    *REPLICATED,
+    Crash(node="b2"),
+    Expire(node="b1"),
+    Expire(node="b2"),
+    Restart(node="b2"),
+    Deliver(message="LeaderAndIsr", source="b2", to="b2"),
+    Deliver(message="LeaderAndIsr", source="b2", to="b2"),
+)
+PROVENANCE = Provenance(run_id="explored", plan_digest="0" * 32)
+
+
+def plan(path: tuple[AnyAction, ...] = LOSS) -> Plan:
+    return plan_of(name="loss", story=("It is lost",), protocol="v3", variant=V3_CLEAN, brokers=2, path=path)
+
+
+def test_the_story_tells_who_truncated_and_who_was_elected() -> None:
+    told = " ".join(tell(Model(V3_CLEAN, bounds_of(plan())), LOSS))
+
+    assert "b2 truncates its log at offset 0, to its high watermark" in told
+    assert "b2 becomes leader of epoch 1 with LEO 0" in told
+
+
+def test_a_path_survives_its_text_form() -> None:
+    wanted = plan((*LOSS, Lose(message="Fetch", source="b2", to="b1", nth=1)))
+
+    text = plan_to_yaml(wanted)
+
+    assert "  - {do: deliver, message: Fetch, source: b2, to: b1}\n" in text
+    assert plan_from_yaml(text) == wanted
+
+
+def test_a_performed_path_is_judged_as_a_lost_write() -> None:
+    run = ExploreBackend().perform(plan(), PROVENANCE)
+
+    verdict = judge(run.history)
+
+    assert run.failure is None
+    assert verdict.validity is Validity.INVALID
+    assert "lost-write" in {anomaly.kind for anomaly in verdict.anomalies}
+    assert [op.type for op in run.history.operations] == [OpType.INVOKE, OpType.OK]
+
+
+def test_the_same_path_is_valid_on_safe() -> None:
+    run = ExploreBackend().perform(replace(plan(), protocol="safe", variant=None), PROVENANCE)
+
+    verdict = judge(run.history)
+
+    assert (verdict.validity, verdict.anomalies, verdict.unchecked) == (Validity.VALID, (), ())
+
+
+def test_performing_twice_gives_one_digest() -> None:
+    digests = {ExploreBackend().perform(plan(), PROVENANCE).history.manifest.digest for _ in range(2)}
+
+    assert len(digests) == 1
+
+
+def test_versions_of_the_state_znode_are_recorded_as_they_are() -> None:
+    """Three writes of one znode are three versions, though the explorer tells only the present one from the older ones."""
+    run = ExploreBackend().perform(plan(), PROVENANCE)
+
+    versions = [event.zk_version for event in run.history.events if event.kind is EventKind.STATE_WRITTEN]
+
+    assert versions == list(range(len(versions)))
+    assert len(versions) >= 2
+
+
+def test_a_step_that_cannot_be_taken_fails_the_laboratory() -> None:
+    run = ExploreBackend().perform(plan((*REPLICATED, Restart(node="b1"))), PROVENANCE)
+
+    assert run.failure == "step 4 of the path cannot be taken: b1 is up"
+    assert run.history.manifest.outcome == "harness-fault"
+
+
+def test_a_plan_without_a_path_or_with_another_world_is_refused() -> None:
+    other = replace(plan(), cluster=replace(plan().cluster, session_timeout_ms=1000))
+
+    assert ExploreBackend().refuse(plan()) is None
+    assert ExploreBackend().refuse(plan(())) == "the explorer performs plans with a path only"
+    assert "no settings of its own" in str(ExploreBackend().refuse(other))

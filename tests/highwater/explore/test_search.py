@@ -1,0 +1,96 @@
+"""What the explorer finds, and how much it sees: numbers are exact, since the search is deterministic."""
+
+from itertools import count
+
+from msgspec.structs import replace
+
+from highwater.explore.actions import Crash, Expire, Fire, words
+from highwater.explore.model import Model
+from highwater.explore.properties import COMMITTED, GOALS, PROPERTIES
+from highwater.explore.search import Budget, Result, Search
+from highwater.explore.state import Bounds
+from reference.config import VARIANTS
+
+WEAK_ISR = next(p for p in PROPERTIES if p.name == "weak-isr")
+STRONG_ISR = next(p for p in PROPERTIES if p.name == "strong-isr")
+
+
+def clock() -> float:
+    """Time stands still: no budget of seconds."""
+    return 0.0
+
+
+def search(protocol: str, bounds: Bounds, *, budget: Budget = Budget(), properties: tuple = (COMMITTED,)) -> Result:  # type: ignore[type-arg]
+    variant = replace(VARIANTS[protocol], unclean_election=False)
+    return Search(Model(variant, bounds), properties, GOALS, clock).run(budget)
+
+
+def test_v3_loses_a_committed_record_in_nine_steps_by_truncating_to_the_high_watermark() -> None:
+    """V3 §E step 3.3 with V3 §C becomeFollower: a restarted broker cuts off what its old high watermark did not cover, and is elected."""
+    result = search("v3", Bounds(records=1, max_epochs=2))
+
+    assert (result.end, result.depth, result.states) == ("violated", 9, 0)
+    assert result.wrong == "b2 leads epoch 1 without v1, which is committed at offset 0"
+    assert [words(action) for action in result.path] == [
+        "a client produces to b1",
+        "b2 gets FetchReply of b1",
+        "b1 gets Fetch of b2",
+        "b2 crashes",
+        "ZooKeeper ends the session of b1",
+        "ZooKeeper ends the session of b2",
+        "b2 starts again",
+        "b2 gets its own LeaderAndIsr",
+        "b2 gets its own LeaderAndIsr",
+    ]
+
+
+def test_safe_holds_in_the_whole_space_of_one_crash() -> None:
+    """Two brokers, one record, two epochs: no schedule loses the record or breaks the agreement of the ISR."""
+    result = search("safe", Bounds(expiries=0), properties=(COMMITTED, WEAK_ISR, STRONG_ISR))
+
+    assert (result.end, result.frontier) == ("exhausted", 0)
+    assert (result.states, result.transitions, result.depth) == (5018, 12591, 20)
+    assert result.goals == ("a record was committed", "the ISR shrank", "another leader was elected")
+
+
+def test_a_search_that_spends_its_budget_claims_nothing() -> None:
+    by_states = search("safe", Bounds(), budget=Budget(states=300))
+    by_depth = search("safe", Bounds(), budget=Budget(depth=3))
+
+    assert (by_states.end, by_states.stopped_by) == ("budget", "300 states")
+    assert by_states.frontier > 0
+    assert (by_depth.end, by_depth.stopped_by, by_depth.depth) == ("budget", "depth 3", 3)
+
+
+def test_a_budget_of_seconds_is_kept() -> None:
+    ticks = count()
+    variant = VARIANTS["safe"]
+
+    result = Search(Model(variant, Bounds()), (COMMITTED,), GOALS, lambda: float(next(ticks))).run(Budget(seconds=50))
+
+    assert (result.end, result.stopped_by) == ("budget", "50 seconds")
+
+
+def test_two_searches_agree_on_everything() -> None:
+    bounds = Bounds(losses=1)
+
+    assert search("v3", bounds, budget=Budget(depth=5)) == search("v3", bounds, budget=Budget(depth=5))
+
+
+def test_nothing_happens_in_a_quiet_world() -> None:
+    """With nothing to write, to lose or to break, a warm cluster of `safe` stays as it is: no timer changes anything."""
+    model = Model(VARIANTS["safe"], Bounds(records=0, crashes=0, expiries=0))
+
+    assert list(model.successors(model.initial())) == []
+
+
+def test_perturbations_are_counted_and_healing_is_not() -> None:
+    model = Model(VARIANTS["safe"], Bounds(records=0, crashes=1, expiries=0))
+    state = model.after(model.initial(), Crash(node="b2"))
+
+    actions = [action for action, _ in model.successors(state)]
+
+    assert Crash(node="b1") not in actions
+    assert Expire(node="b1") not in actions
+    assert Expire(node="b2") in actions
+    assert not any(isinstance(action, Fire) and action.node == "b2" for action in actions)

@@ -1,0 +1,103 @@
+"""Campaigns: what is counted, when one stops, and what it exits with."""
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from highwater.campaign import Campaign, Limits, Request, exit_code, run_campaign, tally
+from highwater.exit_codes import ExitCode
+from highwater.provenance import Laboratory
+from highwater.run import Keep
+from highwater.summary import FoundAnomaly, Summary
+from highwater.workers import Task
+from history.manifest import FaultCount
+
+HERE = Laboratory(commit="", dirty=False, versions={})
+GOOD = Summary(
+    seed=1,
+    protocol="safe",
+    verdict="VALID",
+    live=True,
+    acked=10,
+    faults=(FaultCount(kind="pause", begun=2, acted=1), FaultCount(kind="crash", begun=1, acted=0)),
+    plan="seed-1",
+    plan_digest="",
+    backend="sim",
+    outcome="completed",
+    repeat="highwater run --seed 1",
+)
+_NOTHING = Keep(store=None)
+UNKNOWN = replace(GOOD, verdict="UNKNOWN")
+LOST = FoundAnomaly(kind="lost-write", checker="acked-loss", key="t-0", words="gone")
+BAD = replace(GOOD, seed=2, verdict="INVALID", anomalies=(LOST, LOST), repeat="highwater run --seed 2")
+
+
+def _campaign(*summaries: Summary, wanted: int | None = None) -> Campaign:
+    return Campaign(protocol="safe", wanted=len(summaries) if wanted is None else wanted, summaries=summaries)
+
+
+def test_an_anomaly_is_counted_once_for_each_run_with_the_faults_that_acted() -> None:
+    (found,) = tally([GOOD, BAD]).anomalies
+
+    assert (found.kind, found.runs, found.first_seed, found.repeat) == ("lost-write", 1, 2, BAD.repeat)
+    assert found.faults == {"pause": 1}
+
+
+def test_faults_are_counted_as_begun_and_acted() -> None:
+    faults = {f.kind: (f.runs, f.begun, f.acted) for f in tally([GOOD, GOOD]).faults}
+
+    assert faults == {"pause": (2, 4, 2), "crash": (0, 2, 0)}
+
+
+@pytest.mark.parametrize(
+    ("summaries", "expected"),
+    [
+        ((GOOD,), ExitCode.VALID),
+        ((GOOD, BAD, UNKNOWN), ExitCode.INVALID),
+        ((GOOD, replace(GOOD, live=False)), ExitCode.NOT_LIVE),
+        ((GOOD, replace(UNKNOWN, outcome="harness-fault")), ExitCode.LABORATORY_FAILED),
+        ((GOOD, UNKNOWN), ExitCode.UNKNOWN),
+        ((*[GOOD] * 19, UNKNOWN), ExitCode.VALID),
+        ((*[GOOD] * 18, UNKNOWN, UNKNOWN), ExitCode.UNKNOWN),
+        ((), ExitCode.UNKNOWN),
+    ],
+)
+def test_the_worst_run_decides_and_few_unknown_ones_are_allowed(summaries: tuple[Summary, ...], expected: ExitCode) -> None:
+    assert exit_code(_campaign(*summaries), unknown_allowed_percent=5) is expected
+
+
+def test_missing_runs_are_never_valid() -> None:
+    assert exit_code(_campaign(GOOD, wanted=2), unknown_allowed_percent=5) is ExitCode.UNKNOWN
+
+
+def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted campaign reports the runs that it has, and not as a success."""
+    monkeypatch.setattr("highwater.workers.perform", lambda task: replace(GOOD, seed=task.plan.seed))
+
+    def tasks() -> Iterator[Task]:
+        yield Request().task(1, laboratory=HERE, keep=_NOTHING)
+        yield Request().task(2, laboratory=HERE, keep=_NOTHING)
+        raise KeyboardInterrupt
+
+    found = run_campaign(tasks(), wanted=3, jobs=1, limits=Limits(), seen=lambda done: None)
+
+    assert ([s.seed for s in found.summaries], found.stopped) == ([1, 2], "interrupted")
+    assert exit_code(found, unknown_allowed_percent=100) is ExitCode.UNKNOWN
+
+
+def test_a_limit_of_invalid_runs_stops_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.workers.perform", lambda task: BAD)
+    tasks = (Request().task(seed, laboratory=HERE, keep=_NOTHING) for seed in range(9))
+
+    found = run_campaign(tasks, wanted=9, jobs=1, limits=Limits(invalid_runs=2), seen=lambda done: None)
+
+    assert (len(found.summaries), found.stopped) == (2, "stopped after 2 INVALID runs")
+
+
+def test_the_command_that_repeats_a_seed_says_what_is_not_the_default() -> None:
+    assert Request().command(7) == "highwater run --seed 7"
+    assert (
+        Request(protocol="v3", faults=("pause", "clock"), profile="beyond", seconds=9).command(7)
+        == "highwater run --seed 7 --protocol v3 --faults pause,clock --profile beyond --seconds 9"
+    )

@@ -1,0 +1,137 @@
+"""The command line: what it prints, what it refuses, and that it refuses before it writes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from highwater.cli.main import COMMANDS, run_command_line
+from highwater.cli.options import seed_of, seeds_of
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from history.seed import format_seed
+from nemesis.kinds import KIND_NAMES
+from reference.config import VARIANTS
+
+BAD_PLAN = "name: x\ndraws: 1\ncluster: {topics: [}\n"
+UNKNOWN_KEY = "name: x\ndraws: 1\nfrobnicate: 3\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to stand in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+BAD_INPUT = [
+    ["run", "--seed", "x"],
+    ["run", "--seed", "-1"],
+    ["run", "--seed", str(1 << 64)],
+    ["run", "--seed", "1", "--protocol", "paxos"],
+    ["run", "--seed", "1", "--faults", "earthquake"],
+    ["run", "--seed", "1", "--workload", "mining"],
+    ["run", "--seed", "1", "--profile", "reckless"],
+    ["run", "--seed", "1", "--seconds", "soon"],
+    ["run", "--seed", "1", "--seconds", "0"],
+    ["run", "--seed", "1", "--backend", "moon"],
+    ["run"],
+    ["run", "--plan", "absent.yaml"],
+    ["run", "--plan", "bad.yaml"],
+    ["run", "--plan", "unknown-key.yaml"],
+    ["run", "--plan", "bad.yaml", "--seed", "1"],
+    ["replay", "absent"],
+    ["replay", "."],
+    ["campaign", "--seeds", "5..1"],
+    ["campaign", "--seeds", "a..b"],
+    ["campaign", "--seeds", "0..3", "--protocol", "paxos"],
+    ["campaign", "--seeds", "0..3", "--jobs", "0"],
+    ["check", "absent.jsonl"],
+    ["check", "foreign.jsonl"],
+    ["check", "foreign.jsonl", "--model", "sudoku"],
+    ["check", "foreign.jsonl", "--model", "list-append"],
+    ["judge", "absent"],
+    ["report", "absent"],
+    ["chaos", "--corpus", "absent"],
+    ["run", "--seed", "1", "--store", "foreign.jsonl"],
+    ["frobnicate"],
+    [],
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_INPUT, ids=" ".join)
+def test_bad_input_is_one_line_and_exit_2_and_nothing_written(
+    arguments: list[str], place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "bad.yaml").write_text(BAD_PLAN)
+    (place / "unknown-key.yaml").write_text(UNKNOWN_KEY)
+    (place / "foreign.jsonl").write_text('{"hello": 1}\n')
+    before = sorted(place.rglob("*"))
+
+    code = run_command_line(arguments)
+
+    said = capsys.readouterr().err
+    assert code == ExitCode.USAGE
+    assert said.count("\n") == 1
+    assert said.startswith("highwater: ")
+    assert sorted(place.rglob("*")) == before
+
+
+def test_malformed_yaml_names_the_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "bad.yaml").write_text(BAD_PLAN)
+
+    run_command_line(["run", "--plan", "bad.yaml"])
+
+    assert "bad.yaml:3:" in capsys.readouterr().err
+
+
+def test_python_without_assertions_is_refused() -> None:
+    """Assertions of the system under test are among the things that are judged."""
+    done = subprocess.run([sys.executable, "-O", "-m", "highwater", "protocols"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+
+
+def test_protocols_lists_every_variant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["protocols", "--json"]) == 0
+
+    assert [entry["name"] for entry in msgspec.json.decode(capsys.readouterr().out)] == list(VARIANTS)
+
+
+def test_faults_lists_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["faults", "--json"]) == 0
+
+    assert [entry["name"] for entry in msgspec.json.decode(capsys.readouterr().out)["kinds"]] == list(KIND_NAMES)
+
+
+@pytest.mark.parametrize("verb", [command.__name__ for command in COMMANDS])
+def test_every_command_explains_itself_and_has_json(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line([verb, "--help"]) == 0
+
+    assert "--json" in capsys.readouterr().out
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    """`highwater protocols | head -1` is what people type."""
+    command = f"{sys.executable} -m highwater protocols | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=dict(os.environ))
+
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("seed", [0, 1, 10, (1 << 64) - 1])
+def test_a_seed_is_read_as_it_is_printed(seed: int) -> None:
+    assert seed_of(format_seed(seed)) == seed
+    assert seed_of(str(seed)) == seed
+    assert seed_of(hex(seed)) == seed
+
+
+def test_a_range_of_seeds_has_both_ends() -> None:
+    assert list(seeds_of("3..5")) == [3, 4, 5]
+    assert list(seeds_of("7")) == [7]
+    with pytest.raises(UsageError):
+        seeds_of("..")

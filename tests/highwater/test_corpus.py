@@ -1,0 +1,119 @@
+"""The corpus: entries are read strictly, and a case holds or says how it does not."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from highwater import corpus
+from highwater.corpus import Case, Expectation, load_corpus, load_entry
+from highwater.derive import derive
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.provenance import Laboratory
+from highwater.run import Keep
+from highwater.summary import FoundAnomaly, Summary
+from highwater.text import plan_to_yaml
+from highwater.workers import perform
+
+ENTRY = """\
+name: example
+story: Why it is here.
+seed: 3
+faults: [pause]
+expect:
+  - {protocol: v3, verdict: INVALID, kinds: [lost-write]}
+  - {protocol: safe, verdict: VALID}
+"""
+LOST = FoundAnomaly(kind="lost-write", checker="acked-loss", key="t-0", words="gone")
+INVALID = Summary(
+    seed=3,
+    protocol="v3",
+    verdict="INVALID",
+    live=True,
+    anomalies=(LOST,),
+    plan="seed-3",
+    plan_digest="",
+    backend="sim",
+    outcome="completed",
+    repeat="",
+)
+VALID = replace(INVALID, verdict="VALID", anomalies=())
+
+
+def _case(**expected: object) -> Case:
+    return Case(
+        entry="example",
+        expectation=Expectation(**{"protocol": "v3", "verdict": "INVALID", "kinds": ("lost-write",), **expected}),  # type: ignore[arg-type]
+        plan=derive(3),
+        repeat="",
+    )
+
+
+def test_an_entry_becomes_one_case_for_each_expectation(tmp_path: Path) -> None:
+    (tmp_path / "example.yaml").write_text(ENTRY)
+
+    cases = load_corpus(tmp_path)
+
+    assert [case.plan.protocol for case in cases] == ["v3", "safe"]
+    assert cases[0].repeat == "highwater run --seed 3 --protocol v3 --faults pause"
+    assert cases[0].plan.schedule == cases[1].plan.schedule
+
+
+def test_an_entry_may_name_a_plan_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "plan.yml").write_text(plan_to_yaml(derive(5)))
+    (tmp_path / "example.yaml").write_text(ENTRY.replace("seed: 3\nfaults: [pause]", "plan: plan.yml"))
+
+    assert [case.plan.draws for case in load_entry(tmp_path / "example.yaml")] == [derive(5).draws] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (ENTRY.replace("VALID}", "GOOD}"), "example.yaml:7"),
+        (ENTRY.replace("seed: 3\n", ""), "example.yaml:1"),
+        (ENTRY + "colour: red\n", "example.yaml:8"),
+        ("name: [", "example.yaml:1"),
+    ],
+)
+def test_a_malformed_entry_is_refused_with_its_line(tmp_path: Path, text: str, place: str) -> None:
+    (tmp_path / "example.yaml").write_text(text)
+
+    with pytest.raises(UsageError, match=place):
+        load_corpus(tmp_path)
+
+
+def test_a_corpus_without_entries_is_refused(tmp_path: Path) -> None:
+    """A wrong folder must not pass as a corpus that holds."""
+    with pytest.raises(UsageError):
+        load_corpus(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("case", "summary", "code"),
+    [
+        (_case(), INVALID, ExitCode.VALID),
+        (_case(), VALID, ExitCode.LABORATORY_FAILED),
+        (_case(kinds=("split-brain",)), INVALID, ExitCode.LABORATORY_FAILED),
+        (_case(verdict="VALID", kinds=()), VALID, ExitCode.VALID),
+        (_case(verdict="VALID", kinds=()), INVALID, ExitCode.INVALID),
+        (_case(verdict="VALID", kinds=()), replace(VALID, verdict="UNKNOWN"), ExitCode.UNKNOWN),
+        (_case(verdict="VALID", kinds=(), live=True), replace(VALID, live=False), ExitCode.NOT_LIVE),
+        (_case(verdict="VALID", kinds=(), live=True), replace(VALID, live=None), ExitCode.LABORATORY_FAILED),
+    ],
+)
+def test_a_case_that_does_not_hold_says_so(case: Case, summary: Summary, code: ExitCode) -> None:
+    assert corpus.exit_code(case, summary) is code
+    assert (corpus.complaint(case, summary) is None) == (code is ExitCode.VALID)
+
+
+CASES = load_corpus(Path(__file__).resolve().parents[2] / "corpus" / "seeds")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.entry} on {case.expectation.protocol}")
+def test_the_corpus_holds(case: Case) -> None:
+    """What was found once is still found, and `safe` still withstands it."""
+    here = Laboratory(commit="", dirty=False, versions={})
+    (task,) = corpus.tasks_of([case], laboratory=here, keep=Keep())
+
+    assert corpus.complaint(case, perform(task)) is None

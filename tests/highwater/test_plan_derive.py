@@ -1,0 +1,141 @@
+"""From a seed to a plan: a function of the seed alone, in parts that do not disturb each other."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from msgspec.structs import replace
+
+from highwater.derive import Wishes, derive, standard_bench_plan
+from highwater.plan import PlanError, complaints, plan_digest, shape_of
+from nemesis.faults import wounds
+from nemesis.kinds import KIND_NAMES, select
+from nemesis.profiles import default_kinds
+from tests.nemesis.strategies import seeds
+
+SEEDS = range(300)
+
+
+@given(seeds)
+def test_any_seed_makes_a_plan_that_can_be_performed_and_judged(seed: int) -> None:
+    plan = derive(seed)
+
+    assert complaints(plan) == ()
+    assert plan == derive(seed)
+    assert plan.promise.bound_ms <= 40_000
+    assert plan.quiet_ms > plan.promise.bound_ms
+    assert 15_000 <= plan.faults_ms <= 45_000
+
+
+def test_a_plan_does_not_depend_on_the_hash_seed_of_the_process() -> None:
+    code = (
+        "from highwater.derive import derive\nfrom highwater.plan import plan_digest\n"
+        "print([plan_digest(derive(s)) for s in range(20)])"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+
+    assert said == {f"{[plan_digest(derive(seed)) for seed in range(20)]}\n"}
+
+
+def test_other_seeds_make_other_plans() -> None:
+    assert len({plan_digest(replace(derive(seed), seed=None, name="")) for seed in SEEDS}) == len(SEEDS)
+
+
+def test_asking_for_faults_leaves_everything_else_as_drawn() -> None:
+    for seed in range(50):
+        drawn, asked = derive(seed), derive(seed, faults=("pause",))
+
+        assert asked == replace(drawn, schedule=asked.schedule, required_marks=asked.required_marks)
+        assert {window.kind for window in asked.schedule} <= set(select(["pause"]))
+        assert asked.schedule
+
+
+def test_wishes_replace_draws_without_shifting_the_others() -> None:
+    drawn, wished = derive(5), derive(5, seconds=7, wishes=Wishes(produce_per_s=1))
+
+    assert wished.faults_ms == 7000
+    assert wished.workload == replace(drawn.workload, produce_per_s=1)
+    assert (wished.cluster, wished.network, wished.draws) == (drawn.cluster, drawn.network, drawn.draws)
+
+
+def test_the_protocol_changes_nothing_but_itself() -> None:
+    """One seed is one course of events for every protocol, as far as their answers allow."""
+    assert derive(9, protocol="v3") == replace(derive(9), protocol="v3")
+
+
+def test_defaults_excuse_no_loss() -> None:
+    """Every harmless fault, and power loss where every topic flushes before it acknowledges."""
+    power = 0
+    for seed in SEEDS:
+        plan = derive(seed)
+        for window in plan.schedule:
+            assert not any(wounds(window.fault, topic.flush) for topic in plan.cluster.topics)
+            power += window.kind.startswith("power")
+
+    assert power > 50
+
+
+def test_hundreds_of_seeds_cover_shapes_and_kinds() -> None:
+    plans = [derive(seed) for seed in SEEDS]
+
+    assert {plan.cluster.brokers for plan in plans} == {3, 4, 5}
+    assert {topic.replication_factor for plan in plans for topic in plan.cluster.topics} == {2, 3}
+    assert {topic.min_insync_replicas for plan in plans for topic in plan.cluster.topics} == {1, 2, 3}
+    assert {topic.flush for plan in plans for topic in plan.cluster.topics} == {"none", "before_ack"}
+    assert {acks for plan in plans for acks in plan.workload.acks} == {-1, 0, 1}
+    assert {len(plan.cluster.topics) for plan in plans} == {1, 2, 3}
+    assert {plan.cluster.log_dirs for plan in plans} == {1, 2}
+    assert {window.kind for plan in plans for window in plan.schedule} == set(KIND_NAMES) - {"dir-drop", "disk-swap"}
+
+
+@pytest.mark.parametrize("name", ["power", "disk-swap", "dir-drop"])
+def test_who_asks_for_wounds_gets_them_within_the_promise(name: str) -> None:
+    for seed in range(30):
+        assert derive(seed, faults=(name,)).schedule, seed
+
+
+def test_beyond_the_promise_wounds_what_it_likes() -> None:
+    plans = [derive(seed, profile="beyond") for seed in range(60)]
+
+    assert {plan.promise.profile for plan in plans} == {"beyond"}
+    assert {"dir-drop", "disk-swap", "power-loss-everyone"} <= {window.kind for plan in plans for window in plan.schedule}
+
+
+@pytest.mark.parametrize("seconds", [1, 2, 5])
+def test_a_short_run_is_a_plan_too(seconds: int) -> None:
+    for seed in range(50):
+        assert complaints(derive(seed, seconds=seconds)) == ()
+
+
+def test_what_does_not_exist_is_named_with_what_does() -> None:
+    with pytest.raises(PlanError, match=r"unknown protocol 'paxos'; there are safe, v3"):
+        derive(1, protocol="paxos")
+    with pytest.raises(PlanError, match=r"unknown fault 'gremlins'; there are the kinds"):
+        derive(1, faults=("pause", "gremlins"))
+    with pytest.raises(PlanError, match=r"unknown workload 'mine'; there are produce-consume"):
+        derive(1, workload="mine")
+    with pytest.raises(PlanError, match="0 seconds"):
+        derive(1, seconds=0)
+    with pytest.raises(PlanError, match="0 brokers"):
+        derive(1, wishes=Wishes(brokers=0))
+
+
+def test_the_bench_plan_has_every_default_kind() -> None:
+    plan = standard_bench_plan()
+    shape = shape_of(plan)
+
+    assert plan == standard_bench_plan()
+    assert {window.kind for window in plan.schedule} == set(default_kinds("within", shape))
+    assert (shape.brokers, sum(topic.partitions for topic in shape.topics), shape.end_ms) == (5, 12, 60_000)
+    assert (plan.workload.producers + plan.workload.consumers, plan.workload.produce_per_s) == (8, 50)

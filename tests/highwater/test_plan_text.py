@@ -1,0 +1,119 @@
+"""Plans as text: they come back as they went, and what is wrong is named with file and line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from msgspec.structs import replace
+
+from highwater.derive import derive
+from highwater.plan import Plan, PlanError
+from highwater.text import load_plan, plan_from_yaml, plan_to_yaml
+from nemesis.text import Document
+from tests.nemesis.strategies import anything, seeds
+
+BY_HAND = """\
+name: two-crashes
+story: |
+  The leader dies twice.
+protocol: v3
+draws: 7
+cluster:
+  topics:
+    - {name: orders, partitions: 1, replication_factor: 3, min_insync_replicas: 2, flush: none}
+promise:
+  topics:
+    - {topic: orders}
+  session_timeout_ms: 6000
+  replica_lag_time_max_ms: 4000
+  request_timeout_ms: 2000
+faults_ms: 20000
+quiet_ms: 38000
+schedule:
+  - {id: f1, kind: crash-leader, at_ms: 1000, until_ms: 5000, fault: {fault: crash}, target: {target: leader-of, topic: orders, partition: 0}}
+  - {id: f2, kind: crash-leader, at_ms: 6000, until_ms: 7000, fault: {fault: crash}, target: {target: leader-of, topic: orders, partition: 0}}
+"""  # noqa: E501 - one window a line is the format
+
+
+@example(replace(derive(1), story="a\x85b", required_marks=("\u2028",)))
+@given(anything(Plan))
+def test_any_plan_comes_back_from_its_text(plan: Plan) -> None:
+    """Whether or not it makes sense: the shrinker writes what it has, and reading must not change it."""
+    document = Document(plan_to_yaml(plan), "plan")
+
+    assert document.convert(Plan, document.value) == plan
+
+
+@given(seeds)
+def test_derived_plans_come_back_and_are_still_found_possible(seed: int) -> None:
+    plan = derive(seed)
+
+    assert plan_from_yaml(plan_to_yaml(plan)) == plan
+
+
+def test_a_plan_by_hand_needs_only_what_is_not_a_default() -> None:
+    plan = plan_from_yaml(BY_HAND)
+
+    assert plan.story == "The leader dies twice.\n"
+    assert plan.cluster.brokers == 3
+    assert [window.id for window in plan.schedule] == ["f1", "f2"]
+
+
+def test_the_text_shows_the_protocol_and_one_line_for_each_window() -> None:
+    text = plan_to_yaml(plan_from_yaml(BY_HAND))
+
+    assert "protocol: v3\n" in text
+    assert "brokers:" not in text
+    assert sum(line.startswith("  - {id: ") for line in text.splitlines()) == 2
+    assert "protocol: safe\n" in plan_to_yaml(derive(1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("protocol: v3", "protocol: raft", 4, "unknown protocol 'raft'; there are safe"),
+        ("protocol: v3", "protocoll: v3", 4, "unknown key 'protocoll'"),
+        ("flush: none", "flush: never", 8, "unknown value 'never'"),
+        ("replication_factor: 3", "replication_factor: 4", 8, "replication factor 4 cannot be had from 3 brokers"),
+        ("partitions: 1", "partition: 1", 8, "unknown key 'partition' in cluster.topics[0]"),
+        ("{topic: orders}", "{topic: orders, acks: all}", 11, "unknown key 'acks' in promise.topics[0]"),
+        ("  session_timeout_ms: 6000\n", "", 9, "promise: missing key `session_timeout_ms`"),
+        ("quiet_ms: 38000", "quiet_ms: 3800", 16, "a plan that cannot heal: quiet_ms 3800"),
+        ("faults_ms: 20000", "faults_ms: 20s", 15, "faults_ms: expected `int`, got `str`"),
+        ("until_ms: 7000", "until_ms: 70000", 19, "window f2 (crash-leader): a plan that cannot heal"),
+        ("until_ms: 5000", "until_ms: 500", 18, "not after its begin"),
+        (
+            "fault: {fault: crash}, target: {target: leader-of, topic: orders",
+            "fault: {fault: smash}, target: {t: o",
+            18,
+            "unknown fault",
+        ),
+        ("topic: orders, partition: 0", "topic: order, partition: 0", 18, "there is no topic 'order', only orders"),
+        ("draws: 7", "draws: 7\nworkload: {name: consume}", 6, "unknown workload 'consume'; there are produce-consume"),
+        ("draws: 7", "draws: 7\nrequired_marks: [became-king]", 6, "mark 'became-king' can never occur"),
+        ("draws: 7", "draws: [7", 6, "malformed YAML"),
+        ("draws: 7", "draws: 7\ndraws: 8", 6, "draws is there twice"),
+        (BY_HAND, "- 1", 1, "a plan is a mapping"),
+        (BY_HAND, "", 1, "it is empty"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_and_line(old: str, new: str, line: int, words: str) -> None:
+    assert old in BY_HAND
+    with pytest.raises(PlanError) as raised:
+        plan_from_yaml(BY_HAND.replace(old, new, 1), "plans/two.yaml")
+
+    message = str(raised.value)
+    assert message.startswith(f"plans/two.yaml:{line}: ")
+    assert words in message
+    assert "\n" not in message
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(BY_HAND, encoding="utf-8")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+
+    assert load_plan(tmp_path / "good.yaml").name == "two-crashes"
+    with pytest.raises(PlanError, match=r"no\.yaml: cannot be read: No such file"):
+        load_plan(tmp_path / "no.yaml")
+    with pytest.raises(PlanError, match=r"binary\.yaml: cannot be read: it is not UTF-8"):
+        load_plan(tmp_path / "binary.yaml")

@@ -1,0 +1,178 @@
+"""JSONL and Parquet: both keep a history whole, and refuse in one line what is not one."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+
+from history import jsonl, parquet, schema
+from history.errors import HistoryError
+from history.event import ClusterEvent, EventKind
+from history.history import History
+from history.op import Operation, OpType
+from history.recorder import Recorder
+from tests.strategies import MANIFEST, histories
+
+HISTORY = History(
+    MANIFEST,
+    operations=[Operation(index=0, process=1, type=OpType.INVOKE, f="poll", time_ns=1)],
+    events=[ClusterEvent(index=1, kind=EventKind.WOUND, time_ns=2, node="b1", partition=0, offset=7)],
+)
+
+
+@given(history=histories())
+def test_jsonl_keeps_every_row(history: History, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("jsonl") / "a.jsonl"
+    path.write_bytes(jsonl.encode(history))
+
+    found = jsonl.read(path)
+
+    assert (found.manifest, found.operations, found.events) == (history.manifest, history.operations, history.events)
+
+
+@given(history=histories())
+def test_parquet_keeps_every_row(history: History, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("parquet")
+    (folder / "o").write_bytes(parquet.encode(history.operations_table))
+    (folder / "e").write_bytes(parquet.encode(history.events_table))
+
+    operations, events = parquet.read(folder / "o", "operations"), parquet.read(folder / "e", "events")
+
+    found = History.from_tables(history.manifest, operations=operations, events=events)
+    assert (found.operations, found.events) == (history.operations, history.events)
+    assert (operations.schema, events.schema) == (schema.arrow_schema("operations"), schema.arrow_schema("events"))
+
+
+def _refusal(path: Path, data: bytes) -> str:
+    path.write_bytes(data)
+    with pytest.raises(HistoryError) as refused:
+        jsonl.read(path)
+    message = str(refused.value)
+    assert "\n" not in message
+    assert message.startswith(str(path))
+    return message.removeprefix(str(path))
+
+
+def test_jsonl_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
+    """A disk that filled up or a download that broke must not pass for a shorter run."""
+    data = jsonl.encode(HISTORY).removesuffix(b"\n")
+
+    for cut in range(len(data)):
+        _refusal(tmp_path / "a.jsonl", data[:cut])
+
+
+MANIFEST_LINE, OPERATION_LINE, EVENT_LINE, END_LINE, _ = jsonl.encode(HISTORY).split(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], ": not a history of highwater: the file is empty"),
+        ([b"[1]"], ": line 1: not a history of highwater: Expected `object`, got `array`"),
+        ([b'{"process": 0, "type": "invoke"}'], ": line 1: not a history of highwater: Object contains unknown field `process`"),
+        ([b"{}"], ": line 1: not a history of highwater: expected one of manifest, op, event, end"),
+        ([b"\xff\xfe"], ": line 1: not a history of highwater: JSON is malformed: invalid character (byte 0)"),
+        ([OPERATION_LINE], ": line 1: not a history of highwater: the manifest must be the first line and no other"),
+        (
+            [MANIFEST_LINE, MANIFEST_LINE],
+            ": line 2: not a history of highwater: the manifest must be the first line and no other",
+        ),
+        (
+            [MANIFEST_LINE.replace(b'"schema_version":1', b'"schema_version":9')],
+            ": schema version 9, this highwater reads 1",
+        ),
+        ([MANIFEST_LINE, OPERATION_LINE, EVENT_LINE], ": cut off after 2 rows: the end line is missing"),
+        (
+            [MANIFEST_LINE, OPERATION_LINE, END_LINE],
+            ": the end line counts 1 operations and 1 events, the file holds 1 and 0",
+        ),
+        ([MANIFEST_LINE, EVENT_LINE, OPERATION_LINE], ": line 3: index 0 after 1: rows must be in the order of index"),
+        ([MANIFEST_LINE, EVENT_LINE, EVENT_LINE], ": line 3: index 1 after 1: rows must be in the order of index"),
+        ([MANIFEST_LINE, END_LINE, OPERATION_LINE], ": line 3: something follows the end line"),
+        (
+            [MANIFEST_LINE, EVENT_LINE.replace(b"wound", b"party")],
+            ": line 2: not a row of a history: Invalid enum value 'party' - at `$.event.kind`",
+        ),
+        (
+            [MANIFEST_LINE, OPERATION_LINE.replace(b'"f":"poll",', b"")],
+            ": line 2: not a row of a history: Object missing required field `f` - at `$.op`",
+        ),
+        (
+            [MANIFEST_LINE, OPERATION_LINE.replace(b'"f":"poll",', b'"f":"poll","mood":"good",')],
+            ": line 2: not a row of a history: Object contains unknown field `mood` - at `$.op`",
+        ),
+    ],
+)
+def test_jsonl_that_is_no_history_is_refused_by_line(lines: list[bytes], message: str, tmp_path: Path) -> None:
+    assert _refusal(tmp_path / "a.jsonl", b"".join(line + b"\n" for line in lines)) == message
+
+
+def test_an_absent_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match=r"none\.jsonl: cannot be read: No such file or directory$"):
+        jsonl.read(tmp_path / "none.jsonl")
+    with pytest.raises(HistoryError, match=r"none\.parquet: no such file$"):
+        parquet.read(tmp_path / "none.parquet", "events")
+
+
+@pytest.mark.parametrize("kept", [0, 3, 100, -1])
+def test_truncated_parquet_is_refused_in_one_line(kept: int, tmp_path: Path) -> None:
+    path = tmp_path / "events.parquet"
+    path.write_bytes(parquet.encode(HISTORY.events_table)[:kept])
+
+    for read in (parquet.read, parquet.check):
+        with pytest.raises(HistoryError, match=r"^[^\n]*events\.parquet: no whole Parquet file[^\n]*$"):
+            read(path, "events")
+
+
+def test_parquet_of_others_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "events.parquet"
+    pq.write_table(pa.table({"index": [1]}), path)
+
+    for read in (parquet.read, parquet.check):
+        with pytest.raises(HistoryError, match=r"events\.parquet: it is no events table of highwater$"):
+            read(path, "events")
+
+
+def test_operations_are_no_events(tmp_path: Path) -> None:
+    path = tmp_path / "events.parquet"
+    path.write_bytes(parquet.encode(HISTORY.operations_table))
+
+    with pytest.raises(HistoryError, match=r"it is no events table of highwater$"):
+        parquet.read(path, "events")
+
+
+def test_a_journal_grows_with_its_recorder(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    recorder = Recorder(lambda: 5)
+    with jsonl.Journal(path, MANIFEST) as journal:
+        recorder.event(EventKind.HEALED)
+        journal.write(recorder)
+        recorder.operation(process=1, type=OpType.INVOKE, f="poll")
+        recorder.event(EventKind.FINAL_READS)
+        journal.write(recorder)
+
+    found = jsonl.read(path)
+
+    assert list(found.operations) == recorder.operations
+    assert list(found.events) == recorder.events
+
+
+def test_a_journal_that_was_not_closed_keeps_its_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\n".join([MANIFEST_LINE, OPERATION_LINE, EVENT_LINE[:-4]]))
+
+    found = jsonl.read_interrupted(path)
+
+    assert (found.operations, found.events) == (HISTORY.operations, ())
+    assert found.manifest.outcome == "incomplete"
+
+
+def test_a_journal_of_a_failed_run_has_no_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with pytest.raises(KeyboardInterrupt), jsonl.Journal(path, MANIFEST):
+        raise KeyboardInterrupt
+
+    with pytest.raises(HistoryError, match="the end line is missing"):
+        jsonl.read(path)

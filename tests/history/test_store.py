@@ -1,0 +1,138 @@
+"""The folder of a run: whole when it says so, and never empty-handed after a kill."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from msgspec.structs import replace
+
+from history import jsonl, store
+from history.errors import HistoryError
+from history.event import EventKind
+from history.history import History
+from history.recorder import Recorder
+from tests.strategies import MANIFEST, histories
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@given(history=histories())
+def test_a_saved_run_is_loaded_as_it_was(history: History, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("store") / "plan" / "run-1"
+    store.save(folder, history)
+
+    found = store.load_run(folder)
+
+    assert (found.manifest, found.operations, found.events) == (history.manifest, history.operations, history.events)
+
+
+def test_a_finished_run_leaves_its_plan_manifest_and_tables(tmp_path: Path) -> None:
+    folder = store.run_directory(tmp_path, plan_name="calm", run_id="0001")
+    recorder = Recorder(lambda: 5)
+    writer = store.RunWriter(folder, MANIFEST, plan="name: calm\n")
+    recorder.event(EventKind.HEALED)
+    writer.record(recorder)
+
+    writer.finish(recorder.history(replace(MANIFEST, outcome="interrupted")))
+
+    assert folder == tmp_path / "calm" / "0001"
+    assert _files(folder) == ["events.parquet", "manifest.json", "operations.parquet", "plan.yaml"]
+    assert store.load_run(folder).manifest.outcome == "interrupted"
+    assert [event.kind for event in store.load_run(folder).events] == [EventKind.HEALED]
+
+
+def test_a_killed_run_keeps_what_it_recorded_and_says_incomplete(tmp_path: Path) -> None:
+    """Ctrl-C or a kill must never leave something that can be judged VALID."""
+    recorder = Recorder(lambda: 5)
+    writer = store.RunWriter(tmp_path, MANIFEST, plan="")
+    recorder.event(EventKind.HEALED)
+    writer.record(recorder)
+    recorder.event(EventKind.FINAL_READS)
+    writer.abandon()
+
+    found = store.load_run(tmp_path)
+
+    assert found.manifest.outcome == "incomplete"
+    assert [event.kind for event in found.events] == [EventKind.HEALED]
+
+
+def test_a_run_performed_again_begins_with_an_empty_folder(tmp_path: Path) -> None:
+    """A verdict of yesterday's run beside today's history would be believed."""
+    store.save(tmp_path, History(MANIFEST))
+    store.write_file(tmp_path / store.VERDICT, "{}")
+
+    store.RunWriter(tmp_path, MANIFEST, plan="").abandon()
+
+    assert _files(tmp_path) == ["history.jsonl", "manifest.json", "plan.yaml"]
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write_file(tmp_path / "a", b"old")
+
+    def fill(path: Path, data: bytes) -> int:
+        path.open("wb").close()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fill)
+    with pytest.raises(OSError, match="No space left"):
+        store.write_file(tmp_path / "a", b"new")
+
+    assert _files(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "a b", "é", "x" * 129])
+def test_names_that_make_no_folder_name_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match="plan name"):
+        store.run_directory(tmp_path, plan_name=name, run_id="1")
+
+
+def test_runs_are_found_at_and_below_a_path(tmp_path: Path) -> None:
+    runs = [tmp_path / plan / run for plan, run in (("a", "1"), ("a", "2"), ("b", "1"))]
+    for run in runs:
+        store.save(run, History(MANIFEST))
+
+    assert store.find_runs(tmp_path) == tuple(runs)
+    assert store.find_runs(tmp_path / "a") == tuple(runs[:2])
+    assert store.find_runs(runs[2]) == (runs[2],)
+
+
+def test_looking_for_runs_where_there_are_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match="no run is stored here"):
+        store.find_runs(tmp_path)
+    with pytest.raises(HistoryError, match="no such folder"):
+        store.find_runs(tmp_path / "none")
+
+
+def test_load_takes_any_name_of_a_history(tmp_path: Path) -> None:
+    store.save(tmp_path, History(MANIFEST))
+    (tmp_path / "a.jsonl").write_bytes(jsonl.encode(History(MANIFEST)))
+
+    names = [tmp_path, tmp_path / "operations.parquet", tmp_path / "events.parquet", tmp_path / "a.jsonl"]
+    assert [store.load(name).manifest for name in names] == [MANIFEST] * 4
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "no manifest of a run: Input data was truncated"),
+        (b"{}", "no manifest of a run: Object missing required field `run_id`"),
+        (store.encode_manifest(replace(MANIFEST, schema_version=9)), "schema version 9, this highwater reads 1"),
+    ],
+)
+def test_a_foreign_manifest_is_refused(data: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / store.MANIFEST).write_bytes(data)
+
+    with pytest.raises(HistoryError, match=f"manifest.json: {words}$"):
+        store.load_run(tmp_path)
+
+
+def test_what_is_no_history_at_all_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+
+    with pytest.raises(HistoryError, match="neither the folder of a run nor"):
+        store.load(tmp_path / "notes.txt")
+    with pytest.raises(HistoryError, match=r"manifest\.json: cannot be read: No such file"):
+        store.load(tmp_path)

@@ -1,0 +1,56 @@
+"""The catalogue and how people name parts of it."""
+
+import pytest
+
+from history.seed import Rng
+from nemesis.blows import Aim
+from nemesis.faults import wounds
+from nemesis.kinds import FAMILIES, KIND_NAMES, KINDS, MIXES, Kind, UnknownKindError, kind, select
+from nemesis.schedule import Shape, TopicFacts, Window, validate
+from nemesis.targets import Everyone
+
+SHAPE = Shape(
+    brokers=3,
+    log_dirs=2,
+    topics=(TopicFacts(name="orders", partitions=2, min_insync_replicas=2, flush="none"),),
+    session_timeout_ms=3000,
+    replica_lag_time_max_ms=2000,
+    end_ms=100_000,
+)
+
+
+@pytest.mark.parametrize("entry", KINDS, ids=lambda entry: entry.name)
+def test_a_kind_draws_blows_that_can_be_performed_and_destroy_what_it_says(entry: Kind) -> None:
+    for seed in range(50):
+        blow = entry.draw(Rng(seed), Aim(shape=SHAPE, topic="orders", partition=1))
+        window = Window(id="f1", kind=entry.name, at_ms=0, until_ms=blow.lasts_ms, fault=blow.fault, target=blow.target)
+
+        assert validate((window,), SHAPE) == ()
+        assert wounds(blow.fault, "none") == (entry.destroys != "nothing")
+        assert wounds(blow.fault, "before_ack") == (entry.destroys == "everything")
+        assert not entry.everyone or blow.target == Everyone()
+
+
+def test_names_are_unique_and_families_are_known() -> None:
+    assert len(set(KIND_NAMES)) == len(KIND_NAMES)
+    assert {entry.family for entry in KINDS} == set(FAMILIES)
+    assert kind("bounce").name == "bounce"
+
+
+def test_families_mixes_first_words_and_kinds_are_selected() -> None:
+    assert select(["pause"]) == ("pause-short", "pause-long")
+    assert select(["isolate"]) == ("isolate-one", "isolate-leader", "isolate-controller")
+    assert select(["crash-leader", "cut-peers", "crash-leader"]) == ("cut-peers", "crash-leader")
+    assert select(["calm"]) == ()
+    assert select(["all"]) == KIND_NAMES
+    assert set(select(["power"])) == {"power-loss", "power-loss-everyone"}
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_a_mix_is_made_of_what_exists(name: str) -> None:
+    assert set(select([name])) <= set(KIND_NAMES)
+
+
+def test_an_unknown_name_is_told_what_there_is() -> None:
+    with pytest.raises(UnknownKindError, match=r"unknown fault 'partitoin'; there are the kinds partition-halves, .*mixes calm"):
+        select(["pause", "partitoin"])

@@ -1,0 +1,60 @@
+"""Which kinds a profile allows on which cluster (docs/promise.md P4, P5, N2)."""
+
+from typing import Literal
+
+from history.seed import Rng
+from nemesis.faults import DirFailure, DiskSwap, PowerLoss
+from nemesis.kinds import KIND_NAMES
+from nemesis.profiles import Profile, default_kinds, usable, victims, victims_order
+from nemesis.schedule import Shape, TopicFacts
+
+
+def _shape(*topics: tuple[int, Literal["none", "before_ack"]]) -> Shape:
+    return Shape(
+        brokers=4,
+        log_dirs=1,
+        topics=tuple(
+            TopicFacts(name=f"t{number}", partitions=1, min_insync_replicas=m, flush=flush)
+            for number, (m, flush) in enumerate(topics)
+        ),
+        session_timeout_ms=3000,
+        replica_lag_time_max_ms=2000,
+        end_ms=30_000,
+    )
+
+
+def test_power_loss_is_among_the_defaults_only_where_every_topic_flushes_first() -> None:
+    assert "power-loss" in default_kinds("within", _shape((1, "before_ack")))
+    assert "power-loss" not in default_kinds("within", _shape((2, "before_ack"), (2, "none")))
+
+
+def test_what_empties_directories_is_never_a_default_within_the_promise() -> None:
+    kinds = default_kinds("within", _shape((3, "before_ack")))
+
+    assert {"disk-swap", "dir-drop"} & set(kinds) == set()
+    assert set(default_kinds("beyond", _shape((1, "none")))) == set(KIND_NAMES)
+
+
+def test_with_one_replica_in_sync_nobody_may_be_wounded() -> None:
+    names = {kind.name for kind in usable(Profile(name="within", kinds=KIND_NAMES), _shape((1, "none"), (3, "none")))}
+
+    assert {"power-loss", "power-loss-everyone", "dir-drop", "disk-swap"} & names == set()
+    assert {kind.name for kind in usable(Profile(name="beyond", kinds=KIND_NAMES), _shape((1, "none")))} == set(KIND_NAMES)
+
+
+def test_flushed_topics_bear_power_loss_everywhere_but_no_swapped_directory() -> None:
+    names = {kind.name for kind in usable(Profile(name="within", kinds=KIND_NAMES), _shape((1, "before_ack")))}
+
+    assert {"power-loss", "power-loss-everyone", "dir-drop"} <= names
+    assert "disk-swap" not in names
+
+
+def test_victims_are_one_fewer_than_must_be_in_sync_and_prefixes_of_one_order() -> None:
+    """A gentler fault may wound more brokers, but no other ones than a harsher fault in the same run."""
+    shape = _shape((2, "before_ack"), (4, "none"))
+    order = victims_order(Rng(7), shape)
+
+    assert sorted(order) == [1, 2, 3, 4]
+    assert victims(PowerLoss(), shape, order) == order[:3]
+    assert victims(DiskSwap(), shape, order) == order[:1]
+    assert victims(DirFailure(), shape, order) == order

@@ -1,0 +1,18 @@
+"""One Spark session for all tests that need one: it takes seconds to start."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.session import missing, session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session on two cores, or a skip that says what is missing."""
+    lack = missing()
+    if lack is not None:
+        pytest.skip(lack)
+    with session("local[2]") as started:
+        yield started

@@ -1,0 +1,60 @@
+"""A machine without Spark is told so in one sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import session as module
+from pipeline.errors import PipelineError
+from pipeline.jobs import judge
+from pipeline.session import missing, session
+
+
+def _java(folder: Path, script: str) -> None:
+    (folder / "bin").mkdir()
+    (folder / "bin" / "java").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "bin" / "java").chmod(0o755)
+
+
+def test_a_machine_without_java_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(PipelineError, match=r"^Spark needs Java 17 or later: install it .*; no java was found$"), session():
+        raise AssertionError("no session without Java")
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("""echo 'openjdk version "11.0.2" 2019-01-15' >&2""", r"bin/java is Java 11$"),
+        ("""echo 'java version "1.8.0_392"' >&2""", r"bin/java is Java 1$"),
+        ("exit 1", r"bin/java does not tell its version$"),
+    ],
+)
+def test_an_old_or_broken_java_is_named(script: str, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _java(tmp_path, script)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(PipelineError, match=words), session():
+        raise AssertionError("no session with this Java")
+
+
+def test_a_java_of_today_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _java(tmp_path, """echo 'openjdk version "21" 2023-09-19' >&2""")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert missing() is None
+
+
+def test_a_machine_without_pyspark_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+
+    with pytest.raises(PipelineError, match=r"^Spark needs PySpark: .*pip install 'highwater\[spark\]'$"), session():
+        raise AssertionError("no session without PySpark")
+
+
+def test_judging_nothing_needs_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+
+    assert judge([], master="local[2]") == []

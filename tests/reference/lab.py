@@ -1,0 +1,233 @@
+"""A cluster on a table: real node machines, the ZooKeeper model, and messages that move only when a test says so.
+
+No time passes by itself: `settle` delivers everything in flight in order, `fire` lets one timer run out.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Literal
+
+from reference.config import SAFE, BrokerConfig, TopicSpec, Variant
+from reference.coordination import paths
+from reference.coordination.api import Create, Data, GetData
+from reference.coordination.memory import Fired, MemoryZooKeeper
+from reference.effects import (
+    AnyEffect,
+    Append,
+    CancelTimer,
+    CreateReplica,
+    DeleteReplica,
+    Flush,
+    Halt,
+    Note,
+    Send,
+    SetTimer,
+    Truncate,
+    WriteCheckpoint,
+    ZkConnect,
+    ZkRequest,
+)
+from reference.events import AnyEvent, Booted, DirImage, Flushed, LogImage, Received, TimerFired, ZkReplied, ZkState, ZkWatch
+from reference.log.log import end_of
+from reference.machine import Now
+from reference.messages import AnyMessage, Batch, PartitionState, Produce
+from reference.node import Node
+from reference.replica.partition import Leader, Partition
+from reference.types import Address, BrokerId, Millis, TopicPartition
+
+Letter = tuple[Address, Address, AnyMessage]
+T0 = TopicPartition("t-0")
+
+
+class Disk:
+    """What one broker's only directory holds."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, list[Batch]] = {}
+        self.checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
+
+    def image(self) -> tuple[DirImage, ...]:
+        logs = tuple(LogImage(tp, tuple(batches)) for tp, batches in sorted(self.logs.items()))
+        return (DirImage(0, True, logs, self.checkpoint),)
+
+
+class Lab:
+    """Brokers 1..n and one topic `t`."""
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        variant: Variant = SAFE,
+        replicas: tuple[int, ...] | None = None,
+        min_isr: int = 1,
+        before_ack: bool = False,
+        start: bool = True,
+    ) -> None:
+        self.zk = MemoryZooKeeper.boot()
+        self.ids = tuple(range(1, brokers + 1))
+        replicas = replicas or self.ids
+        flush: Literal["none", "before_ack"] = "before_ack" if before_ack else "none"
+        topic = TopicSpec(name="t", partitions=1, replication_factor=len(replicas), min_insync_replicas=min_isr, flush=flush)
+        self.configs = {i: BrokerConfig(broker=BrokerId(i), variant=variant, topics=(topic,)) for i in self.ids}
+        self.nodes: dict[int, Node] = {}
+        self.sessions: dict[int, int] = {}
+        self.disks = {i: Disk() for i in self.ids}
+        self.lives = dict.fromkeys(self.ids, 0)
+        self.timers: dict[int, dict[str, int]] = {i: {} for i in self.ids}
+        self.letters: deque[Letter] = deque()
+        self.inbox: list[AnyMessage] = []  # what clients were answered
+        self.notes: list[tuple[int, Note]] = []
+        self.now = 0
+        self.held: Callable[[Letter], bool] = lambda _: False
+        self.muted: set[int] = set()  # cut off from ZooKeeper
+        self.admin = self.zk.connect(timeout_ms=1000)
+        assignment = (tuple(BrokerId(i) for i in replicas),)
+        for path in paths.PERSISTENT:
+            self.zk.submit(self.admin, (Create(path, b""),))
+        self.zk.submit(self.admin, (Create(paths.topic_path("t"), paths.topic_payload(assignment)),))
+        if start:
+            for i in self.ids:
+                self.start(i)
+            self.settle()
+
+    def start(self, i: int) -> None:
+        """A process begins."""
+        self.lives[i] += 1
+        self.timers[i] = {}
+        self.nodes[i] = Node.boot(self.configs[i], self.disks[i].image(), self.lives[i])
+        self.tell(i, Booted())
+
+    def crash(self, i: int) -> None:
+        """kill -9; the session lives on until `expire`."""
+        del self.nodes[i]
+        self.letters = deque(x for x in self.letters if x[1] != f"b{i}")
+
+    def expire(self, i: int) -> None:
+        """ZooKeeper ends the session; a node that can be reached hears of it."""
+        fired = self.zk.expire(self.sessions[i])
+        self.watches(fired)
+        if i in self.nodes and i not in self.muted:
+            self.tell(i, ZkState("expired"))
+
+    def tell(self, i: int, event: AnyEvent) -> None:
+        """One event for one node, and its effects."""
+        node = self.nodes[i]
+        data = node.encode()
+        effects = node.handle(event, now=Now(Millis(self.now), Millis(self.now)))
+        again = Node.decode(data)
+        assert again.handle(event, now=Now(Millis(self.now), Millis(self.now))) == effects, "a clone acts like its original"
+        for effect in effects:
+            self._perform(i, effect)
+
+    def _perform(self, i: int, effect: AnyEffect) -> None:
+        disk = self.disks[i]
+        match effect:
+            case Send(to=to, message=message):
+                if to.startswith("b"):
+                    self.letters.append((Address(f"b{i}"), to, message))
+                else:
+                    self.inbox.append(message)
+            case CreateReplica(tp=tp):
+                disk.logs[tp] = []
+            case DeleteReplica(tp=tp):
+                del disk.logs[tp]
+            case Append(tp=tp, batches=batches):
+                disk.logs[tp].extend(batches)
+            case Truncate(tp=tp, to=to_offset):
+                disk.logs[tp] = [b for b in disk.logs[tp] if end_of(b) <= to_offset]
+            case Flush(dir=dir_, id=id_):
+                self.tell(i, Flushed(dir_, id_))
+            case WriteCheckpoint(entries=entries):
+                disk.checkpoint = entries
+            case SetTimer(name=name, hi_ms=hi):
+                self.timers[i][name] = self.now + hi
+            case CancelTimer(name=name):
+                self.timers[i].pop(name, None)
+            case ZkConnect():
+                self.sessions[i] = self.zk.connect(timeout_ms=6000)
+                self.tell(i, ZkState("connected", self.sessions[i]))
+            case ZkRequest(id=id_, ops=ops, atomic=atomic):
+                if i in self.muted:
+                    return
+                answers, fired = self.zk.submit(self.sessions[i], ops, atomic=atomic)
+                self.tell(i, ZkReplied(id_, answers))
+                self.watches(fired)
+            case Note():
+                self.notes.append((i, effect))
+            case Halt(reason=reason):
+                raise AssertionError(reason)
+
+    def watches(self, fired: Fired) -> None:
+        """Tell who watched."""
+        for session, path, change in fired:
+            for i, own in self.sessions.items():
+                if own == session and i in self.nodes and i not in self.muted:
+                    self.tell(i, ZkWatch(path, change))
+
+    def deliver(self, wanted: Callable[[Letter], bool]) -> int:
+        """Deliver once through what is in flight now and matches; how many that were."""
+        chosen = [x for x in self.letters if wanted(x)]
+        for letter in chosen:
+            self.letters.remove(letter)
+            self._hand_over(letter)
+        return len(chosen)
+
+    def _hand_over(self, letter: Letter) -> None:
+        source, to, message = letter
+        i = int(to[1:])
+        if i in self.nodes:
+            self.tell(i, Received(source, message))
+
+    def settle(self, limit: int = 10_000) -> None:
+        """Deliver in order until nothing moves; letters that `held` names stay."""
+        for _ in range(limit):
+            letter = next((x for x in self.letters if not self.held(x)), None)
+            if letter is None:
+                return
+            self.letters.remove(letter)
+            self._hand_over(letter)
+        raise AssertionError("the cluster does not come to rest")
+
+    def fire(self, i: int, name: str) -> None:
+        """Let a timer run out at its time."""
+        self.now = max(self.now, self.timers[i].pop(name))
+        self.tell(i, TimerFired(name))
+
+    def wait(self, ms: int) -> None:
+        """Time passes, timers run out in order, messages arrive at once."""
+        until = self.now + ms
+        while True:
+            due = [(at, i, name) for i, timers in self.timers.items() if i in self.nodes for name, at in timers.items()]
+            if not due or min(due)[0] > until:
+                break
+            _, i, name = min(due)
+            self.fire(i, name)
+            self.settle()
+        self.now = until
+
+    def produce(self, i: int, *values: str, acks: int = -1, correlation: int = 1) -> None:
+        """A client sends a batch to a broker."""
+        self.tell(i, Received(Address("c1"), Produce(correlation, T0, acks, values, Millis(1000))))
+
+    def partition(self, i: int) -> Partition:
+        """The replica of t-0 on a broker."""
+        return self.nodes[i].state.broker.partitions[T0]
+
+    def values(self, i: int) -> list[str]:
+        """The records of a broker's replica."""
+        return [v for b in self.partition(i).log.batches for v in b.values]
+
+    def leaders(self) -> list[int]:
+        """Those who think that they lead."""
+        return [i for i in self.ids if i in self.nodes and isinstance(self.partition(i).role, Leader)]
+
+    def state(self) -> PartitionState:
+        """What ZooKeeper holds."""
+        (answer,), _ = self.zk.submit(self.admin, (GetData(paths.state_path(T0)),))
+        assert isinstance(answer, Data)
+        return paths.decode_state(T0, (), answer)
+
+    def isr(self) -> list[int]:
+        """The ISR in ZooKeeper."""
+        return [m.broker for m in self.state().isr]

@@ -1,0 +1,191 @@
+"""The host performs what a machine asks for, in order, and tells it what came of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from reference.coordination.api import AnyOp, Exists
+from reference.effects import (
+    AnyEffect,
+    Append,
+    CancelTimer,
+    CreateReplica,
+    Flush,
+    Halt,
+    Note,
+    Send,
+    SetTimer,
+    ZkConnect,
+    ZkRequest,
+)
+from reference.events import AnyEvent, Booted, DirFailed, Flushed, Received, TimerFired
+from reference.machine import Now
+from reference.messages import AnyMessage, Batch, Metadata
+from reference.runtime.disk import Disk
+from reference.runtime.node import Host
+from reference.types import Address, LeaderEpoch, Millis, Offset, TopicPartition
+
+TP = TopicPartition("orders-0")
+B2 = Address("b2")
+PATIENCE_S = 10
+
+
+class Toy:
+    """Answers each event from a table, and remembers what it was told."""
+
+    def __init__(self, table: Callable[[AnyEvent], Sequence[AnyEffect]]) -> None:
+        self.table = table
+        self.told: list[AnyEvent] = []
+
+    def handle(self, event: AnyEvent, *, now: Now) -> Sequence[AnyEffect]:
+        self.told.append(event)
+        return self.table(event)
+
+
+class World:
+    """A network and a ZooKeeper that write down what they are asked, and the notes, in one list."""
+
+    def __init__(self, toy: Toy, path: Path) -> None:
+        self.done: list[object] = []
+        self.reasons: list[str] = []
+        self.disk = Disk([path])
+        self.disk.recover()
+        loop = asyncio.get_running_loop()
+        self.host = Host(toy, self.disk, loop=loop, note=self.done.append, stopped=self.reasons.append)
+        self.host.start(self, self)
+
+    def send(self, to: Address, message: AnyMessage) -> None:
+        self.done.append((to, message))
+
+    def connect(self) -> None:
+        self.done.append("connect")
+
+    def request(self, request_id: int, ops: tuple[AnyOp, ...], *, atomic: bool) -> None:
+        self.done.append((request_id, ops, atomic))
+
+
+def played(path: Path, table: Callable[[AnyEvent], Sequence[AnyEffect]], scene: Callable[[World, Toy], Awaitable[None]]) -> World:
+    async def main() -> World:
+        toy = Toy(table)
+        world = World(toy, path)
+        async with asyncio.timeout(PATIENCE_S):
+            await scene(world, toy)
+        world.host.stop("end of the test")
+        world.disk.close()
+        return world
+
+    return asyncio.run(main())
+
+
+async def told(toy: Toy, event: AnyEvent) -> None:
+    while event not in toy.told:
+        await asyncio.sleep(0.002)
+
+
+async def nothing(world: World, toy: Toy) -> None:
+    pass
+
+
+def on_boot(*effects: AnyEffect) -> Callable[[AnyEvent], Sequence[AnyEffect]]:
+    return lambda event: effects if isinstance(event, Booted) else ()
+
+
+def test_effects_are_performed_from_left_to_right(tmp_path: Path) -> None:
+    note, ops = Note(kind="x"), (Exists("/a", watch=True),)
+    table = on_boot(ZkConnect(), Send(B2, Metadata(1)), note, ZkRequest(4, ops, atomic=True), Send(B2, Metadata(2)))
+
+    world = played(tmp_path, table, nothing)
+
+    assert world.done == ["connect", (B2, Metadata(1)), note, (4, ops, True), (B2, Metadata(2))]
+
+
+def test_an_event_that_comes_while_effects_are_performed_waits_for_them(tmp_path: Path) -> None:
+    class Loud(World):
+        def send(self, to: Address, message: AnyMessage) -> None:
+            super().send(to, message)
+            if message == Metadata(1):
+                self.host.received(B2, Metadata(9))
+
+    toy = Toy(
+        lambda event: (Note(kind="heard"),) if isinstance(event, Received) else (Send(B2, Metadata(1)), Send(B2, Metadata(2)))
+    )
+
+    async def main() -> list[object]:
+        return Loud(toy, tmp_path).done
+
+    assert asyncio.run(main()) == [(B2, Metadata(1)), (B2, Metadata(2)), Note(kind="heard")]
+
+
+def test_a_flush_is_answered_when_it_is_durable(tmp_path: Path) -> None:
+    table = on_boot(CreateReplica(0, TP), Append(0, TP, (Batch(Offset(0), LeaderEpoch(0), ("a",)),)), Flush(0, 7), Flush(0, 8))
+
+    async def scene(world: World, toy: Toy) -> None:
+        await told(toy, Flushed(0, 8))
+        assert toy.told == [Booted(), Flushed(0, 7), Flushed(0, 8)]
+
+    played(tmp_path, table, scene)
+
+
+def test_an_effect_that_fails_on_a_directory_drops_the_rest_and_the_machine_is_told(tmp_path: Path) -> None:
+    (tmp_path / TP).mkdir()
+    (tmp_path / TP / "log").mkdir()  # so the replica cannot be made
+    told_first: list[AnyEvent] = []
+
+    def table(event: AnyEvent) -> Sequence[AnyEffect]:
+        told_first.append(event)
+        return (Send(B2, Metadata(1)), CreateReplica(0, TP), Send(B2, Metadata(2))) if isinstance(event, Booted) else ()
+
+    world = played(tmp_path, table, nothing)
+
+    assert world.done == [(B2, Metadata(1))]
+    assert isinstance(told_first[1], DirFailed)
+    assert told_first[1].dir == 0
+    assert "exists" in told_first[1].error
+
+
+def test_a_timer_fires_within_its_range_and_only_the_last_of_a_name(tmp_path: Path) -> None:
+    table = on_boot(
+        SetTimer("again", Millis(1), Millis(1)),
+        SetTimer("again", Millis(30), Millis(60)),
+        SetTimer("never", Millis(5), Millis(5)),
+        CancelTimer("never"),
+        CancelTimer("no such timer"),
+    )
+
+    async def scene(world: World, toy: Toy) -> None:
+        start = asyncio.get_running_loop().time()
+        await told(toy, TimerFired("again"))
+        assert asyncio.get_running_loop().time() - start >= 0.029
+        assert toy.told == [Booted(), TimerFired("again")]
+
+    played(tmp_path, table, scene)
+
+
+def test_a_halted_machine_does_nothing_more(tmp_path: Path) -> None:
+    def table(event: AnyEvent) -> Sequence[AnyEffect]:
+        return (SetTimer("t", Millis(0), Millis(0)), Halt("because"), Send(B2, Metadata(1)))
+
+    async def scene(world: World, toy: Toy) -> None:
+        world.host.received(B2, Metadata(2))
+        await asyncio.sleep(0.02)
+        assert toy.told == [Booted()]
+
+    world = played(tmp_path, table, scene)
+
+    assert world.done == []
+    assert world.reasons == ["halt:because"]
+
+
+def test_an_assertion_that_fails_in_the_machine_is_noted_with_its_place_and_ends_the_node(tmp_path: Path) -> None:
+    def table(event: AnyEvent) -> Sequence[AnyEffect]:
+        raise AssertionError("hw above leo")
+
+    world = played(tmp_path, table, nothing)
+
+    (note,) = world.done
+    assert isinstance(note, Note)
+    assert note.kind == "assertion"
+    assert note.detail is not None
+    assert note.detail.endswith("hw above leo")
+    assert "test_node:" in note.detail
+    assert world.reasons == ["halt:assertion"]

@@ -1,0 +1,587 @@
+"""One test for each step of Kafka Detailed Replication Design V3, cited by section; on `v3` where its letter differs."""
+
+import msgspec
+import pytest
+
+from reference.config import SAFE, V3, VARIANTS
+from reference.controller import leader_selection
+from reference.controller.leader_selection import Elect, Keep, Offline
+from reference.coordination import paths
+from reference.coordination.api import Create, Delete
+from reference.errors import ErrorCode
+from reference.events import Received
+from reference.messages import (
+    Fetch,
+    FetchReply,
+    IsrMember,
+    LeaderAndIsr,
+    LeaderAndIsrReply,
+    PartitionState,
+    ProduceReply,
+    StopReplica,
+)
+from reference.replica.partition import Follower, Idle, Leader
+from reference.types import (
+    NO_EPOCH,
+    NO_INCARNATION,
+    Address,
+    BrokerId,
+    ControllerEpoch,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TopicPartition,
+    ZkVersion,
+)
+from tests.reference.lab import T0, Lab
+
+OTHER = TopicPartition("other-0")
+
+
+def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
+    """Three brokers, all in the ISR, b1 leading."""
+    lab = Lab(3, variant=VARIANTS[variant], min_isr=min_isr)
+    lab.wait(3000)
+    assert (lab.isr(), lab.leaders()) == ([1, 2, 3], [1])
+    return lab
+
+
+def die(lab: Lab, i: int) -> None:
+    lab.crash(i)
+    lab.expire(i)
+    lab.settle()
+
+
+def member(i: int, incarnation: int = 10) -> IsrMember:
+    return IsrMember(BrokerId(i), Incarnation(incarnation + i))
+
+
+def state(leader: int | None, isr: tuple[int, ...], *, epoch: int = 3) -> PartitionState:
+    return PartitionState(
+        tp=T0,
+        leader=None if leader is None else BrokerId(leader),
+        leader_incarnation=NO_INCARNATION if leader is None else member(leader).incarnation,
+        leader_epoch=LeaderEpoch(epoch),
+        isr=tuple(member(i) for i in isr),
+        controller_epoch=ControllerEpoch(1),
+        zk_version=ZkVersion(5),
+        replicas=(BrokerId(1), BrokerId(2), BrokerId(3)),
+    )
+
+
+def live(*ids: int) -> dict[BrokerId, Incarnation]:
+    return {BrokerId(i): member(i).incarnation for i in ids}
+
+
+# --- A: failover during broker failure -----------------------------------------------------------------------------------------
+
+
+def test_the_controller_sees_who_is_live() -> None:
+    """V3 §A step 1: get the current live brokers from BrokerPath."""
+    lab = full()
+    assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3]
+    die(lab, 3)
+
+    assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2]
+
+
+def test_only_partitions_that_the_dead_broker_held_are_changed() -> None:
+    """V3 §A step 2: set_p is what lost its leader or an ISR member; a broker without a replica concerns nobody."""
+    lab = Lab(3, replicas=(1, 2))
+    lab.wait(3000)
+    before = lab.state()
+    die(lab, 3)
+
+    assert lab.state() == before
+
+
+def test_each_partition_of_the_dead_broker_is_gone_through() -> None:
+    """V3 §A step 3: for each partition in set_p."""
+    lab = full()
+    die(lab, 2)
+
+    assert lab.isr() == [1, 3]
+
+
+def test_the_isr_is_read_before_it_is_chosen_from() -> None:
+    """V3 §A step 3.1: the leader may have changed it since the controller last looked."""
+    lab = full()
+    known = lab.nodes[1].state.controller.states[T0]
+    assert known.isr != lab.state().isr  # b2 and b3 were taken in by the leader alone
+    die(lab, 3)
+
+    assert lab.isr() == [1, 2]
+
+
+@pytest.mark.parametrize("variant", [SAFE, V3])
+def test_a_live_isr_member_leads_and_the_dead_leave_the_isr(variant: object) -> None:
+    """V3 §A step 3.2, first case: leader and ISR come from ISR ∩ live."""
+    assert leader_selection.select(variant, state(1, (1, 2, 3)), live(2, 3)) == Elect(member(2), (member(2), member(3)))  # type: ignore[arg-type]  # a Variant
+
+
+def test_without_a_live_isr_member_v3_elects_any_replica() -> None:
+    """V3 §A step 3.2, second case (potential data loss); `safe` waits and remembers for whom (KAFKA-708)."""
+    found = state(1, (1,))
+
+    assert leader_selection.select(V3, found, live(2, 3)) == Elect(member(2), (member(2),))
+    assert leader_selection.select(SAFE, found, live(2, 3)) == Offline((member(1),))
+
+
+def test_without_a_live_replica_nobody_leads() -> None:
+    """V3 §A step 3.2, third case: leader -1."""
+    assert leader_selection.select(V3, state(1, (1,)), live()) == Offline((member(1),))
+    assert leader_selection.select(SAFE, state(None, (1,)), live()) == Keep()
+
+
+def test_the_state_is_written_conditionally_with_a_new_epoch() -> None:
+    """V3 §A step 3.3: a controller that lost the race must not overwrite the ISR; it reads again (step 3.1)."""
+    lab = full()
+    before = lab.state()
+    die(lab, 3)
+    after = lab.state()
+
+    assert after.leader_epoch == before.leader_epoch + 1
+    assert after.zk_version == before.zk_version + 1
+
+
+def test_affected_brokers_are_told() -> None:
+    """V3 §A step 4: LeaderAndISRCommand to the replicas of the changed partitions."""
+    lab = full()
+    die(lab, 1)
+
+    assert lab.leaders() == [2]
+    assert isinstance(lab.partition(3).role, Follower)
+    assert lab.partition(3).leader_epoch == lab.state().leader_epoch
+
+
+# --- B: creating and deleting topics ----------------------------------------------------------------------------------------
+
+
+def add_topic(lab: Lab, name: str, *replicas: int) -> None:
+    payload = paths.topic_payload((tuple(BrokerId(i) for i in replicas),))
+    _, fired = lab.zk.submit(lab.admin, (Create(paths.topic_path(name), payload),))
+    lab.watches(fired)
+    lab.settle()
+
+
+def test_a_new_topic_is_assigned_as_its_path_says() -> None:
+    """V3 §B step 1: read the TopicPath to get the replica assignment."""
+    lab = full()
+    add_topic(lab, "other", 2, 3)
+
+    assert lab.nodes[1].state.controller.assignments[OTHER] == (2, 3)
+
+
+def test_a_new_topic_gets_leaders() -> None:
+    """V3 §B step 1.1: init_leaders() on all newly created partitions."""
+    lab = full()
+    add_topic(lab, "other", 2, 3)
+
+    assert isinstance(lab.nodes[2].state.broker.partitions[OTHER].role, Leader)
+    assert isinstance(lab.nodes[3].state.broker.partitions[OTHER].role, Follower)
+
+
+def test_a_deleted_topic_is_deleted_everywhere() -> None:
+    """V3 §B step 2: send the StopReplicaCommand to all affected brokers."""
+    lab = full()
+    for path in (paths.state_path(T0), *reversed(paths.state_parents(T0)), paths.topic_path("t")):
+        _, fired = lab.zk.submit(lab.admin, (Delete(path),))
+        lab.watches(fired)
+    lab.settle()
+
+    assert [i for i in lab.ids if T0 in lab.nodes[i].state.broker.partitions] == []
+    assert [i for i in lab.ids if T0 in lab.disks[i].logs] == []
+
+
+def test_the_first_leader_is_a_live_replica_and_all_live_replicas_are_the_isr() -> None:
+    """V3 §B init_leaders step 1.1."""
+    first = leader_selection.first_leader((BrokerId(3), BrokerId(1), BrokerId(2)), live(1, 2))
+
+    assert first == Elect(member(1), (member(1), member(2)))
+    assert leader_selection.first_leader((BrokerId(3),), live(1, 2)) is None
+
+
+def test_the_first_state_is_written() -> None:
+    """V3 §B init_leaders step 1.2: epoch 0, and never over a state that exists."""
+    lab = Lab(3)
+
+    assert (lab.state().leader_epoch, lab.state().leader) == (0, 1)
+
+
+# --- C: brokers act on commands -------------------------------------------------------------------------------------------
+
+
+def command(lab: Lab, i: int, *states: PartitionState, init: bool = False) -> LeaderAndIsrReply:
+    lab.letters.clear()
+    epoch = lab.nodes[i].state.broker.controller_epoch
+    incarnation = lab.nodes[i].state.broker.incarnation
+    lab.tell(i, Received(Address("b2"), LeaderAndIsr(77, BrokerId(2), epoch, incarnation, init, states)))
+    replies = [m for _, _, m in lab.letters if isinstance(m, LeaderAndIsrReply)]
+    assert len(replies) == 1
+    return replies[0]
+
+
+def told(lab: Lab, leader: int, *, epoch_up: int = 1, tp: TopicPartition = T0) -> PartitionState:
+    now = lab.state()
+    incarnation = next((m.incarnation for m in now.isr if m.broker == leader), NO_INCARNATION)
+    return msgspec.structs.replace(
+        now,
+        tp=tp,
+        leader=BrokerId(leader),
+        leader_incarnation=incarnation,
+        leader_epoch=LeaderEpoch(now.leader_epoch + epoch_up),
+        replicas=(BrokerId(1), BrokerId(2), BrokerId(3)),
+    )
+
+
+def test_an_unknown_partition_is_started() -> None:
+    """V3 §C step 2.0 and V3 §C startReplica(): where P does not exist locally, its directory is made."""
+    lab = full()
+    command(lab, 3, told(lab, 1, tp=OTHER))
+
+    assert lab.disks[3].logs[OTHER] == []
+
+
+def test_a_broker_told_to_lead_leads() -> None:
+    """V3 §C step 2.1: asked to be the new leader, and not already."""
+    lab = full()
+    command(lab, 3, told(lab, 3))
+
+    assert isinstance(lab.partition(3).role, Leader)
+
+
+def test_leading_begins_where_the_log_ends() -> None:
+    """V3 §C step 2.1.1, becomeLeader(): the old fetcher is stopped, ISR and version come from the command."""
+    lab = full()
+    lab.produce(1, "x")
+    lab.settle()
+    state = told(lab, 3)
+    command(lab, 3, state)
+    role = lab.partition(3).role
+
+    assert isinstance(role, Leader)
+    assert (role.epoch_start, role.isr, role.zk_version) == (1, state.isr, state.zk_version)
+    assert f"fetch:{T0}" not in lab.timers[3]
+
+
+def test_v3_leaves_a_leader_alone_that_leads_already() -> None:
+    """V3 §C step 2.1: "and this broker is not already the leader" (U-06): its ISR and version stay stale; `safe` acts."""
+    for name, expected in (("v3", 0), ("safe", 1)):
+        lab = full(name)
+        before = lab.partition(1).leader_epoch
+        command(lab, 1, told(lab, 1))
+
+        assert lab.partition(1).leader_epoch - before == expected
+
+
+def test_a_broker_told_to_follow_follows() -> None:
+    """V3 §C step 2.2: asked to follow L, and not already following L."""
+    lab = full()
+    command(lab, 3, told(lab, 2))
+    role = lab.partition(3).role
+
+    assert isinstance(role, Follower)
+    assert role.leader == 2
+
+
+def test_v3_does_not_look_again_at_a_leader_that_it_follows_already() -> None:
+    """V3 §C step 2.2: "and the broker is not already following L" (U-07): an epoch is missed; `safe` truncates again."""
+    for name, expected in (("v3", 0), ("safe", 1)):
+        lab = full(name)
+        before = lab.partition(3).leader_epoch
+        command(lab, 3, told(lab, 1))
+
+        assert lab.partition(3).leader_epoch - before == expected
+
+
+def test_v3_follows_from_its_high_watermark() -> None:
+    """V3 §C step 2.2.1 and V3 §C becomeFollower(): the log is truncated to r.hw, fetching starts at r.leo."""
+    lab = full("v3")
+    lab.held = lambda letter: isinstance(letter[2], FetchReply)
+    lab.produce(1, "x")
+    lab.settle()
+    lab.held = lambda _: False
+    lab.deliver(lambda x: isinstance(x[2], FetchReply))
+    assert (lab.values(3), lab.partition(3).hw) == (["x"], 0)
+    command(lab, 3, told(lab, 2))
+    fetches = [m for _, to, m in lab.letters if to == "b2" and isinstance(m, Fetch)]
+
+    assert lab.values(3) == []
+    assert [f.offset for f in fetches] == [0]
+
+
+def test_v3_deletes_what_an_initial_command_does_not_list() -> None:
+    """V3 §C step 3: with INIT, delete all local partitions not in set_p (U-11); `safe` never deletes on absence."""
+    for name, expected in (("v3", False), ("safe", True)):
+        lab = full(name)
+        command(lab, 3, told(lab, 1, tp=OTHER), init=True)
+
+        assert (T0 in lab.nodes[3].state.broker.partitions) is expected
+
+
+def stop(lab: Lab, i: int, epoch: int) -> None:
+    node = lab.nodes[i].state.broker
+    request = StopReplica(78, BrokerId(2), node.controller_epoch, node.incarnation, ((T0, LeaderEpoch(epoch)),))
+    lab.tell(i, Received(Address("b2"), request))
+
+
+def test_a_stopped_replica_is_deleted() -> None:
+    """V3 §C stopReplica(): stop the fetcher, delete the partition directory."""
+    lab = full()
+    stop(lab, 3, 99)
+
+    assert T0 not in lab.disks[3].logs
+    assert f"fetch:{T0}" not in lab.timers[3]
+
+
+def test_a_stop_that_was_overtaken_deletes_nothing() -> None:
+    """KIP-570 on V3 §C on_StopReplicaCommand(): a later command has given the replica back."""
+    for name, expected in (("v3", False), ("safe", True)):
+        lab = full(name)
+        command(lab, 3, told(lab, 2, epoch_up=4))
+        stop(lab, 3, 1)
+
+        assert (T0 in lab.nodes[3].state.broker.partitions) is expected
+
+
+# --- D: controller failure -----------------------------------------------------------------------------------------------
+
+
+def controllers(lab: Lab) -> list[int]:
+    return [i for i in lab.ids if i in lab.nodes and lab.nodes[i].state.controller.step == "active"]
+
+
+def test_the_first_to_create_the_path_is_controller() -> None:
+    """V3 §D step 1: create /controller."""
+    lab = full()
+
+    assert controllers(lab) == [1]
+
+
+def test_the_others_return() -> None:
+    """V3 §D step 2: if not successful, return; the exists watch tells when it is gone."""
+    lab = full()
+    assert lab.nodes[2].state.controller.step == "watching"
+    die(lab, 1)
+
+    assert controllers(lab) == [2]
+
+
+def test_a_new_controller_reads_every_state() -> None:
+    """V3 §D step 3."""
+    lab = full()
+    die(lab, 1)
+
+    assert lab.nodes[2].state.controller.states[T0].leader == 2
+
+
+def test_a_new_controller_tells_every_broker_what_holds() -> None:
+    """V3 §D step 4: LeaderAndISR with INIT, since commands of the former controller may have been lost."""
+    lab = full()
+    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
+    die(lab, 1)
+    first = [m for _, to, m in lab.letters if to == "b3" and isinstance(m, LeaderAndIsr)]
+
+    assert [m.init for m in first] == [True]
+
+
+def test_a_new_controller_treats_who_died_meanwhile() -> None:
+    """V3 §D step 5: call on_broker_change()."""
+    lab = full()
+    die(lab, 1)  # leader and controller at once
+
+    assert (lab.leaders(), lab.isr()) == ([2], [2, 3])
+
+
+def test_a_new_controller_initialises_what_has_no_leader() -> None:
+    """V3 §D step 6: init_leaders() for the partitions without a leader."""
+    lab = Lab(3, start=False)
+    lab.start(2)
+    lab.settle()
+
+    assert lab.leaders() == [2]
+
+
+# --- E: broker startup ---------------------------------------------------------------------------------------------------
+
+
+def back(lab: Lab, i: int) -> None:
+    """Start again, hearing nothing of the controller."""
+    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
+    lab.start(i)
+    lab.settle()
+
+
+def test_a_starting_broker_reads_which_partitions_are_its_own() -> None:
+    """V3 §E step 1: read the replica assignment of all topics."""
+    lab = full()
+    die(lab, 3)
+    add_topic(lab, "other", 3)
+    back(lab, 3)
+
+    assert sorted(lab.nodes[3].state.broker.partitions) == [T0]  # no state yet: nothing to start
+
+
+def test_a_starting_broker_reads_who_leads() -> None:
+    """V3 §E step 2: read the leader and the ISR of each partition assigned to this broker."""
+    lab = full()
+    die(lab, 3)
+    back(lab, 3)
+
+    assert lab.partition(3).leader_epoch == lab.state().leader_epoch
+
+
+def test_a_starting_broker_starts_its_replicas() -> None:
+    """V3 §E step 3.1: start replica, with what the log holds."""
+    lab = full()
+    lab.produce(1, "x")
+    lab.settle()
+    die(lab, 3)
+    back(lab, 3)
+
+    assert lab.values(3) == ["x"]
+
+
+def test_v3_leads_from_what_it_reads() -> None:
+    """V3 §E step 3.2: "shouldn't happen in general"; `safe` waits for the controller's word."""
+    for name, expected in (("v3", [1]), ("safe", [])):
+        lab = Lab(1, variant=VARIANTS[name])
+        lab.crash(1)
+        lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
+        fired = lab.zk.expire(lab.sessions[1])
+        lab.watches(fired)
+        lab.start(1)
+        lab.settle()
+
+        assert lab.leaders() == expected
+
+
+def test_a_starting_broker_follows_what_it_reads() -> None:
+    """V3 §E step 3.3: become follower."""
+    lab = full()
+    die(lab, 3)
+    back(lab, 3)
+    role = lab.partition(3).role
+
+    assert isinstance(role, Follower)
+    assert role.leader == 1
+
+
+def test_a_starting_broker_deletes_what_is_no_longer_its_own() -> None:
+    """V3 §E step 4: partitions deleted while the broker was down."""
+    lab = full()
+    die(lab, 3)
+    lab.disks[3].logs[OTHER] = []
+    back(lab, 3)
+
+    assert sorted(lab.disks[3].logs) == [T0]
+
+
+# --- G: fetching and the high watermark --------------------------------------------------------------------------------------
+
+
+def fetch(lab: Lab, i: int, offset: int, *, replica: int | None = None, epoch: int = NO_EPOCH) -> FetchReply | None:
+    lab.inbox.clear()
+    incarnation = lab.nodes[replica].state.broker.incarnation if replica else NO_INCARNATION
+    asker = None if replica is None else BrokerId(replica)
+    request = Fetch(5, T0, asker, incarnation, LeaderEpoch(epoch), Offset(offset), Millis(100), 10)
+    lab.tell(i, Received(Address("c9"), request))
+    return next((m for m in lab.inbox if isinstance(m, FetchReply)), None)
+
+
+def test_a_fetch_from_who_does_not_lead_is_refused() -> None:
+    """V3 §G on_ReplicaFetchRequest: NotLeaderException."""
+    reply = fetch(full(), 2, 0)
+
+    assert reply is not None
+    assert reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_the_high_watermark_waits_for_the_whole_isr() -> None:
+    """V3 §G: leader.hw = min of leo of every replica in ISR."""
+    lab = full()
+    lab.held = lambda letter: letter[1] == "b3"
+    lab.produce(1, "x")
+    lab.settle()
+    assert lab.partition(1).hw == 0
+    lab.held = lambda _: False
+    lab.settle()
+
+    assert lab.partition(1).hw == 1
+
+
+def test_an_acknowledgement_waits_for_the_high_watermark() -> None:
+    """V3 §G: trigger potential acks to produce requests."""
+    lab = full()
+    lab.held = lambda letter: letter[1] == "b3"
+    lab.produce(1, "x")
+    lab.settle()
+    assert lab.inbox == []
+    lab.held = lambda _: False
+    lab.settle()
+
+    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+
+
+def test_a_consumer_between_high_watermark_and_log_end_gets_nothing() -> None:
+    """V3 §C becomeLeader and Discussion 7: a new leader's HW may lag: an empty set, OutOfRange only beyond the log end."""
+    lab = full()
+    lab.held = lambda letter: letter[1] == "b3"
+    lab.produce(1, "x")
+    lab.settle()
+    assert fetch(lab, 1, 0) is None  # parked: nothing to read yet
+    beyond = fetch(lab, 1, 2)
+
+    assert beyond is not None
+    assert beyond.error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_silent_follower_leaves_the_isr() -> None:
+    """V3 §G maybe_change_ISR: no update for more than MAX_TIME_LAG; a timer asks, since no fetch may come (R-060)."""
+    lab = full()
+    lab.held = lambda letter: letter[1] == "b1" and letter[0] == "b3"
+    lab.produce(1, "x")
+    lab.settle()
+    lab.wait(9000)
+
+    assert lab.isr() == [1, 2]
+    assert lab.partition(1).hw == 1
+
+
+def test_a_follower_that_has_caught_up_joins_the_isr() -> None:
+    """V3 §G maybe_change_ISR: newISR = ISR + r, by a conditional write, known only when ZooKeeper has answered."""
+    lab = full()
+    die(lab, 3)
+    assert lab.isr() == [1, 2]
+    lab.start(3)
+    lab.settle()
+    lab.wait(2000)
+
+    assert lab.isr() == [1, 2, 3]
+
+
+def test_an_idle_partition_keeps_its_isr() -> None:
+    """KAFKA-7152 on V3 §G maybe_change_ISR: a follower with nothing to fetch is caught up; to the letter it is thrown out."""
+    lab = full()
+    lab.wait(20_000)
+
+    assert lab.isr() == [1, 2, 3]
+
+
+def test_a_follower_appends_and_takes_the_high_watermark() -> None:
+    """V3 §G run(): append, r.hw = response.hw, advance."""
+    lab = full()
+    lab.produce(1, "x")
+    lab.settle()
+    lab.wait(600)
+
+    assert (lab.values(2), lab.partition(2).hw) == (["x"], 1)
+
+
+def test_roles_end_with_the_leader() -> None:
+    """V3 §A step 3.2, third case, at the brokers: nobody leads, nobody follows (C-10)."""
+    lab = full()
+    command(lab, 3, msgspec.structs.replace(told(lab, 1), leader=None, leader_incarnation=NO_INCARNATION))
+
+    assert isinstance(lab.partition(3).role, Idle)

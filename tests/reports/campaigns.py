@@ -1,0 +1,35 @@
+"""Rows of a made-up campaign: one of each outcome."""
+
+from checkers.verdict import Validity
+from history.manifest import FaultCount
+from reports.index import RunRow
+
+
+def rows() -> list[RunRow]:
+    """A valid run, an unknown, an invalid, one that is not live and a failure of the laboratory."""
+    crash = FaultCount(kind="crash", begun=2, acted=2)
+    idle = FaultCount(kind="disk-full", begun=1, acted=0)
+    valid, unknown = Validity.VALID, Validity.UNKNOWN
+    return [
+        RunRow(name="s1", seed=1, protocol="safe", validity=valid, live=True, acked=100, faults=(crash,), sim_seconds=60.0),
+        RunRow(name="s2", seed=2, protocol="safe", validity=unknown, live=None, words=("too few writes",), faults=(idle,)),
+        RunRow(
+            name="s3",
+            seed=3,
+            protocol="v3",
+            validity=Validity.INVALID,
+            live=True,
+            anomalies=(("lost", 2), ("unclean-election", 1)),
+            words=("v1 is <gone>\x00 & away",),
+            excused=1,
+            acked=50,
+            leader_changes=4,
+            faults=(crash, idle),
+            sim_seconds=60.0,
+            wall_seconds=2.5,
+            link="s3/report.html",
+            repeat="highwater run --seed 3 --protocol v3",
+        ),
+        RunRow(name="s4", seed=4, protocol="safe", validity=valid, live=False, words=("orders-0 has no leader",)),
+        RunRow(name="s5", seed=None, protocol="safe", validity=None, live=None, error="the disk of the laboratory is full"),
+    ]

@@ -1,0 +1,216 @@
+"""From rows to what figures draw: calls, fault windows, replicas, brokers, the life of an offset."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from history.event import ClusterEvent, EventKind
+from history.op import OpType
+from reports.calls import Call, calls_of, quantile
+from reports.lag import lag_points
+from reports.nodes import nodes_of
+from reports.replicas import PartitionTrack, ReplicaTrack, tracks_of
+from reports.rows import event_line, folded
+from reports.story import Place, story_of
+from reports.svg import TimeScale
+from reports.timeline import lane_count, packed
+from reports.windows import FaultWindow, category_of, windows_of
+from tests.reports.scenes import MS, Scene, manifest_of, small_loss
+
+END = 30_000 * MS
+
+
+def test_a_call_without_an_answer_is_unknown() -> None:
+    """Counting it as failed would accuse the protocol of what it may well have done."""
+    scene = Scene()
+    scene.at(5).operation(process=0, type=OpType.INVOKE, f="produce")
+
+    (call,) = calls_of(scene.recorder.history(manifest_of()).attempts)
+    assert (call.type, call.end_ns, call.latency_ns) == (OpType.INFO, None, None)
+
+
+def test_a_poll_counts_the_records_it_returned_and_a_produce_those_it_sent() -> None:
+    history, _ = small_loss()
+    assert [(call.f, call.records) for call in calls_of(history.attempts)] == [
+        ("produce", 1),
+        ("produce", 1),
+        ("produce", 1),
+        ("poll", 1),
+    ]
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1), st.integers(0, 1000))
+def test_a_quantile_is_a_value_with_enough_of_the_others_at_or_below(found: list[int], per_mille: int) -> None:
+    ordered = sorted(found)
+    answer = quantile(ordered, per_mille)
+    assert answer in ordered
+    assert sum(value <= answer for value in ordered) * 1000 >= len(ordered) * per_mille
+
+
+def test_a_window_that_was_never_closed_ends_with_healing() -> None:
+    history, _ = small_loss()
+    windows = {window.id: window for window in windows_of(history.events, END)}
+    assert (windows["f1"].end_ns, windows["f1"].acted) == (5000 * MS, 1)
+    assert (windows["f2"].end_ns, windows["f2"].acted) == (20_000 * MS, 0)
+
+
+def test_each_family_of_faults_has_a_colour() -> None:
+    kinds = {
+        "isolate-leader": "network",
+        "cut-zookeeper": "network",
+        "disk-slow": "disk",
+        "controller-kill": "process",
+        "expire-session": "zookeeper",
+        "clock-jump": "clock",
+        "meteorite": "other",
+    }
+    assert {kind: category_of(kind) for kind in kinds} == kinds
+
+
+def track_of_small_loss() -> PartitionTrack:
+    history, _ = small_loss()
+    (track,) = tracks_of(history.events, history.manifest.assignments, END)
+    return track
+
+
+def replica_of(track: PartitionTrack, node: str) -> ReplicaTrack:
+    return next(replica for replica in track.replicas if replica.node == node)
+
+
+def test_a_replica_has_no_log_end_while_its_node_is_down() -> None:
+    b2 = replica_of(track_of_small_loss(), "b2")
+    assert b2.leo == (
+        (1005 * MS, 1),
+        (1012 * MS, 1),
+        (2005 * MS, 2),
+        (3000 * MS, None),
+        (5010 * MS, 2),
+        (5020 * MS, 1),
+        (6025 * MS, 1),
+    )
+
+
+def test_roles_follow_each_other_without_a_gap() -> None:
+    b2 = replica_of(track_of_small_loss(), "b2")
+    assert [(span.role, span.leader_epoch) for span in b2.roles] == [
+        ("idle", None),
+        ("follower", 1),
+        ("down", None),
+        ("idle", None),
+        ("leader", 2),
+    ]
+    assert all(before.end_ns == after.start_ns for before, after in pairwise(b2.roles))
+
+
+def test_the_isr_is_what_zookeeper_holds_and_not_what_nodes_believe() -> None:
+    track = track_of_small_loss()
+    assert replica_of(track, "b1").in_isr == ((20 * MS, 6020 * MS),)
+    assert replica_of(track, "b2").in_isr == ((20 * MS, END),)
+    assert (track.leader_changes, track.isr_changes, track.leader_epoch) == (1, 1, 2)
+
+
+def test_lag_is_measured_against_the_longest_log_that_is_up() -> None:
+    lags = lag_points(track_of_small_loss())
+    names = [replica.node for replica in track_of_small_loss().replicas]
+    b2 = lags[names.index("b2")]
+    assert (5020 * MS, 1) in b2
+    assert b2[-1] == (5500 * MS, 0)
+
+
+def test_a_controller_that_stops_reigns_no_longer() -> None:
+    history, _ = small_loss()
+    b1, b2, _ = nodes_of(history.events, history.manifest.brokers, END)
+    assert b1.reigns == ((1, 10 * MS, 5500 * MS),)
+    assert b1.down == ((5500 * MS, END),)
+    assert b1.registered == ((5 * MS, 6000 * MS),)
+    assert b2.reigns == ((2, 6010 * MS, END),)
+
+
+def test_the_life_of_an_offset_tells_who_cut_it_off() -> None:
+    history, verdict = small_loss()
+    story = story_of(
+        Place(topic="orders", partition=0, offset=1), history.operations, history.events, witness=verdict.anomalies[0].witness
+    )
+    assert [f"{line.who}: {line.words}" for line in story if not line.who.startswith("client")] == [
+        "b1: writes to ZooKeeper: leader b1, leader epoch 1, ISR [b1, b2] (version 1)",
+        "b1: appends v2 at offset 1, leader epoch 1 (leader)",
+        "b2: appends v2 at offset 1, leader epoch 1 (follower)",
+        "b1: moves its HW to 2, LEO 2 (leader)",
+        "b2: stops (life 1): crash",
+        "b2: starts (life 2)",
+        "b2: truncates to offset 1 (to its high watermark)",
+        "b1: stops (life 1): power-loss",
+        "b1: loses its ZooKeeper session, incarnation 10",
+        "b2: writes to ZooKeeper: leader b2, leader epoch 2, ISR [b2] (version 2)",
+        "b2: leads under leader epoch 2: LEO 1, HW 1, ISR [b2]",
+    ]
+
+
+def test_a_high_watermark_that_goes_on_past_the_offset_is_told_once() -> None:
+    """Also where the first move is itself a witness."""
+    scene = Scene()
+    moves = [scene.at(hw).event(EventKind.HW, node="b1", topic="orders", partition=0, hw=hw) for hw in (1, 2, 3)]
+    events = scene.recorder.events
+    story = story_of(Place(topic="orders", partition=0, offset=1), (), events, witness=(moves[1],))
+    assert [line.index for line in story] == [moves[1]]
+
+
+def test_every_kind_of_event_has_words() -> None:
+    lines = [event_line(ClusterEvent(index=0, kind=kind, time_ns=0)) for kind in EventKind]
+    assert all(line.words for line in lines)
+
+
+def test_one_fault_on_several_nodes_is_one_line() -> None:
+    events = [
+        ClusterEvent(index=n, kind=EventKind.FAULT_BEGUN, time_ns=0, node=f"b{n}", fault="f1", detail="crash") for n in (1, 2, 3)
+    ]
+    assert [line.who for line in folded(map(event_line, events))] == ["b1, b2, b3"]
+    assert len(folded(event_line(event, witness=event.index == 2) for event in events)) == 3
+
+
+def a_call(process: int, start: int, outcome: OpType = OpType.OK) -> Call:
+    return Call(
+        index=start,
+        completed=start + 1,
+        process=process,
+        f="produce",
+        type=outcome,
+        topic="orders",
+        partition=0,
+        start_ns=start,
+        end_ns=start + 5,
+        records=1,
+        offset=0,
+        error=None,
+        node="b1",
+    )
+
+
+def test_a_client_keeps_its_lane_when_its_number_changes_after_an_unknown_call() -> None:
+    calls = [a_call(0, 0, OpType.INFO), a_call(1, 1), a_call(2, 2, OpType.INFO), a_call(3, 10), a_call(5, 10)]
+    assert lane_count(calls) == 3
+
+
+def test_processes_that_overlap_have_lanes_of_their_own() -> None:
+    assert lane_count([a_call(n, n) for n in range(4)]) == 4
+    assert lane_count([]) == 1
+
+
+def a_window(start: int, end: int) -> FaultWindow:
+    return FaultWindow(id="f", kind="crash", category="process", nodes=("b1",), start_ns=start, end_ns=end, acted=1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 300)).map(lambda w: a_window(w[0], w[0] + w[1])), max_size=30))
+def test_fault_bars_of_one_row_never_overlap(windows: list[FaultWindow]) -> None:
+    rows = packed(windows, TimeScale(start_ns=0, end_ns=1300))
+
+    assert sum(len(row) for row in rows) == len(windows)
+    assert all(a.end_ns <= b.start_ns for row in rows for a, b in pairwise(row))
+
+
+def test_the_lane_of_a_window_does_not_depend_on_the_order_of_rows() -> None:
+    windows = [replace(a_window(n * 100, n * 100 + 150), id=f"f{n}") for n in range(5)]
+    scale = TimeScale(start_ns=0, end_ns=1300)
+    assert packed(windows, scale) == packed(windows[::-1], scale)

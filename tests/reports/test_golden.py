@@ -1,0 +1,37 @@
+"""Pages as they were last looked at.
+
+`python -m tests.reports.test_golden --rewrite` makes them anew: look at them before committing.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from reports.junit import junit_xml
+from reports.render import campaign_html, run_html
+from tests.reports.campaigns import rows
+from tests.reports.scenes import small_loss
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pages() -> dict[str, str]:
+    """Name and content of each golden file."""
+    history, verdict = small_loss()
+    return {
+        "run.html": run_html(history, verdict, plan="name: small\nseed: 7\n", repeat="highwater run --seed 7 --protocol v3"),
+        "campaign.html": campaign_html(rows(), title="Five runs", repeat="highwater campaign --seeds 1..5"),
+        "junit.xml": junit_xml(rows(), suite="campaign"),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(pages()))
+def test_a_page_looks_as_it_did(name: str) -> None:
+    """A change in a page is made on purpose or not at all."""
+    assert (GOLDEN / name).read_text(encoding="utf-8") == pages()[name]
+
+
+if __name__ == "__main__" and "--rewrite" in sys.argv:
+    for file, content in pages().items():
+        (GOLDEN / file).write_text(content, encoding="utf-8")

@@ -1,0 +1,65 @@
+"""The index of a campaign and its JUnit file."""
+
+from xml.etree import ElementTree
+
+from reports.index import FaultTotal, campaign_of
+from reports.junit import junit_xml
+from reports.render import campaign_html
+from tests.reports.campaigns import rows
+
+
+def test_totals_count_every_run_once() -> None:
+    totals = dict(campaign_of(rows(), title="", repeat="").totals)
+    outcomes = ("valid", "invalid", "unknown", "laboratory failed")
+    assert totals["runs"] == "5"
+    assert [totals[name] for name in outcomes] == ["2", "1", "1", "1"]
+    assert (totals["not live"], totals["excused losses"], totals["acknowledged"]) == ("1", "1", "150")
+    assert totals["simulated per wall second"] == "48.0 s"
+
+
+def test_the_worst_runs_come_first() -> None:
+    assert [row.name for row in campaign_of(rows(), title="", repeat="").rows] == ["s5", "s3", "s2", "s4", "s1"]
+
+
+def test_faults_are_counted_as_begun_and_as_acted() -> None:
+    assert campaign_of(rows(), title="", repeat="").faults == (
+        FaultTotal(kind="crash", runs=2, begun=4, acted=4, runs_acted=2, invalid=1, anomalies=(1, 1)),
+        FaultTotal(kind="disk-full", runs=2, begun=2, acted=0, runs_acted=0, invalid=0, anomalies=(0, 0)),
+    )
+
+
+def test_anomalies_are_counted_by_runs_and_in_all() -> None:
+    assert campaign_of(rows(), title="", repeat="").anomalies == (("lost", 1, 2), ("unclean-election", 1, 1))
+
+
+def test_an_empty_campaign_has_an_index() -> None:
+    assert "laboratory failed" in campaign_html([], title="nothing", repeat="")
+
+
+def suite() -> ElementTree.Element:
+    found = ElementTree.fromstring(junit_xml(rows(), suite="campaign")).find("testsuite")
+    assert found is not None
+    return found
+
+
+def test_each_outcome_has_its_junit_element() -> None:
+    assert {case.get("name"): [child.tag for child in case] for case in suite()} == {
+        "s1": [],
+        "s2": ["skipped"],
+        "s3": ["failure"],
+        "s4": ["failure"],
+        "s5": ["error"],
+    }
+
+
+def test_the_junit_counts_agree_with_the_cases() -> None:
+    found = {name: suite().get(name) for name in ("tests", "failures", "errors", "skipped", "time")}
+    assert found == {"tests": "5", "failures": "2", "errors": "1", "skipped": "1", "time": "2.500"}
+
+
+def test_a_failure_names_the_anomalies_and_the_command_that_repeats_it() -> None:
+    """A value with a control character must not make the file unreadable."""
+    failure = suite().find("testcase[@name='s3']/failure")
+    assert failure is not None
+    assert failure.get("message") == "INVALID: 2 x lost, 1 x unclean-election"
+    assert failure.text == "v1 is <gone>\ufffd & away\nrepeat: highwater run --seed 3 --protocol v3"

@@ -1,0 +1,109 @@
+"""Pages as text: self-contained, escaped, whole, small, the same for the same run."""
+
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from checkers.verdict import Findings, merge
+from history.history import History
+from reports.render import campaign_html, run_html
+from tests.reports.campaigns import rows
+from tests.reports.scenes import manifest_of, random_run, small_loss
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Outline(HTMLParser):
+    """Ids, links and anything that would be fetched; fails on tags that do not close each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.fetched: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            elif name == "href" and tag == "a":
+                self.links.append(value or "")
+            elif name in ("src", "href", "srcset", "data", "action"):
+                self.fetched.append(value or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def outline(html: str) -> Outline:
+    found = Outline()
+    found.feed(html)
+    found.close()
+    return found
+
+
+def small_page() -> str:
+    history, verdict = small_loss()
+    return run_html(history, verdict, plan="name: small\n", repeat="highwater replay x")
+
+
+@pytest.mark.parametrize("html", [small_page(), campaign_html(rows(), title="t", repeat="r")], ids=["run", "campaign"])
+def test_a_page_is_whole_and_fetches_nothing(html: str) -> None:
+    found = outline(html)
+    assert found.open == []
+    assert found.fetched == []
+    assert re.findall(r"https?://|@import|url\((?!#)", html) == []
+    assert len(found.ids) == len(set(found.ids))
+
+
+def test_every_link_within_a_page_leads_somewhere() -> None:
+    found = outline(small_page())
+    assert [link for link in found.links if link.removeprefix("#") not in found.ids] == []
+
+
+def test_what_a_run_says_is_never_markup() -> None:
+    """Values, errors and words come from outside."""
+    html = small_page()
+    assert "<script>alert(1)" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+
+
+def test_every_drawing_is_well_formed() -> None:
+    drawings = re.findall(r"<svg .*?</svg>", small_page(), flags=re.DOTALL)
+    assert len(drawings) == 7
+    for drawing in drawings:
+        ElementTree.fromstring(drawing)
+
+
+def test_the_same_run_has_the_same_bytes() -> None:
+    assert small_page() == small_page()
+
+
+def test_the_page_of_a_long_run_stays_small() -> None:
+    """Peers' pages grew to a gigabyte for three thousand operations and opened nowhere."""
+    history = random_run(seed=3, partitions=12, seconds=200, calls_per_s=50)
+    assert len(history.attempts) == 10_000
+    assert len(history.events) > 50_000
+
+    html = run_html(history, merge([Findings()]), plan="", repeat="")
+
+    assert len(html.encode()) < 1_500_000
+
+
+def test_a_run_that_recorded_nothing_has_a_page() -> None:
+    """An interrupted run may have a manifest and no rows."""
+    history = History(msgspec.structs.replace(manifest_of(end_ms=0), assignments=(), brokers=(), healed_at_ns=None))
+    html = run_html(history, merge([Findings(unchecked=("nothing was recorded",))]), plan="", repeat="")
+    assert outline(html).open == []
+    assert "nothing was recorded" in html

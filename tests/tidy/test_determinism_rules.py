@@ -1,0 +1,193 @@
+"""What would make two runs of one seed differ, found in the text: order of sets, entropy, clocks, open matches."""
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.tidy.sources import PACKAGES, Source, at, functions, sources
+
+SIMULATED = ("reference", "nemesis", "workloads", "highwater/sim", "highwater/explore", "highwater/shrink")
+# Calls whose result does not depend on the order of what they are given.
+ORDERLESS = {"sorted", "any", "all", "sum", "min", "max", "len", "set", "frozenset"}
+# Forms that turn an order into a result.
+ORDERED_CALLS = {"list", "tuple", "enumerate", "iter", "next", "zip", "map", "filter"}
+# `file:function` -> why the order cannot matter there.
+UNORDERED: dict[str, str] = {}
+# Matches over a part of a union on purpose: `file:function` -> why.
+OPEN_MATCHES: dict[str, str] = {}
+UNIONS = {
+    "reference/messages.py": "AnyMessage",
+    "reference/events.py": "AnyEvent",
+    "reference/effects.py": "AnyEffect",
+    "nemesis/faults.py": "AnyFault",
+    "nemesis/targets.py": "AnyTarget",
+}
+ENTROPY_CALLS = {"hash", "id"}
+ENTROPY_MODULES = {"random", "secrets", "uuid", "time", "datetime"}
+
+
+def _is_set(node: ast.expr, names: set[str]) -> bool:
+    match node:
+        case ast.Set() | ast.SetComp():
+            return True
+        case ast.Call(func=ast.Name(id="set" | "frozenset")):
+            return True
+        case ast.Name(id=name):
+            return name in names
+        case ast.BinOp(left=left, op=ast.BitOr() | ast.BitAnd() | ast.Sub() | ast.BitXor(), right=right):
+            return _is_set(left, names) or _is_set(right, names)
+        case ast.Call(func=ast.Attribute(value=value, attr="union" | "intersection" | "difference" | "copy")):
+            return _is_set(value, names)
+        case _:
+            return False
+
+
+def _names_set(annotation: ast.expr | None) -> bool:
+    match annotation:
+        case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
+            return name in {"set", "frozenset", "Set", "AbstractSet"}
+        case _:
+            return False
+
+
+def _set_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    arguments = function.args.posonlyargs + function.args.args + function.args.kwonlyargs
+    names = {a.arg for a in arguments if _names_set(a.annotation)}
+    for node in ast.walk(function):
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation) if _names_set(annotation):
+                names.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_set(value, names):
+                names.add(name)
+            case _:
+                pass
+    return names
+
+
+def _set_iterations(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+    names = _set_names(function)
+    excused: set[int] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ORDERLESS:
+            excused |= {id(a) for a in node.args if isinstance(a, ast.GeneratorExp | ast.ListComp)}
+    for node in ast.walk(function):
+        match node:
+            case ast.For(iter=source) if _is_set(source, names):
+                yield node
+            case ast.GeneratorExp() | ast.ListComp() | ast.DictComp() if id(node) not in excused:
+                if any(_is_set(g.iter, names) for g in node.generators):
+                    yield node
+            case ast.Call(func=ast.Name(id=name), args=arguments) if name in ORDERED_CALLS:
+                if any(_is_set(a, names) for a in arguments):
+                    yield node
+            case ast.Call(func=ast.Attribute(attr="join"), args=[argument]) if _is_set(argument, names):
+                yield node
+            case _:
+                pass
+
+
+def _iterations(source: Source) -> list[str]:
+    return [
+        f"{at(source, node)} in {function.name}"
+        for function in functions(source)
+        if f"{source.name}:{function.name}" not in UNORDERED
+        for node in _set_iterations(function)
+    ]
+
+
+def test_nothing_simulated_iterates_over_a_set() -> None:
+    assert [line for source in sources(*SIMULATED) for line in _iterations(source)] == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for x in {1, 2}: pass",
+        "a = set(b)\n    for x in a: pass",
+        "return [x for x in b | {1}]",
+        "return tuple(frozenset(b))",
+        "return ','.join({str(x) for x in b})",
+    ],
+)
+def test_the_rule_about_sets_sees_what_it_forbids(body: str) -> None:
+    text = f"def f(b: set[int]) -> object:\n    {body}\n"
+
+    assert _iterations(Source(name="x.py", text=text, tree=ast.parse(text))) != []
+
+
+@pytest.mark.parametrize("body", ["return sorted(b)", "return any(x for x in b)", "return {x for x in b}", "return 1 in b"])
+def test_the_rule_about_sets_lets_orderless_uses_pass(body: str) -> None:
+    text = f"def f(b: set[int]) -> object:\n    {body}\n"
+
+    assert _iterations(Source(name="x.py", text=text, tree=ast.parse(text))) == []
+
+
+def test_nothing_simulated_asks_for_entropy() -> None:
+    """The runtime lives in the world; everything else gets time and chance as arguments."""
+    found = []
+    for source in sources(*SIMULATED, "checkers"):
+        if source.name.startswith("reference/runtime/"):
+            continue
+        for node in ast.walk(source.tree):
+            match node:
+                case ast.Call(func=ast.Name(id=name)) if name in ENTROPY_CALLS:
+                    found.append(f"{at(source, node)} {name}()")
+                case ast.Import(names=names) if {n.name.split(".")[0] for n in names} & ENTROPY_MODULES:
+                    found.append(f"{at(source, node)} import")
+                case ast.ImportFrom(module=str(module)) if module.split(".")[0] in ENTROPY_MODULES:
+                    found.append(f"{at(source, node)} from {module}")
+                case _:
+                    pass
+
+    assert found == []
+
+
+def test_chances_are_integers() -> None:
+    """`ratio(3, 100)`, never 0.03: a float would tie a digest to a machine's rounding."""
+    found = [
+        at(source, node)
+        for source in sources(*SIMULATED)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("ratio", "below", "between")
+        for a in node.args
+        if isinstance(a, ast.Constant) and isinstance(a.value, float)
+    ]
+
+    assert found == []
+
+
+def _union_members() -> set[str]:
+    members: set[str] = set()
+    for source in sources("reference", "nemesis"):
+        wanted = UNIONS.get(source.name)
+        for node in source.tree.body:
+            value = getattr(node, "value", None)
+            targets = getattr(node, "targets", [])
+            if wanted and value and any(isinstance(t, ast.Name) and t.id == wanted for t in targets):
+                members |= {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+    return members
+
+
+def _is_closed(node: ast.Match) -> bool:
+    """The last case takes the rest and fails, for mypy by `assert_never` or, where only some may come here, at run time."""
+    last = node.cases[-1]
+    called = {n.func.id for n in ast.walk(last) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    return isinstance(last.pattern, ast.MatchAs) and bool(called & {"assert_never", "AssertionError"})
+
+
+def test_matches_on_unions_are_closed() -> None:
+    """A new message, event, effect, fault or target must break the build wherever it is dispatched."""
+    members = _union_members()
+    assert len(members) > 40
+    open_matches = []
+    for source in sources(*PACKAGES):
+        for function in functions(source):
+            for node in ast.walk(function):
+                if not isinstance(node, ast.Match) or f"{source.name}:{function.name}" in OPEN_MATCHES:
+                    continue
+                named = {n.cls.id for n in ast.walk(node) if isinstance(n, ast.MatchClass) and isinstance(n.cls, ast.Name)}
+                if len(named & members) > 1 and not _is_closed(node):
+                    open_matches.append(f"{at(source, node)} in {function.name}")
+
+    assert open_matches == []

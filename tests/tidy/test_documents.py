@@ -1,0 +1,45 @@
+"""Documents that are generated are up to date, checkers have their histories, links lead somewhere."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.sources import ROOT
+
+# document -> the function that writes it
+GENERATED = {
+    "docs/history-format.md": ("history.schema", "document"),
+    "docs/properties.md": ("checkers.registry", "document"),
+    "docs/faults.md": ("nemesis.document", "document"),
+}
+HISTORIES = ROOT / "corpus" / "histories"
+
+
+@pytest.mark.parametrize("name", sorted(GENERATED))
+def test_a_generated_document_is_up_to_date(name: str) -> None:
+    module, function = GENERATED[name]
+
+    assert (ROOT / name).read_text() == getattr(importlib.import_module(module), function)()
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("side", ["ok", "bad"])
+def test_every_checker_has_histories_in_the_corpus(side: str) -> None:
+    """A checker without a bad history may be blind; one without a good history may accuse everybody."""
+    registry = importlib.import_module("checkers.registry")
+    names = _names(HISTORIES / side)
+
+    assert [c.name for c in registry.ALL if not any(n.startswith(c.name.replace("_", "-")) for n in names)] == []
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    link = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+    documents = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+    broken = [f"{d.name} -> {m[1]}" for d in documents for m in link.finditer(d.read_text()) if not (d.parent / m[1]).exists()]
+
+    assert broken == []

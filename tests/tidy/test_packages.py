@@ -1,0 +1,114 @@
+"""The distribution: eight import names, no stranger under them, every third party declared, nothing of one machine inside."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.sources import PACKAGES, ROOT, sources
+
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+# Import name -> name in pyproject, where they differ.
+DISTRIBUTIONS = {"yaml": "pyyaml", "rich": "rich", "jinja2": "jinja2", "mypy_extensions": "mypy"}
+# What a part may stand on; LAYOUT's promise that an image of a broker needs `reference` and the node extra alone.
+EXTRAS = {
+    "reference": {"node"},
+    "history": {"lab"},
+    "nemesis": {"lab"},
+    "workloads": {"lab"},
+    "checkers": {"lab"},
+    "reports": {"lab"},
+    "pipeline": {"lab", "spark"},
+    "highwater": {"lab", "spark", "node"},
+}
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".j2", ".css", ".sh", ""}
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def _declared(extras: set[str]) -> set[str]:
+    project = PYPROJECT["project"]
+    requirements = project["dependencies"] + [r for e in sorted(extras) for r in project["optional-dependencies"][e]]
+    return {_name(r) for r in requirements}
+
+
+def _third_parties(package: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for source in sources(package):
+        for node in ast.walk(source.tree):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [n.name for n in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module]
+            for top in {n.split(".")[0] for n in names} - set(PACKAGES) - set(sys.stdlib_module_names):
+                found[top] = source.name
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_imports_what_its_extras_declare(package: str) -> None:
+    declared = _declared(EXTRAS[package])
+    strangers = {n: where for n, where in _third_parties(package).items() if DISTRIBUTIONS.get(n, n.lower()) not in declared}
+
+    assert strangers == {}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_our_names_are_ours(package: str) -> None:
+    """Eight generic names: a dependency that brought one of them would shadow us."""
+    module = importlib.import_module(package)
+
+    assert module.__file__ is not None
+    assert Path(module.__file__).resolve().is_relative_to(ROOT)
+    assert (ROOT / package / "py.typed").exists()
+
+
+def test_the_wheel_holds_the_eight_names_and_no_other(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+
+    assert {t for t in tops if not t.endswith(".dist-info")} == set(PACKAGES)
+
+
+def test_constraints_are_names_and_versions_only() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.+]+", line)] == []
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = PYPROJECT["project"]
+    wanted = {_name(r) for r in project["dependencies"] + [r for e in project["optional-dependencies"].values() for r in e]}
+    pinned = {_name(line) for line in (ROOT / "constraints.txt").read_text().splitlines()}
+
+    assert sorted(wanted - pinned) == []
+
+
+def test_no_file_speaks_of_one_machine() -> None:
+    """An absolute path of somebody's computer helps nobody else."""
+    place = re.compile(r"(?<![\w.])/(?:work|home|root|Users)/\w+")
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    found = []
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.suffix in TEXT_SUFFIXES and path.is_file() and place.search(path.read_text(errors="replace")):
+            found.append(name)
+
+    assert found == []

@@ -1,0 +1,62 @@
+"""The table of errors: what may be called a failure, and what follows for the process."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from history.op import OpType
+from reference.errors import ErrorCode
+from workloads.completion import PRODUCE, completion_type, number_after
+
+
+def test_every_error_of_the_protocol_is_in_the_table() -> None:
+    """An error that somebody adds must be judged by somebody, not fall into the default unseen."""
+    assert set(PRODUCE) == {code.name for code in ErrorCode}
+
+
+def test_only_what_is_refused_before_the_append_fails_for_certain() -> None:
+    """Calling any other a failure accuses the cluster of an aborted read when the record turns up (requirements U-24)."""
+    definite = {name for name, outcome in PRODUCE.items() if outcome is OpType.FAIL}
+
+    assert definite == {"NOT_ENOUGH_REPLICAS", "UNKNOWN_TOPIC_OR_PARTITION"}
+
+
+@pytest.mark.parametrize("error", [6, 7, 13, 20, 56])
+def test_errors_that_may_follow_an_append_are_unknown(error: int) -> None:
+    assert completion_type("produce", ErrorCode(error).name, sent=True) is OpType.INFO
+
+
+@given(st.text())
+def test_an_error_that_nobody_knows_is_unknown_for_produce(name: str) -> None:
+    expected = PRODUCE.get(name, OpType.INFO)
+
+    assert completion_type("produce", name, sent=True) is expected
+
+
+@pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.NONE])
+def test_an_operation_without_effect_fails_whatever_the_error(code: ErrorCode) -> None:
+    assert completion_type("produce", code.name, sent=False) is OpType.FAIL
+    assert completion_type("poll", code.name, sent=True) is OpType.FAIL
+    assert completion_type("latest", code.name, sent=True) is OpType.FAIL
+
+
+@pytest.mark.parametrize("error", [None, "NONE"])
+def test_no_error_is_ok(error: str | None) -> None:
+    assert completion_type("produce", error, sent=True) is OpType.OK
+
+
+@given(
+    processes=st.integers(1, 8),
+    endings=st.lists(st.tuples(st.integers(0, 7), st.sampled_from([OpType.OK, OpType.FAIL, OpType.INFO])), max_size=60),
+)
+def test_a_retired_process_number_is_never_used_again(processes: int, endings: list[tuple[int, OpType]]) -> None:
+    """An operation of unknown outcome stays open for ever: a second one under its number would break the history's order."""
+    numbers = list(range(processes))
+    retired: set[int] = set()
+    for client, ending in ((client % processes, ending) for client, ending in endings):
+        if ending is OpType.INFO:
+            retired.add(numbers[client])
+        numbers[client] = number_after(numbers[client], ending, processes=processes)
+
+        assert not retired & set(numbers)
+        assert len(set(numbers)) == processes

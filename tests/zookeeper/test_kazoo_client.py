@@ -1,0 +1,145 @@
+"""What the kazoo client promises beyond the contract: what is unknown, what expires, and that no change goes unnoticed."""
+
+import itertools
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from reference.coordination.api import Create, Created, Data, Exists, GetData, NoNode, SessionExpired, SetData, Unknown
+from tests.zookeeper.bench import Client, take_over_and_close
+
+pytestmark = pytest.mark.zookeeper
+
+roots = itertools.count()
+
+
+@pytest.fixture
+def root(zookeeper: str) -> Iterator[str]:
+    client = Client(zookeeper)
+    path = f"/kazoo-{next(roots)}"
+    client.ask(Create(path, b""))
+    yield path
+    client.close()
+
+
+@pytest.fixture
+def client(zookeeper: str) -> Iterator[Client]:
+    client = Client(zookeeper)
+    client.wait_for_state("connected")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def other(zookeeper: str) -> Iterator[Client]:
+    client = Client(zookeeper)
+    client.wait_for_state("connected")
+    yield client
+    client.close()
+
+
+def test_requests_in_flight_when_the_connection_breaks_are_unknown_and_answered_before_it_is_told(
+    client: Client, root: str
+) -> None:
+    client.proxy.stall()
+    first, second = client.begin(Create(f"{root}/a", b""), GetData(root)), client.begin(GetData(root))
+    client.proxy.cut()
+    client.wait_for_state("disconnected")
+
+    assert client.answers[first] == (Unknown(), Unknown())
+    assert client.answers[second] == (Unknown(),)
+    assert client.log[-3:] == [(Unknown(), Unknown()), (Unknown(),), "disconnected"]
+
+
+def test_a_multi_in_flight_is_unknown_as_a_whole(client: Client, root: str) -> None:
+    client.proxy.stall()
+    request = client.begin(Create(f"{root}/a", b""), SetData(root, b"1"), atomic=True)
+    client.proxy.cut()
+    client.wait_for_state("disconnected")
+
+    assert client.answers[request] == (Unknown(), Unknown())
+
+
+def test_requests_made_without_a_connection_wait_for_the_next(client: Client, root: str) -> None:
+    session = client.states[-1][1]
+    client.proxy.cut()
+    client.wait_for_state("disconnected")
+    request = client.begin(Create(f"{root}/a", b""))
+    client.proxy.join()
+    client.wait(lambda: request in client.answers)
+
+    assert client.answers[request] == (Created(f"{root}/a"),)
+    assert client.states == [("connected", session), ("disconnected", session), ("connected", session)]
+
+
+def test_a_client_that_is_cut_off_learns_of_its_expiry_only_when_it_is_back(zookeeper: str, other: Client, root: str) -> None:
+    """Until then it may go on as leader or controller; that it can must be seen in runs, not hidden by the library."""
+    client = Client(zookeeper, session_timeout_ms=400)
+    session = client.wait_for_state("connected")
+    client.ask(Create(f"{root}/mine", b"", ephemeral=True))
+    client.proxy.cut()
+    client.wait_for_state("disconnected")
+    request = client.begin(GetData(root))
+    deadline = time.monotonic() + 10
+    while other.ask(Exists(f"{root}/mine")) != (NoNode(),):
+        assert time.monotonic() < deadline
+    told_while_cut_off = list(client.states)
+    client.proxy.join()
+    client.wait_for_state("expired")
+
+    assert told_while_cut_off == [("connected", session), ("disconnected", session)]
+    assert client.answers[request] == (SessionExpired(),)
+    assert client.states[-1] == ("expired", session)
+    client.close()
+
+
+def test_after_an_expiry_nothing_happens_until_a_session_is_asked_for(zookeeper: str, client: Client, root: str) -> None:
+    """kazoo by itself would open another session and perform what waits in it."""
+    old = client.states[-1][1]
+    client.ask(GetData(root, watch=True))
+    take_over_and_close(client, zookeeper)
+    client.wait_for_state("expired")
+    refused = client.ask(Create(f"{root}/late", b""))
+    client.zookeeper.connect()
+    new = client.wait_for_state("connected")
+
+    assert refused == (SessionExpired(),)
+    assert new != old
+    assert client.ask(Exists(f"{root}/late"), SetData(root, b"1"))[0] == NoNode()
+    assert client.ask(Exists(root))
+    assert client.watches == []  # the watch went with the session that set it
+
+
+def test_a_change_is_told_before_any_answer_that_shows_it(client: Client, other: Client, root: str) -> None:
+    """With kazoo's own two queues an answer may overtake the watch, and the machine then takes old news for new."""
+    for version in range(1, 40):
+        client.ask(GetData(root, watch=True))
+        other.begin(SetData(root, b"%d" % version))
+        while True:
+            (answer,) = client.ask(GetData(root))
+            assert isinstance(answer, Data)
+            if answer.version == version:
+                break
+        assert (root, "changed") in client.watches
+        client.watches.clear()
+        other.ask()
+
+
+def test_whoever_watches_and_reads_again_never_misses_the_last_change(client: Client, other: Client, root: str) -> None:
+    """Exists brings the data, which ZooKeeper's own does not: the watch must stand on the very data that is shown."""
+    writes = 200
+    for number in range(writes):
+        other.begin(SetData(root, b"%d" % number))
+    seen, data = -1, b""
+    while seen < writes:
+        client.watches.clear()
+        (answer,) = client.ask(Exists(root, watch=True))
+        assert isinstance(answer, Data)
+        assert answer.version >= seen
+        seen, data = answer.version, answer.data
+        other.ask()  # hands in what waits, one by one
+        if seen < writes:
+            client.wait(lambda: bool(client.watches))
+
+    assert data == b"%d" % (writes - 1)

@@ -1,0 +1,78 @@
+"""The local server: comes up, goes away with its files, and says in a sentence what is missing."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from highwater import zookeeper
+from highwater.errors import HarnessError
+from highwater.zookeeper import LocalZooKeeper, missing
+from highwater.zookeeper_log import LogError, NodeCreated, NodeDeleted, NodeWritten, SessionEnded, read_log
+from reference.coordination.api import Check, Create, Delete, SetData
+from tests.zookeeper.bench import Client
+
+
+def test_without_java_there_is_one_sentence_and_no_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(zookeeper, "_jars", lambda: tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert missing() == "a real ZooKeeper needs Java 17 or newer, and there is no java on the PATH"
+    with pytest.raises(HarnessError, match="no java on the PATH"), LocalZooKeeper():
+        pass
+
+
+def test_a_java_that_is_too_old_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "java").write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\necho more >&2\n")
+    (tmp_path / "java").chmod(0o755)
+    monkeypatch.setattr(zookeeper, "_jars", lambda: tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    assert missing() == 'a real ZooKeeper needs Java 17 or newer; this one says: openjdk version "11.0.2" 2019-01-15'
+
+
+def test_without_pyspark_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper, "find_spec", lambda _: None)
+
+    assert missing() == "a real ZooKeeper needs the jars of PySpark: pip install 'highwater[spark]'"
+
+
+def test_a_file_that_is_no_transaction_log_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "version-2").mkdir()
+    (tmp_path / "version-2" / "log.1").write_bytes(b"something else")
+
+    with pytest.raises(LogError, match=r"log\.1 is no transaction log"):
+        read_log(tmp_path)
+
+
+@pytest.mark.zookeeper
+@pytest.mark.slow
+def test_the_log_tells_every_change_in_the_order_of_commit_and_the_server_leaves_nothing_behind() -> None:
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with LocalZooKeeper() as server:
+        client = Client(server.address)
+        session = client.wait_for_state("connected")
+        client.ask(Create("/a", b"0"), SetData("/a", b"1", 0), SetData("/a", b"refused", 0))
+        client.ask(Check("/a", 1), Create("/a/b", b"e", ephemeral=True), SetData("/a", b"2", 1), atomic=True)
+        client.ask(Check("/a", 7), Create("/rolled-back", b""), atomic=True)
+        client.ask(Create("/gone", b""), Delete("/gone"), Create("/s-", b"", sequential=True))
+        client.close()
+        commits = read_log(server.data_dir)
+        pid, folder = server.pid, server.data_dir.parent
+
+    assert [type(commit) for commit in commits] == [
+        *(NodeCreated, NodeWritten, NodeCreated, NodeWritten, NodeCreated, NodeDeleted, NodeCreated, SessionEnded)
+    ]
+    shown = [(c.path, c.data) for c in commits if isinstance(c, NodeCreated | NodeWritten)]
+    assert shown == [("/a", b"0"), ("/a", b"1"), ("/a/b", b"e"), ("/a", b"2"), ("/gone", b""), ("/s-0000000002", b"")]
+    assert [c.version for c in commits if isinstance(c, NodeWritten)] == [1, 2]
+    assert [c.ephemeral for c in commits if isinstance(c, NodeCreated)] == [False, True, False, False]
+    assert {c.session for c in commits} == {session}
+    zxids = [c.zxid for c in commits]
+    assert zxids == sorted(zxids)
+    assert zxids[2] == zxids[3]  # one multi
+    assert not folder.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

@@ -1,0 +1,1 @@
+"""What clients try: sequential processes that ask and are told, and the one table that judges errors."""

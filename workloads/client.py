@@ -1,0 +1,65 @@
+"""The client port: what a workload asks of a backend, and how a backend reports what came of it.
+
+A workload process is sequential: one invocation at a time, as Jepsen's. The backend performs it without retries, so that each
+attempt is an operation, and records the invocation and its completion.
+"""
+
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from history.op import OpType
+
+Phase = Literal["faults", "quiet", "final"]
+
+
+class Invocation(Struct, frozen=True, kw_only=True):
+    """One attempt. `offset` is the position of a poll; `values` are of a produce."""
+
+    f: Literal["produce", "poll", "latest"]
+    topic: str
+    partition: int
+    values: tuple[str, ...] = ()
+    acks: int = -1
+    offset: int = 0
+    max_records: int = 500
+
+
+class PolledRecord(Struct, frozen=True, kw_only=True):
+    """One record as a consumer got it."""
+
+    offset: int
+    value: str
+    leader_epoch: int
+
+
+class Completion(Struct, frozen=True, kw_only=True):
+    """What came of an invocation: `type` is decided by workloads.completion alone."""
+
+    type: OpType  # ok | fail | info
+    error: str | None = None
+    offset: int | None = None  # produce: of the first value; latest: the end offset
+    leader_epoch: int | None = None
+    hw: int | None = None
+    node: str | None = None
+    records: tuple[PolledRecord, ...] = ()
+
+
+class Sleep(Struct, frozen=True):
+    """Nothing to do for so long."""
+
+    ms: int
+
+
+class Done(Struct, frozen=True):
+    """This process has finished its part in this phase."""
+
+
+class Process(Protocol):
+    """One sequential client process of a workload. Times are milliseconds since the start of the workload."""
+
+    def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
+        """What to do now. `Done` in phase "faults" or "quiet" is asked again in the next phase."""
+
+    def completed(self, invocation: Invocation, completion: Completion) -> None:
+        """Told once for each invocation, before `next` is asked again."""

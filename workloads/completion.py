@@ -1,0 +1,58 @@
+"""Error -> ok, fail or info: the only place that decides between "certainly not" and "perhaps".
+
+A completion is `fail` where the operation certainly had no effect, now and later, and `info` where it may have had one. The
+table is about produce, the only operation with an effect: a poll or a question for the latest offset that failed is `fail`.
+An operation that was never handed to the network (no leader was found) had no effect, whatever the error. An error that the
+table does not know is `info`.
+
+Two answers of a leader are definite, for it gives them before it appends: NOT_ENOUGH_REPLICAS (bugs B-65 d) and
+UNKNOWN_TOPIC_OR_PARTITION, which a produce that waits in purgatory is never answered with here: its partition was known.
+NOT_LEADER_OR_FOLLOWER is not: a produce that waits for the ISR is answered with it when the leader is deposed, after its local
+append, and the record may yet be committed by the next leader (requirements U-24).
+
+An ok with acks=0 says that the request was sent and nothing else; acks=1 that one log had it. Neither promises (promise §1).
+
+After an info the process cannot go on, as in Jepsen: its operation may take effect at any later time, so a later operation of
+the same process number would not be known to follow it. The number is retired and the client goes on under the next one.
+"""
+
+from typing import Literal
+
+from history.op import OpType
+
+# Kafka's names of errors -> what a produce that was sent has come to
+PRODUCE: dict[str, OpType] = {
+    "NONE": OpType.OK,
+    "OFFSET_OUT_OF_RANGE": OpType.INFO,
+    "UNKNOWN_TOPIC_OR_PARTITION": OpType.FAIL,
+    "LEADER_NOT_AVAILABLE": OpType.INFO,
+    "NOT_LEADER_OR_FOLLOWER": OpType.INFO,
+    "REQUEST_TIMED_OUT": OpType.INFO,
+    "BROKER_NOT_AVAILABLE": OpType.INFO,
+    "STALE_CONTROLLER_EPOCH": OpType.INFO,
+    "NETWORK_EXCEPTION": OpType.INFO,
+    "NOT_ENOUGH_REPLICAS": OpType.FAIL,
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": OpType.INFO,
+    "INVALID_REQUEST": OpType.INFO,
+    "KAFKA_STORAGE_ERROR": OpType.INFO,
+    "FENCED_LEADER_EPOCH": OpType.INFO,
+    "UNKNOWN_LEADER_EPOCH": OpType.INFO,
+    "STALE_BROKER_EPOCH": OpType.INFO,
+    "OFFSET_NOT_AVAILABLE": OpType.INFO,
+}
+
+
+def completion_type(f: Literal["produce", "poll", "latest"], error: str | None, *, sent: bool) -> OpType:
+    """What to record. `error` by Kafka's name, None or "NONE" for success; `sent`: was the operation handed to the network?"""
+    if error is None or error == "NONE":
+        return OpType.OK
+    if f != "produce" or not sent:
+        return OpType.FAIL
+    return PRODUCE.get(error, OpType.INFO)
+
+
+def number_after(number: int, completed: OpType, *, processes: int) -> int:
+    """The process number under which a client goes on, of `processes` clients that began as 0 … processes - 1."""
+    assert number >= 0
+    assert processes > 0
+    return number + processes if completed is OpType.INFO else number

@@ -1,0 +1,17 @@
+"""From a name, a number and parameters to the processes of a run; the same three always give the same."""
+
+from workloads.client import Process
+from workloads.parameters import Parameters, ParametersError, check_parameters
+from workloads.registry import WORKLOADS
+
+
+def generate(name: str, draws: int, parameters: Parameters) -> tuple[Process, ...]:
+    """The processes, each to be performed by a client of its own; final readers among them are idle before the final phase.
+
+    Raises ParametersError, with one line for the user, for an unknown name or parameters that make no workload.
+    """
+    factory = WORKLOADS.get(name)
+    if factory is None:
+        raise ParametersError(f"unknown workload {name!r}; there is: {', '.join(WORKLOADS)}")
+    check_parameters(parameters)
+    return factory(draws, parameters)

@@ -1,0 +1,41 @@
+"""What a workload is made with: the part of a plan that clients act by."""
+
+from msgspec import Struct
+
+
+class PartitionName(Struct, frozen=True, array_like=True, order=True):
+    """One partition that clients write and read."""
+
+    topic: str
+    partition: int
+
+
+class Parameters(Struct, frozen=True, kw_only=True):
+    """Rates are of all clients together; times in ms. `records_per_produce` values go into one batch."""
+
+    partitions: tuple[PartitionName, ...]
+    producers: int = 5
+    consumers: int = 3
+    final_readers: int = 2
+    produce_per_s: int = 50
+    records_per_produce: int = 1
+    acks: tuple[int, ...] = (-1,)  # each produce draws one of these
+    poll_interval_ms: int = 200
+
+
+class ParametersError(ValueError):
+    """These parameters make no workload; the message is one line for the user."""
+
+
+def check_parameters(parameters: Parameters) -> None:
+    """Raise ParametersError where the parameters come from outside and make no sense."""
+    at_least_one = ("producers", "final_readers", "produce_per_s", "records_per_produce", "poll_interval_ms")
+    for name in at_least_one:
+        if getattr(parameters, name) < 1:
+            raise ParametersError(f"workload: {name} must be at least 1, not {getattr(parameters, name)}")
+    if parameters.consumers < 0:
+        raise ParametersError(f"workload: consumers must not be negative, but is {parameters.consumers}")
+    if not parameters.partitions:
+        raise ParametersError("workload: there is no partition to write to")
+    if not parameters.acks or any(acks not in (-1, 0, 1) for acks in parameters.acks):
+        raise ParametersError(f"workload: acks must be some of -1, 0 and 1, not {list(parameters.acks)}")

@@ -1,0 +1,184 @@
+"""produce-consume: unique values are written, read from offset to offset, and in the end all read again.
+
+Values. The k-th value of producer i is "p<i>-<k>", both from 0: unique in the run, never written again.
+
+Producers. In phase "faults" each keeps its share of the rate: a produce every producers / rate seconds on average, the gap drawn
+between half and one and a half of that, to a drawn partition with drawn acks. A producer that waited longer for an answer goes
+on at once and does not catch up. In phase "quiet" each writes with acks=all to one partition after the other, beginning at
+another place than its neighbours, so often that together they visit every partition about once in QUIET_ROUND_MS: so that every
+partition is seen to take writes again soon after it does (docs/promise.md L2). Done in phase "final".
+
+Consumers. Each reads every partition in turn, from offset 0 on, a drawn gap around the interval apart, and goes on behind the
+last record it got; failed polls change nothing but OFFSET_OUT_OF_RANGE, after which it reads from 0 again: what the log holds now
+is then on record, where a jump to the end would hide it. One call in LATEST_ONE_IN asks for the latest offset instead. Done in
+phase "final".
+
+Final readers. Fresh in phase "final" and done before; together they read each partition once: ask for its latest offset, then
+poll from 0 until there. A failed or empty answer is asked again after FINAL_BACKOFF_MS, and after FINAL_ATTEMPTS_MAX of them in a
+row the partition is given up; that it was not read to its end is then visible in the history (L3).
+
+Draws are keyed by producer or consumer and purpose, so that the k-th choice of one does not depend on what happened to another.
+"""
+
+from history.op import OpType
+from history.seed import Draws
+from workloads.client import Completion, Done, Invocation, Phase, Process, Sleep
+from workloads.parameters import Parameters, PartitionName
+
+QUIET_ROUND_MS = 1000
+_QUIET_GAP_US_MAX = 500_000  # of one producer, where there are more producers than partitions
+LATEST_ONE_IN = 10
+FINAL_BACKOFF_MS = 250
+FINAL_ATTEMPTS_MAX = 10
+ACKS_ALL = -1
+
+
+def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
+    """Producers, then consumers, then final readers. `draws` is the number that every draw is hashed from."""
+    shared = Draws(draws)
+    readers = parameters.final_readers
+    return (
+        *(Producer(i, shared, parameters) for i in range(parameters.producers)),
+        *(Consumer(i, shared, parameters) for i in range(parameters.consumers)),
+        *(FinalReader(parameters.partitions[i::readers]) for i in range(readers)),
+    )
+
+
+class Producer:
+    """Writes unique values."""
+
+    def __init__(self, number: int, draws: Draws, parameters: Parameters) -> None:
+        self._name = f"p{number}"
+        self._draws = draws
+        self._parameters = parameters
+        self._gap_us = 1_000_000 * parameters.producers // parameters.produce_per_s
+        self._quiet_gap_us = min(_QUIET_GAP_US_MAX, 1000 * QUIET_ROUND_MS * parameters.producers // len(parameters.partitions))
+        self._due_us = 0
+        self._written = 0
+        self._quiet_turn = number * len(parameters.partitions) // parameters.producers
+        self._open: Invocation | None = None
+
+    def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
+        """A produce when it is due."""
+        assert self._open is None
+        if phase == "final":
+            return Done()
+        if self._due_us > 1000 * now_ms:
+            return Sleep((self._due_us - 1000 * now_ms + 999) // 1000)
+        self._open = self._drawn(now_ms) if phase == "faults" else self._in_turn(now_ms)
+        return self._open
+
+    def completed(self, invocation: Invocation, completion: Completion) -> None:
+        """Whatever came of it, the values are spent."""
+        assert invocation is self._open
+        self._open = None
+
+    def _drawn(self, now_ms: int) -> Invocation:
+        jitter_us = self._draws.between(f"workload gap {self._name}", self._gap_us // 2, self._gap_us * 3 // 2)
+        # Counted from when it was due, so that waking late does not lower the rate, unless that is long past.
+        self._due_us = max(self._due_us + jitter_us, 1000 * now_ms)
+        partitions, acks = self._parameters.partitions, self._parameters.acks
+        partition = partitions[self._draws.below(f"workload partition {self._name}", len(partitions))]
+        return self._produce(partition, acks[self._draws.below(f"workload acks {self._name}", len(acks))])
+
+    def _in_turn(self, now_ms: int) -> Invocation:
+        self._due_us = 1000 * now_ms + self._quiet_gap_us
+        partition = self._parameters.partitions[self._quiet_turn]
+        self._quiet_turn = (self._quiet_turn + 1) % len(self._parameters.partitions)
+        return self._produce(partition, ACKS_ALL)
+
+    def _produce(self, partition: PartitionName, acks: int) -> Invocation:
+        first = self._written
+        self._written += self._parameters.records_per_produce
+        values = tuple(f"{self._name}-{k}" for k in range(first, self._written))
+        return Invocation(f="produce", topic=partition.topic, partition=partition.partition, values=values, acks=acks)
+
+
+class Consumer:
+    """Reads every partition from offset to offset."""
+
+    def __init__(self, number: int, draws: Draws, parameters: Parameters) -> None:
+        self._name = f"c{number}"
+        self._draws = draws
+        self._partitions = parameters.partitions
+        self._interval_ms = parameters.poll_interval_ms
+        self._positions = [0] * len(parameters.partitions)
+        self._turn = number * len(parameters.partitions) // max(1, parameters.consumers)
+        self._due_ms = 0
+        self._open: Invocation | None = None
+
+    def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
+        """A poll when it is due, and sometimes the question for the latest offset."""
+        assert self._open is None
+        if phase == "final":
+            return Done()
+        if self._due_ms > now_ms:
+            return Sleep(self._due_ms - now_ms)
+        low, high = (self._interval_ms + 1) // 2, self._interval_ms * 3 // 2
+        self._due_ms = now_ms + self._draws.between(f"workload gap {self._name}", low, high)
+        partition = self._partitions[self._turn]
+        if self._draws.ratio(f"workload latest {self._name}", 1, LATEST_ONE_IN):
+            self._open = _latest(partition)
+        else:
+            self._open = _poll(partition, self._positions[self._turn])
+        return self._open
+
+    def completed(self, invocation: Invocation, completion: Completion) -> None:
+        """Move the position, and on to the next partition after a poll."""
+        assert invocation is self._open
+        self._open = None
+        if invocation.f == "latest":
+            return
+        if completion.records:
+            self._positions[self._turn] = completion.records[-1].offset + 1
+        elif completion.error == "OFFSET_OUT_OF_RANGE":
+            self._positions[self._turn] = 0
+        self._turn = (self._turn + 1) % len(self._partitions)
+
+
+class FinalReader:
+    """Reads its partitions from their beginning to their end."""
+
+    def __init__(self, partitions: tuple[PartitionName, ...]) -> None:
+        self._left = partitions
+        self._position = 0
+        self._end: int | None = None  # until the latest offset is known
+        self._attempts = 0  # in a row without progress
+        self._backing_off = False
+        self._open: Invocation | None = None
+
+    def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
+        """The next question for the partition at hand."""
+        assert self._open is None
+        if phase != "final" or not self._left:
+            return Done()
+        if self._backing_off:
+            self._backing_off = False
+            return Sleep(FINAL_BACKOFF_MS)
+        self._open = _latest(self._left[0]) if self._end is None else _poll(self._left[0], self._position)
+        return self._open
+
+    def completed(self, invocation: Invocation, completion: Completion) -> None:
+        """Progress, or one attempt more."""
+        assert invocation is self._open
+        self._open = None
+        if completion.type is OpType.OK and invocation.f == "latest" and completion.offset is not None:
+            self._end = completion.offset
+            self._attempts = 0
+        elif completion.records:
+            self._position = completion.records[-1].offset + 1
+            self._attempts = 0
+        else:
+            self._attempts += 1
+            self._backing_off = True
+        if self._attempts == FINAL_ATTEMPTS_MAX or (self._end is not None and self._position >= self._end):
+            self._left = self._left[1:]
+            self._position, self._end, self._attempts, self._backing_off = 0, None, 0, False
+
+
+def _poll(partition: PartitionName, offset: int) -> Invocation:
+    return Invocation(f="poll", topic=partition.topic, partition=partition.partition, offset=offset)
+
+
+def _latest(partition: PartitionName) -> Invocation:
+    return Invocation(f="latest", topic=partition.topic, partition=partition.partition)

@@ -1,0 +1,14 @@
+"""Every workload by name, spelled out."""
+
+from collections.abc import Callable
+
+from workloads import produce_consume
+from workloads.client import Process
+from workloads.parameters import Parameters
+
+# (draws, parameters) -> the processes; the position of a process is the number it begins under
+Factory = Callable[[int, Parameters], tuple[Process, ...]]
+
+WORKLOADS: dict[str, Factory] = {
+    "produce-consume": produce_consume.processes,
+}
