@@ -28,7 +28,7 @@ test-chaos: $(READY)
 	$(BIN)/highwater chaos --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) --store $(STORE)
 
 bench: $(READY)
-	$(BIN)/python -m highwater.bench
+	POLARS_MAX_THREADS=1 $(BIN)/python -m highwater.bench
 
 clean:
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

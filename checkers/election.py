@@ -2,7 +2,8 @@
 
 Judged at ZooKeeper's own writes: the leader that a state names must stand in the state before it, or in the last ISR that had
 min.insync.replicas members where the one before has fewer. An operator's order makes one election of the replica it names
-clean, where the promise allows orders at all; nothing makes the election of an emptied replica clean.
+clean, where the promise allows orders at all; nothing makes the election of an emptied replica clean. While the swap of its
+directory is unnoticed the controller cannot know, so there only the broker is held to it: it must not act as leader.
 """
 
 import polars as pl
@@ -11,7 +12,7 @@ from checkers.checker import PARTITION, Checker, Facts, partition_of, promised
 from checkers.isr_history import IsrHistory
 from checkers.rows import EventRow, event_rows
 from checkers.verdict import Anomaly, Cut, Findings
-from checkers.wounds import Wounded
+from checkers.wounds import Sessions, Wounded
 from history.event import EventKind as K
 
 NAME = "election"
@@ -24,7 +25,9 @@ class _Elections:
         self.key, self.by_operator = key, by_operator
         self.standing = IsrHistory(min_isr)
         self.wounded = Wounded()
-        self.emptied: dict[str, int] = {}  # node -> row of the swap
+        self.sessions = Sessions()
+        self.emptied: dict[str, EventRow] = {}  # node -> the swap
+        self.accused: set[int] = set()  # epochs of empty leaders
         self.ordered: str | None = None
         self.anomalies: list[Anomaly] = []
         self.elections = 0
@@ -38,11 +41,17 @@ class _Elections:
                 self._elected(row, row.leader)
             self.standing.see(row)
             self.wounded.see(row)
-            self.emptied = {node: at for node, at in self.emptied.items() if node in self.wounded.since}
-        else:
+            self.emptied = {node: swap for node, swap in self.emptied.items() if node in self.wounded.since}
+        elif row.kind == K.BECAME_LEADER:
+            if row.node in self.emptied:
+                self._emptied(row, row.node)
+        elif row.kind == K.WOUND:
             self.wounded.see(row)
-            if row.kind == K.WOUND and row.detail == "swapped":
-                self.emptied[row.node] = row.at
+            if row.detail == "swapped":
+                self.emptied[row.node] = row
+        else:
+            self.sessions.see(row)
+            self.wounded.see(row)
 
     def _elected(self, row: EventRow, leader: str) -> None:
         if self.standing.index < 0:
@@ -50,15 +59,21 @@ class _Elections:
         self.elections += leader != self.standing.leader
         eligible = self.standing.eligible()
         ordered = self.by_operator and leader == self.ordered
-        if leader in self.emptied:
-            words = f"{leader} was made leader of epoch {row.leader_epoch} after its directory had been swapped for an empty one"
-            self._accuse("empty-leader", (self.emptied[leader], row.at), words)
+        if leader in self.emptied and not self.sessions.lasts(leader, self.emptied[leader].incarnation):
+            self._emptied(row, leader)
         if leader not in eligible and not ordered:
             before = ", ".join(eligible) or "empty"
             words = f"{leader} was made leader of epoch {row.leader_epoch}; ISR and ELR before were {before}"
             self._accuse("unclean-election", (self.standing.index, row.at), words)
         if leader == self.ordered:
             self.ordered = None
+
+    def _emptied(self, row: EventRow, leader: str) -> None:
+        if row.leader_epoch in self.accused:
+            return
+        self.accused.add(row.leader_epoch)
+        words = f"{leader} leads epoch {row.leader_epoch} after its directory was swapped for an empty one"
+        self._accuse("empty-leader", (self.emptied[leader].at, row.at), words)
 
     def _accuse(self, kind: str, witness: tuple[int, ...], words: str) -> None:
         self.anomalies.append(Anomaly(kind=kind, checker=NAME, key=self.key, witness=witness, words=words))
@@ -87,7 +102,7 @@ CHECKER = Checker(
     blind="Brokers that act as leader without being named in ZooKeeper (single-leader and isr-agreement see what they do).",
     kinds=("unclean-election", "empty-leader"),
     group_by=PARTITION,
-    events=(K.STATE_WRITTEN, K.WOUND, K.REGISTERED, K.UNCLEAN_ELECTION_ORDERED),
+    events=(K.STATE_WRITTEN, K.BECAME_LEADER, K.WOUND, K.REGISTERED, K.SESSION_ENDED, K.UNCLEAN_ELECTION_ORDERED),
     needs=(K.STATE_WRITTEN,),
     check=check,
 )

@@ -1,7 +1,7 @@
 """One offset holds one value: over all reads, all acknowledgements under acks=all, all replicas below their HW (O1).
 
 An acknowledgement under acks=1 promises nothing, so its offset may be given again. Offsets that an excused loss took hold one
-value for each generation: entries of epochs before and from the cut's epoch on are not compared (docs/promise.md C1).
+value for each generation: what was said in epochs before the cut's and from it on is not compared (docs/promise.md C1).
 """
 
 import polars as pl
@@ -55,7 +55,8 @@ class _Offsets:
         for offset in range(start, end):
             value = log.values[offset]
             if value is not None:
-                self.hold(offset, value, log.epochs[offset], row.at, row.node)
+                # The epoch that says so, not that of the record: power loss may undo a truncation, and an old record come back.
+                self.hold(offset, value, row.leader_epoch, row.at, row.node)
         self.compared[row.node] = max(start, end)
 
     def see_call(self, call: Call) -> None:

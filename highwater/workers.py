@@ -63,6 +63,8 @@ def perform_all(tasks: Iterable[Task], *, jobs: int) -> Generator[Done, None, No
         for position, task in enumerate(tasks):
             yield Done(position, perform(task))
         return
+    # A worker is one of as many as there are cores; Polars' own threads would only stand in each other's way.
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=_leave_interrupts_to_the_parent)
     try:

@@ -1,8 +1,9 @@
 """A real ZooKeeper for a run: one server on loopback, from the jars that come with PySpark, in a folder of its own.
 
 Needs Java 17 or newer and the `pyspark` package; `missing()` says which is not there. The server is stopped and its folder
-removed when the context ends, however it ends. Its tick is short so that sessions of half a second can be had and an expiry
-comes when it is due, and it does not sync its log: what a run breaks is the brokers, not ZooKeeper's disk.
+removed when the context ends, however it ends; a harness that is killed takes the server with it, where the system can do that.
+Its tick is short so that sessions of half a second can be had and an expiry comes when it is due, and it does not sync its log:
+what a run breaks is the brokers, not ZooKeeper's disk.
 """
 
 import os
@@ -53,6 +54,12 @@ def _classpath(jars: Path) -> str:
     """What ZooKeeper's server needs of some 250 jars; the whole folder would cost seconds to open."""
     wanted = ("zookeeper-*.jar", "netty-*.jar", "slf4j-api-*.jar", "snappy-java-*.jar", "metrics-core-*.jar", "commons-*.jar")
     return os.pathsep.join(str(jar) for pattern in wanted for jar in sorted(jars.glob(pattern)))
+
+
+def _dying_with_us() -> list[str]:
+    """What makes the kernel end the server when this thread ends, also by SIGKILL; nothing where util-linux is missing."""
+    setpriv = shutil.which("setpriv")
+    return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
 
 
 def free_port() -> int:
@@ -130,7 +137,15 @@ class LocalZooKeeper:
             f"minSessionTimeout={2 * TICK_MS}\nmaxSessionTimeout={SESSION_MS_MAX}\nmaxClientCnxns=0\n"
             "admin.enableServer=false\n4lw.commands.whitelist=srvr\n"
         )
-        command = [java, *_JVM, "-cp", _classpath(jars), "org.apache.zookeeper.server.ZooKeeperServerMain", str(config)]
+        command = [
+            *_dying_with_us(),
+            java,
+            *_JVM,
+            "-cp",
+            _classpath(jars),
+            "org.apache.zookeeper.server.ZooKeeperServerMain",
+            str(config),
+        ]
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, start_new_session=True

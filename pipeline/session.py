@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 JAVA_MIN = 17
 JAVA_ANSWERS_WITHIN_S = 30
 _PACKAGE = Path(__file__).parent
-_VERSION = re.compile(r'version "(\d+)')
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 and older called themselves 1.8
+_MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|yarn|(spark|k8s)://.+")
 
 
 def missing() -> str | None:
@@ -64,6 +65,8 @@ def session(master: str = "local[*]") -> "Iterator[SparkSession]":
 
     Raises PipelineError where something is missing or the master cannot be had.
     """
+    if not _MASTER.fullmatch(master):
+        raise PipelineError(f"{master!r} is no Spark master: 'local[*]', 'local[4]', 'spark://host:port', 'k8s://...' or 'yarn'")
     lack = missing()
     if lack is not None:
         raise PipelineError(lack)
@@ -91,7 +94,7 @@ def _build(master: str) -> "SparkSession":
     os.environ["PYSPARK_PYTHON"] = sys.executable
     try:
         spark = builder.getOrCreate()
-    except (PySparkException, RuntimeError, OSError) as error:
+    except (PySparkException, OSError) as error:
         raise PipelineError(f"Spark does not start with master {master!r}: {_first_line(error)}") from error
     partitions = 2 * spark.sparkContext.defaultParallelism
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))

@@ -131,6 +131,7 @@ VARIANTS: dict[str, Variant] = {
     "no-zk-guard": _without(zk_guard=False),
     "no-broker-incarnation": _without(broker_incarnation=False),
     "epoch-bump-on-leader-change": _without(epoch_bump="leader_change"),
+    "stuck-zk-version": _without(epoch_bump="leader_change", isr_version_reread=False),
     "no-epoch-bump": _without(epoch_bump="never", leader_change="role", follower_change="leader_id", fetch_fencing=False),
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),

@@ -16,7 +16,7 @@ from history.history import History
 from history.op import Operation, OpType
 from reports.replicas import PartitionTrack
 from reports.rows import Line, event_line, folded, is_control, operation_line, partition_key
-from reports.story import Place, story_of
+from reports.story import Place, story_of, witness_rows
 from reports.svg import NS_PER_S, TimeScale
 
 EXAMPLES_MAX = 3  # anomalies of one kind that are shown in full; the rest are counted
@@ -94,37 +94,41 @@ def views_of(
             view = replace(view, scale=_zoom(view.witnesses, end_ns))
         kinds.add(anomaly.kind)
         if view.place is not None and told.setdefault(view.place, number) != number:
-            view = replace(view, story=(), story_left_out=0, told_by=told[view.place])
+            view = replace(view, told_by=told[view.place])
+        else:
+            story = folded(_story(history, view))
+            kept = _bounded(story)
+            view = replace(view, story=kept, story_left_out=len(story) - len(kept))
         views.append(view)
     return tuple(views)
 
 
 def _view(history: History, anomaly: Anomaly, tracks: Sequence[PartitionTrack], number: int) -> AnomalyView:
-    rows = [row for index in anomaly.witness for row in _rows(history, index)]
-    lines = [_line(row, witness=True) for row in rows]
+    """The view without its story and its picture."""
     track = next((track for track in tracks if track.key == anomaly.key), None)
-    place = _place(anomaly, rows, track)
-    story: tuple[Line, ...] = ()
-    if place is not None:
-        story = story_of(place, history.operations, history.events, witness=anomaly.witness)
-    elif rows:
-        story = _around(history, rows, anomaly)
+    place = _place(history, anomaly, track)
     if track is None and place is not None:
         track = next((t for t in tracks if (t.topic, t.partition) == (place.topic, place.partition)), None)
-    story = folded(story)
-    kept = _bounded(story)
+    offset = None if place is None else place.offset
+    lines = [_line(row) for index in anomaly.witness for row in witness_rows(history, index, offset)]
     return AnomalyView(
         number=number,
         anomaly=anomaly,
         witnesses=tuple(lines[:WITNESSES_MAX]),
         witnesses_left_out=max(len(lines) - WITNESSES_MAX, 0),
         place=place,
-        story=kept,
-        story_left_out=len(story) - len(kept),
+        story=(),
+        story_left_out=0,
         told_by=None,
         track=track,
         scale=None,
     )
+
+
+def _story(history: History, view: AnomalyView) -> tuple[Line, ...]:
+    if view.place is not None:
+        return story_of(view.place, history, witness=view.anomaly.witness)
+    return _around(history, view) if view.witnesses else ()
 
 
 def _zoom(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
@@ -144,38 +148,33 @@ def _bounded(story: tuple[Line, ...]) -> tuple[Line, ...]:
     return (*story[:head], *middle, *story[-tail:])
 
 
-def _rows(history: History, index: int) -> tuple[Operation | ClusterEvent, ...]:
-    row = history.row(index)
-    if row is None:
-        return ()
-    return (row,) if isinstance(row, ClusterEvent) else row
+def _line(row: Operation | ClusterEvent) -> Line:
+    return event_line(row, witness=True) if isinstance(row, ClusterEvent) else operation_line(row, witness=True)
 
 
-def _line(row: Operation | ClusterEvent, *, witness: bool) -> Line:
-    return event_line(row, witness=witness) if isinstance(row, ClusterEvent) else operation_line(row, witness=witness)
-
-
-def _place(anomaly: Anomaly, rows: Sequence[Operation | ClusterEvent], track: PartitionTrack | None) -> Place | None:
+def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> Place | None:
     """The offset an anomaly is about: the first that its words name, else that of the first record among its witnesses."""
     named = _OFFSET.search(anomaly.words)
     if named is not None and track is not None:
         return Place(topic=track.topic, partition=track.partition, offset=int(named[1]))
-    for row in rows:
+    for row in (row for index in anomaly.witness for row in witness_rows(history, index, None)):
         of_record = row.type is not OpType.INVOKE if isinstance(row, Operation) else row.kind is EventKind.APPEND
         if of_record and row.topic is not None and row.partition is not None and row.offset is not None and row.value is not None:
             return Place(topic=row.topic, partition=row.partition, offset=row.offset)
     return None
 
 
-def _around(history: History, rows: Sequence[Operation | ClusterEvent], anomaly: Anomaly) -> tuple[Line, ...]:
+def _around(history: History, view: AnomalyView) -> tuple[Line, ...]:
     """For an anomaly without an offset: the witnesses among the control events just before and between them."""
-    first, last = min(row.time_ns for row in rows) - _ZOOM_MARGIN_NS, max(row.time_ns for row in rows)
-    pointed = set(anomaly.witness)
-    events = [
-        event_line(event, witness=event.index in pointed)
+    times = [line.time_ns for line in view.witnesses]
+    first, last = min(times) - _ZOOM_MARGIN_NS, max(times)
+    pointed = frozenset(view.anomaly.witness)
+    around = [
+        event_line(event)
         for event in history.events
-        if event.index in pointed
-        or (first <= event.time_ns <= last and is_control(event) and partition_key(event) in ("", anomaly.key))
+        if first <= event.time_ns <= last
+        and event.index not in pointed
+        and is_control(event)
+        and partition_key(event) in ("", view.anomaly.key)
     ]
-    operations = [operation_line(row, witness=True) for row in rows if isinstance(row, Operation)]
-    return tuple(sorted((*events, *operations), key=lambda line: line.index))
+    return tuple(sorted((*around, *view.witnesses), key=lambda line: line.index))

@@ -4,7 +4,7 @@ Autoescape is on, undefined names are errors, styles and figures are inline, not
 view model gives the same bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import cache
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def render_run(page: RunPage) -> str:
     """The page of a view model."""
     scale, behind, brokers = page.scale, page.backdrop, page.manifest.brokers
     troubled = {view.track.key for view in page.anomalies if view.track is not None}
-    troubled |= {view.key for view in page.excused}
+    excused = {view.key for view in page.excused}
     return (
         _environment()
         .get_template("run.html.j2")
@@ -49,7 +49,7 @@ def render_run(page: RunPage) -> str:
             timeline=Markup(timeline_figure(page.calls, scale, behind, pointers=_flags(page))),
             nodes=Markup(nodes_figure(page.nodes, scale, behind)),
             partitions=[
-                (track, track.key in troubled, Markup(partition_figure(track, scale, behind, brokers=brokers)))
+                (track, _trouble(track.key, troubled, excused), Markup(partition_figure(track, scale, behind, brokers=brokers)))
                 for track in page.partitions
             ],
             plots=[
@@ -65,6 +65,13 @@ def render_run(page: RunPage) -> str:
 def render_campaign(page: CampaignPage) -> str:
     """The index page of a view model."""
     return _environment().get_template("campaign.html.j2").render(page=page, css=_css())
+
+
+def _trouble(key: str, anomalous: Set[str], excused: Set[str]) -> str:
+    """Where a reader finds more about a partition; "" for one without trouble."""
+    if key in anomalous:
+        return "see anomalies"
+    return "see excused losses" if key in excused else ""
 
 
 def _flags(page: RunPage) -> list[Pointer]:

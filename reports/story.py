@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from history.event import ClusterEvent, EventKind
+from history.history import History
 from history.op import Operation, OpType
 from reports.rows import Line, event_line, operation_line
 
+AFTER_MAX = 10  # lines after the last witness
 _CONTEXT = frozenset({EventKind.STATE_WRITTEN, EventKind.BECAME_LEADER, EventKind.UNCLEAN_ELECTION_ORDERED})
 _CONTEXT_OF_OTHERS = frozenset({EventKind.STATE_WRITTEN, EventKind.UNCLEAN_ELECTION_ORDERED})
 _OF_THE_NODE = frozenset({EventKind.NODE_STARTED, EventKind.NODE_STOPPED, EventKind.SESSION_ENDED})
@@ -35,6 +37,7 @@ class _Copies:
     """Which nodes hold the offset, and whose HW covers it, while reading the events in order."""
 
     offset: int
+    births: list[int] = field(default_factory=list)  # indices of appends when nobody held it
     holders: set[str] = field(default_factory=set)
     covered: set[str] = field(default_factory=set)
 
@@ -43,6 +46,8 @@ class _Copies:
         node = event.node or ""
         match event.kind:
             case EventKind.APPEND if event.offset == self.offset:
+                if not self.holders:
+                    self.births.append(event.index)
                 self.holders.add(node)
                 return True
             case EventKind.HW | EventKind.BECAME_LEADER if event.hw is not None:
@@ -66,28 +71,48 @@ class _Copies:
         return True
 
 
-def story_of(
-    place: Place, operations: Iterable[Operation], events: Sequence[ClusterEvent], *, witness: Iterable[int] = ()
-) -> tuple[Line, ...]:
-    """The lines that touch the place and the witnesses, with the elections and stops between the first and the last of them."""
+def story_of(place: Place, history: History, *, witness: Iterable[int] = ()) -> tuple[Line, ...]:
+    """The lines that touch the place, the witnesses, and the elections and stops between them.
+
+    An offset may be written, lost and written again. The story is of the generation that the first witness speaks of: it
+    begins with its first append, and ends soon after the last witness.
+    """
     pointed = frozenset(witness)
-    lines = [
-        operation_line(row, witness=row.index in pointed)
-        for row in operations
-        if row.index in pointed
-        or (row.type is OpType.OK and row.offset == place.offset and _same_partition(row, place) and row.f != "latest")
-    ]
     copies = _Copies(place.offset)
     # A witness, too, may change the copies, so it is asked first.
-    touching = [e for e in events if (_same_partition(e, place) and copies.changed_by(e)) or e.index in pointed]
-    indices = [line.index for line in lines] + [event.index for event in touching]
-    if not indices:
+    touching = [e for e in history.events if (_same_partition(e, place) and copies.changed_by(e)) or e.index in pointed]
+    calls = [row for row in history.operations if _speaks_of(row, place)]
+    calls += [
+        row for index in sorted(pointed) for row in witness_rows(history, index, place.offset) if isinstance(row, Operation)
+    ]
+    told = {(row.index, row.slot): operation_line(row, witness=row.index in pointed) for row in calls}
+    told |= {(event.index, 0): event_line(event, witness=event.index in pointed) for event in touching}
+    first = max((birth for birth in copies.births if birth <= min(pointed, default=birth)), default=0)
+    told = {key: line for key, line in told.items() if line.witness or line.index >= first}
+    if not told:
         return ()
-    known = {event.index for event in touching}
-    context = _context(place, events, first=min(indices), last=max(indices))
-    lines += [event_line(event, witness=event.index in pointed) for event in touching]
-    lines += [event_line(event) for event in context if event.index not in known]
-    return tuple(sorted(lines, key=lambda line: line.index))
+    later = sorted(index for index, _ in told if index > max(pointed, default=0))
+    last = later[min(AFTER_MAX, len(later)) - 1] if pointed and later else max(index for index, _ in told)
+    around = _context(place, history.events, first=min(told)[0], last=last)
+    told = {(event.index, 0): event_line(event) for event in around} | told
+    return tuple(told[key] for key in sorted(told) if key[0] <= last)
+
+
+def witness_rows(history: History, index: int, offset: int | None) -> tuple[Operation | ClusterEvent, ...]:
+    """The rows under an index that a reader needs: of an operation with many records those at the offset, else first and last."""
+    rows = history.row(index)
+    if rows is None:
+        return ()
+    if isinstance(rows, ClusterEvent):
+        return (rows,)
+    if len(rows) < 3:
+        return rows
+    return tuple(row for row in rows if row.offset is not None and row.offset == offset) or (rows[0], rows[-1])
+
+
+def _speaks_of(row: Operation, place: Place) -> bool:
+    """Whether a client was told of the record at this place."""
+    return row.type is OpType.OK and row.offset == place.offset and row.f != "latest" and _same_partition(row, place)
 
 
 def _same_partition(row: Operation | ClusterEvent, place: Place) -> bool:

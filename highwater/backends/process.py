@@ -111,7 +111,11 @@ class _Stage:
             phases = Phases()
             async with asyncio.TaskGroup() as tasks:
                 workers = [tasks.create_task(worker.run(phases)) for worker in self._workers(hosts)]
-                await self._phases(faults, phases)
+                nemesis = tasks.create_task(faults.run())
+                await self._pass_time(self._plan.faults_ms / 1000, faults)
+                nemesis.cancel()
+                faults.heal()
+                await self._rest(faults, phases)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.gather(*workers, return_exceptions=True), FINAL_S_MAX)
         except* HarnessError as group:
@@ -126,15 +130,8 @@ class _Stage:
         """asyncio would log it and go on with a client that is broken."""
         self._broken = f"{context['message']}: {context.get('exception')!r}"
 
-    async def _phases(self, faults: Faults, phases: Phases) -> None:
-        nemesis = asyncio.create_task(faults.run())
-        try:
-            await self._pass_time(self._plan.faults_ms / 1000, faults)
-            if nemesis.done():
-                nemesis.result()
-        finally:
-            nemesis.cancel()
-        faults.heal()
+    async def _rest(self, faults: Faults, phases: Phases) -> None:
+        """Quiet, and the order to read all to the end."""
         self._healed_at_ns = self._now_ns()
         phases.enter("quiet")
         await self._pass_time(self._plan.quiet_ms / 1000, faults)

@@ -9,6 +9,7 @@ import typer
 from checkers.verdict import Verdict
 from highwater.cli import options
 from highwater.cli.output import by_kind, first_of, say, say_json
+from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.exit_codes import of_verdict
 from highwater.run import judge
@@ -36,6 +37,7 @@ def check(
     if json:
         say_json({"file": str(file), **encoded(verdict)})
     else:
+        say(headline(history.manifest))
         say(f"{VALIDITY_NAMES[verdict.validity]}: {file}")
         for line in explained(verdict):
             say(f"  {line}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Annotated, Literal
 
+import msgspec
 import typer
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from highwater.plan import Plan, unknown_protocol
 from highwater.text import plan_to_yaml
 from reference.config import VARIANTS, Variant
 
+_DEFAULTS = Bounds()
 PropertyName = Literal["committed", "weak-isr", "strong-isr"]
 
 
@@ -35,11 +37,12 @@ class Explored(Struct, frozen=True, kw_only=True):
 
     protocol: str
     bounds: Bounds
-    holds: str  # the property
+    holds: str = "committed"  # the property
     verdict: Literal["VALID", "UNKNOWN", "INVALID"]
     wrong: str
     story: tuple[str, ...]
     plan: str  # YAML
+    repeat: str = ""
     stopped_by: str
     states: int
     transitions: int
@@ -68,7 +71,7 @@ def explore(
     unclean: Annotated[
         bool, typer.Option(help="Keep the protocol's unclean election; else the search asks what is lost without it.")
     ] = False,
-    budget_seconds: Annotated[int, typer.Option(min=1, help="Wall seconds to search at most.")] = 60,
+    budget_seconds: Annotated[int, typer.Option(min=1, help="Wall seconds to search at most.")] = 120,
     max_depth: Annotated[int | None, typer.Option(min=1, help="Actions in one schedule at most.")] = None,
     plan: Annotated[Path | None, typer.Option(help="Where the plan of a counterexample goes; printed if not given.")] = None,
     json: options.AsJson = False,
@@ -76,6 +79,8 @@ def explore(
     """Search all schedules of a bounded world, shortest first; print a counterexample as a story and as a plan."""
     if protocol not in VARIANTS:
         raise UsageError(unknown_protocol(protocol))
+    if plan is not None and not plan.parent.is_dir():
+        raise UsageError(f"{plan}: there is no folder {plan.parent}")
     variant = VARIANTS[protocol] if unclean else replace(VARIANTS[protocol], unclean_election=False)
     bounds = Bounds(
         brokers=brokers,
@@ -93,7 +98,8 @@ def explore(
     result = _search(Search(model, properties, GOALS, monotonic), Budget(seconds=budget_seconds, depth=max_depth), quiet=json)
     story = tell(model, result.path)
     found = _plan(result, story, protocol, variant, bounds) if result.wrong else None
-    explored = _explored(result, found, story, protocol=protocol, bounds=bounds, holds=holds)
+    repeat = _repeat(protocol, bounds, holds=holds, unclean=unclean)
+    explored = replace(_explored(result, found, story, protocol=protocol, bounds=bounds), holds=holds, repeat=repeat)
     if plan is not None and found is not None:
         try:
             plan.write_text(explored.plan, encoding="utf-8")
@@ -109,10 +115,28 @@ def explore(
 def _headline(protocol: str, variant: Variant, bounds: Bounds) -> str:
     clean = " without its unclean election" if VARIANTS[protocol].unclean_election and not variant.unclean_election else ""
     return (
-        f"explore {protocol}{clean}: {bounds.brokers} brokers, {bounds.records} records, {bounds.max_epochs} leader epochs, "
-        f"{bounds.crashes} crashes, {bounds.expiries} expired sessions, {bounds.losses} lost messages, "
+        f"explore {protocol}{clean}: {_count(bounds.brokers, 'broker')}, {_count(bounds.records, 'record')}, "
+        f"{_count(bounds.max_epochs, 'leader epoch')}; at most {_count(bounds.crashes, 'crash')}, "
+        f"{_count(bounds.expiries, 'expired session')}, {_count(bounds.losses, 'lost message')}; "
         f"ZooKeeper {'asynchronous' if bounds.zk_async else 'in one step'}"
     )
+
+
+def _count(number: int, noun: str) -> str:
+    ending = "" if number == 1 else "es" if noun.endswith("sh") else "s"
+    return f"{number} {noun}{ending}"
+
+
+def _repeat(protocol: str, bounds: Bounds, *, holds: str, unclean: bool) -> str:
+    """The command that searches again; options at their default are left out."""
+    parts = [f"highwater explore --protocol {protocol}"]
+    for name, number in msgspec.structs.asdict(bounds).items():
+        if name != "zk_async" and number != getattr(_DEFAULTS, name):
+            parts.append(f"--{name.replace('_', '-')} {number}")
+    parts += ["--zk async"] if bounds.zk_async else []
+    parts += [f"--holds {holds}"] if holds != "committed" else []
+    parts += ["--unclean"] if unclean else []
+    return " ".join(parts)
 
 
 def _search(search: Search, budget: Budget, *, quiet: bool) -> Result:
@@ -134,16 +158,13 @@ def _plan(result: Result, story: tuple[str, ...], protocol: str, variant: Varian
     )
 
 
-def _explored(
-    result: Result, plan: Plan | None, story: tuple[str, ...], *, protocol: str, bounds: Bounds, holds: str
-) -> Explored:
+def _explored(result: Result, plan: Plan | None, story: tuple[str, ...], *, protocol: str, bounds: Bounds) -> Explored:
     missed = tuple(goal.name for goal in GOALS if goal.name not in result.goals)
     vacuous = GOALS[0].name in missed
     verdict: Literal["VALID", "UNKNOWN", "INVALID"] = "VALID" if result.end == "exhausted" and not vacuous else "UNKNOWN"
     return Explored(
         protocol=protocol,
         bounds=bounds,
-        holds=holds,
         verdict="INVALID" if result.end == "violated" else verdict,
         wrong=result.wrong,
         story=story,
@@ -171,11 +192,10 @@ def _show(explored: Explored, plan: Path | None) -> None:
         for number, sentence in enumerate(explored.story, 1):
             say(f"{number:3}. {sentence}")
         say(numbers)
+        say(f"repeat  {explored.repeat if plan is None else f'highwater replay {plan}'}")
         if plan is None:
             say()
             say(explored.plan)
-        else:
-            say(f"repeat  highwater replay {plan}")
         return
     if explored.verdict == "VALID":
         say(f"VALID: {explored.holds} holds in the whole space")

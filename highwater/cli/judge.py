@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from checkers.verdict import Verdict
+from checkers.verdict import Validity, Verdict
 from highwater.cli import options
 from highwater.cli.check import explained
 from highwater.cli.output import progress, say, say_json
@@ -44,6 +44,8 @@ def judge(
             say(f"{rows[-1].verdict:<8} {run}")
             for line in explained(verdict):
                 say(f"  {line}")
+            if verdict.validity is not Validity.VALID:
+                say(f"  again: highwater check {run}")
     code = worst(of_verdict(v.validity, live=v.live) for v in verdicts)
     say_json({"exit": code, "runs": rows}) if json else say(f"{len(rows)} runs: {WORDS[code]}")
     return code

@@ -7,6 +7,7 @@ import typer
 
 from highwater.cli import options
 from highwater.cli.output import say, say_json
+from highwater.cli.run import headline
 from highwater.run import judge, write_page
 from highwater.summary import VALIDITY_NAMES
 from history import store
@@ -26,5 +27,6 @@ def report(
     if json:
         say_json({"run": str(run), "report": str(page), "verdict": VALIDITY_NAMES[verdict.validity]})
     else:
+        say(headline(history.manifest))
         say(f"{VALIDITY_NAMES[verdict.validity]}: {page}")
     return 0

@@ -17,6 +17,7 @@ from highwater.provenance import laboratory
 from highwater.run import Keep, backend_named, carry_out
 from highwater.summary import Summary
 from highwater.text import load_plan
+from history.manifest import RunManifest
 from history.seed import format_seed
 
 
@@ -71,10 +72,10 @@ def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: 
     return plan, repeat + (f" --backend {request.backend}" if request.backend != "sim" else "")
 
 
-def headline(plan: Plan) -> str:
-    """The first line of every output."""
-    seed = f"seed {format_seed(plan.seed)}" if plan.seed is not None else f"draws {format_seed(plan.draws)}"
-    return f"{seed}  plan {plan.name}  protocol {plan.protocol}"
+def headline(of: Plan | RunManifest) -> str:
+    """The first line of every output about one run."""
+    seed = f"seed {format_seed(of.seed)}" if of.seed is not None else f"draws {format_seed(of.draws)}"
+    return f"{seed}  {'plan ' + of.name if isinstance(of, Plan) else 'run ' + of.run_id}  protocol {of.protocol}"
 
 
 def show(summary: Summary) -> None:

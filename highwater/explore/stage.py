@@ -136,7 +136,7 @@ class Stage:
             case Expire():
                 self._expire(_position(action.node, self.hosts))
             case Notice():
-                self._tell(self._up(action.node), ZkState("expired"))
+                self._notice(self._up(action.node))
             case ZkPerform():
                 self._perform_oldest(_position(action.node, self.hosts))
             case ZkHear():
@@ -222,6 +222,11 @@ class Stage:
         if self._witness is not None:
             self._witness.session_over(gone, self.zk)
         self._tell_watchers(fired)
+
+    def _notice(self, index: int) -> None:
+        if self.hosts[index].session in self._zookeepers.standing(self.zk).sessions:
+            raise Impossible(f"the session of b{index + 1} is not over")
+        self._tell(index, ZkState("expired"))
 
     # --- machines and their effects -------------------------------------------------------------------------------------------
 

@@ -344,21 +344,24 @@ class Faults:
     # --- disks ----------------------------------------------------------------------------------------------------------
 
     def _refuse(self, opened: _Open, fault: DirUnreadable | DirFailure | DiskFull, node: NodeHost, acting: Acting) -> None:
+        opened.undo.append(partial(self._repaired, node))
         match fault:
             case DirUnreadable():
                 refusal = Refusal(acting, "EACCES", reads=False)
             case DirFailure(drop_unflushed=drop_unflushed):
                 refusal = Refusal(acting, "EIO", reads=False)
                 if drop_unflushed:
-                    node.failed_dirs = node.up  # what it keeps in memory is no longer what the device holds
-                    wounds = node.disk.lose_unflushed(fault.dir, f"drop {opened.window.id}", torn=False, all_of_it=False)
-                    self._wound(node, fault.dir, wounds, "dropped")
+                    opened.undo.append(partial(self._drop, opened.window.id, fault.dir, node))
             case DiskFull():
                 refusal = Refusal(acting, "ENOSPC", reads=True)
             case _:
                 assert_never(fault)
-        opened.undo.append(partial(self._repaired, node))
         self._hold_in(opened, node.disk.dirs[fault.dir].refusals, refusal)
+
+    def _drop(self, window_id: str, index: int, node: NodeHost) -> None:
+        """The device comes back without what was not synced. A process that still had it in the page cache ends before that."""
+        node.stop("crash")
+        self._wound(node, index, node.disk.lose_unflushed(index, f"drop {window_id}", torn=False, all_of_it=False), "dropped")
 
     def _repaired(self, node: NodeHost) -> None:
         """A directory works again: a broker that was told of its failure is restarted (KIP-112)."""

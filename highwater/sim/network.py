@@ -118,6 +118,10 @@ class Network:
             link.back.back = link
         return link
 
+    def links(self) -> list[Link]:
+        """Every link that was ever used."""
+        return list(self._links.values())
+
     # --- sending and arriving -----------------------------------------------------------------------------------------------
 
     def send(self, half: Half, payload: object, topic_partition: str = "") -> None:

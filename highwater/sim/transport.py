@@ -143,6 +143,10 @@ class Transport:
         if not self._losses[link]:
             del self._losses[link]
 
+    def lossy(self) -> list[Link]:
+        """The links on which packets are lost, doubled or overtaken."""
+        return list(self._losses)
+
     # --- sending ------------------------------------------------------------------------------------------------------------
 
     def send(self, sender: Endpoint, to: Address, message: AnyMessage) -> None:

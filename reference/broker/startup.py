@@ -8,7 +8,7 @@ from reference.broker.broker import Broker, create_partition, recovered_note, st
 from reference.broker.leader_and_isr import apply, delete_replica
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Create, Data, GetChildren, GetData, SessionExpired, Unknown
-from reference.effects import CancelTimer, Halt, Note, SetTimer, ZkConnect, ZkRequest
+from reference.effects import CancelTimer, Halt, Note, SetTimer, Truncate, ZkConnect, ZkRequest
 from reference.events import DirImage
 from reference.log.log import recover
 from reference.machine import Turn
@@ -35,6 +35,10 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
             if turn.config.variant.hw_clamp:
                 partition.hw = min(partition.hw, log.leo)  # KAFKA-539: the checkpoint outlived the records
             turn.note(recovered_note(partition, cut))
+            if cut:
+                # On the disk too: what is appended from here on would else stand behind the bad batch, and the next start
+                # would throw it away.
+                turn.effects.append(Truncate(found.dir, log.tp, log.leo))
             if partition.before_ack:
                 turn.needs_flush(found.dir)  # what a crash left in the page cache is not durable yet
     start_timers(turn)

@@ -63,6 +63,7 @@ from reference.coordination.api import (
     Unknown,
     Written,
 )
+from reference.coordination.watches import WatchBook
 
 RECONNECT_DELAY_S = 0.05
 _CHANGES: dict[str, Change] = {
@@ -113,13 +114,6 @@ class _Request(Struct):
     atomic: bool
 
 
-class _Watches(Struct):
-    """Watches that are set: path -> zxid of what was last seen (None: no such node)."""
-
-    data: dict[str, int | None] = {}
-    children: dict[str, int] = {}
-
-
 class KazooCoordination:
     """One node's access to ZooKeeper. Not thread-safe but for what kazoo's threads hand to `run_soon`."""
 
@@ -139,7 +133,7 @@ class KazooCoordination:
         self._stats: dict[int, Any] = {}  # of an Exists whose data is still to come, by position in the request
         self._missing = 0
         self._round = 0  # tells outcomes of the active request from those of one that was given up
-        self._watches = _Watches()
+        self._watches = WatchBook()
         self._kazoo_watch: Callable[[WatchedEvent], None] = lambda _: None
 
     def connect(self) -> None:
@@ -202,21 +196,23 @@ class KazooCoordination:
         elif expired:
             self._connected = False
             self._client = None
-            self._watches = _Watches()
+            self._watches = WatchBook()
             # stop() waits for kazoo's connection thread, which may be about to open a session that nobody wants.
             threading.Thread(target=_discard, args=(client,), daemon=True).start()
-            self._answer_all(SessionExpired())
+            # Of what was on its way, a part may have been performed before the session ended.
+            self._answer_all(active=Unknown(), waiting=SessionExpired())
             self._listener.state_changed("expired", self._session)
         elif self._connected:
             self._connected = False
-            self._answer_all(Unknown())
+            self._answer_all(active=Unknown(), waiting=Unknown())
             self._listener.state_changed("disconnected", self._session)
 
-    def _answer_all(self, answer: AnyAnswer) -> None:
-        requests = [*([self._active] if self._active else []), *self._waiting]
+    def _answer_all(self, *, active: AnyAnswer, waiting: AnyAnswer) -> None:
+        ended = [] if self._active is None else [(self._active, active)]
+        ended += [(request, waiting) for request in self._waiting]
         self._give_up()
         self._waiting.clear()
-        for request in requests:
+        for request, answer in ended:
             if request.id is not None:
                 self._listener.replied(request.id, tuple(answer for _ in request.ops))
 
@@ -326,44 +322,40 @@ class KazooCoordination:
     # --- watches -----------------------------------------------------------------------------------------------------------
 
     def _set_watches_again(self) -> None:
-        ops: list[AnyOp] = [Exists(path, watch=True) for path in self._watches.data]
-        ops += [GetChildren(path, watch=True) for path in self._watches.children]
+        ops: list[AnyOp] = [Exists(path, watch=True) for path in self._watches.data_paths]
+        ops += [GetChildren(path, watch=True) for path in self._watches.children_paths]
         if ops:
             self._waiting.appendleft(_Request(None, tuple(ops), atomic=False))
 
     def _register(self, op: AnyOp, outcome: _Outcome, *, again: bool) -> None:
-        """Keep what the watch that this operation left has seen; `again`: report instead what has changed since."""
+        """Keep what the watch that this operation left has seen; `again`: report instead what an older one has missed."""
+        missed: Change | None = None
         match op:
             case GetData(path=path, watch=True) if not isinstance(outcome, Exception):
-                self._watches.data[path] = outcome[1].mzxid
+                self._watches.set_data(path, outcome[1].mzxid)
             case Exists(path=path, watch=True):
                 zxid = outcome.mzxid if outcome else None
-                if not again:
-                    self._watches.data[path] = zxid
-                elif (seen := self._watches.data.get(path, zxid)) != zxid:
-                    self._fire(path, "created" if seen is None else "deleted" if zxid is None else "changed")
+                if again:
+                    missed = self._watches.data_missed(path, zxid)
+                else:
+                    self._watches.set_data(path, zxid)
             case GetChildren(path=path, watch=True):
                 zxid = None if isinstance(outcome, Exception) else outcome[1].pzxid
-                if not again and zxid is not None:
-                    self._watches.children[path] = zxid
-                elif again and self._watches.children.get(path, zxid) != zxid:
-                    self._fire(path, "deleted" if zxid is None else "children")
+                if again:
+                    missed = self._watches.children_missed(path, zxid)
+                elif zxid is not None:
+                    self._watches.set_children(path, zxid)
             case _:
                 pass
+        if missed is not None:
+            self._fire(op.path, missed)
 
     def _on_watch(self, client: KazooClient, path: str, change: Change) -> None:
         if client is self._client:
             self._fire(path, change)
 
     def _fire(self, path: str, change: Change) -> None:
-        """A deletion reaches the data watch and the child watch of a node, and is told once."""
-        tables: list[dict[str, Any]] = [self._watches.children] if change == "children" else [self._watches.data]
-        if change == "deleted":
-            tables.append(self._watches.children)
-        set_in = [table for table in tables if path in table]
-        for table in set_in:
-            del table[path]
-        if set_in:
+        if self._watches.fired(path, change):
             self._listener.watch_fired(path, change)
 
 

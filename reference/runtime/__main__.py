@@ -16,6 +16,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, say in one line what is wrong with the settings."""
     parser = argparse.ArgumentParser(prog="python -m reference.runtime", description="One broker as a process.")
     parser.add_argument("--config", required=True, type=Path, metavar="FILE", help="settings of the node (JSON)")
+    if not __debug__:
+        sys.stderr.write("assertions are part of the protocol: start python without -O\n")
+        return 2
     # kazoo warns of every lost connection; what the node makes of it stands in its notes.
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:

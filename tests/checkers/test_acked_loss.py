@@ -5,8 +5,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from checkers import acked_loss
-from checkers.acked_loss import Ledger
+from checkers import ledger as ledger_module
+from checkers.ledger import Ledger
 from checkers.rows import EventRow
 from checkers.single import judge
 from checkers.verdict import Validity, Verdict
@@ -161,6 +161,39 @@ def test_below_min_insync_replicas_the_last_full_isr_counts_too() -> None:
     assert "lost-write" in kinds(judge(lead_empty(story, "b1").history()))
 
 
+def test_fewer_than_min_insync_replicas_wounded_excuse_nothing() -> None:
+    """P4: with m = 2 a record of which there was one copy should not have been promised."""
+    story = begin()
+    story.state("b1", 1, "b1")
+    committed(story, nodes="b1")
+    power_out(story, "b1")
+    lead_empty(story, "b1")
+    assert "lost-write" in kinds(judge(story.history()))
+
+    story = begin(promise(m=1))
+    story.state("b1", 1, "b1")
+    committed(story, nodes="b1")
+    power_out(story, "b1")
+    lead_empty(story, "b1")
+    assert "lost-write" not in kinds(judge(story.history()))
+
+
+def test_wounds_count_together_until_the_replica_is_in_the_isr_again() -> None:
+    """P4: b2 was wounded, rejoined and is whole when b1 is wounded: one at a time."""
+    story = begin()
+    power_out(story, "b2")
+    story.registered("b2", 22)
+    story.state("b1", 2, "b1 b3")
+    story.state("b1", 2, "b1")
+    story.state("b1", 2, "b1 b2")
+    story.state("b1", 2, "b1")
+    committed(story, nodes="b1", epoch=2)
+    power_out(story, "b1")
+    lead_empty(story, "b1", 3)
+
+    assert "lost-write" in kinds(judge(story.history()))
+
+
 def test_a_copy_that_came_back_is_not_excused_a_second_time() -> None:
     """x seemed destroyed, then a leader had it after all and truncated it."""
     story = begin(promise(m=1))
@@ -230,6 +263,30 @@ def test_entries_that_no_row_tells_accuse_nobody() -> None:
     assert judge(story.history()).validity == Validity.VALID
 
 
+def test_record_that_power_loss_brought_back_is_another_generation() -> None:
+    """b1 had truncated z and written x; the power loss undid both, and as the next leader it commits z again."""
+    story = begin()
+    story.asks(1, "z")
+    story.unsure(1, "z")
+    story.append("b1", 0, "z")
+    story.truncate("b1", 0)
+    committed(story)
+    power_out(story, "b1 b2 b3")
+    story.recovered("b1", 1)
+    story.state("b1", 2, "b1")
+    story.leads("b1", 2, leo=1, isr="b1")
+    story.follows("b2", 2, "b1")
+    story.append("b2", 0, "z")
+    story.state("b1", 2, "b1 b2")
+    story.hw("b1", 1, epoch=2)
+    story.hw("b2", 1, epoch=2, role="follower")
+    story.polls(2, 0, "z", epoch=2, hw=1)
+
+    verdict = judge(story.history())
+
+    assert (kinds(verdict), [loss.value for loss in verdict.excused]) == ([], ["x"])
+
+
 def test_many_lost_records_are_one_anomaly() -> None:
     story = begin()
     for offset in range(50):
@@ -271,14 +328,23 @@ def excuses_truncation(ledger: Ledger, row: EventRow) -> None:
 _see = Ledger.see
 
 
+def one_wound_is_enough(ledger: Ledger, row: EventRow) -> None:
+    """Mutant: how many replicas are wounded at a time does not matter."""
+    _see(ledger, row)
+    for ghosts in ledger.ghosts.values():
+        for ghost in ghosts:
+            ghost.together = 99
+
+
 @pytest.mark.parametrize(
     ("name", "mutant", "caught_by"),
     [
+        ("see", one_wound_is_enough, test_fewer_than_min_insync_replicas_wounded_excuse_nothing),
         ("is_last_copy", any_wound_on_the_node, test_a_wound_is_no_excuse_while_another_counted_replica_holds_the_record),
         ("see", excuses_truncation, lambda: _story_is_judged_as_told("bad/acked-loss-wound-elsewhere")),
         ("_lead", lambda ledger, row: None, lambda: _story_is_judged_as_told("bad/acked-loss-truncated-to-hw")),
     ],
-    ids=["any wound on the node", "excuses a truncation", "looks at no leader"],
+    ids=["one wound is enough", "any wound on the node", "excuses a truncation", "looks at no leader"],
 )
 def test_mutant_of_the_ledger_is_caught(
     monkeypatch: pytest.MonkeyPatch, name: str, mutant: Callable[..., object], caught_by: Callable[[], None]
@@ -307,7 +373,7 @@ def test_mutant_that_forgets_unnoticed_copies_excuses_too_early(monkeypatch: pyt
 
 
 def test_mutant_that_excuses_power_loss_under_before_ack_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acked_loss, "counts_as_wound", lambda promised, detail: isinstance(promised, TopicPromise))
+    monkeypatch.setattr(ledger_module, "counts_as_wound", lambda promised, detail: isinstance(promised, TopicPromise))
 
     with pytest.raises(AssertionError):
         test_flush_before_ack_excuses_only_a_swapped_directory()

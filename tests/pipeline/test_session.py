@@ -28,7 +28,7 @@ def test_a_machine_without_java_is_told_what_to_install(monkeypatch: pytest.Monk
     ("script", "words"),
     [
         ("""echo 'openjdk version "11.0.2" 2019-01-15' >&2""", r"bin/java is Java 11$"),
-        ("""echo 'java version "1.8.0_392"' >&2""", r"bin/java is Java 1$"),
+        ("""echo 'java version "1.8.0_392"' >&2""", r"bin/java is Java 8$"),
         ("exit 1", r"bin/java does not tell its version$"),
     ],
 )
@@ -58,3 +58,9 @@ def test_judging_nothing_needs_no_spark(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "find_spec", lambda name: None)
 
     assert judge([], master="local[2]") == []
+
+
+@pytest.mark.parametrize("master", ["", "locale", "local[many]", "local[2", "spark:", "http://host"])
+def test_what_is_no_master_is_refused(master: str) -> None:
+    with pytest.raises(PipelineError, match="is no Spark master"), session(master):
+        raise AssertionError("no session with this master")

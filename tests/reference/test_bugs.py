@@ -6,9 +6,9 @@ from reference.controller.context import StateChange
 from reference.errors import ErrorCode
 from reference.events import Received
 from reference.machine import Now, Turn
-from reference.messages import FetchReply, LeaderAndIsr, LogInfo, LogInfoReply, ProduceReply
+from reference.messages import Batch, FetchReply, LeaderAndIsr, LogInfo, LogInfoReply, ProduceReply
 from reference.replica.partition import Follower, Leader
-from reference.types import Address, BrokerId, Millis, TopicPartition
+from reference.types import Address, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
 from tests.reference.lab import T0, Lab
 
 
@@ -164,3 +164,19 @@ def test_an_answer_about_other_logs_says_nothing_of_this_one() -> None:
 
     assert asking.waiting == (1,)
     assert turn.effects == []
+
+
+def test_a_bad_batch_is_cut_off_the_disk_before_anything_is_appended_behind_it() -> None:
+    """A torn batch that stays in the file takes all later records with it at the next start (seed 387)."""
+    lab = Lab(1)
+    lab.produce(1, "kept")
+    lab.crash(1)
+    lab.expire(1)
+    lab.disks[1].logs[T0].append(Batch(Offset(1), LeaderEpoch(0), ("torn",), intact=False))
+    lab.start(1)
+    lab.settle()
+    lab.produce(1, "later")
+    assert len(acked(lab)) == 2
+    restart(lab, 1)
+
+    assert lab.values(1) == ["kept", "later"]

@@ -2,18 +2,20 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from history.event import ClusterEvent, EventKind
-from history.op import OpType
+from history.op import Operation, OpType
+from history.recorder import Record
 from reports.calls import Call, calls_of, quantile
 from reports.lag import lag_points
 from reports.nodes import nodes_of
 from reports.replicas import PartitionTrack, ReplicaTrack, tracks_of
-from reports.rows import event_line, folded
-from reports.story import Place, story_of
+from reports.rows import event_line, folded, operation_line
+from reports.story import AFTER_MAX, Place, story_of, witness_rows
 from reports.svg import TimeScale
 from reports.timeline import lane_count, packed
 from reports.windows import FaultWindow, category_of, windows_of
@@ -130,9 +132,7 @@ def test_a_controller_that_stops_reigns_no_longer() -> None:
 
 def test_the_life_of_an_offset_tells_who_cut_it_off() -> None:
     history, verdict = small_loss()
-    story = story_of(
-        Place(topic="orders", partition=0, offset=1), history.operations, history.events, witness=verdict.anomalies[0].witness
-    )
+    story = story_of(Place(topic="orders", partition=0, offset=1), history, witness=verdict.anomalies[0].witness)
     assert [f"{line.who}: {line.words}" for line in story if not line.who.startswith("client")] == [
         "b1: writes to ZooKeeper: leader b1, leader epoch 1, ISR [b1, b2] (version 1)",
         "b1: appends v2 at offset 1, leader epoch 1 (leader)",
@@ -152,9 +152,46 @@ def test_a_high_watermark_that_goes_on_past_the_offset_is_told_once() -> None:
     """Also where the first move is itself a witness."""
     scene = Scene()
     moves = [scene.at(hw).event(EventKind.HW, node="b1", topic="orders", partition=0, hw=hw) for hw in (1, 2, 3)]
-    events = scene.recorder.events
-    story = story_of(Place(topic="orders", partition=0, offset=1), (), events, witness=(moves[1],))
+    history = scene.recorder.history(manifest_of())
+    story = story_of(Place(topic="orders", partition=0, offset=1), history, witness=(moves[1],))
     assert [line.index for line in story] == [moves[1]]
+
+
+def test_a_story_is_of_the_generation_that_its_witness_speaks_of() -> None:
+    """An offset that was lost and written again has held two records; mixing them explains neither."""
+    scene = Scene()
+    place: dict[str, Any] = {"node": "b1", "topic": "orders", "partition": 0}
+    for value in ("old", "new"):
+        append = scene.at(1).event(EventKind.APPEND, offset=4, value=value, **place)
+        cut = scene.at(2).event(EventKind.TRUNCATE, offset=4, **place)
+
+    story = story_of(Place(topic="orders", partition=0, offset=4), scene.recorder.history(manifest_of()), witness=(cut,))
+
+    assert [line.index for line in story] == [append, cut]
+
+
+def test_a_story_ends_soon_after_its_last_witness() -> None:
+    scene = Scene()
+    place: dict[str, Any] = {"topic": "orders", "partition": 0}
+    append = scene.at(1).event(EventKind.APPEND, node="b1", offset=4, value="v", **place)
+    for _ in range(100):
+        scene.at(2).operation(process=0, type=OpType.OK, f="poll", records=(Record(value="v", offset=4),), **place)
+
+    story = story_of(Place(topic="orders", partition=0, offset=4), scene.recorder.history(manifest_of()), witness=(append,))
+
+    assert len(story) == 1 + AFTER_MAX
+
+
+def test_of_a_long_poll_only_the_record_in_question_is_a_witness() -> None:
+    scene = Scene()
+    records = tuple(Record(value=f"v{n}", offset=n) for n in range(500))
+    poll = scene.at(1).operation(process=0, type=OpType.OK, f="poll", topic="orders", partition=0, records=records)
+    history = scene.recorder.history(manifest_of())
+
+    assert [operation_line(row).words for row in witness_rows(history, poll, 77) if isinstance(row, Operation)] == [
+        "reads v77 at offset 77"
+    ]
+    assert len(witness_rows(history, poll, None)) == 2
 
 
 def test_every_kind_of_event_has_words() -> None:
@@ -204,10 +241,11 @@ def a_window(start: int, end: int) -> FaultWindow:
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 300)).map(lambda w: a_window(w[0], w[0] + w[1])), max_size=30))
 def test_fault_bars_of_one_row_never_overlap(windows: list[FaultWindow]) -> None:
-    rows = packed(windows, TimeScale(start_ns=0, end_ns=1300))
+    scale = TimeScale(start_ns=0, end_ns=1300)
+    rows = packed(windows, scale)
 
     assert sum(len(row) for row in rows) == len(windows)
-    assert all(a.end_ns <= b.start_ns for row in rows for a, b in pairwise(row))
+    assert all(scale.x(a.end_ns) <= scale.x(b.start_ns) for row in rows for a, b in pairwise(row))
 
 
 def test_the_lane_of_a_window_does_not_depend_on_the_order_of_rows() -> None:

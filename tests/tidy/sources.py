@@ -23,12 +23,16 @@ class Source:
         return self.text.count("\n")
 
 
-@cache
 def sources(*folders: str) -> tuple[Source, ...]:
     """All Python files under these folders of the repository, by name."""
-    paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return tuple(source for source in _all() if source.name.startswith(tuple(f"{folder}/" for folder in folders)))
+
+
+@cache
+def _all() -> tuple[Source, ...]:
+    paths = sorted(path for folder in (*PACKAGES, "tests") for path in (ROOT / folder).rglob("*.py"))
     texts = [(path.relative_to(ROOT).as_posix(), path.read_text()) for path in paths]
-    return tuple(Source(name=name, text=text, tree=ast.parse(text)) for name, text in texts)
+    return tuple(Source(name=name, text=text, tree=ast.parse(text, name)) for name, text in texts)
 
 
 def functions(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

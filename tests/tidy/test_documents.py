@@ -43,3 +43,16 @@ def test_links_between_documents_lead_somewhere() -> None:
     broken = [f"{d.name} -> {m[1]}" for d in documents for m in link.finditer(d.read_text()) if not (d.parent / m[1]).exists()]
 
     assert broken == []
+
+
+def test_the_files_that_documents_send_readers_to_exist() -> None:
+    named = re.compile(r"`((?:[a-z_]+/)+[a-z_0-9.]+\.(?:py|md|yaml|css|j2))`")
+    documents = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "docs" / "ARCHITECTURE.md",
+        ROOT / "docs" / "READING_ORDER.md",
+    ]
+    missing = [f"{d.name} -> {m[1]}" for d in documents for m in named.finditer(d.read_text()) if not (ROOT / m[1]).exists()]
+
+    assert missing == []

@@ -133,8 +133,8 @@ def test_whoever_watches_and_reads_again_never_misses_the_last_change(client: Cl
         other.begin(SetData(root, b"%d" % number))
     seen, data = -1, b""
     while seen < writes:
-        client.watches.clear()
         (answer,) = client.ask(Exists(root, watch=True))
+        client.watches.clear()  # what is told while it reads says nothing that the answer does not
         assert isinstance(answer, Data)
         assert answer.version >= seen
         seen, data = answer.version, answer.data

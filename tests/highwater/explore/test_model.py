@@ -90,6 +90,7 @@ def test_requests_to_zookeeper_travel_where_that_is_asked_for() -> None:
         (Deliver(message="Fetch", source="b2", to="b1"), "no Fetch number 0 is on the way from b2 to b1"),
         (Restart(node="b1"), "b1 is up"),
         (Crash(node="b3"), "there is no broker b3"),
+        (Notice(node="b1"), "the session of b1 is not over"),
         (ZkHear(node="b1"), "nothing is on the way from ZooKeeper to b1"),
     ],
 )

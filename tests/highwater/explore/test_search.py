@@ -2,11 +2,12 @@
 
 from itertools import count
 
+import pytest
 from msgspec.structs import replace
 
 from highwater.explore.actions import Crash, Expire, Fire, words
 from highwater.explore.model import Model
-from highwater.explore.properties import COMMITTED, GOALS, PROPERTIES
+from highwater.explore.properties import COMMITTED, GOALS, PROPERTIES, Property
 from highwater.explore.search import Budget, Result, Search
 from highwater.explore.state import Bounds
 from reference.config import VARIANTS
@@ -20,16 +21,22 @@ def clock() -> float:
     return 0.0
 
 
-def search(protocol: str, bounds: Bounds, *, budget: Budget = Budget(), properties: tuple = (COMMITTED,)) -> Result:  # type: ignore[type-arg]
+NO_BUDGET = Budget()
+
+
+def search(
+    protocol: str, bounds: Bounds, *, budget: Budget = NO_BUDGET, properties: tuple[Property, ...] = (COMMITTED,)
+) -> Result:
     variant = replace(VARIANTS[protocol], unclean_election=False)
     return Search(Model(variant, bounds), properties, GOALS, clock).run(budget)
 
 
+@pytest.mark.slow
 def test_v3_loses_a_committed_record_in_nine_steps_by_truncating_to_the_high_watermark() -> None:
-    """V3 §E step 3.3 with V3 §C becomeFollower: a restarted broker cuts off what its old high watermark did not cover, and is elected."""
+    """V3 §E step 3.3: a restarted broker follows, cuts off what its old high watermark did not cover, and is elected."""
     result = search("v3", Bounds(records=1, max_epochs=2))
 
-    assert (result.end, result.depth, result.states) == ("violated", 9, 0)
+    assert (result.end, result.depth, result.states) == ("violated", 9, 14915)
     assert result.wrong == "b2 leads epoch 1 without v1, which is committed at offset 0"
     assert [words(action) for action in result.path] == [
         "a client produces to b1",
@@ -42,6 +49,39 @@ def test_v3_loses_a_committed_record_in_nine_steps_by_truncating_to_the_high_wat
         "b2 gets its own LeaderAndIsr",
         "b2 gets its own LeaderAndIsr",
     ]
+
+
+def test_truncation_to_the_high_watermark_breaks_the_isr_with_two_brokers() -> None:
+    """docs/oracles.md §7.2: what is committed is missing in the log of a member of the ISR, two steps before it is lost."""
+    result = search("v3", Bounds(records=1, max_epochs=2), properties=(COMMITTED, STRONG_ISR))
+
+    assert (result.end, result.depth, result.states) == ("violated", 7, 4095)
+    assert result.wrong == "what leader b1 holds below its HW 1 is not in the log of b2, of the ISR in ZooKeeper"
+
+
+ISR_CHANGES = Bounds(records=2, max_epochs=1, crashes=0, expiries=0, zk_async=True)
+ONE_EXPIRY = Bounds(records=1, max_epochs=3, crashes=0, expiries=1)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "bounds", "expected"),
+    [
+        # docs/oracles.md §7.2, the ISR-change protocol with a fixed leader: HW over the current, the proposed, the maximal ISR
+        ("isr-current", ISR_CHANGES, ("violated", 8, 73)),
+        ("isr-eager", ISR_CHANGES, ("violated", 3, 10)),
+        ("safe", ISR_CHANGES, ("exhausted", 19, 180)),
+        # the truncation repair with two brokers, and V3's literal expansion of the ISR
+        ("truncate-to-hw", ONE_EXPIRY, ("violated", 6, 263)),
+        ("isr-expand-v3", ONE_EXPIRY, ("violated", 5, 143)),
+        ("kip320", ONE_EXPIRY, ("exhausted", 16, 1223)),
+        ("safe", ONE_EXPIRY, ("exhausted", 16, 1223)),
+    ],
+)
+def test_verdicts_are_those_of_the_formal_models(protocol: str, bounds: Bounds, expected: tuple[str, int, int]) -> None:
+    """StrongIsr: what a leader holds below its HW is in the log of every member of the ISR in ZooKeeper."""
+    result = search(protocol, bounds, properties=(COMMITTED, STRONG_ISR))
+
+    assert (result.end, result.depth, result.states) == expected
 
 
 def test_safe_holds_in_the_whole_space_of_one_crash() -> None:

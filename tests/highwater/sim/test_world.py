@@ -212,6 +212,17 @@ def test_losing_power_wounds_what_was_not_flushed() -> None:
     assert (wound.incarnation, wound.detail) == (registered.incarnation, "power-loss")
 
 
+def test_a_device_forgets_what_was_not_synced_only_once_nobody_has_it_in_memory() -> None:
+    """A process goes on with its page cache until it notices: what it still answers from was not destroyed yet."""
+    run = perform(plan(window(DirFailure(drop_unflushed=True), Named(brokers=(2,)))))
+
+    rows = [event for event in run.history.events if event.node == "b2"]
+    (wound,) = (event for event in rows if event.kind is EventKind.WOUND)
+    before = [e.kind for e in rows if e.index < wound.index and e.kind in (EventKind.NODE_STARTED, EventKind.NODE_STOPPED)]
+    assert wound.detail == "dropped"
+    assert before == [EventKind.NODE_STARTED, EventKind.NODE_STOPPED]
+
+
 def test_what_is_flushed_before_it_is_acknowledged_survives_a_loss_of_power_everywhere() -> None:
     of = plan(window(PowerLoss(lose_all=True), Everyone()))
     topic = TopicSpec(name="t", partitions=1, replication_factor=3, min_insync_replicas=2, flush="before_ack")

@@ -1,0 +1,293 @@
+"""The ledger of one partition: what was promised, which copies the laboratory destroyed, what is missing and on whose account.
+
+The state behind `checkers.acked_loss`, which says what the rules are and why they are sound. Told of rows in order of their
+index; every promised record ends up in one of four ways: kept, excused with its wound, lost, or unjudged.
+"""
+
+from checkers.isr_history import ISR_ROWS, IsrHistory
+from checkers.replay import REPLAYED, Replicas
+from checkers.rows import Call, EventRow
+from checkers.verdict import Anomaly, Cut, ExcusedLoss, Findings
+from checkers.wounds import Sessions, Wounded
+from history.event import EventKind as K
+from history.promise import TopicPromise
+
+NAME = "acked-loss"
+LEDGER_ROWS = (
+    *REPLAYED,
+    *ISR_ROWS,
+    K.HW,
+    K.BECAME_LEADER,
+    K.BECAME_FOLLOWER,
+    K.REGISTERED,
+    K.SESSION_ENDED,
+    K.UNCLEAN_ELECTION_ORDERED,
+)
+
+
+class _Promised:
+    """A record that must stay: since when, and in which epoch it was committed at the latest."""
+
+    __slots__ = ("epoch", "index", "value")
+
+    def __init__(self, value: str, epoch: int, index: int) -> None:
+        self.value, self.epoch, self.index = value, epoch, index
+
+
+class _Ghosts:
+    """Copies that a wound destroyed and that nobody can know to be gone yet."""
+
+    __slots__ = ("entries", "together", "wound")
+
+    def __init__(self, wound: EventRow, entries: list[tuple[int, str]]) -> None:
+        self.wound, self.entries = wound, dict(entries)
+        self.together = 1  # how many replicas were wounded at a time, at most, since then
+
+
+def counts_as_wound(promise: TopicPromise, detail: str | None) -> bool:
+    """P5: with flush=before_ack a copy counts only once it is flushed, so only a swapped directory destroys one."""
+    return promise.flush == "none" or detail == "swapped"
+
+
+class Ledger:
+    """One pass over the rows of one partition, told in order of their index; `findings` after the last."""
+
+    def __init__(self, *, topic: str, partition: int, promise: TopicPromise, by_operator: bool) -> None:
+        self.topic, self.partition, self.promise, self.by_operator = topic, partition, promise, by_operator
+        self.replicas = Replicas()
+        self.logs_told = False  # no broker spoke of its log: nobody lacks anything that we know of
+        self.standing = IsrHistory(promise.min_insync_replicas)
+        self.sessions = Sessions()
+        self.wounded = Wounded()
+        self.promised: dict[int, _Promised] = {}
+        self.promised_values: list[str | None] = []  # the same by offset, to compare whole logs at once
+        self.committed = 0  # offsets below were promised by the HW of a leader
+        self.ghosts: dict[str, list[_Ghosts]] = {}
+        self.destroyed: dict[tuple[int, str], int] = {}  # the last counted-on copy is gone -> index of the wound
+        self.gone: set[tuple[int, str]] = set()  # judged already
+        self.top_epoch, self.top_node, self.top_index = -1, "", -1  # the leader of the highest epoch so far
+        self.top_log: list[str | None] = []  # as it was when it became leader
+        self.wounded_at: dict[str, int] = {}
+        self.following: dict[str, int] = {}  # node -> epoch of the leader it fetches from
+        self.ordered: tuple[str, int] | None = None
+        self.anomalies: list[Anomaly] = []
+        self.excused: list[ExcusedLoss] = []
+        self.cuts: list[Cut] = []
+        self.unjudged = 0
+        self.count_promised = 0
+
+    # --- events ---------------------------------------------------------------------------------------------------------
+
+    def see(self, row: EventRow) -> None:
+        """Apply one event."""
+        kind = row.kind
+        if kind == K.HW:
+            if row.detail == "leader":
+                self._commit(row.node, row.hw, row.leader_epoch, row.at)
+        elif kind == K.WOUND:
+            self._wound(row)
+        elif kind in REPLAYED:
+            self.logs_told = True
+            self.replicas.replay(row)
+            if kind == K.APPEND and self.following.get(row.node) == self.top_epoch:
+                self._learn(row.offset, row.value, row.at)
+        elif kind in ISR_ROWS:
+            self.standing.see(row)
+        elif kind == K.BECAME_LEADER:
+            self._lead(row)
+        elif kind == K.BECAME_FOLLOWER:
+            self.following[row.node] = row.leader_epoch
+        elif kind == K.UNCLEAN_ELECTION_ORDERED:
+            self.ordered = (row.leader or "", row.at)
+        else:
+            self.sessions.see(row)
+            if kind == K.SESSION_ENDED:
+                self._notice(row.node)
+        if kind in (K.REGISTERED, K.STATE_WRITTEN):
+            self.wounded.see(row)
+
+    def _commit(self, node: str, hw: int, epoch: int, index: int) -> None:
+        if hw <= self.committed:
+            return
+        values = self.replicas.log(node).values
+        for offset in range(self.committed, min(hw, len(values))):
+            value = values[offset]
+            if value is not None:
+                self.promise_record(offset, value, epoch, index)
+        if not self._of_the_past(hw - 1, epoch):
+            self.committed = hw
+
+    def _learn(self, offset: int, value: str, index: int) -> None:
+        """A follower or a reader of the last leader shows an entry that this leader found at startup and nobody told of.
+
+        Power loss may undo a truncation, so it need not be what stood there before.
+        """
+        log = self.replicas.log(self.top_node)
+        if offset >= len(log.values) or log.values[offset] is not None:
+            return
+        log.values[offset] = value
+        if offset in self.promised and self.promised[offset].value != value:
+            how = f"{self.top_node} leads epoch {self.top_epoch} with {value} in the place of"
+            self._judge([offset], epoch=self.top_epoch, witness=index, how=how)
+
+    def _wound(self, row: EventRow) -> None:
+        entries = self.replicas.replay(row)
+        self.wounded_at[row.node] = row.at
+        if not counts_as_wound(self.promise, row.detail):
+            return
+        self.wounded.see(row)
+        if entries:
+            self.ghosts.setdefault(row.node, []).append(_Ghosts(row, entries))
+        for ghosts in self.ghosts.values():
+            for ghost in ghosts:
+                ghost.together = max(ghost.together, len(self.wounded.since))
+        self._notice(row.node)
+
+    def _notice(self, node: str, *, at_end: bool = False) -> None:
+        """Decide for each copy whose loss can be known from now on whether it was the last that counted (P3)."""
+        ghosts = self.ghosts.get(node, [])
+        noticed = [g for g in ghosts if at_end or not self.sessions.lasts(node, g.wound.incarnation)]
+        if not noticed:
+            return
+        self.ghosts[node] = [g for g in ghosts if g not in noticed]
+        counted = self.standing.counted_on()
+        if node not in counted:
+            return
+        for ghost in noticed:
+            if ghost.together < self.promise.min_insync_replicas:
+                continue  # P4
+            for offset, value in ghost.entries.items():
+                if self.is_last_copy(offset, value, counted):
+                    self.destroyed[(offset, value)] = ghost.wound.at
+
+    def is_last_copy(self, offset: int, value: str, counted: tuple[str, ...]) -> bool:
+        """No counted-on replica holds the record; a copy that is destroyed but not noticed counts as held."""
+        for node in counted:
+            if self.replicas.log(node).holds(offset, value):
+                return False
+            if any(ghost.entries.get(offset) == value for ghost in self.ghosts.get(node, ())):
+                return False
+        return True
+
+    def _lead(self, row: EventRow) -> None:
+        epoch = row.leader_epoch
+        log = self.replicas.log(row.node)
+        self.following.pop(row.node, None)
+        if epoch >= self.top_epoch:
+            self.top_epoch, self.top_node, self.top_index, self.top_log = epoch, row.node, row.at, list(log.values)
+        for entry in [entry for entry in self.destroyed if log.holds(*entry)]:
+            del self.destroyed[entry]  # a leader has it after all: losing it from here on is another matter
+        if self.logs_told and log.values[: len(self.promised_values)] != self.promised_values:
+            missing = [
+                offset
+                for offset, record in self.promised.items()
+                if record.epoch <= epoch and not log.may_hold(offset, record.value)
+            ]
+            order = self.ordered[1] if self.by_operator and self.ordered and self.ordered[0] == row.node else None
+            self._judge(missing, epoch=epoch, witness=row.at, how=f"{row.node} leads epoch {epoch} without", order=order)
+        if self.ordered and self.ordered[0] == row.node:
+            self.ordered = None
+
+    # --- promises -------------------------------------------------------------------------------------------------------
+
+    def promise_record(self, offset: int, value: str, epoch: int | None, index: int) -> None:
+        """From this row on the record must stay."""
+        if epoch is None:
+            epoch = self.top_epoch
+        if offset in self.promised or (offset, value) in self.gone or self._of_the_past(offset, epoch):
+            return
+        self.count_promised += 1
+        self.promised[offset] = _Promised(value, epoch, index)
+        lack = offset + 1 - len(self.promised_values)
+        if lack > 0:
+            self.promised_values.extend([None] * lack)
+        self.promised_values[offset] = value
+        # The next leader may have been elected already: it must have had what is committed in an epoch before its own.
+        lacked = offset >= len(self.top_log) or self.top_log[offset] not in (value, None)
+        if lacked and epoch < self.top_epoch and self.logs_told:
+            how = f"{self.top_node} led epoch {self.top_epoch} already without"
+            self._judge([offset], epoch=self.top_epoch, witness=self.top_index, how=how)
+
+    def _of_the_past(self, offset: int, epoch: int) -> bool:
+        """C1: the word of an earlier generation about offsets that an excused loss took."""
+        return any(offset >= cut.offset and epoch < cut.leader_epoch for cut in self.cuts)
+
+    def read(self, call: Call) -> None:
+        """A poll that was answered: what it returned is promised; what it passed over is missing."""
+        got = [(row.offset, row) for row in call.rows if row.offset is not None and row.value is not None]
+        if not got:
+            return
+        for offset, row in got:
+            assert row.value is not None
+            if row.leader_epoch == self.top_epoch:
+                self._learn(offset, row.value, row.at)
+            self.promise_record(offset, row.value, row.leader_epoch, row.at)
+        start, last = call.asked[0].offset, max(offset for offset, _ in got)
+        if start is None or last - start + 1 == len(got):
+            return
+        offsets = {offset for offset, _ in got}
+        passed = [
+            offset
+            for offset in range(start, last)
+            if offset not in offsets and offset in self.promised and self.promised[offset].index < call.invoked
+        ]
+        how = f"process {call.process} read from {start} to {last} without"
+        self._judge(passed, epoch=self.top_epoch, witness=call.ended, how=how)
+
+    # --- judgement ------------------------------------------------------------------------------------------------------
+
+    def _judge(self, missing: list[int], *, epoch: int, witness: int, how: str, order: int | None = None) -> None:
+        """Sort what is missing into excused, lost and unjudged, each record once."""
+        lost: list[int] = []
+        first_excused: int | None = None
+        for offset in sorted(missing):
+            value = self.promised[offset].value
+            wound = self.destroyed.get((offset, value), order)
+            if wound is None:
+                lost.append(offset)
+                continue
+            loss = ExcusedLoss(topic=self.topic, partition=self.partition, offset=offset, value=value, wound=wound)
+            self.excused.append(loss)
+            first_excused = offset if first_excused is None else first_excused
+        if first_excused is not None:
+            self.cuts.append(Cut(topic=self.topic, partition=self.partition, offset=first_excused, leader_epoch=epoch))
+        if lost and self.standing.index < 0:
+            self.unjudged += len(lost)
+        elif lost:
+            self._accuse(lost, witness, how)
+        for offset in missing:
+            self.gone.add((offset, self.promised.pop(offset).value))
+            self.promised_values[offset] = None
+            self.committed = min(self.committed, offset)
+
+    def _accuse(self, lost: list[int], witness: int, how: str) -> None:
+        first = self.promised[lost[0]]
+        more = f" and {len(lost) - 1} more up to offset {lost[-1]}" if len(lost) > 1 else ""
+        words = f"{how} the promised record {first.value} at offset {lost[0]}{more}; no wound excuses it"
+        key = f"{self.topic}-{self.partition}"
+        rows = tuple(sorted({first.index, witness}))
+        self.anomalies.append(Anomaly(kind="lost-write", checker=NAME, key=key, witness=rows, words=words))
+
+    def findings(self) -> Findings:
+        """The end of the run: what wounds nobody noticed are noticed now, and the last leader must hold what was promised."""
+        for node in sorted(self.ghosts):
+            self._notice(node, at_end=True)
+        log = self.replicas.log(self.top_node)
+        # A leader wounded in office is no loss yet: the run ended before its successor was found.
+        if self.logs_told and 0 <= self.top_index > self.wounded_at.get(self.top_node, -1):
+            missing = [
+                offset
+                for offset, record in self.promised.items()
+                if record.epoch <= self.top_epoch and not log.may_hold(offset, record.value)
+            ]
+            how = f"at the end the log of {self.top_node}, leader of epoch {self.top_epoch}, is without"
+            self._judge(missing, epoch=self.top_epoch, witness=max(log.shrunk, self.top_index), how=how)
+        name = f"{self.topic}-{self.partition}"
+        unchecked = f"{NAME}: {self.unjudged} promised records of {name} are missing, and no ISR changes to judge them by"
+        return Findings(
+            anomalies=tuple(self.anomalies),
+            excused=tuple(self.excused),
+            cuts=tuple(self.cuts),
+            unchecked=(unchecked,) if self.unjudged else (),
+            counts={"promised": self.count_promised, "excused": len(self.excused)},
+        )

@@ -1,0 +1,75 @@
+"""Who may lead, beyond what the corpus shows (docs/promise.md P6, P7)."""
+
+from checkers.single import judge
+from checkers.verdict import Verdict
+from history.event import EventKind
+from tests.checkers.stories import committed, power_out
+from tests.checkers.story import begin, promise
+
+
+def kinds(verdict: Verdict) -> list[str]:
+    return [found.kind for found in verdict.anomalies]
+
+
+def test_controller_that_cannot_know_of_a_swap_may_name_the_emptied_replica() -> None:
+    """The session of the incarnation that was emptied still lasts: until it ends nobody can know."""
+    story = begin()
+    committed(story)
+    story.wound("b2", 0, 12, "swapped")
+    story.session_ended("b1", 11)
+    story.state("b2", 2, "b2 b3")
+    assert kinds(judge(story.history())) == []
+
+    story.leads("b2", 2, leo=0, isr="b2 b3")
+    assert "empty-leader" in kinds(judge(story.history()))
+
+
+def test_emptied_replica_that_rejoined_the_isr_may_lead() -> None:
+    story = begin()
+    committed(story)
+    power_out(story, "b2", why="swapped")
+    story.state("b1", 2, "b1 b3")
+    story.registered("b2", 22)
+    story.append("b2", 0, "x")
+    story.state("b1", 2, "b1 b3 b2")
+    story.state("b2", 3, "b2 b3")
+    story.leads("b2", 3, leo=1, hw=1, isr="b2 b3")
+
+    assert kinds(judge(story.history())) == []
+
+
+def test_power_loss_alone_makes_no_empty_leader() -> None:
+    """The recovery election takes the longest log of those that lost something."""
+    story = begin()
+    committed(story)
+    power_out(story, "b1 b2 b3")
+    story.registered("b1", 21)
+    story.state("b1", 2, "b1")
+    story.leads("b1", 2, leo=0, isr="b1")
+
+    assert kinds(judge(story.history())) == []
+
+
+def test_an_order_makes_one_election_clean_and_not_the_next() -> None:
+    story = begin(promise(by_operator=True))
+    committed(story)
+    story.state("b1", 1, "b1 b2")
+    story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b3")
+    story.state("b3", 2, "b3")
+    story.state("b1", 3, "b1")
+    story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b1")
+    assert kinds(judge(story.history())) == []
+
+    story.state("b1", 4, "b1 b3")
+    story.state("b2", 5, "b2")
+    assert kinds(judge(story.history())) == ["unclean-election"]
+
+
+def test_leader_that_writes_its_isr_is_no_election() -> None:
+    story = begin()
+    story.state("b1", 1, "b1 b2")
+    story.state("b1", 1, "b1 b2 b3")
+
+    verdict = judge(story.history())
+
+    assert (kinds(verdict), verdict.counts["leader_changes"]) == ([], 0)

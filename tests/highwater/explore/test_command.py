@@ -1,0 +1,60 @@
+"""`highwater explore`: exit codes, one JSON object, and a plan that replays."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from highwater.cli.main import run_command_line
+from highwater.exit_codes import ExitCode
+
+V3 = ["explore", "--protocol", "v3", "--records", "1", "--holds", "strong-isr"]
+
+
+def test_a_counterexample_is_written_as_a_plan_that_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "loss.yaml"
+
+    assert run_command_line([*V3, "--plan", str(plan)]) == ExitCode.INVALID
+    printed = capsys.readouterr().out
+    assert run_command_line(["replay", str(plan)]) == ExitCode.INVALID
+
+    assert "INVALID in 7 steps" in printed
+    assert f"repeat  highwater replay {plan}" in printed
+    assert "the same history, byte for byte" in capsys.readouterr().out
+
+
+def test_json_is_one_object_that_says_how_to_search_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line([*V3, "--json"]) == ExitCode.INVALID
+
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert found["verdict"] == "INVALID"
+    assert len(found["story"]) == 7
+    assert found["repeat"] == "highwater explore --protocol v3 --holds strong-isr"
+
+
+def test_a_spent_budget_is_unknown_and_says_that_it_proves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["explore", "--max-depth", "2"]) == ExitCode.UNKNOWN
+
+    assert "no proof" in capsys.readouterr().out
+
+
+def test_a_space_that_was_searched_to_its_end_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["explore", "--crashes", "0", "--expiries", "0", "--max-epochs", "1"]) == ExitCode.VALID
+
+    assert "VALID: committed holds in the whole space" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--protocol", "paxos"], "unknown protocol 'paxos'"),
+        (["--brokers", "9"], "--brokers"),
+        (["--plan", "/nowhere/at/all.yaml"], "there is no folder /nowhere/at"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["explore", *arguments]) == ExitCode.USAGE
+
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert words in printed.err

@@ -1,0 +1,117 @@
+"""The main job: what each of its parts makes of what it finds."""
+
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from msgspec.structs import replace
+
+from highwater import chaos
+from highwater.campaign import Request
+from highwater.chaos import KNOWN_BAD, MIXES, KnownBad, Means, catch, fresh_seeds, repeat_elsewhere
+from highwater.cli.main import run_command_line
+from highwater.exit_codes import ExitCode
+from highwater.provenance import Laboratory
+from highwater.run import Keep
+from highwater.summary import FoundAnomaly, Summary
+from highwater.workers import Task
+from reference.config import VARIANTS
+
+MEANS = Means(laboratory=Laboratory(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, seen=lambda done: None)
+BAD = KnownBad(protocol="v3", anomaly="lost-write", budget=3)
+LOST = FoundAnomaly(kind="lost-write", checker="acked-loss", key="t-0", words="gone")
+
+
+def _summary(task: Task) -> Summary:
+    return Summary(
+        seed=task.plan.seed,
+        protocol=task.plan.protocol,
+        verdict="VALID",
+        live=True,
+        plan=task.plan.name,
+        plan_digest="",
+        backend="sim",
+        outcome="completed",
+        repeat=task.repeat,
+    )
+
+
+def _lossy(task: Task) -> Summary:
+    return replace(_summary(task), verdict="INVALID", anomalies=(LOST,)) if task.plan.protocol != "safe" else _summary(task)
+
+
+def _performed_by(monkeypatch: pytest.MonkeyPatch, perform: Callable[[Task], Summary]) -> None:
+    monkeypatch.setattr("highwater.workers.perform", perform)
+
+
+def test_a_known_bad_protocol_is_run_until_it_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    _performed_by(monkeypatch, lambda task: _lossy(task) if task.plan.seed == 6 else _summary(task))
+
+    stage = catch(BAD, 5, MEANS)
+
+    assert (stage.code, len(stage.summaries), stage.stopped) == (ExitCode.VALID, 2, None)
+
+
+def test_a_known_bad_protocol_that_escapes_is_a_failure_of_the_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A harness that no longer sees losses says VALID to everything."""
+    _performed_by(monkeypatch, _summary)
+
+    stage = catch(BAD, 5, MEANS)
+
+    assert stage.code is ExitCode.LABORATORY_FAILED
+    assert stage.checks[0].complaint == "no lost-write of v3 in 3 seeds from 5"
+
+
+def test_another_anomaly_does_not_count_as_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    _performed_by(monkeypatch, _lossy)
+
+    assert catch(replace(BAD, anomaly="split-brain"), 5, MEANS).code is ExitCode.LABORATORY_FAILED
+
+
+def test_an_interrupted_search_has_not_let_anybody_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(task: Task) -> Summary:
+        raise KeyboardInterrupt
+
+    _performed_by(monkeypatch, interrupted)
+    stage = catch(BAD, 5, MEANS)
+
+    assert (stage.code, stage.interrupted) == (ExitCode.UNKNOWN, True)
+
+
+def test_fresh_seeds_go_through_every_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    _performed_by(monkeypatch, _summary)
+
+    stage = fresh_seeds(range(20, 20 + len(MIXES)), MEANS, unknown_allowed_percent=5)
+
+    assert [s.repeat for s in stage.summaries] == [Request(faults=mix).command(20 + n) for n, mix in enumerate(MIXES)]
+
+
+def test_a_digest_that_depends_on_the_process_is_exit_14(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chaos, "_digest_elsewhere", lambda seed, hash_seed: hash_seed)
+
+    assert repeat_elsewhere(1).code is ExitCode.NOT_DETERMINISTIC
+
+
+def test_known_bad_protocols_exist() -> None:
+    assert [bad.protocol for bad in KNOWN_BAD if bad.protocol not in VARIANTS or bad.protocol == "safe"] == []
+
+
+def test_the_junit_file_counts_an_expected_loss_as_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs of known-bad protocols are INVALID, and that is what was wanted of them."""
+    monkeypatch.setattr(chaos, "_digest_elsewhere", lambda seed, hash_seed: "same")
+    monkeypatch.setattr("highwater.cli.chaos.KNOWN_BAD", (BAD,))
+    _performed_by(monkeypatch, _lossy)
+    (tmp_path / "entry.yaml").write_text(
+        "{name: entry, story: s, seed: 3, expect: [{protocol: v3, verdict: INVALID, kinds: [lost-write]}]}"
+    )
+    store = tmp_path / "out"
+    arguments = f"chaos --seeds 2 --first 1 --jobs 1 --corpus {tmp_path} --store {store}"
+
+    code = run_command_line(arguments.split())
+
+    suite = ElementTree.parse(store / "junit.xml").getroot()[0]
+    assert code == ExitCode.VALID
+    assert [case.get("name") for case in suite if len(case)] == []
+    assert suite.get("tests") == "5"
+    assert (store / "index.html").exists()
