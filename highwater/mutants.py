@@ -5,14 +5,17 @@ A laboratory that finds nothing proves nothing until it has been seen to find wh
 
     caught:
     - {protocol: kip101, out: what is taken out, checker: offset-agreement, kind: inconsistent-offsets, plan: plans/x.yaml}
-    - {protocol: leader-by-role, out: ..., checker: monotonic-hw, kind: hw-regressed, seeds: [0, 24], first: 3}
+    - {protocol: v3, out: ..., checker: acked-loss, kind: lost-write, seeds: [0, 59], first: 1}
     masked:
     - {protocol: no-zk-guard, out: ..., why: which other guard makes up for it, plan: plans/y.yaml}
 
 `kind` is a kind of anomaly, `not-live`, or `unknown` for a run that the checker refuses to call VALID. A plan is performed under
-the protocol of its row and under `safe`, which must come out VALID and live: the difference is the switch. Paths are relative to
-the file. A masked variant is one that no run of this laboratory can tell from `safe`: its row says why, and its plan, the one that
-catches the same switch together with the other guard, shows it VALID.
+the protocol of its row and under `safe`, which must come out VALID and live. Where a variant takes out several things `spares`
+names those that take out the others alone: the checker must not say the same of them, so it is the rest that was caught.
+Paths are relative to the file.
+
+A masked variant is one that no run of this laboratory is known to tell from `safe`: its row says why, and names a plan that would
+have to, on which it comes out as clean.
 
 `python -m highwater.mutants corpus/mutants.yaml > docs/mutants.md` writes the document.
 """
@@ -46,11 +49,12 @@ class Caught(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seeds: tuple[int, int] | None = None  # both ends included
     first: int | None = None  # the first of them that catches it, to begin with
     faults: tuple[str, ...] = ()  # as derive takes them
+    spares: tuple[str, ...] = ()  # protocols of which the checker does not say this in the same run
     note: str = ""
 
 
 class Masked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A variant that nothing tells from `safe`."""
+    """A variant that nothing known tells from `safe`."""
 
     protocol: str
     out: str
@@ -113,20 +117,21 @@ _HEAD = """# The known-bad protocols
 Generated from `corpus/mutants.yaml` by `python -m highwater.mutants corpus/mutants.yaml`; edit that file.
 
 Each named variant of the protocol is `safe` with a fix taken out, or a step of history.
-It must be caught, by the checker that guards the fix, and the same run on `safe` must be VALID and live: `tests/mutants` performs
-every row.
+It must be caught, by the checker that guards the fix, and the same run on `safe` must be VALID and live.
+Where a variant lacks several things, *spares* names those that lack only the others: the checker does not say this of them.
+`tests/mutants` performs every row.
 A plan is a scenario made certain by hand; seeds are drawn, and the first one that catches is given.
 """
 
 _MASKED = """## Masked
 
-No run of this laboratory tells these from `safe`: another guard makes up for what is taken out.
+No run of this laboratory is known to tell these from `safe`: another guard makes up for what is taken out.
 They stay as switches because the guard that makes up for them is one too, or may be missing on another substrate.
 """
 
 _BLIND = """## Checkers without a mutant here
 
-`assertions` and `availability-cluster` are caught out by broken machines instead of protocol switches (`tests/mutants/test_machines.py`).
+`assertions` and `availability-cluster` are caught out by broken machines: `tests/mutants/test_machines.py`.
 `assumptions` looks at the history, not at the protocol; its bad histories are in `corpus/histories`.
 `duplicates` counts and never accuses.
 """
@@ -134,11 +139,14 @@ _BLIND = """## Checkers without a mutant here
 
 def document(mutants: Mutants) -> str:
     """docs/mutants.md."""
-    rows = [(f"`{row.protocol}`", row.out, f"`{row.checker}`: `{row.kind}`", _where(row), row.note) for row in mutants.caught]
+    rows = [
+        (f"`{row.protocol}`", row.out, f"`{row.checker}`: `{row.kind}`", _where(row), ", ".join(row.spares), row.note)
+        for row in mutants.caught
+    ]
     masked = [(f"`{row.protocol}`", row.out, row.why, f"`{row.plan}`") for row in mutants.masked]
     parts = [
         _HEAD,
-        _table(("variant", "what it takes out", "caught by", "with", "note"), rows),
+        _table(("variant", "what it takes out", "caught by", "with", "spares", "note"), rows),
         _MASKED,
         _table(("variant", "what it takes out", "why nobody notices", "shown VALID on"), masked),
         _BLIND,

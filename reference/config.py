@@ -118,8 +118,10 @@ VARIANTS: dict[str, Variant] = {
     "lag-by-wall-clock": _without(lag_clock="wall"),
     "hw-not-monotone": _without(hw_monotone=False),
     "hw-not-clamped": _without(hw_clamp=False),
-    "hw-checkpoint-eager": _without(hw_checkpoint="eager", truncation="hw"),
-    "hw-checkpoint-missing": _without(hw_checkpoint="missing", truncation="hw"),
+    # the checkpoint decides only where followers truncate to it and where a bounced broker may still be taken for in sync
+    "truncate-to-hw-no-incarnation": _without(truncation="hw", broker_incarnation=False),
+    "hw-checkpoint-eager": _without(hw_checkpoint="eager", truncation="hw", broker_incarnation=False),
+    "hw-checkpoint-missing": _without(hw_checkpoint="missing", truncation="hw", broker_incarnation=False),
     "consumers-read-to-leo": _without(consumer_limit="leo"),
     "out-of-range-above-hw": _without(fetch_between_hw_leo="out_of_range"),
     "latest-before-epoch-start": _without(list_offsets_before_epoch_start=True),

@@ -1,0 +1,90 @@
+"""Every known-bad protocol is caught, by the checker that guards what it lacks; `safe` comes clean out of the same run."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from checkers.registry import ALL
+from checkers.single import judge
+from checkers.verdict import Verdict
+from highwater.backends.api import Provenance
+from highwater.backends.sim import SimBackend
+from highwater.errors import UsageError
+from highwater.mutants import Caught, Masked, document, is_caught, is_clean, load_mutants, plans_of
+from highwater.plan import Plan
+from reference.config import VARIANTS
+
+ROOT = Path(__file__).parents[2]
+MUTANTS = load_mutants(ROOT / "corpus" / "mutants.yaml")
+
+# What these say is about machines or histories, not about a switch: test_machines and the corpus of histories catch them out.
+ELSEWHERE = ("assertions", "assumptions", "availability-cluster", "duplicates")
+
+
+def verdict_of(plan: Plan) -> Verdict:
+    """Perform and judge."""
+    return judge(SimBackend().perform(plan, Provenance(run_id="mutant", plan_digest="")).history)
+
+
+@cache
+def safe_verdict_of(row_plan: str | None, seed: int | None, faults: tuple[str, ...]) -> Verdict:
+    """What `safe` makes of the plan of a row; many rows share one."""
+    row = Masked(protocol="safe", out="", why="", plan=row_plan) if row_plan is not None else _seeded(seed, faults)
+    return verdict_of(next(iter(plans_of(row, ROOT / "corpus"))))
+
+
+def _seeded(seed: int | None, faults: tuple[str, ...]) -> Caught:
+    assert seed is not None
+    return Caught(protocol="safe", out="", checker="", kind="", seeds=(seed, seed), first=seed, faults=faults)
+
+
+@pytest.mark.parametrize("row", MUTANTS.caught, ids=lambda row: f"{row.protocol}-{row.kind}")
+def test_the_known_bad_protocol_is_caught_and_safe_is_not(row: Caught) -> None:
+    """A checker that lets it pass has lost its teeth, one that accuses `safe` of the same run cries wolf."""
+    plan = next((plan for plan in plans_of(row, ROOT / "corpus") if is_caught(row, verdict_of(plan))), None)
+
+    assert plan is not None, f"{row.protocol}: no {row.kind} by {row.checker}"
+    assert is_clean(safe_verdict_of(row.plan, plan.seed, row.faults))
+    assert [name for name in row.spares if is_caught(row, verdict_of(replace(plan, protocol=name)))] == []
+
+
+@pytest.mark.parametrize("row", MUTANTS.masked, ids=lambda row: row.protocol)
+def test_a_masked_variant_passes_as_safe(row: Masked) -> None:
+    """The day it does not, it can be caught, and its row belongs to the others."""
+    assert is_clean(verdict_of(next(iter(plans_of(row, ROOT / "corpus")))))
+
+
+def test_every_variant_has_a_row() -> None:
+    """A switch without a row is a fix of which nobody knows whether it is needed."""
+    rows = [row.protocol for row in MUTANTS.caught] + [row.protocol for row in MUTANTS.masked]
+
+    assert sorted({"safe", *rows}) == sorted(VARIANTS)
+    assert not {row.protocol for row in MUTANTS.caught} & {row.protocol for row in MUTANTS.masked}
+
+
+def test_every_checker_catches_something() -> None:
+    """A checker that has caught nothing known to be bad is not known to work."""
+    assert sorted({row.checker for row in MUTANTS.caught} | set(ELSEWHERE)) == sorted(checker.name for checker in ALL)
+
+
+def test_kinds_are_those_of_the_checker() -> None:
+    """A kind that its checker never says would make a row that can never hold."""
+    kinds = {checker.name: (*checker.kinds, "not-live", "unknown") for checker in ALL}
+
+    assert [row.kind for row in MUTANTS.caught if row.kind not in kinds[row.checker]] == []
+
+
+def test_the_document_is_up_to_date() -> None:
+    """`python -m highwater.mutants corpus/mutants.yaml > docs/mutants.md` after a change."""
+    assert (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8") == document(MUTANTS)
+
+
+def test_a_row_needs_one_way_to_be_run(tmp_path: Path) -> None:
+    """The line is named."""
+    path = tmp_path / "mutants.yaml"
+    path.write_text("caught:\n- {protocol: v3, out: x, checker: order, kind: offset-order}\n", encoding="utf-8")
+
+    with pytest.raises(UsageError, match=r"mutants\.yaml:2: v3: exactly one of plan and seeds is wanted"):
+        load_mutants(path)
