@@ -136,6 +136,7 @@ VARIANTS: dict[str, Variant] = {
     "stuck-zk-version": _without(epoch_bump="leader_change", isr_version_reread=False),
     "no-epoch-bump": _without(epoch_bump="never", leader_change="role", follower_change="leader_id", fetch_fencing=False),
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
+    "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
 }
 

@@ -72,8 +72,6 @@ def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...],
             failover.on_read(turn, controller, answers)
         case "states":
             failover.on_states(turn, controller, answers)
-            if controller.topics_listing.again:
-                topics.on_watch(turn, controller)
         case "off" | "watching":
             pass
 

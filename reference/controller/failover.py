@@ -4,7 +4,7 @@ Everything is read from ZooKeeper, which is the truth (R-066), and told to every
 controller may have been lost (R-044).
 """
 
-from reference.controller import broker_change, channel, state_change
+from reference.controller import broker_change, channel, state_change, topics
 from reference.controller.context import Controller
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
@@ -70,6 +70,8 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     # former controller's time was seen here, so each partition is looked at.
     for tp in sorted(controller.assignments):
         state_change.start(turn, controller, tp)
-    # a watch may have fired between the listing and now
+    # watches may have fired between the listing and now
     if controller.brokers_listing.again:
         broker_change.on_watch(turn, controller)
+    if controller.topics_listing.again:
+        topics.on_watch(turn, controller)

@@ -33,21 +33,26 @@ def in_sync_for_min_isr(turn: Turn, leader: Leader) -> int:
 
 
 def advance(turn: Turn, partition: Partition, leader: Leader) -> None:
-    """V3 §G: leader.hw = min of leo of every replica in ISR; then answer who waited for it."""
-    low = stable_leo(partition)
-    me = turn.config.broker
-    for member in counted_for_hw(turn, leader):
-        if member.broker == me:
-            continue
-        follower = progress_of(leader, member.broker)
-        if follower is None or follower.leo is None:
-            return
-        low = min(low, follower.leo)
-    if low > partition.hw or (low < partition.hw and not turn.config.variant.hw_monotone):
+    """V3 §G: leader.hw = min of leo of every replica in ISR; then answer who waited for it, or for this replica's own flush."""
+    low = _smallest_leo(turn, partition, leader)
+    if low is not None and (low > partition.hw or (low < partition.hw and not turn.config.variant.hw_monotone)):
         partition.hw = low
         note_hw(turn, partition, "leader")
         delayed.complete_fetches(turn, partition)
     delayed.complete_produces(turn, partition, in_sync_for_min_isr(turn, leader))
+
+
+def _smallest_leo(turn: Turn, partition: Partition, leader: Leader) -> Offset | None:
+    """Of all that are counted; None while one of them has not fetched in this epoch."""
+    low = stable_leo(partition)
+    for member in counted_for_hw(turn, leader):
+        if member.broker == turn.config.broker:
+            continue
+        follower = progress_of(leader, member.broker)
+        if follower is None or follower.leo is None:
+            return None
+        low = min(low, follower.leo)
+    return low
 
 
 def follow(turn: Turn, partition: Partition, hw: Offset) -> None:

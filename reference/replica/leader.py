@@ -178,8 +178,6 @@ def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produ
         turn.due(deadline)
     delayed.complete_fetches(turn, partition)
     high_watermark.advance(turn, partition, leader)
-    if produce.acks == 1:
-        delayed.complete_produces(turn, partition, high_watermark.in_sync_for_min_isr(turn, leader))
 
 
 def _refuse(turn: Turn, partition: Partition, source: Address, produce: Produce, error: ErrorCode) -> None:

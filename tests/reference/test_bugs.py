@@ -1,14 +1,18 @@
 """Catalogued mistakes, each played once on the protocol that makes it and once on `safe` (docs/protocol.md)."""
 
 from reference.config import VARIANTS
-from reference.controller import state_change
-from reference.controller.context import StateChange
+from reference.controller import failover, state_change
+from reference.controller.context import Controller, Listing, StateChange
+from reference.coordination import paths
+from reference.coordination.api import GetChildren
+from reference.effects import ZkRequest
 from reference.errors import ErrorCode
 from reference.events import Received
 from reference.machine import Now, Turn
-from reference.messages import Batch, FetchReply, LeaderAndIsr, LogInfo, LogInfoReply, ProduceReply
+from reference.messages import Batch, Fetch, FetchReply, LeaderAndIsr, LogInfo, LogInfoReply, ProduceReply
+from reference.node import Node
 from reference.replica.partition import Follower, Leader
-from reference.types import Address, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
+from reference.types import Address, BrokerId, Incarnation, LeaderEpoch, Millis, Offset, TopicPartition
 from tests.reference.lab import T0, Lab
 
 
@@ -180,3 +184,29 @@ def test_a_bad_batch_is_cut_off_the_disk_before_anything_is_appended_behind_it()
     restart(lab, 1)
 
     assert lab.values(1) == ["kept", "later"]
+
+
+def test_a_produce_for_the_leader_alone_does_not_wait_for_followers() -> None:
+    """acks=1 under flush=before_ack waits for the leader's own flush, also while a member of the ISR has not fetched yet."""
+    lab = Lab(3, before_ack=True)
+    lab.wait(3000)
+    lab.held = lambda letter: isinstance(letter[2], Fetch)  # nobody fetches in the epoch that begins with b3's death
+    lab.crash(3)
+    lab.expire(3)
+    lab.settle()
+    assert (lab.leaders(), lab.isr()) == ([1], [1, 2])
+    lab.produce(1, "x", acks=1)
+
+    assert len(acked(lab)) == 1
+
+
+def test_a_topic_that_is_made_during_a_failover_is_seen() -> None:
+    """On a cluster without partitions the last steps of a failover are one: the watch that fired meanwhile counts there too."""
+    lab = Lab(1, start=False)
+    node = Node.boot(lab.configs[1], (), 1)
+    turn = Turn(Now(Millis(0), Millis(0)), node.state.ids, lab.configs[1], Incarnation(1))
+    controller = Controller(step="reading", topics_listing=Listing(again=True))
+    failover.on_read(turn, controller, ())
+
+    assert controller.step == "active"
+    assert [e.ops for e in turn.effects if isinstance(e, ZkRequest)] == [(GetChildren(paths.TOPICS, watch=True),)]
