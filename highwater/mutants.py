@@ -47,7 +47,7 @@ class Caught(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: str  # of an anomaly, or NOT_LIVE, or UNKNOWN
     plan: str | None = None
     seeds: tuple[int, int] | None = None  # both ends included
-    first: int | None = None  # the first of them that catches it, to begin with
+    first: int | None = None  # one of them that catches it, to begin with
     faults: tuple[str, ...] = ()  # as derive takes them
     spares: tuple[str, ...] = ()  # protocols of which the checker does not say this in the same run
     note: str = ""
@@ -120,7 +120,7 @@ Each named variant of the protocol is `safe` with a fix taken out, or a step of 
 It must be caught, by the checker that guards the fix, and the same run on `safe` must be VALID and live.
 Where a variant lacks several things, *spares* names those that lack only the others: the checker does not say this of them.
 `tests/mutants` performs every row.
-A plan is a scenario made certain by hand; seeds are drawn, and the first one that catches is given.
+A plan is a scenario made certain by hand; seeds are drawn.
 """
 
 _MASKED = """## Masked
@@ -158,7 +158,7 @@ def _where(row: Caught) -> str:
     if row.seeds is None:
         return f"`{row.plan}`"
     faults = f", faults {', '.join(row.faults)}" if row.faults else ""
-    return f"seed {row.first}, the first of {row.seeds[0]} to {row.seeds[1]}{faults}"
+    return f"seed {row.first}, or another of {row.seeds[0]} to {row.seeds[1]}{faults}"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
