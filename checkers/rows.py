@@ -24,6 +24,7 @@ class EventRow(NamedTuple):
     leader: str | None
     leader_epoch: int
     isr: tuple[str, ...]
+    stamps: tuple[int, ...] | None
     hw: int
     leo: int | None
     offset: int

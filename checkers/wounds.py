@@ -7,6 +7,7 @@ left out of the replica invariants until it is in the ISR under a new incarnatio
 from checkers.rows import EventRow
 from history.event import EventKind as K
 
+UNSTAMPED = -1  # of a protocol that does not tell registrations apart
 WOUND_ROWS = (K.WOUND, K.REGISTERED, K.SESSION_ENDED, K.STATE_WRITTEN)
 
 
@@ -52,9 +53,13 @@ class Wounded:
             self._whole_again(row)
 
     def _whole_again(self, row: EventRow) -> None:
-        # A stale member may stand in the ISR all along: it is whole again once it was written in anew, or leads.
-        for node in row.isr:
-            if node in self._registered and (node == row.leader or node not in self._isr):
+        # A stale member may stand in the ISR all along: it is whole again once it was written in under another registration
+        # than the wounded one. Without stamps: once it was written in anew, or leads.
+        for position, node in enumerate(row.isr):
+            if node not in self._registered:
+                continue
+            anew = row.stamps is not None and row.stamps[position] not in (self.since[node].incarnation, UNSTAMPED)
+            if anew or node == row.leader or node not in self._isr:
                 del self.since[node]
                 self._registered.discard(node)
         self._isr = row.isr

@@ -29,7 +29,7 @@ class EventKind(StrEnum):
     CONTROLLER_RESIGNED = "controller-resigned", "node, controller_epoch"
     STATE_WRITTEN = (
         "state-written",
-        "node (writer), partition, leader, leader_epoch, controller_epoch, zk_version, isr, elr (from ZooKeeper)",
+        "node (writer), partition, leader, leader_epoch, controller_epoch, zk_version, isr, stamps, elr (from ZooKeeper)",
     )
     ISR_CHANGE_SENT = "isr-change-sent", "node, partition, leader_epoch, zk_version, isr (wanted)"
     ISR_CHANGE_ENDED = (
@@ -71,6 +71,7 @@ class ClusterEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     controller_epoch: int | None = None
     zk_version: int | None = None
     isr: tuple[str, ...] | None = None
+    stamps: tuple[int, ...] | None = None
     elr: tuple[str, ...] | None = None
     hw: int | None = None
     leo: int | None = None

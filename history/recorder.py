@@ -51,6 +51,7 @@ class EventColumns(TypedDict, total=False):
     controller_epoch: int | None
     zk_version: int | None
     isr: tuple[str, ...] | None
+    stamps: tuple[int, ...] | None
     elr: tuple[str, ...] | None
     hw: int | None
     leo: int | None

@@ -22,9 +22,14 @@ from history.manifest import SCHEMA_VERSION, RunManifest
 from history.op import Operation, OpType
 
 TableName = Literal["operations", "events"]
-ColumnType = Literal["int", "text", "texts"]
+ColumnType = Literal["int", "text", "texts", "ints"]
 
-_ARROW: dict[ColumnType, pa.DataType] = {"int": pa.int64(), "text": pa.string(), "texts": pa.list_(pa.string())}
+_ARROW: dict[ColumnType, pa.DataType] = {
+    "int": pa.int64(),
+    "text": pa.string(),
+    "texts": pa.list_(pa.string()),
+    "ints": pa.list_(pa.int64()),
+}
 _VERSION_KEY = b"highwater.schema_version"
 _TABLE_KEY = b"highwater.table"
 
@@ -80,6 +85,7 @@ EVENTS = (
     _optional("controller_epoch", "int", "controller epoch"),
     _optional("zk_version", "int", "version of the partition's state znode"),
     _optional("isr", "texts", "in-sync replicas"),
+    _optional("stamps", "ints", "registrations under which the members of `isr` joined it, in its order"),
     _optional("elr", "texts", "eligible leader replicas: the last ISR that had min.insync.replicas members"),
     _optional("hw", "int", "high watermark"),
     _optional("leo", "int", "log end offset"),

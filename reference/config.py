@@ -35,6 +35,9 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     list_offsets_before_epoch_start: bool = False  # B-22, KIP-207
     purgatory_epoch_check: bool = True  # B-27
 
+    hw_under_min_isr: bool = False  # KAFKA-15583: the HW rises while the ISR has fewer than min.insync.replicas members
+    elr: bool = True  # KIP-966, B-34: who leaves a short ISR stays eligible, and is waited for
+    log_birth: bool = True  # B-33: a log younger than the stamp of its replica in the ISR is not the one that was counted on
     min_isr_check: Literal["both", "append_only", "none"] = "both"  # B-65
     unclean_election: bool = False  # U-02, C-15, R-022
     empty_isr: bool = False  # U-18, B-57: with nobody alive the ISR is written empty instead of kept
@@ -68,6 +71,9 @@ V3 = Variant(
     hw_clamp=False,
     purgatory_epoch_check=False,
     list_offsets_before_epoch_start=True,
+    hw_under_min_isr=True,
+    elr=False,
+    log_birth=False,
     min_isr_check="none",
     unclean_election=True,
     controller_epoch=False,
@@ -126,7 +132,10 @@ VARIANTS: dict[str, Variant] = {
     "out-of-range-above-hw": _without(fetch_between_hw_leo="out_of_range"),
     "latest-before-epoch-start": _without(list_offsets_before_epoch_start=True),
     "no-purgatory-epoch-check": _without(purgatory_epoch_check=False),
-    "no-min-isr-check": _without(min_isr_check="none"),
+    "hw-under-min-isr": _without(hw_under_min_isr=True),
+    "no-elr": _without(elr=False),
+    "no-log-birth": _without(log_birth=False),
+    "no-min-isr-check": _without(min_isr_check="none", hw_under_min_isr=True),
     "unclean-election": _without(unclean_election=True),
     "controller-epoch-in-memory": _without(controller_epoch_persist=False, zk_guard=False),
     "no-controller-epoch-check": _without(controller_epoch_check=False),
@@ -167,3 +176,8 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     checkpoint_interval_ms: Millis = Millis(5000)  # replica.high.watermark.checkpoint.interval.ms
     lag_max_records: int = 4000  # replica.lag.max.messages (R-138), V3's MAX_BYTES_LAG; with lag_rule=last_change
     retry_backoff_ms: Millis = Millis(300)  # of registration, elections and reads from ZooKeeper
+
+
+def min_isr_of(config: BrokerConfig, topic: str) -> int:
+    """min.insync.replicas of a topic; 1 where it is not configured."""
+    return next((t.min_insync_replicas for t in config.topics if t.name == topic), 1)

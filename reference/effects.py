@@ -1,9 +1,9 @@
 """What a machine asks its world to do. Effects are performed left to right; a crash may fall between any two.
 
-Append, Truncate, CreateReplica and DeleteReplica reach the page cache at once and are not durable; Flush is answered later by
-`Flushed` and makes all of its directory durable that was written before it. WriteCheckpoint replaces a small file
-atomically and durably (written aside, synced, renamed). Where an effect on a directory fails, the rest of the list is
-dropped and the machine is told `DirFailed`.
+Append, Truncate and DeleteReplica reach the page cache at once and are not durable; Flush is answered later by `Flushed` and
+makes all of its directory durable that was written before it. CreateReplica and MarkDir are durable at once, as is
+WriteCheckpoint, which replaces a small file atomically (written aside, synced, renamed). Where an effect on a directory fails,
+the rest of the list is dropped and the machine is told `DirFailed`.
 """
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from msgspec import Struct
 from reference.coordination.api import AnyOp
 from reference.messages import AnyMessage, Batch
 from reference.types import (
+    NO_INCARNATION,
     Address,
     BrokerId,
     ControllerEpoch,
@@ -34,10 +35,18 @@ class Send(Effect, frozen=True, tag=True):
 
 
 class CreateReplica(Effect, frozen=True, tag=True):
-    """Make an empty log."""
+    """Make an empty log with a note of its birth (`reference.log.log.Log.born`)."""
 
     dir: int
     tp: TopicPartition
+    born: Incarnation = NO_INCARNATION
+
+
+class MarkDir(Effect, frozen=True, tag=True):
+    """Note in a directory under which registration it was first used. Durable at once."""
+
+    dir: int
+    born: Incarnation
 
 
 class DeleteReplica(Effect, frozen=True, tag=True):
@@ -131,6 +140,7 @@ class Note(Effect, frozen=True, kw_only=True, tag=True):
 AnyEffect = (
     Send
     | CreateReplica
+    | MarkDir
     | DeleteReplica
     | Append
     | Truncate

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from reference.coordination.api import AnyAnswer, Change, SessionState
 from reference.messages import AnyMessage, Batch
-from reference.types import Address, TopicPartition
+from reference.types import NO_INCARNATION, Address, Incarnation, TopicPartition
 
 
 class Event(Struct, frozen=True, tag=True):
@@ -74,6 +74,7 @@ class LogImage(Struct, frozen=True):
 
     tp: TopicPartition
     batches: tuple[Batch, ...]
+    born: Incarnation = NO_INCARNATION
 
 
 class DirImage(Struct, frozen=True):
@@ -83,6 +84,7 @@ class DirImage(Struct, frozen=True):
     readable: bool
     logs: tuple[LogImage, ...] = ()
     checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
+    born: Incarnation = NO_INCARNATION  # NO_INCARNATION: never used before, or not the directory that was
 
 
 AnyEvent = Booted | Received | TimerFired | ZkReplied | ZkWatch | ZkState | Flushed | DirFailed | ConnectionLost

@@ -48,6 +48,7 @@ class PartitionState(Struct, frozen=True):
     controller_epoch: ControllerEpoch
     zk_version: ZkVersion
     replicas: tuple[BrokerId, ...]
+    elr: tuple[IsrMember, ...] = ()  # who left the ISR while it had fewer than min.insync.replicas members (KIP-966)
 
 
 class Message(Struct, frozen=True, tag=True):
@@ -161,11 +162,12 @@ class LogInfo(Message, frozen=True, tag=True):
 
 
 class LogEnd(Struct, frozen=True, array_like=True):
-    """The end of one log: (last epoch, LEO) order replicas in a recovery election."""
+    """The end of one log: (last epoch, LEO) order replicas in a recovery election; `born` tells whether it is the log meant."""
 
     tp: TopicPartition
     last_epoch: LeaderEpoch
     leo: Offset
+    born: Incarnation
 
 
 class LogInfoReply(Message, frozen=True, tag=True):

@@ -62,6 +62,7 @@ def _host(rules: Rules, index: int, host: Host, waiting: tuple[Waiting, ...], ve
         core,
         host.logs,
         host.checkpoint,
+        host.born,
         timers,
         host.session,
         tuple(replace(request, id=numbers[request.id]) for request in host.outbox),

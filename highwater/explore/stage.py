@@ -42,6 +42,7 @@ from reference.effects import (
     DeleteReplica,
     Flush,
     Halt,
+    MarkDir,
     Note,
     Send,
     SetTimer,
@@ -204,7 +205,7 @@ class Stage:
         host = self.hosts[index]
         if host.up:
             raise Impossible(f"b{index + 1} is up")
-        image = (DirImage(0, readable=True, logs=host.logs, checkpoint=host.checkpoint),)
+        image = (DirImage(0, readable=True, logs=host.logs, checkpoint=host.checkpoint, born=host.born),)
         life = host.life + 1
         core, effects = self._machines.boot(index, image, life)
         self.hosts[index] = replace(host, up=True, life=life, core=core, outbox=(), inbox=())
@@ -278,6 +279,8 @@ class Stage:
                 self.hosts[index] = replace(host, logs=_written(host.logs, effect))
             case WriteCheckpoint(entries=entries):
                 self.hosts[index] = replace(host, checkpoint=entries)
+            case MarkDir(born=born):
+                self.hosts[index] = replace(host, born=born)
             case Flush(dir=dir_, id=flush):
                 self._tell(index, Flushed(dir_, flush))
             case SetTimer(name=name):
@@ -372,16 +375,17 @@ def _position(node: str, hosts: list[Host]) -> int:
 
 def _written(logs: tuple[LogImage, ...], effect: Append | Truncate | CreateReplica | DeleteReplica) -> tuple[LogImage, ...]:
     others = tuple(log for log in logs if log.tp != effect.tp)
-    batches = next((log.batches for log in logs if log.tp == effect.tp), ())
+    found = next((log for log in logs if log.tp == effect.tp), LogImage(effect.tp, ()))
+    batches, born = found.batches, found.born
     match effect:
         case Append(batches=more):
             batches += more
         case Truncate(to=to):
             batches = tuple(batch for batch in batches if end_of(batch) <= to)
         case CreateReplica():
-            pass
+            born = effect.born
         case DeleteReplica():
             return others
         case _:
             assert_never(effect)
-    return (*others, LogImage(effect.tp, batches))
+    return (*others, LogImage(effect.tp, batches, born))

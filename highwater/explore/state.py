@@ -8,7 +8,7 @@ from msgspec import Struct
 from reference.effects import ZkRequest
 from reference.events import AnyEvent, LogImage
 from reference.messages import AnyMessage, Batch
-from reference.types import TopicPartition, topic_partition
+from reference.types import NO_INCARNATION, Incarnation, TopicPartition, topic_partition
 
 TOPIC = "t"
 TP: TopicPartition = topic_partition(TOPIC, 0)
@@ -38,6 +38,7 @@ class Host(Struct, frozen=True):
     core: bytes  # machines.Core, encoded; empty where down
     logs: tuple[LogImage, ...] = ()
     checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
+    born: Incarnation = NO_INCARNATION  # of its only log directory
     timers: tuple[str, ...] = ()  # armed, sorted
     session: int = 0  # the last one it opened
     outbox: tuple[ZkRequest, ...] = ()  # on the way to ZooKeeper, oldest first (zk_async)

@@ -14,13 +14,13 @@ import msgspec
 
 from highwater.sim.network import Acting
 from history.seed import Draws
-from reference.effects import Append, CreateReplica, DeleteReplica, Truncate, WriteCheckpoint
+from reference.effects import Append, CreateReplica, DeleteReplica, MarkDir, Truncate, WriteCheckpoint
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
-from reference.types import Offset, TopicPartition
+from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
 
 Wounds = list[tuple[TopicPartition, int]]  # (log, first offset destroyed)
-DiskEffect = CreateReplica | DeleteReplica | Append | Truncate | WriteCheckpoint
+DiskEffect = CreateReplica | MarkDir | DeleteReplica | Append | Truncate | WriteCheckpoint
 
 
 class Refusal:
@@ -37,13 +37,13 @@ class Refusal:
 class _Log:
     """One log in the page cache. The journal holds, newest last, None for a batch appended, what was cut for a truncation."""
 
-    __slots__ = ("batches", "created", "journal", "number")
+    __slots__ = ("batches", "born", "journal", "number")
 
-    def __init__(self) -> None:
+    def __init__(self, born: Incarnation) -> None:
+        self.born = born
         self.batches: list[Batch] = []
         self.journal: list[tuple[Batch, ...] | None] = []
         self.number = 0  # of operations before the journal: all durable
-        self.created = False  # durably
 
 
 Mark = list[tuple[TopicPartition, _Log, int]]  # up to which operation of each log a flush reaches
@@ -52,9 +52,10 @@ Mark = list[tuple[TopicPartition, _Log, int]]  # up to which operation of each l
 class Directory:
     """One log directory."""
 
-    __slots__ = ("checkpoint", "dirty", "gone", "logs", "refusals", "slows")
+    __slots__ = ("born", "checkpoint", "dirty", "gone", "logs", "refusals", "slows")
 
     def __init__(self) -> None:
+        self.born = NO_INCARNATION
         self.logs: dict[TopicPartition, _Log] = {}
         self.dirty: dict[TopicPartition, _Log] = {}
         self.gone: dict[TopicPartition, _Log] = {}  # deleted, not yet durably
@@ -88,7 +89,7 @@ class Disk:
         """Change the page cache (a checkpoint: the disk). Returns the error where the directory refuses, having done nothing."""
         directory = self.dirs[effect.dir]
         if directory.refusals:
-            error = self.refuses(effect.dir, needs_room=isinstance(effect, Append | CreateReplica | WriteCheckpoint))
+            error = self.refuses(effect.dir, needs_room=isinstance(effect, Append | CreateReplica | MarkDir | WriteCheckpoint))
             if error is not None:
                 return error
         match effect:
@@ -101,14 +102,15 @@ class Disk:
                 self._truncate(directory, tp, to)
             case WriteCheckpoint(entries=entries):
                 directory.checkpoint = entries
-            case CreateReplica(tp=tp):
+            case CreateReplica(tp=tp, born=born):
                 assert tp not in directory.logs
-                directory.logs[tp] = directory.dirty[tp] = _Log()
+                directory.logs[tp] = _Log(born)
+            case MarkDir(born=born):
+                directory.born = born
             case DeleteReplica(tp=tp):
                 log = directory.logs.pop(tp)
                 directory.dirty.pop(tp, None)
-                if log.created:
-                    directory.gone[tp] = log
+                directory.gone[tp] = log
             case _:
                 assert_never(effect)
         return None
@@ -141,7 +143,6 @@ class Disk:
         directory = self.dirs[index]
         directory.gone.clear()
         for tp, log, number in mark:
-            log.created = True
             if number > log.number:
                 del log.journal[: number - log.number]
                 log.number = number
@@ -163,9 +164,6 @@ class Disk:
             destroyed = _first_difference(before, log.batches)
             if destroyed is not None:
                 wounds.append((tp, destroyed))
-            if not log.created and not survive:
-                del directory.logs[tp]
-            log.created = True  # what is left has been read back from the device
             log.number += len(log.journal)
             log.journal.clear()
         for tp, log in sorted(directory.gone.items()):
@@ -189,8 +187,8 @@ class Disk:
             if directory.refusals and self.refuses(index, needs_room=False) is not None:
                 images.append(DirImage(index, readable=False))
                 continue
-            logs = tuple(LogImage(tp, tuple(log.batches)) for tp, log in sorted(directory.logs.items()))
-            images.append(DirImage(index, readable=True, logs=logs, checkpoint=directory.checkpoint))
+            logs = tuple(LogImage(tp, tuple(log.batches), log.born) for tp, log in sorted(directory.logs.items()))
+            images.append(DirImage(index, readable=True, logs=logs, checkpoint=directory.checkpoint, born=directory.born))
         return tuple(images)
 
 

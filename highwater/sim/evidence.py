@@ -134,6 +134,8 @@ class ZkEvidence:
             controller_epoch=state.controller_epoch,
             zk_version=version,
             isr=names(tuple(member.broker for member in state.isr)),
+            stamps=tuple(member.incarnation for member in state.isr),
+            elr=names(tuple(member.broker for member in state.elr)),
         )
 
     def _gone(self, path: str) -> None:

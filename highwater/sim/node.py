@@ -28,6 +28,7 @@ from reference.effects import (
     DeleteReplica,
     Flush,
     Halt,
+    MarkDir,
     Note,
     Send,
     SetTimer,
@@ -227,7 +228,7 @@ class NodeHost:
                 self.notes.write(effect)
             case SetTimer():
                 self.timers.arm(effect)
-            case Append() | Truncate() | CreateReplica() | DeleteReplica() | WriteCheckpoint():
+            case Append() | Truncate() | CreateReplica() | MarkDir() | DeleteReplica() | WriteCheckpoint():
                 error = self.disk.perform(effect)
                 return None if error is None else DirFailed(effect.dir, error)
             case CancelTimer():

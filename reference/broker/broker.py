@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from reference.config import min_isr_of
 from reference.coordination.api import AnyAnswer
 from reference.effects import Flush, Note, SetTimer, WriteCheckpoint
 from reference.errors import ErrorCode
@@ -59,6 +60,7 @@ class Broker(Struct):
     learning_topics: tuple[str, ...] = ()
     learning: list[tuple[TopicPartition, tuple[BrokerId, ...]]] = []  # assignments whose states are being read (V3 §E step 2)
     before_learning: tuple[TopicPartition, ...] = ()
+    dir_births: tuple[Incarnation, ...] = ()  # of each log directory
     partitions: dict[TopicPartition, Partition] = {}
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # the greatest seen in a command
     metadata: dict[TopicPartition, PartitionState] = {}
@@ -73,7 +75,7 @@ def create_partition(turn: Turn, broker: Broker, tp: TopicPartition, log: logs.L
     partition = Partition(
         tp=tp,
         log=log,
-        min_isr=spec.min_insync_replicas if spec else 1,
+        min_isr=min_isr_of(turn.config, topic_of(tp)),
         before_ack=spec is not None and spec.flush == "before_ack",
         leader_epoch=logs.last_record_epoch(log) if turn.config.variant.startup_epoch_floor else NO_EPOCH,
     )

@@ -89,8 +89,9 @@ def start_replica(turn: Turn, broker: Broker, tp: TopicPartition) -> Partition:
     for partition in broker.partitions.values():
         used[partition.log.dir] += 1
     dir_ = used.index(min(used))
-    turn.effects.append(CreateReplica(dir_, tp))
-    return create_partition(turn, broker, tp, Log(tp=tp, dir=dir_))
+    born = max(broker.dir_births, default=turn.incarnation)
+    turn.effects.append(CreateReplica(dir_, tp, born))
+    return create_partition(turn, broker, tp, Log(tp=tp, dir=dir_, born=born))
 
 
 def delete_replica(turn: Turn, broker: Broker, tp: TopicPartition) -> None:

@@ -8,7 +8,7 @@ from reference.broker.broker import Broker, create_partition, recovered_note, st
 from reference.broker.leader_and_isr import apply, delete_replica
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Create, Data, GetChildren, GetData, SessionExpired, Unknown
-from reference.effects import CancelTimer, Halt, Note, SetTimer, Truncate, ZkConnect, ZkRequest
+from reference.effects import CancelTimer, Halt, MarkDir, Note, SetTimer, Truncate, ZkConnect, ZkRequest
 from reference.events import DirImage
 from reference.log.log import recover
 from reference.machine import Turn
@@ -26,10 +26,11 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
         if not found.readable:
             turn.effects.append(Halt(f"log directory {found.dir} is not readable"))
             return
+    broker.dir_births = tuple(found.born for found in image)
     for found in image:
         high_watermarks = {tp: Offset(hw) for tp, hw in found.checkpoint}
         for log_image in found.logs:
-            log, cut = recover(log_image.tp, found.dir, log_image.batches)
+            log, cut = recover(log_image, found.dir)
             partition = create_partition(turn, broker, log_image.tp, log)
             partition.hw = high_watermarks.get(log_image.tp, Offset(0))
             if turn.config.variant.hw_clamp:
@@ -100,6 +101,10 @@ def on_timer(turn: Turn, broker: Broker) -> None:
 def _registered(turn: Turn, broker: Broker, incarnation: Incarnation) -> None:
     broker.incarnation = turn.incarnation = incarnation
     turn.note(Note(kind="registered", incarnation=incarnation))
+    for dir_, born in enumerate(broker.dir_births):
+        if born == NO_INCARNATION:
+            turn.effects.append(MarkDir(dir_, incarnation))
+    broker.dir_births = tuple(incarnation if born == NO_INCARNATION else born for born in broker.dir_births)
     if broker.learned and not turn.config.variant.broker_incarnation:
         broker.registration = "registered"  # the letter of V3: §E is for a starting broker, not for a new session
         return

@@ -4,6 +4,8 @@ A state that changes while a request is under way replaces what is queued, so a 
 queue ends with the registration it was made for.
 """
 
+from msgspec.structs import replace
+
 from reference.controller.context import Channel, Controller, LiveBroker, live_ids
 from reference.effects import CancelTimer, SetTimer
 from reference.errors import ErrorCode
@@ -87,6 +89,9 @@ def tell_live_brokers(controller: Controller) -> None:
 def stop_replica(controller: Controller, tp: TopicPartition, replicas: tuple[BrokerId, ...], epoch: LeaderEpoch) -> None:
     """Queue the deletion of a partition (V3 §B step 2)."""
     for channel in controller.channels:
+        if isinstance(channel.in_flight, LeaderAndIsr):
+            kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
+            channel.in_flight = replace(channel.in_flight, states=kept)  # sent again it must not make the replica anew
         channel.states.pop(tp, None)
         channel.metadata.pop(tp, None)
         if channel.broker in replicas:

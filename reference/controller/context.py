@@ -68,14 +68,6 @@ class Controller(Struct):
     channels: list[Channel] = []
 
 
-def incarnation_of(controller: Controller, broker: BrokerId) -> Incarnation | None:
-    """The registration of a live broker."""
-    for live in controller.live:
-        if live.broker == broker:
-            return live.incarnation
-    return None
-
-
 def live_ids(controller: Controller) -> tuple[BrokerId, ...]:
     """The live brokers, by id."""
     return tuple(live.broker for live in controller.live)

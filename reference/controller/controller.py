@@ -36,7 +36,7 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> None:
 def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...], session: int) -> bool:
     """ZooKeeper answered; False where the request is not the controller's."""
     if isinstance(answers[0], SessionExpired):
-        return request == controller.request or controller.step == "active"  # the node hears of the expiry by itself
+        return request == controller.request  # the node hears of the expiry by itself
     if request == controller.request:
         controller.request = 0
         if election.is_unknown(answers):

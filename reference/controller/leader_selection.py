@@ -25,9 +25,9 @@ class Offline(Struct, frozen=True):
 
 
 class AskLogs(Struct, frozen=True):
-    """Every member of the ISR is registered, none as it was: the longest of their logs decides."""
+    """Everyone who is counted on is registered, none as it was: the longest of their logs decides."""
 
-    members: tuple[IsrMember, ...]  # under their present registrations
+    brokers: tuple[BrokerId, ...]
 
 
 Choice = Keep | Elect | Offline | AskLogs
@@ -39,14 +39,18 @@ def select(variant: Variant, state: PartitionState, live: Live) -> Choice:
     alive = tuple(m for m in state.isr if _as_stamped(variant, m, live))
     if alive:
         return _among(state, alive)
+    eligible = {m.broker: m for m in state.elr if _as_stamped(variant, m, live)}
+    for broker in state.replicas:
+        if broker in eligible:
+            return Elect(eligible[broker], (eligible[broker],))
     if variant.unclean_election:
         candidates = [b for b in state.replicas if b in live]
         if candidates:
             # V3 §A step 3.2: one of the live brokers in AR becomes leader and ISR (potential data loss)
             member = IsrMember(candidates[0], live[candidates[0]])
             return Elect(member, (member,))
-    elif variant.recovery_election and state.isr and all(m.broker in live for m in state.isr):
-        return AskLogs(tuple(IsrMember(m.broker, live[m.broker]) for m in state.isr))
+    elif variant.recovery_election and state.isr and all(m.broker in live for m in counted_on(state)):
+        return AskLogs(tuple(m.broker for m in counted_on(state)))
     isr = () if variant.empty_isr else state.isr  # KAFKA-708: keep whom to wait for
     return Keep() if state.leader is None and isr == state.isr else Offline(isr)
 
@@ -77,13 +81,25 @@ def first_leader(replicas: tuple[BrokerId, ...], live: Live) -> Elect | None:
     return Elect(IsrMember(leader, live[leader]), isr)
 
 
-def longest(members: tuple[IsrMember, ...], ends: list[tuple[BrokerId, LogEnd]]) -> Elect | None:
-    """The member with the greatest (last epoch, log end offset), alone in its ISR; None where none has a log."""
+def counted_on(state: PartitionState) -> tuple[IsrMember, ...]:
+    """ISR and ELR: between them they hold all that was committed (docs/promise.md §1)."""
+    return state.isr + state.elr
+
+
+def longest(variant: Variant, state: PartitionState, live: Live, ends: list[tuple[BrokerId, LogEnd]]) -> Elect | None:
+    """Of those that are counted on the one with the greatest (last epoch, log end offset), alone in its ISR.
+
+    A log that was born after its replica was stamped is not the log that was counted on: a directory came back empty meanwhile,
+    and the replica may follow but never lead by it (docs/promise.md P6). None where no log is left.
+    """
+    stamps = {m.broker: m.incarnation for m in counted_on(state)}
     best: tuple[int, int, int] | None = None
     for broker, end in ends:
         rank = (end.last_epoch, end.leo, -broker)
-        best = rank if best is None or rank > best else best
+        meant = not variant.log_birth or end.born <= stamps[broker]
+        if meant and broker in live and (best is None or rank > best):
+            best = rank
     if best is None:
         return None
-    winner = next(m for m in members if m.broker == -best[2])
-    return Elect(winner, (winner,))
+    winner = BrokerId(-best[2])
+    return Elect(IsrMember(winner, live[winner]), (IsrMember(winner, live[winner]),))

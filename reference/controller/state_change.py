@@ -4,9 +4,11 @@ Every write is conditional on the version read, and in `safe` also on /controlle
 replaced without knowing writes nothing (KAFKA-6082). Every write raises the leader epoch.
 """
 
-from reference.config import Variant
+from msgspec.structs import replace
+
+from reference.config import Variant, min_isr_of
 from reference.controller import channel
-from reference.controller.context import Controller, StateChange, incarnation_of
+from reference.controller.context import Controller, StateChange
 from reference.controller.leader_selection import AskLogs, Elect, Keep, Live, Offline, first_leader, longest, select
 from reference.coordination import paths
 from reference.coordination.api import (
@@ -27,7 +29,8 @@ from reference.effects import SetTimer, ZkRequest
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import IsrMember, LogInfo, LogInfoReply, PartitionState
-from reference.types import NO_INCARNATION, BrokerId, LeaderEpoch, TopicPartition, ZkVersion
+from reference.replica import eligible
+from reference.types import NO_INCARNATION, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
 
 
 def start(turn: Turn, controller: Controller, tp: TopicPartition) -> None:
@@ -83,7 +86,7 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
 def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
     """V3 §A step 3.2, or V3 §B init_leaders step 1.1 where there is no state yet."""
     replicas = controller.assignments.get(tp)
-    live: Live = {b.broker: b.incarnation for b in controller.live}
+    live = _live(controller)
     if replicas is None:
         del controller.changes[tp]  # the topic is gone
         return
@@ -107,18 +110,24 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
             _write(turn, controller, change, _next_state(turn, controller, base, leader, isr))
         case Offline(isr=isr):
             _write(turn, controller, change, _next_state(turn, controller, base, None, isr))
-        case AskLogs(members=members):
+        case AskLogs(brokers=brokers):
             change.step = "asking"
-            change.waiting = tuple(m.broker for m in members)
+            change.waiting = brokers
             change.ends = []
-            for member in members:
-                channel.ask_log(controller, member.broker, tp)
+            for broker in brokers:
+                channel.ask_log(controller, broker, tp)
+
+
+def _live(controller: Controller) -> Live:
+    return {b.broker: b.incarnation for b in controller.live}
 
 
 def _next_state(
     turn: Turn, controller: Controller, base: PartitionState, leader: IsrMember | None, isr: tuple[IsrMember, ...]
 ) -> PartitionState:
     broker = None if leader is None else leader.broker
+    config = turn.config
+    min_isr = min_isr_of(config, topic_of(base.tp))
     return PartitionState(
         tp=base.tp,
         leader=broker,
@@ -128,6 +137,7 @@ def _next_state(
         controller_epoch=controller.epoch,
         zk_version=base.zk_version,
         replicas=base.replicas,
+        elr=eligible.after(config.variant, isr=base.isr, elr=base.elr, wanted=isr, min_isr=min_isr),
     )
 
 
@@ -187,20 +197,14 @@ def _written(turn: Turn, controller: Controller, tp: TopicPartition, change: Sta
 
 
 def _at_version(state: PartitionState, version: int) -> PartitionState:
-    return PartitionState(
-        tp=state.tp,
-        leader=state.leader,
-        leader_incarnation=state.leader_incarnation,
-        leader_epoch=state.leader_epoch,
-        isr=state.isr,
-        controller_epoch=state.controller_epoch,
-        zk_version=ZkVersion(version),
-        replicas=state.replicas,
-    )
+    return replace(state, zk_version=ZkVersion(version))
 
 
 def _landed(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
-    """V3 §A step 4: send the command to the affected brokers."""
+    """V3 §A step 4: send the command to the affected brokers; nothing of a topic that was deleted meanwhile."""
+    if state.tp not in controller.assignments:
+        del controller.changes[state.tp]
+        return
     controller.states[state.tp] = state
     channel.tell_state(controller, state)
     _finish(turn, controller, state.tp, change)
@@ -231,12 +235,7 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
             continue
         base = change.base
         assert base is not None
-        members = tuple(
-            IsrMember(m.broker, incarnation)
-            for m in base.isr
-            if (incarnation := incarnation_of(controller, m.broker)) is not None
-        )
-        winner = longest(members, change.ends)
+        winner = longest(turn.config.variant, base, _live(controller), change.ends)
         if winner is None:
             _finish(turn, controller, tp, change)  # no log at all among them: stays without a leader
         else:

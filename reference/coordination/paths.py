@@ -1,7 +1,7 @@
 """Paths and payloads of the znodes (0.8 article; docs/requirements C-01, C-03), extended by incarnations.
 
-`incarnations` stands beside `isr` in the state znode in the same order, `leader_incarnation` beside `leader`; readers that
-know only the article's keys still read it.
+`incarnations` stands beside `isr` in the state znode in the same order, `leader_incarnation` beside `leader`, and the ELR of
+KIP-966 with its own; readers that know only the article's keys still read it.
 """
 
 import msgspec
@@ -54,6 +54,8 @@ class _StateJson(Struct):
     isr: list[int]
     leader_incarnation: int = NO_INCARNATION
     incarnations: list[int] = []
+    elr: list[int] = []
+    elr_incarnations: list[int] = []
 
 
 _encode = msgspec.json.Encoder().encode
@@ -122,6 +124,8 @@ def state_payload(state: PartitionState) -> bytes:
             isr=[m.broker for m in state.isr],
             leader_incarnation=state.leader_incarnation,
             incarnations=[m.incarnation for m in state.isr],
+            elr=[m.broker for m in state.elr],
+            elr_incarnations=[m.incarnation for m in state.elr],
         )
     )
 
@@ -135,11 +139,16 @@ def decode_state(tp: TopicPartition, replicas: tuple[BrokerId, ...], node: Data)
         leader=None if json.leader < 0 else BrokerId(json.leader),
         leader_incarnation=Incarnation(json.leader_incarnation),
         leader_epoch=LeaderEpoch(json.leader_epoch),
-        isr=tuple(IsrMember(BrokerId(b), Incarnation(i)) for b, i in zip(json.isr, incarnations, strict=True)),
+        isr=_members(json.isr, incarnations),
         controller_epoch=ControllerEpoch(json.controller_epoch),
         zk_version=ZkVersion(node.version),
         replicas=replicas,
+        elr=_members(json.elr, json.elr_incarnations),
     )
+
+
+def _members(brokers: list[int], incarnations: list[int]) -> tuple[IsrMember, ...]:
+    return tuple(IsrMember(BrokerId(b), Incarnation(i)) for b, i in zip(brokers, incarnations, strict=True))
 
 
 def tp_of_state_path(path: str) -> TopicPartition | None:

@@ -10,23 +10,29 @@ from operator import attrgetter
 from msgspec import Struct
 
 from reference.effects import Append, Truncate
+from reference.events import LogImage
 from reference.log import epoch_cache
 from reference.log.epoch_cache import EpochStart
 from reference.machine import Turn
 from reference.messages import Batch
-from reference.types import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+from reference.types import NO_EPOCH, NO_INCARNATION, Incarnation, LeaderEpoch, Offset, TopicPartition
 
 _BASE = attrgetter("base_offset")
 
 
 class Log(Struct):
-    """The records of one replica."""
+    """The records of one replica.
+
+    `born` is the birth of the youngest directory of the broker when the log was made: had the replica held anything before, that
+    was in a directory which is no longer there.
+    """
 
     tp: TopicPartition
     dir: int
     batches: list[Batch] = []
     leo: Offset = Offset(0)
     epochs: list[EpochStart] = []
+    born: Incarnation = NO_INCARNATION
 
 
 def end_of(batch: Batch) -> Offset:
@@ -39,13 +45,13 @@ def last_record_epoch(log: Log) -> LeaderEpoch:
     return log.batches[-1].leader_epoch if log.batches else NO_EPOCH
 
 
-def recover(tp: TopicPartition, dir_: int, batches: tuple[Batch, ...]) -> tuple[Log, bool]:
+def recover(image: LogImage, dir_: int) -> tuple[Log, bool]:
     """The log as found on disk, cut at the first batch with a bad CRC, and whether it was cut.
 
     The epoch cache is rebuilt from the batch headers.
     """
-    log = Log(tp=tp, dir=dir_)
-    for batch in batches:
+    log = Log(tp=image.tp, dir=dir_, born=image.born)
+    for batch in image.batches:
         if not batch.intact:
             return log, True
         assert batch.base_offset == log.leo, "a log on disk has a gap"

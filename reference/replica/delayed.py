@@ -35,7 +35,10 @@ def _reply_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch, error: Er
 
 
 def park_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch) -> None:
-    """Let it wait; a later fetch of the same asker replaces it."""
+    """Let it wait. One that waited for the same asker is answered with nothing, for either may be the late copy of the other."""
+    for waiting in partition.fetches:
+        if waiting.source == fetch.source:
+            _reply_fetch(turn, partition, waiting, ErrorCode.NONE)
     partition.fetches = [f for f in partition.fetches if f.source != fetch.source]
     partition.fetches.append(fetch)
     turn.due(fetch.deadline_ms)

@@ -33,13 +33,18 @@ def in_sync_for_min_isr(turn: Turn, leader: Leader) -> int:
 
 
 def advance(turn: Turn, partition: Partition, leader: Leader) -> None:
-    """V3 §G: leader.hw = min of leo of every replica in ISR; then answer who waited for it, or for this replica's own flush."""
-    low = _smallest_leo(turn, partition, leader)
+    """V3 §G: leader.hw = min of leo of every replica in ISR; then answer who waited for it, or for this replica's own flush.
+
+    While fewer than min.insync.replicas are in sync the HW stands still (KAFKA-15583): what is committed is held by that many.
+    """
+    in_sync = in_sync_for_min_isr(turn, leader)
+    short = in_sync < partition.min_isr and not turn.config.variant.hw_under_min_isr
+    low = None if short else _smallest_leo(turn, partition, leader)
     if low is not None and (low > partition.hw or (low < partition.hw and not turn.config.variant.hw_monotone)):
         partition.hw = low
         note_hw(turn, partition, "leader")
         delayed.complete_fetches(turn, partition)
-    delayed.complete_produces(turn, partition, in_sync_for_min_isr(turn, leader))
+    delayed.complete_produces(turn, partition, in_sync)
 
 
 def _smallest_leo(turn: Turn, partition: Partition, leader: Leader) -> Offset | None:

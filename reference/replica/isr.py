@@ -10,7 +10,7 @@ from reference.coordination.api import AnyAnswer, BadVersion, Data, GetData, Ses
 from reference.effects import Note, ZkRequest
 from reference.machine import Turn
 from reference.messages import IsrMember, PartitionState
-from reference.replica import high_watermark
+from reference.replica import eligible, high_watermark
 from reference.replica.partition import FollowerProgress, IsrChange, Leader, Partition, brokers_of, stable_leo
 from reference.types import BrokerId, ZkVersion
 
@@ -71,8 +71,8 @@ def _slow(turn: Turn, partition: Partition, leader: Leader) -> list[BrokerId]:
 
 
 def _propose(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[IsrMember, ...]) -> None:
-    request = turn.zk_id()
-    leader.change = IsrChange(wanted=wanted, request=request)
+    elr = eligible.after(turn.config.variant, isr=leader.isr, elr=leader.elr, wanted=wanted, min_isr=partition.min_isr)
+    leader.change = IsrChange(wanted=wanted, elr=elr, request=turn.zk_id())
     turn.note(
         Note(
             kind="isr-change-sent",
@@ -97,6 +97,7 @@ def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) 
         controller_epoch=partition.controller_epoch,
         zk_version=leader.zk_version,
         replicas=partition.replicas,
+        elr=change.elr,
     )
     op = SetData(paths.state_path(partition.tp), paths.state_payload(state), leader.zk_version)
     turn.effects.append(ZkRequest(change.request, (op,)))
@@ -122,10 +123,10 @@ def on_answer(turn: Turn, partition: Partition, leader: Leader, answer: AnyAnswe
     assert change is not None
     match answer:
         case Written(version=version):
-            _ended(turn, partition, leader, isr=change.wanted, version=ZkVersion(version), how="applied")
+            _ended(turn, partition, leader, isr=change.wanted, elr=change.elr, version=ZkVersion(version), how="applied")
         case BadVersion() if not turn.config.variant.isr_version_reread:
             # the letter of V3: try again later, with the version that has just been refused (B-40)
-            _ended(turn, partition, leader, isr=leader.isr, version=leader.zk_version, how="refused")
+            _ended(turn, partition, leader, isr=leader.isr, elr=leader.elr, version=leader.zk_version, how="refused")
         case BadVersion():
             _read_back(turn, partition, change)
         case Unknown():
@@ -150,11 +151,21 @@ def _compare(turn: Turn, partition: Partition, leader: Leader, node: Data) -> No
         change.request = turn.zk_id()
         _write(turn, partition, leader, change)
     else:
-        _ended(turn, partition, leader, isr=found.isr, version=found.zk_version, how="read-back")
+        _ended(turn, partition, leader, isr=found.isr, elr=found.elr, version=found.zk_version, how="read-back")
 
 
-def _ended(turn: Turn, partition: Partition, leader: Leader, *, isr: tuple[IsrMember, ...], version: ZkVersion, how: str) -> None:
+def _ended(
+    turn: Turn,
+    partition: Partition,
+    leader: Leader,
+    *,
+    isr: tuple[IsrMember, ...],
+    elr: tuple[IsrMember, ...],
+    version: ZkVersion,
+    how: str,
+) -> None:
     leader.isr = isr
+    leader.elr = elr
     leader.zk_version = version
     leader.change = None
     turn.note(

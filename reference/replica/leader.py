@@ -38,6 +38,7 @@ def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
     leader = Leader(
         epoch_start=partition.log.leo,
         isr=state.isr,
+        elr=state.elr,
         zk_version=state.zk_version,
         followers=[
             FollowerProgress(
@@ -154,6 +155,10 @@ def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produ
     leader = partition.role
     if not isinstance(leader, Leader):
         _refuse(turn, partition, source, produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return
+    if produce.acks not in (0, 1, -1) or not produce.values:
+        error = ErrorCode.INVALID_REQUEST if produce.acks in (0, 1, -1) else ErrorCode.INVALID_REQUIRED_ACKS
+        _refuse(turn, partition, source, produce, error)
         return
     variant = turn.config.variant
     in_sync = high_watermark.in_sync_for_min_isr(turn, leader)

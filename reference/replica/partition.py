@@ -42,15 +42,17 @@ class IsrChange(Struct):
     """An ISR write in flight. Until it is known to have failed or to have been applied it may land at any time."""
 
     wanted: tuple[IsrMember, ...]
+    elr: tuple[IsrMember, ...]  # that goes with it
     request: int
     step: Literal["writing", "reading", "lost", "superseded"] = "writing"
 
 
 class Leader(Struct, tag=True):
-    """Leads since `epoch_start`. `isr` is what ZooKeeper held at `zk_version`."""
+    """Leads since `epoch_start`. `isr` and `elr` are what ZooKeeper held at `zk_version`."""
 
     epoch_start: Offset
     isr: tuple[IsrMember, ...]
+    elr: tuple[IsrMember, ...]
     zk_version: ZkVersion
     followers: list[FollowerProgress] = []
     change: IsrChange | None = None

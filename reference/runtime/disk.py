@@ -1,8 +1,8 @@
 """Log directories as real files: what Append, Truncate, Flush and WriteCheckpoint mean on a file system.
 
-A directory holds a folder for each replica, named like its partition, with one file `log`: frames of a 4-byte length, a 4-byte
-CRC32 of the body, and the body, a batch in msgpack. Beside the folders stands the high watermark checkpoint, which is only ever
-replaced as a whole (written aside, synced, renamed, folder synced).
+A directory holds a folder for each replica, named like its partition, with two files: `log`, frames of a 4-byte length, a 4-byte
+CRC32 of the body, and the body, a batch in msgpack; and `partition.metadata`, which says which log this is. Beside the folders
+stands the high watermark checkpoint, which is only ever replaced as a whole (written aside, synced, renamed, folder synced).
 
 Writes reach the page cache at once. `flush_job` gives what makes them durable, for another thread. `recover` cuts each log at
 its first frame that is short or fails its CRC, as Kafka's LogSegment.recover does, and shows the rest. Every failure of the
@@ -19,15 +19,27 @@ import msgspec
 
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
-from reference.types import Offset, TopicPartition
+from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
 
 CHECKPOINT = "replication-offset-checkpoint"
 _LOG = "log"
+_METADATA = "partition.metadata"
+_MARK = "meta.properties"
+_ASIDE = ".creating"
 _HEADER_BYTES = 8
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Batch).decode
 _decode_checkpoint = msgspec.json.Decoder(tuple[tuple[TopicPartition, int], ...]).decode
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    """Which log, or which directory, this is."""
+
+    born: Incarnation
+
+
+_decode_metadata = msgspec.json.Decoder(_Metadata).decode
 
 
 def frame(batch: Batch) -> bytes:
@@ -98,11 +110,15 @@ class Disk:
     def _recover_dir(self, dir_: int, path: Path) -> DirImage:
         try:
             path.mkdir(parents=True, exist_ok=True)
+            for unfinished in path.glob(f"*{_ASIDE}"):
+                shutil.rmtree(unfinished)
             folders = sorted(p for p in path.iterdir() if p.is_dir())
             logs = tuple(self._recover_log(dir_, TopicPartition(folder.name), folder) for folder in folders)
             checkpoint = path / CHECKPOINT
             entries = _decode_checkpoint(checkpoint.read_bytes()) if checkpoint.exists() else ()
-            return DirImage(dir_, readable=True, logs=logs, checkpoint=entries)
+            mark = path / _MARK
+            born = _decode_metadata(mark.read_bytes()).born if mark.exists() else NO_INCARNATION
+            return DirImage(dir_, readable=True, logs=logs, checkpoint=entries, born=born)
         except (OSError, msgspec.MsgspecError):
             return DirImage(dir_, readable=False)
 
@@ -116,15 +132,23 @@ class Disk:
             os.ftruncate(log.fd, log.length)
         # What a crash left in the page cache is not durable yet, so the first flush of this life covers it too.
         self._dirty.setdefault(dir_, {})[tp] = None
-        return LogImage(tp, tuple(batch for _, batch in batches))
+        metadata = _decode_metadata((folder / _METADATA).read_bytes())
+        return LogImage(tp, tuple(batch for _, batch in batches), metadata.born)
 
-    def create(self, dir_: int, tp: TopicPartition) -> None:
-        """An empty log."""
-        folder = self._paths[dir_] / tp
-        folder.mkdir()
+    def create(self, dir_: int, tp: TopicPartition, born: Incarnation) -> None:
+        """An empty log with its metadata, durable when this returns: made aside and renamed."""
+        aside = self._paths[dir_] / f"{tp}{_ASIDE}"
+        aside.mkdir()
+        for name, content in ((_METADATA, msgspec.json.encode(_Metadata(born))), (_LOG, b"")):
+            _write_durably(aside / name, content)
+        _sync_folder(aside)
+        folder = aside.rename(self._paths[dir_] / tp)
+        _sync_folder(self._paths[dir_])
         self._logs[dir_, tp] = _LogFile(folder / _LOG)
-        self._renamed.add(dir_)
-        self._dirty.setdefault(dir_, {})[tp] = None
+
+    def mark(self, dir_: int, born: Incarnation) -> None:
+        """Note, durably, since when this directory is in use."""
+        self._replace(dir_, _MARK, msgspec.json.encode(_Metadata(born)))
 
     def delete(self, dir_: int, tp: TopicPartition) -> None:
         """Remove a log."""
@@ -166,14 +190,12 @@ class Disk:
 
     def write_checkpoint(self, dir_: int, entries: tuple[tuple[TopicPartition, Offset], ...]) -> None:
         """Replace the checkpoint, atomically and durably."""
-        path = self._paths[dir_] / CHECKPOINT
+        self._replace(dir_, CHECKPOINT, msgspec.json.encode(entries))
+
+    def _replace(self, dir_: int, name: str, content: bytes) -> None:
+        path = self._paths[dir_] / name
         aside = path.with_suffix(".tmp")
-        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
-            os.write(fd, msgspec.json.encode(entries))
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        _write_durably(aside, content)
         aside.rename(path)
         _sync_folder(path.parent)
 
@@ -182,6 +204,15 @@ class Disk:
         for log in self._logs.values():
             os.close(log.fd)
         self._logs.clear()
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        os.write(fd, content)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _sync_folder(path: Path) -> None:

@@ -22,6 +22,7 @@ from reference.effects import (
     DeleteReplica,
     Flush,
     Halt,
+    MarkDir,
     Note,
     Send,
     SetTimer,
@@ -181,7 +182,9 @@ class Host:
             case Send():
                 self._network.send(effect.to, effect.message)
             case CreateReplica():
-                self._disk.create(effect.dir, effect.tp)
+                self._disk.create(effect.dir, effect.tp, effect.born)
+            case MarkDir():
+                self._disk.mark(effect.dir, effect.born)
             case DeleteReplica():
                 self._disk.delete(effect.dir, effect.tp)
             case Append():
@@ -223,7 +226,7 @@ class Host:
         self.deliver(event)
 
 
-_ON_DISK = (CreateReplica, DeleteReplica, Append, Truncate, Flush, WriteCheckpoint)
+_ON_DISK = (CreateReplica, MarkDir, DeleteReplica, Append, Truncate, Flush, WriteCheckpoint)
 
 
 def _where(error: AssertionError) -> str:

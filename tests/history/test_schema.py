@@ -27,6 +27,8 @@ def _column_type(annotation: object) -> str:
         return "int"
     if isinstance(of, type) and issubclass(of, str):
         return "text"
+    if of == tuple[int, ...]:
+        return "ints"
     return "texts" if of == tuple[str, ...] else f"no column type for {of}"
 
 

@@ -19,6 +19,7 @@ from reference.effects import (
     DeleteReplica,
     Flush,
     Halt,
+    MarkDir,
     Note,
     Send,
     SetTimer,
@@ -33,7 +34,7 @@ from reference.machine import Now
 from reference.messages import AnyMessage, Batch, PartitionState, Produce
 from reference.node import Node
 from reference.replica.partition import Leader, Partition
-from reference.types import Address, BrokerId, Millis, TopicPartition
+from reference.types import NO_INCARNATION, Address, BrokerId, Incarnation, Millis, TopicPartition
 
 Letter = tuple[Address, Address, AnyMessage]
 T0 = TopicPartition("t-0")
@@ -44,11 +45,13 @@ class Disk:
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, list[Batch]] = {}
+        self.born: dict[TopicPartition, Incarnation] = {}
+        self.mark = NO_INCARNATION
         self.checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
 
     def image(self) -> tuple[DirImage, ...]:
-        logs = tuple(LogImage(tp, tuple(batches)) for tp, batches in sorted(self.logs.items()))
-        return (DirImage(0, True, logs, self.checkpoint),)
+        logs = tuple(LogImage(tp, tuple(batches), self.born.get(tp, NO_INCARNATION)) for tp, batches in sorted(self.logs.items()))
+        return (DirImage(0, True, logs, self.checkpoint, self.mark),)
 
 
 class Lab:
@@ -128,8 +131,11 @@ class Lab:
                     self.letters.append((Address(f"b{i}"), to, message))
                 else:
                     self.inbox.append(message)
-            case CreateReplica(tp=tp):
+            case CreateReplica(tp=tp, born=born):
                 disk.logs[tp] = []
+                disk.born[tp] = born
+            case MarkDir(born=born):
+                disk.mark = born
             case DeleteReplica(tp=tp):
                 del disk.logs[tp]
             case Append(tp=tp, batches=batches):

@@ -18,7 +18,7 @@ def test_only_what_is_refused_before_the_append_fails_for_certain() -> None:
     """Calling any other a failure accuses the cluster of an aborted read when the record turns up (requirements U-24)."""
     definite = {name for name, outcome in PRODUCE.items() if outcome is OpType.FAIL}
 
-    assert definite == {"NOT_ENOUGH_REPLICAS", "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert definite == {"NOT_ENOUGH_REPLICAS", "INVALID_REQUIRED_ACKS", "UNKNOWN_TOPIC_OR_PARTITION"}
 
 
 @pytest.mark.parametrize("error", [6, 7, 13, 20, 56])

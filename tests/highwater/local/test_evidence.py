@@ -109,7 +109,11 @@ def test_a_state_is_shown_as_it_was_committed_with_its_writer() -> None:
         controller_epoch=2,
         zk_version=3,
         isr=("b1", "b3"),
+        stamps=found.stamps,
+        elr=(),
     )
+    assert found.stamps is not None
+    assert len(found.stamps) == 2
 
 
 def test_an_isr_change_is_written_after_it_was_sent_and_before_it_was_applied() -> None:

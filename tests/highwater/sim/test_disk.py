@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from highwater.sim.disk import Disk, Refusal, end_of
 from highwater.sim.network import Acting
 from history.seed import Draws
-from reference.effects import Append, CreateReplica, DeleteReplica, Truncate, WriteCheckpoint
+from reference.effects import Append, CreateReplica, DeleteReplica, MarkDir, Truncate, WriteCheckpoint
 from reference.events import LogImage
 from reference.messages import Batch
-from reference.types import LeaderEpoch, Offset, TopicPartition
+from reference.types import NO_INCARNATION, Incarnation, LeaderEpoch, Offset, TopicPartition
 
 T0, T1 = TopicPartition("t-0"), TopicPartition("t-1")
 
@@ -67,11 +67,22 @@ def test_a_flush_covers_only_what_was_written_before_it_began() -> None:
     assert content(of) == [batch(0, "a")]
 
 
-def test_a_log_whose_creation_was_never_flushed_may_be_gone() -> None:
+def test_a_log_is_there_after_power_loss_with_nothing_in_it() -> None:
+    """Its creation is durable at once: else nobody could tell a replica without records from one that lost them."""
     of = disk(batch(0, "a"))
     of.lose_unflushed(0, "test", torn=False, all_of_it=True)
 
-    assert logs(of) == ()
+    assert logs(of) == (LogImage(T0, ()),)
+
+
+def test_a_directory_remembers_its_birth_until_it_is_swapped() -> None:
+    of = disk()
+    of.perform(MarkDir(0, Incarnation(5)))
+    of.lose_unflushed(0, "test", torn=False, all_of_it=True)
+    before = of.image()[0].born
+    of.swap(0)
+
+    assert (before, of.image()[0].born) == (5, NO_INCARNATION)
 
 
 def test_a_deletion_that_was_never_flushed_may_be_undone() -> None:

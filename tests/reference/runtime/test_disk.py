@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
 from reference.runtime.disk import CHECKPOINT, Disk, frame, read_frames
-from reference.types import LeaderEpoch, Offset, TopicPartition
+from reference.types import Incarnation, LeaderEpoch, Offset, TopicPartition
 
+BORN = Incarnation(7)
 ORDERS = TopicPartition("orders-0")
 BILLS = TopicPartition("bills-3")
 
@@ -40,37 +41,41 @@ def test_an_empty_directory_is_made_and_holds_nothing(tmp_path: Path) -> None:
 
 def test_a_restart_finds_what_was_appended_and_checkpointed(tmp_path: Path) -> None:
     disk = opened(tmp_path)
-    disk.create(0, ORDERS)
-    disk.create(0, BILLS)
+    disk.create(0, ORDERS, BORN)
+    disk.create(0, BILLS, BORN)
     disk.append(0, ORDERS, [batch(0, "a", "b"), batch(2, "c", epoch=1)])
     disk.append(0, ORDERS, [batch(3, "d", epoch=1)])
     disk.write_checkpoint(0, ((BILLS, Offset(0)), (ORDERS, Offset(2))))
     disk.close()
 
-    logs = (LogImage(BILLS, ()), LogImage(ORDERS, (batch(0, "a", "b"), batch(2, "c", epoch=1), batch(3, "d", epoch=1))))
+    logs = (
+        LogImage(BILLS, (), BORN),
+        LogImage(ORDERS, (batch(0, "a", "b"), batch(2, "c", epoch=1), batch(3, "d", epoch=1)), BORN),
+    )
     assert found(tmp_path) == (DirImage(0, readable=True, logs=logs, checkpoint=((BILLS, 0), (ORDERS, 2))),)
 
 
 def test_a_deleted_replica_is_gone_and_can_be_made_again(tmp_path: Path) -> None:
     disk = opened(tmp_path)
-    disk.create(0, ORDERS)
+    disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0, "old")])
     pending = disk.flush_job(0)
     disk.delete(0, ORDERS)
-    disk.create(0, ORDERS)
+    disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0, "new")])
     pending()  # of a log that is gone: must neither fail nor touch the new one
     disk.flush_job(0)()
     disk.close()
 
-    assert found(tmp_path)[0].logs == (LogImage(ORDERS, (batch(0, "new"),)),)
+    assert found(tmp_path)[0].logs == (LogImage(ORDERS, (batch(0, "new"),), BORN),)
 
 
 def test_a_flush_syncs_each_log_that_was_written_since_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = opened(tmp_path)
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))
-    disk.create(0, ORDERS)
+    disk.create(0, ORDERS, BORN)
+    created, synced[:] = list(synced), []
     disk.append(0, ORDERS, [batch(0)])
     disk.flush_job(0)()
     first, synced[:] = list(synced), []
@@ -80,7 +85,9 @@ def test_a_flush_syncs_each_log_that_was_written_since_the_last_one(tmp_path: Pa
     disk.flush_job(0)()
     disk.close()
 
-    assert first == ["log", ORDERS, tmp_path.name]  # of a new replica its folders too, or the file may be lost with its name
+    # a new replica is durable with its name and its birth before anything is written to it
+    assert created == ["partition.metadata", "log", f"{ORDERS}.creating", tmp_path.name]
+    assert first == ["log"]
     assert second == []
     assert synced == ["log"]
 
@@ -100,7 +107,7 @@ def test_a_checkpoint_that_is_no_checkpoint_makes_the_directory_unreadable(tmp_p
 
 def test_writing_to_a_full_device_fails_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:
     disk = opened(tmp_path)
-    disk.create(0, ORDERS)
+    disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0)])
     log = disk._logs[0, ORDERS]
     os.dup2(os.open("/dev/full", os.O_WRONLY), log.fd)
@@ -108,7 +115,7 @@ def test_writing_to_a_full_device_fails_and_leaves_the_log_as_it_was(tmp_path: P
     with pytest.raises(OSError, match="No space left"):
         disk.append(0, ORDERS, [batch(1)])
     disk.close()
-    assert found(tmp_path)[0].logs == (LogImage(ORDERS, (batch(0),)),)
+    assert found(tmp_path)[0].logs == (LogImage(ORDERS, (batch(0),), BORN),)
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=6), st.data())
@@ -147,7 +154,7 @@ def test_any_sequence_of_writes_and_truncations_is_found_again(
 ) -> None:
     path = tmp_path_factory.mktemp("dir")
     disk = opened(path)
-    disk.create(0, ORDERS)
+    disk.create(0, ORDERS, BORN)
     model: list[Batch] = []
     for number, (what, argument) in enumerate(steps):
         end = model[-1].base_offset + len(model[-1].values) if model else 0
@@ -160,4 +167,4 @@ def test_any_sequence_of_writes_and_truncations_is_found_again(
             disk.truncate(0, ORDERS, Offset(boundary))
     disk.close()
 
-    assert found(path)[0].logs == (LogImage(ORDERS, tuple(model)),)
+    assert found(path)[0].logs == (LogImage(ORDERS, tuple(model), BORN),)
