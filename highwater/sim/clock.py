@@ -35,6 +35,11 @@ class Clock:
         monotonic = self.monotonic_ns()
         return Now(Millis(monotonic // MS), Millis((monotonic + self._wall_ns + self._jump_ns) // MS))
 
+    @property
+    def off(self) -> tuple[int, int]:
+        """What is wrong with it: the wall clock's jump in ns, the drift of both in ppm."""
+        return self._jump_ns, self._ppm
+
     def until_ns(self, monotonic_ns: int) -> int:
         """The virtual instant, not before now, at which the monotonic clock will have reached this if the drift stays."""
         left = monotonic_ns - self.monotonic_ns()

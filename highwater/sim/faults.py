@@ -257,7 +257,7 @@ class Faults:
 
     def _set_clock(self, opened: _Open, fault: ClockJump | ClockDrift | ClockStrobe, node: NodeHost, acting: Acting) -> None:
         window_id, trouble = opened.window.id, self._trouble[node.config.broker]
-        acting.count += 1
+        before = node.clock.off
         match fault:
             case ClockDrift(ppm=ppm):
                 trouble.drifts[window_id] = ppm
@@ -271,13 +271,15 @@ class Faults:
             case _:
                 assert_never(fault)
         self._apply_clock(node)
+        acting.count += node.clock.off != before
 
     def _strobe(self, opened: _Open, node: NodeHost, offset_ns: int, period_ns: int) -> None:
         if self._open.get(opened.window.id) is not opened:
             return
-        jumps = self._trouble[node.config.broker].jumps
+        jumps, before = self._trouble[node.config.broker].jumps, node.clock.off
         jumps[opened.window.id] = offset_ns - jumps.get(opened.window.id, 0)
         self._apply_clock(node)
+        opened.actings[node.address].count += node.clock.off != before
         self._stage.scheduler.after(period_ns, self._strobe, opened, node, offset_ns, period_ns)
 
     def _clock_over(self, node: NodeHost, window_id: str) -> None:

@@ -84,10 +84,18 @@ class Story:
     def session_ended(self, node: str, incarnation: int) -> int:
         return self.event(EventKind.SESSION_ENDED, whole_node=True, node=node, incarnation=incarnation)
 
-    def state(self, leader: str | None, epoch: int, isr: str, version: int = 0) -> int:
-        """ZooKeeper's state of the partition; `isr` as "b1 b2"."""
+    def state(
+        self, leader: str | None, epoch: int, isr: str, version: int = 0, stamps: tuple[int, ...] | None = None
+    ) -> int:
+        """ZooKeeper's state of the partition; `isr` as "b1 b2", `stamps` the registrations under which they joined."""
         return self.event(
-            EventKind.STATE_WRITTEN, leader=leader, leader_epoch=epoch, isr=tuple(isr.split()), zk_version=version, node=leader
+            EventKind.STATE_WRITTEN,
+            leader=leader,
+            leader_epoch=epoch,
+            isr=tuple(isr.split()),
+            stamps=stamps,
+            zk_version=version,
+            node=leader,
         )
 
     def leads(self, node: str, epoch: int, *, leo: int, hw: int = 0, isr: str = "b1 b2 b3") -> int:

@@ -38,6 +38,25 @@ def test_emptied_replica_that_rejoined_the_isr_may_lead() -> None:
     assert kinds(judge(story.history())) == []
 
 
+def rejoined_without_having_left(stamp_of_b2: int) -> set[str]:
+    """b2's disk is swapped; the ISR in ZooKeeper names b2 throughout; then b2 leads."""
+    story = begin()
+    committed(story)
+    power_out(story, "b2", why="swapped")
+    story.registered("b2", 22)
+    story.append("b2", 0, "x")
+    story.state("b1", 1, "b1 b2 b3", stamps=(11, stamp_of_b2, 13))
+    story.state("b2", 3, "b2 b3", stamps=(22, 13))
+    story.leads("b2", 3, leo=1, hw=1, isr="b2 b3")
+    return set(kinds(judge(story.history())))
+
+
+def test_emptied_replica_that_was_stamped_anew_may_lead() -> None:
+    """Its name never left the ISR: only the registration beside it tells that it was taken in again."""
+    assert "empty-leader" not in rejoined_without_having_left(22)
+    assert "empty-leader" in rejoined_without_having_left(12)
+
+
 def test_power_loss_alone_makes_no_empty_leader() -> None:
     """The recovery election takes the longest log of those that lost something."""
     story = begin()

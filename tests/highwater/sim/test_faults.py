@@ -1,5 +1,6 @@
 """Any schedule, however its windows overlap, leaves nothing behind."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,3 +104,28 @@ def test_a_process_is_down_exactly_while_some_window_holds_it(crashes: list[tupl
         node = next(node for node in world.nodes.values() if node.address == "b2")
         assert not (held and node.up)
         assert not (free and not node.up)
+
+
+@pytest.mark.parametrize(
+    ("fault", "off", "acted"),
+    [
+        (ClockJump(offset_ms=-400), (-400 * MS, 0), 1),
+        (ClockDrift(ppm=90_000), (0, 90_000), 1),
+        (ClockStrobe(offset_ms=700, period_ms=90), (700 * MS, 0), 9),
+        (ClockJump(offset_ms=0), (0, 0), 0),
+    ],
+)
+def test_a_clock_fault_moves_the_clock_and_counts_only_then(fault: AnyFault, off: tuple[int, int], acted: int) -> None:
+    """A fault that is counted and does nothing makes a campaign believe in what it never tried."""
+    world = World(plan(*windows([(fault, Named(brokers=(1,)), (100, 900))])), Cast())
+    first, second, *_ = world.nodes.values()
+    for node in world.nodes.values():
+        node.start()
+    world.faults.plan(0)
+    world.stage.scheduler.run_until(500 * MS)
+    during = (first.clock.off, second.clock.off)
+    world.stage.scheduler.run_until(1000 * MS)
+
+    assert during == (off, (0, 0))
+    assert first.clock.off == (0, 0)
+    assert [count.acted for count in world.faults.counts()] == [acted]
