@@ -91,7 +91,7 @@ def _totals(rows: Sequence[RunRow]) -> tuple[tuple[str, str], ...]:
         ("acknowledged", str(sum(row.acked for row in rows))),
         ("leader changes", str(sum(row.leader_changes for row in rows))),
         ("simulated", f"{simulated:.0f} s"),
-        ("simulated per wall second", f"{simulated / wall:.1f} s" if wall else "none"),
+        ("simulated per second of a worker", f"{simulated / wall:.1f} s" if wall else "none"),
     )
 
 

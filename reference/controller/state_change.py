@@ -236,7 +236,11 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
         base = change.base
         assert base is not None
         winner = longest(turn.config.variant, base, _live(controller), change.ends)
-        if winner is None:
-            _finish(turn, controller, tp, change)  # no log at all among them: stays without a leader
-        else:
+        if winner is not None:
             _write(turn, controller, change, _next_state(turn, controller, base, winner.leader, winner.isr))
+        elif base.leader is not None:
+            # Nothing is left of what was counted on: the partition stays offline until an operator orders otherwise, and
+            # nobody may go on believing in a leader (docs/promise.md U2).
+            _write(turn, controller, change, _next_state(turn, controller, base, None, base.isr))
+        else:
+            _finish(turn, controller, tp, change)

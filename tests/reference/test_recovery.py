@@ -168,3 +168,4 @@ def test_a_broker_whose_directory_was_swapped_leads_nobody() -> None:
     lab.wait(3000)
 
     assert lab.leaders() == []
+    assert lab.state().leader is None  # and clients are told so
