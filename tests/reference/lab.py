@@ -226,7 +226,8 @@ class Lab:
 
     def leaders(self) -> list[int]:
         """Those who think that they lead."""
-        return [i for i in self.ids if i in self.nodes and isinstance(self.partition(i).role, Leader)]
+        up = [self.nodes[i].state.broker.partitions.get(T0) if i in self.nodes else None for i in self.ids]
+        return [i for i, replica in zip(self.ids, up, strict=True) if replica is not None and isinstance(replica.role, Leader)]
 
     def state(self) -> PartitionState:
         """What ZooKeeper holds."""

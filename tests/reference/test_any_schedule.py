@@ -1,0 +1,114 @@
+"""Random schedules on the table-top cluster: messages in any order, lost and doubled, crashes, expiries, timers that fire early.
+
+The simulator's network keeps the order of a connection and its timers keep their time; here nothing does.
+"""
+
+import pytest
+
+from history.seed import Rng
+from reference.config import VARIANTS
+from reference.errors import ErrorCode
+from reference.messages import ProduceReply
+from reference.replica.partition import Leader
+from tests.reference.lab import Lab
+
+STEPS = 600
+SEEDS = 40
+
+
+class World:
+    """One run: what was acknowledged, by offset."""
+
+    def __init__(self, seed: int, protocol: str) -> None:
+        self.rng = Rng(seed)
+        self.lab = Lab(3, variant=VARIANTS[protocol], min_isr=2)
+        self.lab.wait(2000)
+        self.sent: dict[int, str] = {}  # correlation -> value
+        self.orphans: list[int] = []  # sessions of processes that are gone and have been started again
+
+    @property
+    def acked(self) -> dict[int, str]:
+        """Offset -> value of every acks=all produce that was acknowledged."""
+        replies = (m for m in self.lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE)
+        return {m.offset: self.sent[m.correlation] for m in replies if m.offset is not None}
+
+    def step(self) -> None:
+        lab, rng = self.lab, self.rng
+        up = sorted(lab.nodes)
+        match rng.below(80):
+            case 0 if up:
+                self._crash(rng.pick(up))
+            case 1 | 2 | 3 if len(up) < len(lab.ids):
+                self._start(rng.pick([i for i in lab.ids if i not in lab.nodes]))
+            case 4 if up:
+                lab.expire(rng.pick(up))
+            case 5 | 6 | 7 | 8 if lab.leaders():
+                self._produce(rng.pick(lab.leaders()))
+            case 9 | 10 | 11 if up:
+                i = rng.pick(up)
+                if lab.timers[i]:
+                    lab.fire(i, rng.pick(sorted(lab.timers[i])))
+            case 12 if lab.letters:
+                lab.letters.remove(rng.pick(lab.letters))
+            case 13 if lab.letters:
+                lab.letters.append(rng.pick(lab.letters))
+            case _ if lab.letters:
+                chosen = rng.pick(lab.letters)
+                lab.deliver(lambda letter: letter is chosen)
+
+    def _crash(self, i: int) -> None:
+        self.lab.crash(i)
+        if self.rng.ratio(3, 4):
+            self.lab.expire(i)
+
+    def _start(self, i: int) -> None:
+        self.orphans.append(self.lab.sessions[i])
+        self.lab.start(i)
+
+    def _produce(self, i: int) -> None:
+        correlation = len(self.sent) + 1
+        self.sent[correlation] = f"v{correlation}"
+        self.lab.produce(i, f"v{correlation}", correlation=correlation)
+
+    def heal(self) -> None:
+        """Every process runs, every old session is over, every letter arrives."""
+        for i in self.lab.ids:
+            if i not in self.lab.nodes:
+                self._start(i)
+        for session in self.orphans:
+            self.lab.watches(self.lab.zk.expire(session))
+        self.lab.settle()
+        self.lab.wait(40_000)
+
+    def lost(self) -> dict[int, str]:
+        """What was acknowledged and is not at its offset in the leader's log."""
+        leaders = [i for i in self.lab.ids if isinstance(self.lab.partition(i).role, Leader)]
+        log = self.lab.values(max(leaders, key=lambda i: self.lab.partition(i).leader_epoch)) if leaders else []
+        return {offset: value for offset, value in self.acked.items() if log[offset : offset + 1] != [value]}
+
+
+def played(seed: int, protocol: str = "safe") -> World:
+    world = World(seed, protocol)
+    for _ in range(STEPS):
+        world.step()
+    world.heal()
+    return world
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whatever_happens_nothing_acknowledged_is_lost_and_all_are_in_sync_again(seed: int) -> None:
+    world = played(seed)
+
+    assert world.lost() == {}
+    assert world.lab.isr() == [1, 2, 3]
+    assert len(world.lab.leaders()) == 1
+    assert world.lab.values(1) == world.lab.values(2) == world.lab.values(3)
+
+
+def test_the_schedules_are_worth_playing() -> None:
+    """They acknowledge something, and lose it where truncation goes by the high watermark."""
+    acked = sum(len(played(seed).acked) for seed in range(10))
+    lost = [seed for seed in range(SEEDS) if played(seed, "truncate-to-hw").lost()]
+
+    assert acked > 50
+    assert lost != []
