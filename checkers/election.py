@@ -31,6 +31,10 @@ class _Elections:
         self.ordered: str | None = None
         self.anomalies: list[Anomaly] = []
         self.elections = 0
+        self.from_elr = 0
+        self.recoveries = 0
+        self.wounds_counted_on = 0
+        self.stamps: dict[str, int] = {}  # node -> the registration under which it last stood in the ISR
 
     def see(self, row: EventRow) -> None:
         """Apply one row."""
@@ -40,12 +44,14 @@ class _Elections:
             if row.leader is not None and row.leader_epoch != self.standing.epoch:
                 self._elected(row, row.leader)
             self.standing.see(row)
+            self.stamps.update(zip(row.isr, row.stamps or (), strict=False))
             self.wounded.see(row)
             self.emptied = {node: swap for node, swap in self.emptied.items() if node in self.wounded.since}
         elif row.kind == K.BECAME_LEADER:
             if row.node in self.emptied:
                 self._emptied(row, row.node)
         elif row.kind == K.WOUND:
+            self.wounds_counted_on += row.node in self.standing.eligible()
             self.wounded.see(row)
             if row.detail == "swapped":
                 self.emptied[row.node] = row
@@ -58,6 +64,11 @@ class _Elections:
             return  # the first state of a partition: nobody stood before
         self.elections += leader != self.standing.leader
         eligible = self.standing.eligible()
+        if row.stamps and leader in eligible and leader in row.isr:
+            if row.stamps[row.isr.index(leader)] != self.stamps.get(leader):
+                self.recoveries += 1  # registered anew since it was counted on: its log was compared with the others'
+            else:
+                self.from_elr += leader not in self.standing.isr
         ordered = self.by_operator and leader == self.ordered
         if leader in self.emptied and not self.sessions.lasts(leader, self.emptied[leader].incarnation):
             self._emptied(row, leader)
@@ -80,7 +91,7 @@ class _Elections:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """The elections of one partition; counts `leader_changes`."""
+    """The elections of one partition; counts them, and what docs/promise.md N3 wants to be reached."""
     topic, partition = partition_of(operations, events)
     promise = promised(facts, topic)
     if promise is None:
@@ -92,7 +103,13 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     )
     for row in event_rows(events):
         elections.see(row)
-    return Findings(anomalies=tuple(elections.anomalies), counts={"leader_changes": elections.elections})
+    counts = {
+        "leader_changes": elections.elections,
+        "elections_from_elr": elections.from_elr,
+        "recovery_elections": elections.recoveries,
+        "wounds_counted_on": elections.wounds_counted_on,
+    }
+    return Findings(anomalies=tuple(elections.anomalies), counts=counts)
 
 
 CHECKER = Checker(

@@ -92,3 +92,16 @@ def test_leader_that_writes_its_isr_is_no_election() -> None:
     verdict = judge(story.history())
 
     assert (kinds(verdict), verdict.counts["leader_changes"]) == ([], 0)
+
+
+def test_elections_are_told_apart_by_the_registration_of_the_winner() -> None:
+    """docs/promise.md N3: a campaign must know whether it reached them."""
+    story = begin(promise(m=2))
+    story.state("b1", 1, "b1 b2", stamps=(11, 12))
+    story.state("b1", 1, "b1", stamps=(11,))  # shorter than two: b2 stays eligible
+    story.state("b2", 2, "b2", stamps=(12,))  # as it stood
+    story.state(None, 3, "b2", stamps=(12,))
+    story.state("b1", 4, "b1", stamps=(21,))  # registered anew, chosen for its log
+    counts = judge(story.history()).counts
+
+    assert (counts["elections_from_elr"], counts["recovery_elections"]) == (1, 1)
