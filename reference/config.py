@@ -45,6 +45,7 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     controller_epoch: bool = True  # /controller_epoch exists and goes with every command; V3 has none
     controller_epoch_persist: bool = True  # B-46: the epoch comes from /controller_epoch, not from a broker's memory
     controller_epoch_check: bool = True  # U-08, B-45: commands of an older controller are refused
+    admin_path_first: bool = False  # C-13: V3 deletes the admin path before it updates the topic path
     zk_guard: bool = True  # B-44: controller writes are multis that check /controller_epoch
     epoch_bump: Literal["every_write", "leader_change", "never"] = "every_write"  # of the leader epoch by the controller
     broker_incarnation: bool = True  # U-09, B-47, B-48: registrations are told apart, stale members never elected as they stand
@@ -79,6 +80,7 @@ V3 = Variant(
     controller_epoch=False,
     controller_epoch_check=False,
     zk_guard=False,
+    admin_path_first=True,
     broker_incarnation=False,
     startup_leads=True,
     startup_epoch_floor=False,

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from reference.coordination.api import AnyOp
 from reference.messages import LeaderAndIsr, LogEnd, LogInfo, PartitionState, StopReplica, UpdateMetadata
 from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
 
@@ -25,6 +26,7 @@ class StateChange(Struct):
     waiting: tuple[BrokerId, ...] = ()  # whose log ends are still missing
     ends: list[tuple[BrokerId, LogEnd]] = []
     again: bool = False
+    preferred: bool = False  # the first replica shall lead, if it can
 
 
 class Listing(Struct):
@@ -51,6 +53,24 @@ class Channel(Struct):
     in_flight: LeaderAndIsr | UpdateMetadata | StopReplica | LogInfo | None = None
 
 
+AdminKind = Literal["add", "remove", "preferred", "delete"]
+ADMIN_KINDS: tuple[AdminKind, ...] = ("add", "remove", "preferred", "delete")
+
+
+class AdminProcedure(Struct):
+    """One admin path being worked off. A `request` of 0 while reading or writing waits for the retry timer."""
+
+    step: Literal["idle", "listing", "topics", "reading", "stopping", "electing", "ready", "writing"] = "idle"
+    request: int = 0
+    again: bool = False  # a watch fired meanwhile
+    version: int = -1  # of the znode that holds the request
+    topics: tuple[str, ...] = ()
+    partitions: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    epochs: dict[TopicPartition, LeaderEpoch] = {}  # with which replicas are stopped
+    told: tuple[LiveBroker, ...] = ()  # who was sent StopReplica
+    writes: list[tuple[AnyOp, ...]] = []  # multis still to be done
+
+
 class Controller(Struct):
     """One broker's controller module. Everything but `step` and `request` belongs to the reign and goes with it."""
 
@@ -66,6 +86,7 @@ class Controller(Struct):
     brokers_listing: Listing = field(default_factory=Listing)
     topics_listing: Listing = field(default_factory=Listing)
     channels: list[Channel] = []
+    admin: dict[AdminKind, AdminProcedure] = {}
 
 
 def live_ids(controller: Controller) -> tuple[BrokerId, ...]:

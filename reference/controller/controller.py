@@ -1,13 +1,13 @@
 """The controller module of a broker: dispatch of what concerns the controller (V3 overview, §A, §B, §D)."""
 
-from reference.controller import broker_change, channel, election, failover, resign, state_change, topics
+from reference.controller import admin, broker_change, channel, election, failover, resign, state_change, topics
 from reference.controller.channel import ControlReply
 from reference.controller.context import Controller
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, SessionExpired
 from reference.errors import ErrorCode
 from reference.machine import Turn
-from reference.messages import LogInfo, LogInfoReply
+from reference.messages import LogInfo, LogInfoReply, StopReplica
 from reference.types import BrokerId
 
 
@@ -31,6 +31,8 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> None:
             topics.on_watch(turn, controller)
         else:
             controller.topics_listing.again = True
+    else:
+        admin.on_watch(turn, controller, path)
 
 
 def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...], session: int) -> bool:
@@ -50,10 +52,13 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
     else:
         known = state_change.on_answer(turn, controller, request, answers)
         if known is None:
+            known = admin.on_answer(turn, controller, request, answers)
+        if known is None:
             return False
         if not known:
             resign.resign(turn, controller)
             election.look(turn, controller)
+    admin.proceed(turn, controller)
     channel.pump(turn, controller)
     return True
 
@@ -86,6 +91,7 @@ def on_timer(turn: Turn, controller: Controller) -> None:
         broker_change.retry(turn, controller)
         topics.retry(turn, controller)
         state_change.retry(turn, controller)
+        admin.retry(turn, controller)
 
 
 def on_channel_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
@@ -102,6 +108,9 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
         election.look(turn, controller)  # there is a newer controller: see, and resign if it is so
     elif isinstance(request, LogInfo) and isinstance(reply, LogInfoReply):
         state_change.on_log_info(turn, controller, broker, request, reply)
+        channel.pump(turn, controller)
+    elif isinstance(request, StopReplica):
+        admin.proceed(turn, controller)
         channel.pump(turn, controller)
 
 

@@ -72,6 +72,12 @@ def _among(state: PartitionState, alive: tuple[IsrMember, ...]) -> Choice:
     return Elect(ids[order[0]], alive)
 
 
+def prefer(variant: Variant, state: PartitionState, live: Live) -> Choice:
+    """R-147: the first assigned replica leads if it is live and in the ISR as stamped; else all stays as it is."""
+    first = next((m for m in state.isr if m.broker == state.replicas[0] and _as_stamped(variant, m, live)), None)
+    return Keep() if first is None or state.leader == first.broker else Elect(first, state.isr)
+
+
 def first_leader(replicas: tuple[BrokerId, ...], live: Live) -> Elect | None:
     """V3 §B init_leaders step 1.1: a live broker of AR leads, all live brokers of AR are the ISR."""
     isr = tuple(sorted(IsrMember(b, live[b]) for b in replicas if b in live))

@@ -21,4 +21,5 @@ def resign(turn: Turn, controller: Controller) -> None:
     controller.changes = {}
     controller.brokers_listing = Listing()
     controller.topics_listing = Listing()
+    controller.admin = {}
     turn.effects.append(CancelTimer("controller"))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reference.config import Variant, min_isr_of
 from reference.controller import channel
 from reference.controller.context import Controller, StateChange
-from reference.controller.leader_selection import AskLogs, Elect, Keep, Live, Offline, first_leader, longest, select
+from reference.controller.leader_selection import AskLogs, Elect, Keep, Live, Offline, first_leader, longest, prefer, select
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
@@ -33,13 +33,14 @@ from reference.replica import eligible
 from reference.types import NO_INCARNATION, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
 
 
-def start(turn: Turn, controller: Controller, tp: TopicPartition) -> None:
+def start(turn: Turn, controller: Controller, tp: TopicPartition, *, preferred: bool = False) -> None:
     """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards."""
     change = controller.changes.get(tp)
     if change is not None and change.step != "asking":
         change.again = True
+        change.preferred = change.preferred or preferred
         return
-    controller.changes[tp] = StateChange(step="reading")
+    controller.changes[tp] = StateChange(step="reading", preferred=preferred)
     _read(turn, tp, controller.changes[tp])
 
 
@@ -99,7 +100,10 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
         return
     base = paths.decode_state(tp, replicas, answer)
     change.base = base
-    match select(turn.config.variant, base, live):
+    choice = select(turn.config.variant, base, live)
+    if change.preferred and isinstance(choice, Keep):
+        choice = prefer(turn.config.variant, base, live)
+    match choice:
         case Keep():
             known = controller.states.get(tp)
             controller.states[tp] = base

@@ -26,6 +26,10 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
+PARTITIONS_ADD = "/admin/partitions_add"
+PARTITIONS_REMOVE = "/admin/partitions_remove"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
+DELETE_TOPICS = "/admin/delete_topics"
 PERSISTENT = ("/brokers", BROKER_IDS, TOPICS)  # made by whoever finds them missing
 
 
@@ -46,6 +50,21 @@ class _TopicJson(Struct):
     partitions: dict[str, list[int]]
 
 
+class _PartitionJson(Struct):
+    topic: str
+    partition: int
+
+
+class _PreferredJson(Struct):
+    version: int
+    partitions: list[_PartitionJson]
+
+
+class _DeleteTopicsJson(Struct):
+    version: int
+    topics: list[str]
+
+
 class _StateJson(Struct):
     controller_epoch: int
     leader: int  # -1: none
@@ -61,6 +80,9 @@ class _StateJson(Struct):
 _encode = msgspec.json.Encoder().encode
 _topic = msgspec.json.Decoder(_TopicJson).decode
 _state = msgspec.json.Decoder(_StateJson).decode
+_preferred = msgspec.json.Decoder(_PreferredJson).decode
+_delete_topics = msgspec.json.Decoder(_DeleteTopicsJson).decode
+_replicas = msgspec.json.Decoder(list[int]).decode
 _controller = msgspec.json.Decoder(_ControllerJson).decode
 
 
@@ -149,6 +171,60 @@ def decode_state(tp: TopicPartition, replicas: tuple[BrokerId, ...], node: Data)
 
 def _members(brokers: list[int], incarnations: list[int]) -> tuple[IsrMember, ...]:
     return tuple(IsrMember(BrokerId(b), Incarnation(i)) for b, i in zip(brokers, incarnations, strict=True))
+
+
+def partitions_payload(assignment: dict[TopicPartition, tuple[BrokerId, ...]]) -> bytes:
+    """R-151, for a topic whose partitions need not be 0 to n."""
+    return _encode(_TopicJson(1, {str(index_of(tp)): list(assignment[tp]) for tp in sorted(assignment, key=index_of)}))
+
+
+def partition_add_path(tp: TopicPartition) -> str:
+    """/admin/partitions_add/[topic]/[partition_id] (R-008)."""
+    return f"{PARTITIONS_ADD}/{topic_of(tp)}/{index_of(tp)}"
+
+
+def partition_remove_path(tp: TopicPartition) -> str:
+    """/admin/partitions_remove/[topic]/[partition_id] (R-008)."""
+    return f"{PARTITIONS_REMOVE}/{topic_of(tp)}/{index_of(tp)}"
+
+
+def replicas_payload(replicas: tuple[BrokerId, ...]) -> bytes:
+    """The replicas of a partition to be added, preferred first."""
+    return _encode(list(replicas))
+
+
+def decode_replicas(data: bytes) -> tuple[BrokerId, ...]:
+    """The replicas of a partition to be added; none where an administrator wrote something else."""
+    try:
+        return tuple(BrokerId(b) for b in _replicas(data))
+    except msgspec.DecodeError:
+        return ()
+
+
+def preferred_payload(tps: tuple[TopicPartition, ...]) -> bytes:
+    """R-147."""
+    return _encode(_PreferredJson(1, [_PartitionJson(topic_of(tp), index_of(tp)) for tp in tps]))
+
+
+def decode_preferred(data: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions to be rebalanced; none where an administrator wrote something else."""
+    try:
+        return tuple(topic_partition(p.topic, p.partition) for p in _preferred(data).partitions)
+    except msgspec.DecodeError:
+        return ()
+
+
+def delete_topics_payload(topics: tuple[str, ...]) -> bytes:
+    """R-149."""
+    return _encode(_DeleteTopicsJson(1, list(topics)))
+
+
+def decode_delete_topics(data: bytes) -> tuple[str, ...]:
+    """The topics to be deleted, sorted; none where an administrator wrote something else."""
+    try:
+        return tuple(sorted(set(_delete_topics(data).topics)))
+    except msgspec.DecodeError:
+        return ()
 
 
 def tp_of_state_path(path: str) -> TopicPartition | None:

@@ -44,6 +44,8 @@ STEPS = {
     "V3 §D step 4": "send LeaderAndISR with INIT for each partition",
     "V3 §D step 5": "call on_broker_change()",
     "V3 §D step 6": "init_leaders() for partitions without a leader",
+    "V3 §D step 8": "call on_partitions_add()",
+    "V3 §D step 9": "call on_partitions_remove()",
     "V3 §E step 1": "read the replica assignment of all topics",
     "V3 §E step 2": "read leader and ISR of the own partitions",
     "V3 §E step 3.1": "start replica",
@@ -53,6 +55,14 @@ STEPS = {
     "V3 §G on_ReplicaFetchRequest": "record leo, change the ISR, advance the HW, acknowledge, answer",
     "V3 §G maybe_change_ISR": "shrink and expand, by a conditional write",
     "V3 §G run": "the follower: fetch, append, r.hw = response.hw",
+    "V3 §H on_partitions_add step 1": "determine the set of partitions to be added",
+    "V3 §H on_partitions_add step 2": "call init_leaders(set_p)",
+    "V3 §H on_partitions_add step 3": "delete the PartitionAdd path",
+    "V3 §H on_partitions_add step 4": "update the topic path with the added partitions",
+    "V3 §H on_partitions_remove step 1": "determine the set of partitions to be deleted",
+    "V3 §H on_partitions_remove step 2": "send a StopReplicaCommand for each to the affected brokers",
+    "V3 §H on_partitions_remove step 3": "delete the PartitionRemove path",
+    "V3 §H on_partitions_remove step 4": "update the topic path with the removed partitions",
 }
 _PROCEDURES = sorted({name.split()[2] for name in STEPS if name.split()[2] != "step"})
 _CITATION = re.compile(

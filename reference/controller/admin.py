@@ -1,0 +1,134 @@
+"""What an administrator asks for through /admin: watched by the controller alone, carried out by data-driven procedures.
+
+A procedure reads its znodes, waits for brokers where it must, and then does `writes`, one multi after the other, each checking
+/controller_epoch (KAFKA-6082). What was asked for stays in ZooKeeper until the last write, so whatever is interrupted, by a lost
+answer or by the controller's death, is begun again by reading (B-62). Every step can therefore be repeated.
+"""
+
+from reference.controller import deletion, partitions, preferred, state_change
+from reference.controller.context import ADMIN_KINDS, AdminKind, AdminProcedure, Controller
+from reference.coordination import paths
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    BadVersion,
+    Check,
+    Created,
+    Data,
+    Deleted,
+    Exists,
+    GetChildren,
+    NoNode,
+    Unknown,
+    Written,
+)
+from reference.effects import ZkRequest
+from reference.machine import Turn
+
+_PATHS: dict[AdminKind, str] = {
+    "add": paths.PARTITIONS_ADD,
+    "remove": paths.PARTITIONS_REMOVE,
+    "preferred": paths.PREFERRED_ELECTION,
+    "delete": paths.DELETE_TOPICS,
+}
+
+
+def watches() -> tuple[AnyOp, ...]:
+    """What a new controller watches; answered to `on_listed`."""
+    return tuple(Exists(_PATHS[kind], watch=True) for kind in ADMIN_KINDS)
+
+
+def on_listed(controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """Remember what is there; `begin` goes on with it once this controller is active."""
+    controller.admin = {k: AdminProcedure(again=isinstance(a, Data)) for k, a in zip(ADMIN_KINDS, answers, strict=True)}
+
+
+def begin(turn: Turn, controller: Controller) -> None:
+    """V3 §D step 8: call on_partitions_add(), V3 §D step 9: call on_partitions_remove(); and the article's paths."""
+    for kind, procedure in controller.admin.items():
+        if procedure.again:
+            _start(turn, kind, procedure)
+
+
+def on_watch(turn: Turn, controller: Controller, path: str) -> None:
+    """Something changed at or below an admin path."""
+    for kind, procedure in controller.admin.items():
+        if path == _PATHS[kind] or path.startswith(f"{_PATHS[kind]}/"):
+            if controller.step == "active" and procedure.step == "idle":
+                _start(turn, kind, procedure)
+            else:
+                procedure.again = True
+
+
+def _start(turn: Turn, kind: AdminKind, procedure: AdminProcedure) -> None:
+    procedure.again = False
+    procedure.writes = []
+    path = _PATHS[kind]
+    children = (GetChildren(path, watch=True),) if kind in ("add", "remove") else ()
+    procedure.step, procedure.request = "listing", turn.zk_id()
+    turn.effects.append(ZkRequest(procedure.request, (Exists(path, watch=True), *children)))
+
+
+def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...]) -> bool | None:
+    """ZooKeeper answered. None: not a request of a procedure. False: this controller has been replaced."""
+    kind = next((k for k, p in controller.admin.items() if p.request == request), None)
+    if kind is None:
+        return None
+    procedure = controller.admin[kind]
+    procedure.request = 0
+    if isinstance(answers[0], Unknown):
+        state_change.later(turn)
+    elif procedure.step == "writing":
+        return _on_written(turn, controller, kind, answers)
+    else:
+        match kind:
+            case "add" | "remove":
+                partitions.on_read(turn, controller, kind, answers)
+            case "preferred":
+                preferred.on_read(turn, controller, answers)
+            case "delete":
+                deletion.on_read(turn, controller, answers)
+    return True
+
+
+def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tuple[AnyAnswer, ...]) -> bool:
+    procedure = controller.admin[kind]
+    guard = turn.config.variant.zk_guard
+    if guard and isinstance(answers[0], (BadVersion, NoNode)):
+        return False
+    if not all(isinstance(answer, (Written, Deleted, Created)) for answer in answers[1 if guard else 0 :]):
+        # Somebody changed what was read. Not at once: a writer that is always faster would keep this controller busy.
+        state_change.later(turn)
+        return True
+    procedure.writes = procedure.writes[1:]
+    procedure.step = "ready"
+    if kind == "add":
+        partitions.init_leaders(turn, controller, procedure)
+    elif kind == "delete":
+        deletion.on_erased(controller, procedure)
+    return True
+
+
+def proceed(turn: Turn, controller: Controller) -> None:
+    """Take each procedure as far as it goes: what it waited for may have happened."""
+    for kind, procedure in controller.admin.items():
+        if procedure.step == "stopping":
+            deletion.stop(controller, procedure)
+        elif procedure.step == "electing":
+            preferred.wait(controller, procedure)
+        if procedure.step == "ready" and procedure.writes:
+            guard = turn.config.variant.zk_guard
+            check = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version),) if guard else ()
+            procedure.step, procedure.request = "writing", turn.zk_id()
+            turn.effects.append(ZkRequest(procedure.request, (*check, *procedure.writes[0]), atomic=True))
+        elif procedure.step == "ready":
+            procedure.step = "idle"
+        if procedure.step == "idle" and procedure.again:
+            _start(turn, kind, procedure)
+
+
+def retry(turn: Turn, controller: Controller) -> None:
+    """An answer was lost, or a write refused: begin again by reading."""
+    for kind, procedure in controller.admin.items():
+        if procedure.request == 0 and procedure.step not in ("idle", "stopping", "electing", "ready"):
+            _start(turn, kind, procedure)

@@ -1,0 +1,112 @@
+"""Topics are deleted through /admin/delete_topics (R-149), partitions through V3 §H: first the replicas, then the znodes.
+
+Every live replica answers before a znode goes, since the znodes are what the next controller finds its way by (B-62). Who is down
+finds no assignment when it starts and deletes its replica itself (V3 §E step 4).
+"""
+
+from reference.controller import channel
+from reference.controller.context import AdminProcedure, Controller, LiveBroker
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, AnyOp, Data, Delete, Exists, GetData
+from reference.effects import ZkRequest
+from reference.machine import Turn
+from reference.messages import StopReplica
+from reference.types import LeaderEpoch, TopicPartition, topic_of
+
+
+def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """The list of topics; then their assignments; then which of their znodes exist."""
+    procedure = controller.admin["delete"]
+    ops: tuple[AnyOp, ...]
+    match procedure.step:
+        case "listing":
+            found = answers[0]
+            if not isinstance(found, Data):
+                procedure.step = "idle"
+                return
+            procedure.step = "topics"
+            procedure.topics = paths.decode_delete_topics(found.data)
+            procedure.version = found.version
+            ops = tuple(GetData(paths.topic_path(topic)) for topic in procedure.topics)
+        case "topics":
+            procedure.step = "reading"
+            there = [(t, a) for t, a in zip(procedure.topics, answers, strict=True) if isinstance(a, Data)]
+            forget(controller, tuple(t for t, a in zip(procedure.topics, answers, strict=True) if not isinstance(a, Data)))
+            procedure.topics = tuple(t for t, _ in there)
+            procedure.partitions = dict(sorted(pair for t, a in there for pair in paths.decode_topic(t, a.data)))
+            pairs = [(paths.state_path(tp), paths.state_parents(tp)[1]) for tp in procedure.partitions]
+            ops = tuple(Exists(path) for pair in pairs for path in pair)
+            ops += tuple(Exists(f"{paths.topic_path(topic)}/partitions") for topic in procedure.topics)
+        case _:
+            _plan(controller, procedure, answers)
+            return
+    if ops:
+        procedure.request = turn.zk_id()
+        turn.effects.append(ZkRequest(procedure.request, ops))
+    else:
+        procedure.partitions = {}
+        procedure.writes = [(Delete(paths.DELETE_TOPICS, procedure.version),)]
+        procedure.step = "ready"
+
+
+def _plan(controller: Controller, procedure: AdminProcedure, answers: tuple[AnyAnswer, ...]) -> None:
+    count = 2 * len(procedure.partitions)
+    erase = erasures(tuple(procedure.partitions), answers[:count])
+    for topic, above in zip(procedure.topics, answers[count:], strict=True):
+        base = paths.topic_path(topic)
+        erase += (Delete(f"{base}/partitions"),) if isinstance(above, Data) else ()
+        erase += (Delete(base),)
+    procedure.writes = [erase, (Delete(paths.DELETE_TOPICS, procedure.version),)]
+    begin_stopping(controller, procedure)
+
+
+def on_erased(controller: Controller, procedure: AdminProcedure) -> None:
+    """A write is done: the first one erased the topics."""
+    forget(controller, procedure.topics)
+    procedure.topics = ()
+
+
+def forget(controller: Controller, topics: tuple[str, ...]) -> None:
+    """Topics that are gone: whatever comes under the same name is new, though the watch on all topics may show no difference."""
+    controller.topics = tuple(t for t in controller.topics if t not in topics)
+    for tp in [tp for tp in controller.assignments if topic_of(tp) in topics]:
+        del controller.assignments[tp]
+        controller.states.pop(tp, None)
+
+
+def erasures(tps: tuple[TopicPartition, ...], answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
+    """Delete the state of each partition and the node above it, where they were seen (two answers for each partition)."""
+    nodes = [path for tp in tps for path in (paths.state_path(tp), paths.state_parents(tp)[1])]
+    return tuple(Delete(path) for path, answer in zip(nodes, answers, strict=True) if isinstance(answer, Data))
+
+
+def begin_stopping(controller: Controller, procedure: AdminProcedure) -> None:
+    """Nothing is decided about these partitions any more."""
+    procedure.told = ()
+    procedure.step = "stopping"
+    epochs = procedure.epochs
+    procedure.epochs = {}
+    for tp in procedure.partitions:
+        controller.assignments.pop(tp, None)
+        state = controller.states.pop(tp, None)
+        # No later epoch was told to anybody: this controller tells of what it has in `states`, older ones are fenced. Where
+        # there was never a state, nobody was told of any.
+        procedure.epochs[tp] = epochs.get(tp, LeaderEpoch(0)) if state is None else state.leader_epoch
+
+
+def stop(controller: Controller, procedure: AdminProcedure) -> None:
+    """V3 §H on_partitions_remove step 2: StopReplica to the affected brokers; go on when all that are live have answered."""
+    replicas = {broker for brokers in procedure.partitions.values() for broker in brokers}
+    waiting = False
+    for peer in controller.channels:
+        registration = LiveBroker(peer.broker, peer.incarnation)
+        if peer.broker in replicas and registration not in procedure.told:
+            # also one that registers meanwhile: it may have read the assignment before it went
+            procedure.told = (*procedure.told, registration)
+            for tp, brokers in procedure.partitions.items():
+                if peer.broker in brokers:
+                    channel.stop_replica(controller, tp, (peer.broker,), procedure.epochs[tp])
+        in_flight = dict(peer.in_flight.partitions) if isinstance(peer.in_flight, StopReplica) else {}
+        waiting = waiting or any(tp in peer.stops or tp in in_flight for tp in procedure.partitions)
+    if not waiting:
+        procedure.step = "ready"

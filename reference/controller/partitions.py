@@ -1,0 +1,108 @@
+"""Partitions are added to a topic and removed from it (V3 §H).
+
+V3 deletes the admin path before it updates the topic path: a controller that dies between the two has forgotten what it was
+asked for. `safe` deletes the admin path last (C-13), and gives a new partition no leader before the topic path lists it: a
+broker that starts in between would take its replica for a stray one and delete it (V3 §E step 4).
+"""
+
+from typing import Literal
+
+from reference.controller import deletion, state_change
+from reference.controller.context import AdminProcedure, Controller
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Delete, Exists, GetChildren, GetData, SetData
+from reference.effects import ZkRequest
+from reference.machine import Turn
+from reference.types import BrokerId, TopicPartition, topic_of, topic_partition
+
+_Kind = Literal["add", "remove"]
+
+
+def on_read(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyAnswer, ...]) -> None:
+    """V3 §H on_partitions_add step 1, V3 §H on_partitions_remove step 1: determine the set of partitions, in three reads."""
+    procedure = controller.admin[kind]
+    ops: tuple[AnyOp, ...] = ()
+    root = paths.PARTITIONS_ADD if kind == "add" else paths.PARTITIONS_REMOVE
+    match procedure.step:
+        case "listing":
+            procedure.step = "topics"
+            procedure.topics = answers[1].names if isinstance(answers[1], Children) else ()
+            ops = tuple(GetChildren(f"{root}/{topic}", watch=True) for topic in procedure.topics)
+        case "topics":
+            procedure.step = "reading"
+            found = [
+                topic_partition(topic, int(name))
+                for topic, answer in zip(procedure.topics, answers, strict=True)
+                if isinstance(answer, Children)
+                for name in answer.names
+                if name.isdecimal()
+            ]
+            procedure.partitions = dict.fromkeys(sorted(found), ())
+            procedure.topics = tuple(sorted({topic_of(tp) for tp in found}))
+            ops = _reads(kind, procedure)
+        case _:
+            _plan(turn, controller, kind, answers)
+            return
+    if ops:
+        procedure.request = turn.zk_id()
+        turn.effects.append(ZkRequest(procedure.request, ops))
+    else:
+        procedure.step = "idle"
+
+
+def _reads(kind: _Kind, procedure: AdminProcedure) -> tuple[AnyOp, ...]:
+    topics = tuple(GetData(paths.topic_path(topic)) for topic in procedure.topics)
+    if kind == "add":
+        return topics + tuple(GetData(paths.partition_add_path(tp)) for tp in procedure.partitions)
+    nodes = [(Exists(paths.state_path(tp)), Exists(paths.state_parents(tp)[1])) for tp in procedure.partitions]
+    return topics + tuple(op for pair in nodes for op in pair)
+
+
+def _plan(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyAnswer, ...]) -> None:
+    procedure = controller.admin[kind]
+    count = len(procedure.topics)
+    found = dict(zip(procedure.topics, answers[:count], strict=True))
+    listed = {t: dict(paths.decode_topic(t, a.data)) for t, a in found.items() if isinstance(a, Data)}
+    versions = {t: a.version for t, a in found.items() if isinstance(a, Data)}
+    clear = _clear(kind, procedure)
+    wanted: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    erase: tuple[AnyOp, ...] = ()
+    if kind == "add":
+        for tp, answer in zip(procedure.partitions, answers[count:], strict=True):
+            topic = topic_of(tp)
+            replicas = paths.decode_replicas(answer.data) if isinstance(answer, Data) else ()
+            if topic in listed and (replicas or tp in listed[topic]):
+                wanted[tp] = listed[topic].get(tp, replicas)  # asked for again after it was done: it stays as it is
+        after = {t: old | {tp: r for tp, r in wanted.items() if topic_of(tp) == t} for t, old in listed.items()}
+    else:
+        wanted = {tp: listed.get(topic_of(tp), {}).get(tp, ()) for tp in procedure.partitions}
+        erase = deletion.erasures(tuple(wanted), answers[count:])
+        after = {t: {tp: r for tp, r in old.items() if tp not in wanted} for t, old in listed.items()}
+    procedure.partitions = wanted
+    # V3 §H on_partitions_add step 4, V3 §H on_partitions_remove step 4: update the topic path
+    changed = [t for t in listed if after[t] != listed[t]]
+    update = tuple(SetData(paths.topic_path(t), paths.partitions_payload(after[t]), versions[t]) for t in changed)
+    first_admin = turn.config.variant.admin_path_first
+    steps = [clear, erase + update] if first_admin else [erase + update, clear]
+    procedure.writes = [ops for ops in steps if ops]
+    procedure.step = "ready"
+    if kind == "remove":
+        deletion.begin_stopping(controller, procedure)  # V3 §H on_partitions_remove step 2
+    elif first_admin or not update:
+        init_leaders(turn, controller, procedure)
+
+
+def _clear(kind: _Kind, procedure: AdminProcedure) -> tuple[AnyOp, ...]:
+    """V3 §H on_partitions_add step 3, V3 §H on_partitions_remove step 3: delete the admin path."""
+    entry = paths.partition_add_path if kind == "add" else paths.partition_remove_path
+    entries = tuple(Delete(entry(tp)) for tp in procedure.partitions)
+    root = paths.PARTITIONS_ADD if kind == "add" else paths.PARTITIONS_REMOVE
+    return entries + tuple(Delete(f"{root}/{topic}") for topic in procedure.topics)
+
+
+def init_leaders(turn: Turn, controller: Controller, procedure: AdminProcedure) -> None:
+    """V3 §H on_partitions_add step 2: call init_leaders(set_p)."""
+    for tp, replicas in procedure.partitions.items():
+        if tp not in controller.assignments:
+            controller.assignments[tp] = replicas
+            state_change.start(turn, controller, tp)
