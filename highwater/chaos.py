@@ -113,7 +113,10 @@ def replay_corpus(cases: Sequence[Case], means: Means) -> Stage:
 
 def repeat_elsewhere(seed: int) -> Stage:
     """Stage 2: the digest of a seed in two fresh processes that hash strings differently."""
-    one, other = (_digest_elsewhere(seed, hash_seed) for hash_seed in ("1", "2"))
+    try:
+        one, other = (_digest_elsewhere(seed, hash_seed) for hash_seed in ("1", "2"))
+    except KeyboardInterrupt:
+        return Stage(name="repetition", checks=(), stopped=INTERRUPTED, code=ExitCode.UNKNOWN)
     name = f"seed {seed} twice"
     if one == other:
         return Stage(name="repetition", checks=(Check(name=name),), code=ExitCode.VALID)

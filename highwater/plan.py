@@ -15,11 +15,14 @@ from highwater.errors import UsageError
 from highwater.explore.actions import AnyAction
 from history.event import EventKind
 from history.promise import Promise
+from history.store import name_complaint
 from nemesis.faults import Clog, Packets
 from nemesis.schedule import Shape, TopicFacts, Window, validate
 from reference.config import VARIANTS, TopicSpec, Variant
 from reference.messages import AnyMessage
 from workloads.registry import WORKLOADS
+
+DRAWS_END = 1 << 64  # and of seeds
 
 
 class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -115,7 +118,7 @@ def shape_of(plan: Plan) -> Shape:
 
 def complaints(plan: Plan) -> tuple[Complaint, ...]:
     """Everything that makes this plan impossible to perform or its run impossible to judge; empty for a good plan."""
-    return (*_cluster(plan), *_workload(plan), *_promise(plan), *_schedule(plan), *_marks(plan))
+    return (*_identity(plan), *_cluster(plan), *_workload(plan), *_promise(plan), *_schedule(plan), *_marks(plan))
 
 
 def checked(plan: Plan) -> Plan:
@@ -133,6 +136,15 @@ def unknown_protocol(name: str) -> str:
 def unknown_workload(name: str) -> str:
     """The sentence for a workload that does not exist."""
     return f"unknown workload {name!r}; there are {', '.join(WORKLOADS)}"
+
+
+def _identity(plan: Plan) -> Iterator[Complaint]:
+    refusal = name_complaint(plan.name)
+    if refusal is not None:
+        yield Complaint(path=("name",), sentence=f"plan name {refusal}")
+    for name, number in (("draws", plan.draws), ("seed", plan.seed)):
+        if number is not None and not 0 <= number < DRAWS_END:
+            yield Complaint(path=(name,), sentence=f"{name} {number} is out of range; it is 0 to 2^64-1")
 
 
 def _cluster(plan: Plan) -> Iterator[Complaint]:

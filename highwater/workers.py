@@ -1,15 +1,18 @@
 """Many runs on all cores: one worker process for each, spawned, so that no worker inherits anything but its task.
 
 Results come in the order of completion, each with the position of its task. Whoever consumes them may stop at any time: what
-is in flight is then given up. A worker that dies takes the laboratory with it (HarnessError), never a run in silence.
+is in flight is then given up. A worker that dies takes the laboratory with it (HarnessError), never a run in silence. Signals are
+the parent's affair, from the first moment of a worker on; and no worker outlives its parent, however that ends.
 """
 
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,6 +26,8 @@ from highwater.summary import Summary, of_failure
 
 # Tasks handed out beyond those being worked on, for each worker: enough that none waits, few enough to stop soon.
 _AHEAD = 1
+# What ends a command: Ctrl-C and `timeout` send it to the whole group of processes, but the parent alone decides what is kept.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -61,12 +66,16 @@ def perform_all(tasks: Iterable[Task], *, jobs: int) -> Generator[Done, None, No
     assert jobs >= 1
     if jobs == 1:
         for position, task in enumerate(tasks):
-            yield Done(position, perform(task))
+            summary = perform(task)
+            yield Done(position, summary)
+            if summary.outcome == "interrupted":  # the run has kept what it had; the others are not begun
+                raise KeyboardInterrupt
         return
     # A worker is one of as many as there are cores; Polars' own threads would only stand in each other's way.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=_leave_interrupts_to_the_parent)
+    with _signals_held_back():  # Python's own tracker of shared things is started here
+        pool = ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=_end_with_the_parent)
     try:
         yield from _stream(pool, enumerate(tasks), jobs * (1 + _AHEAD))
     except BrokenProcessPool as error:
@@ -76,14 +85,16 @@ def perform_all(tasks: Iterable[Task], *, jobs: int) -> Generator[Done, None, No
         processes = list((pool._processes or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
-            process.terminate()
+            process.kill()  # SIGTERM is held back there
 
 
 def _stream(pool: ProcessPoolExecutor, tasks: Iterator[tuple[int, Task]], ahead: int) -> Iterator[Done]:
     running: dict[Future[Summary], int] = {}
     while True:
         for position, task in islice(tasks, ahead - len(running)):
-            running[pool.submit(perform, task)] = position
+            with _signals_held_back():  # a submission may start a worker, which inherits this
+                future = pool.submit(perform, task)
+            running[future] = position
         if not running:
             return
         finished, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -91,6 +102,31 @@ def _stream(pool: ProcessPoolExecutor, tasks: Iterator[tuple[int, Task]], ahead:
             yield Done(running.pop(future), future.result())
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    """Ctrl-C reaches the whole group of processes; the parent alone decides what is kept."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """What comes meanwhile is delivered at the end. A process started inside never gets it, not even while it is importing."""
+    arrived: list[int] = []
+    handlers = {number: signal.signal(number, lambda number, _: arrived.append(number)) for number in _ENDING}
+    # New processes inherit the mask. It does not save this one: Python hears of a signal that any of its threads received, and
+    # a worker that is started by half complains.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for late in arrived:
+        signal.raise_signal(late)
+
+
+def _end_with_the_parent() -> None:
+    """A worker whose parent was killed would wait for its next task for ever."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

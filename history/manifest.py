@@ -49,7 +49,9 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     final_reads_at_ns: int | None = None
     end_ns: int = 0
     faults: tuple[FaultCount, ...] = ()
-    digest: str = ""  # of the rows, history.digest
+    digest: str = ""  # of the rows, history.digest; empty where nobody has worked it out
+    operation_rows: int | None = None  # of a stored run, in its tables; None elsewhere
+    event_rows: int | None = None
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0
     events_handled: int = 0

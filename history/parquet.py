@@ -34,15 +34,17 @@ def read(path: Path, table: TableName) -> pa.Table:
     return found.cast(arrow_schema(table))
 
 
-def check(path: Path, table: TableName) -> None:
-    """HistoryError unless the file holds the schema of this table; reads the footer alone."""
+def check(path: Path, table: TableName) -> int:
+    """The rows of a file; HistoryError unless it holds the schema of this table. Reads the footer alone."""
     try:
-        found = pq.read_schema(path)
+        with pq.ParquetFile(path) as file:
+            found, rows = file.schema_arrow, file.metadata.num_rows
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
     refusal = schema_complaint(table, found)
     if refusal is not None:
         raise HistoryError(f"{path}: {refusal}")
+    return int(rows)
 
 
 def _unreadable(path: Path, error: Exception) -> HistoryError:

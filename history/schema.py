@@ -195,6 +195,7 @@ The schema version is {version}; a reader refuses any other.
 | JSONL | one file, `*.jsonl` | people, corpora, and runs that are still being recorded |
 
 The Arrow schema of each Parquet file holds `highwater.table` and `highwater.schema_version` in its metadata.
+The manifest counts the rows of both and has their digest; a reader refuses files that do not fit it.
 
 Each line of a JSONL file is an object with one key.
 The first line is `{{"manifest": …}}`.

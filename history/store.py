@@ -8,7 +8,8 @@
     verdict.json  report.html  ...    what was made of it since
 
 A file appears whole or not at all: it is written beside its place and renamed. The manifest is replaced last, so a folder
-whose manifest says "completed" holds everything.
+whose manifest says "completed" holds everything. It counts the rows of the tables and has their digest: tables that do not fit it
+(of another run, or with rows cut off) are refused, since half a history would be judged like a whole one.
 """
 
 import os
@@ -38,9 +39,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 def run_directory(store: Path, *, plan_name: str, run_id: str) -> Path:
     """The folder of a run; HistoryError where a name would not make a plain folder name."""
     for what, name in (("plan name", plan_name), ("run id", run_id)):
-        if not _NAME.fullmatch(name):
-            raise HistoryError(f"{what} {name!r}: letters, digits, '.', '_' and '-' only, 128 at most")
+        refusal = name_complaint(name)
+        if refusal is not None:
+            raise HistoryError(f"{what} {refusal}")
     return store / plan_name / run_id
+
+
+def name_complaint(name: str) -> str | None:
+    """Why a name would not make a plain folder name; None where it does."""
+    return None if _NAME.fullmatch(name) else f"{name!r}: letters, digits, '.', '_' and '-' only, 128 at most"
 
 
 def write_file(path: Path, data: bytes | str) -> None:
@@ -86,7 +93,10 @@ def save(directory: Path, history: History) -> None:
     """Write a history as the Parquet files and the manifest of a run folder."""
     write_file(directory / OPERATIONS, parquet.encode(history.operations_table))
     write_file(directory / EVENTS, parquet.encode(history.events_table))
-    write_file(directory / MANIFEST, encode_manifest(history.manifest))
+    counted = msgspec.structs.replace(
+        history.manifest, operation_rows=history.operations_table.num_rows, event_rows=history.events_table.num_rows
+    )
+    write_file(directory / MANIFEST, encode_manifest(counted))
 
 
 def encode_manifest(manifest: RunManifest) -> bytes:
@@ -114,26 +124,42 @@ def is_finished(directory: Path) -> bool:
 
 
 def load_run(directory: Path) -> History:
-    """The history of a run folder. Of a run that was killed: what its journal holds, outcome "incomplete"."""
+    """The history of a run folder. Of a run that was killed: what its journal holds, outcome "incomplete".
+
+    Raises HistoryError where the tables are not those that the manifest was written for.
+    """
     manifest = load_manifest(directory)
     if not is_finished(directory):
         return jsonl.read_interrupted(directory / JOURNAL)
-    return History.from_tables(
-        manifest,
-        operations=parquet.read(directory / OPERATIONS, "operations"),
-        events=parquet.read(directory / EVENTS, "events"),
-    )
+    operations = parquet.read(directory / OPERATIONS, "operations")
+    events = parquet.read(directory / EVENTS, "events")
+    check_rows(directory, manifest, operations=operations.num_rows, events=events.num_rows)
+    history = History.from_tables(manifest, operations=operations, events=events)
+    if manifest.digest and history.digest != manifest.digest:
+        raise _foreign_tables(directory, f"rows of digest {manifest.digest}", history.digest)
+    return history
+
+
+def check_rows(directory: Path, manifest: RunManifest, *, operations: int, events: int) -> None:
+    """HistoryError unless the tables of a run folder have as many rows as its manifest says. It may say nothing."""
+    for what, said, found in (("operations", manifest.operation_rows, operations), ("events", manifest.event_rows, events)):
+        if said is not None and said != found:
+            raise _foreign_tables(directory, f"{said} rows of {what}", str(found))
+
+
+def _foreign_tables(directory: Path, said: str, found: str) -> HistoryError:
+    return HistoryError(f"{directory}: the tables are not those of the manifest: it says {said}, they hold {found}")
 
 
 def load(path: Path) -> History:
-    """A history by any name people give it: the folder of a run, one of its Parquet files, or a JSONL file."""
+    """A history by any name people give it: the folder of a run, one of its Parquet files (for both), or a JSONL file."""
     if path.suffix == ".jsonl":
         return jsonl.read(path)
-    if path.suffix == ".parquet":
+    if path.name in (OPERATIONS, EVENTS) and path.exists():
         return load_run(path.parent)
     if path.is_dir():
         return load_run(path)
-    raise HistoryError(f"{path}: neither the folder of a run nor a .jsonl or .parquet file")
+    raise HistoryError(f"{path}: neither the folder of a run nor a .jsonl file nor one of a run's {OPERATIONS} and {EVENTS}")
 
 
 def find_runs(path: Path) -> tuple[Path, ...]:

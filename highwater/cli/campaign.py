@@ -56,6 +56,7 @@ def campaign(
     request = Request(protocol=protocol, faults=options.names_of(faults), profile=profile, seconds=seconds, workload=workload)
     request.plan(wanted[0])  # bad input is refused before anything is written
     here = laboratory()
+    place = None if junit is None else options.file_of(junit)
     keep = Keep(store=options.folder_of(store), report=True, only_failures=not keep_all)
     if not json:
         say(f"seeds {format_seed(wanted[0])} to {format_seed(wanted[-1])}  protocol {protocol}")
@@ -70,7 +71,7 @@ def campaign(
     folder = folder_of(store, protocol=protocol, first=wanted[0], last=wanted[-1])
     title = f"{protocol}, seeds {wanted[0]} to {wanted[-1]}"
     repeat = request.command(0).replace("run --seed 0", f"campaign --seeds {wanted[0]}..{wanted[-1]}")
-    pages = write_pages(folder, found.summaries, title=title, repeat=repeat, junit=junit)
+    pages = write_pages(folder, found.summaries, title=title, repeat=repeat, junit=place)
     code = exit_code(found, unknown_allowed_percent=unknown_allowed)
     if json:
         say_json(

@@ -1,15 +1,11 @@
 """`highwater protocols` and `highwater faults`: what can be run, and what can go wrong in it."""
 
-from typing import Annotated
-
 import msgspec
-import typer
 
+from highwater.cli import options
 from highwater.cli.output import say, say_json
 from nemesis.kinds import FAMILIES, KINDS, MIXES, Kind
 from reference.config import SAFE, VARIANTS, Variant
-
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 def _thrown(variant: Variant) -> dict[str, object]:
@@ -18,10 +14,11 @@ def _thrown(variant: Variant) -> dict[str, object]:
     return {name: value for name, value in msgspec.structs.asdict(variant).items() if value != safe[name]}
 
 
-def protocols(*, json: AsJson = False) -> int:
+def protocols(*, json: options.AsJson = False) -> int:
     """List the protocol variants with the switches in which each differs from `safe`."""
     if json:
-        say_json([{"name": name, "switches": msgspec.structs.asdict(v), "differs": _thrown(v)} for name, v in VARIANTS.items()])
+        entries = [{"name": name, "switches": msgspec.structs.asdict(v), "differs": _thrown(v)} for name, v in VARIANTS.items()]
+        say_json({"protocols": entries})
         return 0
     width = max(len(name) for name in VARIANTS)
     for name, variant in VARIANTS.items():
@@ -30,7 +27,7 @@ def protocols(*, json: AsJson = False) -> int:
     return 0
 
 
-def faults(*, json: AsJson = False) -> int:
+def faults(*, json: options.AsJson = False) -> int:
     """List the kinds of faults by family, and the mixes, that --faults takes."""
     if json:
         say_json({"kinds": [_entry(entry) for entry in KINDS], "mixes": MIXES})

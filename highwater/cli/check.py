@@ -22,7 +22,7 @@ _MODELS_TO_COME = ("register", "cas-register", "multi-register", "kv", "list-app
 
 
 def check(
-    file: Annotated[Path, typer.Argument(help="The folder of a run, or a history as .jsonl or .parquet.")],
+    file: Annotated[Path, typer.Argument(help="The folder of a run, one of its two .parquet files (for both), or a .jsonl.")],
     *,
     model: Annotated[str, typer.Option(help="What the history is of.")] = "log",
     json: options.AsJson = False,

@@ -1,7 +1,7 @@
 """`highwater explore`: every schedule of a small world, up to a bound.
 
-Exit 10 with the shortest counterexample, 0 where the whole space was searched and holds, 11 where the budget ended first: that
-proves nothing about what was not seen.
+Exit 10 with the shortest counterexample, 0 where the whole space was searched and holds, 11 where the budget or Ctrl-C came
+first: that proves nothing about what was not seen.
 """
 
 from pathlib import Path
@@ -79,7 +79,7 @@ def explore(
     """Search all schedules of a bounded world, shortest first; print a counterexample as a story and as a plan."""
     if protocol not in VARIANTS:
         raise UsageError(unknown_protocol(protocol))
-    if plan is not None and not plan.parent.is_dir():
+    if plan is not None and not options.file_of(plan).parent.is_dir():
         raise UsageError(f"{plan}: there is no folder {plan.parent}")
     variant = VARIANTS[protocol] if unclean else replace(VARIANTS[protocol], unclean_election=False)
     bounds = Bounds(
@@ -200,7 +200,7 @@ def _show(explored: Explored, plan: Path | None) -> None:
     if explored.verdict == "VALID":
         say(f"VALID: {explored.holds} holds in the whole space")
     elif explored.stopped_by:
-        say(f"UNKNOWN: nothing found before {explored.stopped_by} were spent; {explored.frontier} states wait: no proof")
+        say(f"UNKNOWN: nothing found, stopped at {explored.stopped_by}; {explored.frontier} states wait: no proof")
     else:
         say("UNKNOWN: the whole space holds, but nothing was ever committed in it")
     say(numbers)

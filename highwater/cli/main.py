@@ -25,6 +25,8 @@ from highwater.exit_codes import ExitCode
 from history.errors import HistoryError
 from pipeline.errors import PipelineError
 
+_TYPER_INTERRUPTED = 130  # what Typer makes of a KeyboardInterrupt; no command of ours returns it
+
 # In the order of a user's day.
 COMMANDS: tuple[Callable[..., int], ...] = (run, replay, campaign, chaos, explore, check, judge, report, protocols, faults)
 
@@ -54,18 +56,21 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:
         complain(f"{error.format_message()} (highwater --help)")
         return ExitCode.USAGE
-    except typer.Abort:
-        return ExitCode.UNKNOWN
-    except HistoryError as error:
+    except (typer.Abort, KeyboardInterrupt):
+        return interrupted()
+    except (HistoryError, PipelineError) as error:  # Spark without Java, as real processes without it, cannot be asked for
         complain(str(error))
         return ExitCode.USAGE
     except HighwaterError as error:
         complain(str(error))
         return error.exit_code
-    except PipelineError as error:
-        complain(str(error))
-        return ExitCode.LABORATORY_FAILED
     except OSError as error:
         complain(f"{error.filename or 'the system'}: {error.strerror or error}")
         return ExitCode.LABORATORY_FAILED
-    return int(result or 0)
+    return interrupted() if result == _TYPER_INTERRUPTED else int(result or 0)
+
+
+def interrupted() -> ExitCode:
+    """Of a command that had nothing yet to tell when it was interrupted."""
+    complain("interrupted")
+    return ExitCode.UNKNOWN

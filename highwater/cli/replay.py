@@ -25,13 +25,15 @@ from history.manifest import RunManifest
 def replay(
     what: Annotated[str, typer.Argument(metavar="RUN|PLAN|SEED", help="Folder of a stored run, a plan file, or a seed.")],
     *,
-    protocol: options.Protocol = "safe",
+    protocol: Annotated[str | None, typer.Option(help="Of a seed: a name of `highwater protocols`; `safe` if not given.")] = None,
     json: options.AsJson = False,
 ) -> int:
     """Perform a run again and compare its digest: with the stored one, or of a plan or seed with a second performance."""
     here = laboratory()
     path = Path(what)
     repeat = f"highwater replay {what}"
+    if protocol is not None and path.exists():
+        raise UsageError(f"{what} says what protocol it is of; --protocol goes with a seed")
     if path.is_dir():
         manifest = store.load_manifest(path)
         plan = _stored_plan(path, manifest)
@@ -41,8 +43,8 @@ def replay(
         if path.suffix in (".yaml", ".yml") or path.is_file():
             plan = load_plan(path)
         else:
-            plan = Request(protocol=protocol).plan(options.seed_of(what))
-            repeat += f" --protocol {protocol}" if protocol != "safe" else ""
+            plan = Request(protocol=protocol or "safe").plan(options.seed_of(what))
+            repeat += f" --protocol {protocol}" if protocol is not None else ""
     if not json:
         say(headline(plan))
     judged = _again(plan, here, repeat)
@@ -59,7 +61,10 @@ def replay(
 
 
 def _again(plan: Plan, here: Laboratory, repeat: str) -> Judged:
-    return carry_out(plan, backend_named("sim"), laboratory=here, repeat=repeat, keep=Keep())
+    judged = carry_out(plan, backend_named("sim"), laboratory=here, repeat=repeat, keep=Keep())
+    if judged.history.manifest.outcome == "interrupted":
+        raise KeyboardInterrupt  # half a run differs from every whole one, which proves nothing
+    return judged
 
 
 def _stored_plan(directory: Path, manifest: RunManifest) -> Plan:

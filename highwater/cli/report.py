@@ -8,6 +8,7 @@ import typer
 from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.cli.run import headline
+from highwater.errors import UsageError
 from highwater.run import judge, write_page
 from highwater.summary import VALIDITY_NAMES
 from history import store
@@ -21,12 +22,22 @@ def report(
 ) -> int:
     """Judge a stored run with today's checkers and draw its page."""
     history = store.load_run(run)
+    plan = _text_of(run / store.PLAN)
+    page = options.file_of(output or run / store.REPORT)
     verdict = judge(history)
-    page = output or run / store.REPORT
-    write_page(page, history, verdict, plan=(run / store.PLAN).read_text(), repeat=f"highwater replay {run}")
+    write_page(page, history, verdict, plan=plan, repeat=f"highwater replay {run}")
     if json:
         say_json({"run": str(run), "report": str(page), "verdict": VALIDITY_NAMES[verdict.validity]})
     else:
         say(headline(history.manifest))
         say(f"{VALIDITY_NAMES[verdict.validity]}: {page}")
     return 0
+
+
+def _text_of(plan: Path) -> str:
+    """As it was stored, even if it could not be performed today."""
+    try:
+        return plan.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"{plan}: cannot be read: {reason}") from error

@@ -65,6 +65,8 @@ def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: 
     if request != Request(protocol=request.protocol, backend=request.backend):
         raise UsageError("--plan says all of a run but its protocol and backend; take the other options out")
     plan = load_plan(path)
+    if plan.path and request.backend != "sim":
+        raise UsageError(f"{path}: a path of the explorer; it cannot be performed on {request.backend}")
     repeat = f"highwater run --plan {path}"
     if protocol is not None:
         plan = checked(replace(plan, protocol=protocol, variant=None))

@@ -14,7 +14,7 @@ from highwater.explore.model import Model
 from highwater.explore.properties import Goal, Property
 from highwater.explore.state import State
 
-End = Literal["violated", "exhausted", "budget"]
+End = Literal["violated", "exhausted", "budget", "interrupted"]
 Key = tuple[int, ...]
 _CLOCK_EVERY = 256  # states between two looks at the clock
 
@@ -28,7 +28,8 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """How a search ended. `violated` comes with the path and what is wrong; `budget` proves nothing about what was not seen.
+    """How a search ended. `violated` comes with the path and what is wrong; `budget` and `interrupted` (Ctrl-C) prove
+    nothing about what was not seen.
 
     `states` are distinct, `transitions` are actions performed, `depth` is of the deepest state found, `frontier` counts the
     states that were not expanded, `goals` are the `sometimes` properties that were seen to hold.
@@ -90,7 +91,10 @@ class Search:
         self._start = 0.0
 
     def run(self, budget: Budget, progress: Callable[[int, int], None] = lambda states, depth: None) -> Result:
-        """Search until something is wrong, nothing is left, or the budget is spent. `progress` is told (states, depth)."""
+        """Search until something is wrong, nothing is left, the budget is spent or somebody presses Ctrl-C.
+
+        `progress` is told (states, depth).
+        """
         self._start = self._clock()
         level: list[Key] = []
         initial = self._model.initial()
@@ -102,15 +106,19 @@ class Search:
             if budget.depth is not None and depth >= budget.depth:
                 return self._result("budget", depth, len(level), stopped_by=f"depth {depth}")
             following: list[Key] = []
-            for done, key in enumerate(level):
-                stop = self._spent(budget)
-                if stop:
-                    return self._result("budget", depth, len(level) - done + len(following), stopped_by=stop)
-                wrong = self._expand(key, following)
-                if wrong:
-                    return self._result("violated", depth + 1, len(level) - done + len(following), wrong=wrong)
-                if done % _CLOCK_EVERY == 0:
-                    progress(len(self._parents), depth)
+            done = 0
+            try:
+                for done, key in enumerate(level):
+                    stop = self._spent(budget)
+                    if stop:
+                        return self._result("budget", depth, len(level) - done + len(following), stopped_by=stop)
+                    wrong = self._expand(key, following)
+                    if wrong:
+                        return self._result("violated", depth + 1, len(level) - done + len(following), wrong=wrong)
+                    if done % _CLOCK_EVERY == 0:
+                        progress(len(self._parents), depth)
+            except KeyboardInterrupt:
+                return self._result("interrupted", depth, len(level) - done + len(following), stopped_by="an interrupt")
             level = following
             depth += bool(level)
         return self._result("exhausted", depth, 0)

@@ -93,6 +93,17 @@ def test_a_digest_that_depends_on_the_process_is_exit_14(monkeypatch: pytest.Mon
     assert repeat_elsewhere(1).code is ExitCode.NOT_DETERMINISTIC
 
 
+def test_an_interrupted_repetition_proves_nothing_and_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(seed: int, hash_seed: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("highwater.chaos._digest_elsewhere", interrupted)
+
+    stage = repeat_elsewhere(5)
+
+    assert (stage.code, stage.interrupted) == (ExitCode.UNKNOWN, True)
+
+
 def test_known_bad_protocols_exist() -> None:
     assert [bad.protocol for bad in KNOWN_BAD if bad.protocol not in VARIANTS or bad.protocol == "safe"] == []
 

@@ -1,23 +1,34 @@
 """The command line: what it prints, what it refuses, and that it refuses before it writes."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from highwater.cli.main import COMMANDS, run_command_line
 from highwater.cli.options import seed_of, seeds_of
+from highwater.derive import derive
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
+from highwater.explore.actions import Crash
+from highwater.sim.world import World
+from highwater.text import plan_to_yaml
+from history import parquet, store
+from history.history import History
 from history.seed import format_seed
 from nemesis.kinds import KIND_NAMES
 from reference.config import VARIANTS
+from tests.strategies import MANIFEST
 
 BAD_PLAN = "name: x\ndraws: 1\ncluster: {topics: [}\n"
 UNKNOWN_KEY = "name: x\ndraws: 1\nfrobnicate: 3\n"
+GOOD_PLAN = plan_to_yaml(derive(1, seconds=3))
+EXPLORED = plan_to_yaml(replace(derive(1, seconds=3), path=(Crash(node="b1"),)))
 
 
 @pytest.fixture
@@ -57,6 +68,20 @@ BAD_INPUT = [
     ["report", "absent"],
     ["chaos", "--corpus", "absent"],
     ["run", "--seed", "1", "--store", "foreign.jsonl"],
+    ["run", "--seed", "1", "--store", "foreign.jsonl/deeper"],
+    ["run", "--seed", "1", "--store", "/proc/nowhere"],
+    ["run", "--seed", "1", "--seconds", "1000000000"],
+    ["run", "--plan", "escape.yaml"],
+    ["run", "--plan", "escape.yaml", "--no-store"],
+    ["run", "--plan", "negative.yaml"],
+    ["run", "--plan", "explored.yaml", "--backend", "process"],
+    ["campaign", "--seeds", "0..1", "--junit", "."],
+    ["campaign", "--seeds", "0..1", "--junit", "foreign.jsonl/junit.xml"],
+    ["explore", "--plan", "."],
+    ["replay", "good.yaml", "--protocol", "v3"],
+    ["replay", ".", "--protocol", "nope"],
+    ["check", "no.parquet"],
+    ["report", "unplanned"],
     ["frobnicate"],
     [],
 ]
@@ -69,12 +94,17 @@ def test_bad_input_is_one_line_and_exit_2_and_nothing_written(
     (place / "bad.yaml").write_text(BAD_PLAN)
     (place / "unknown-key.yaml").write_text(UNKNOWN_KEY)
     (place / "foreign.jsonl").write_text('{"hello": 1}\n')
+    (place / "good.yaml").write_text(GOOD_PLAN)
+    (place / "escape.yaml").write_text(GOOD_PLAN.replace("name: seed-1", "name: ../../escape"))
+    (place / "negative.yaml").write_text(re.sub("draws: .*", "draws: -4", GOOD_PLAN))
+    (place / "explored.yaml").write_text(EXPLORED)
+    store.save(place / "unplanned", History(MANIFEST))
     before = sorted(place.rglob("*"))
 
     code = run_command_line(arguments)
 
     said = capsys.readouterr().err
-    assert code == ExitCode.USAGE
+    assert code == ExitCode.USAGE, said
     assert said.count("\n") == 1
     assert said.startswith("highwater: ")
     assert sorted(place.rglob("*")) == before
@@ -96,10 +126,55 @@ def test_python_without_assertions_is_refused() -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("arguments", [["judge", "stored", "--spark", "local"], ["run", "--seed", "1", "--backend", "process"]])
+def test_what_needs_java_is_refused_where_there_is_none(
+    arguments: list[str], place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.save(place / "stored", History(MANIFEST))
+    monkeypatch.setenv("PATH", str(place))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    assert run_command_line(arguments) == ExitCode.USAGE
+
+    assert re.fullmatch(r"highwater: .*Java 17 .*no java.*\n", capsys.readouterr().err)
+
+
+def test_a_history_with_rows_cut_off_is_neither_judged_nor_is_its_verdict_touched(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_command_line(["run", "--seed", "1", "--seconds", "3"])
+    (run,) = store.find_runs(place)
+    verdict = (run / store.VERDICT).read_bytes()
+    events = parquet.read(run / store.EVENTS, "events")
+    store.write_file(run / store.EVENTS, parquet.encode(events.slice(0, events.num_rows // 2)))
+    capsys.readouterr()
+
+    codes = [run_command_line([verb, str(run)]) for verb in ("check", "judge", "report")]
+
+    said = capsys.readouterr()
+    assert codes == [ExitCode.USAGE] * 3
+    assert said.out == ""
+    assert said.err.count("the tables are not those of the manifest") == said.err.count("\n") == 3
+    assert (run / store.VERDICT).read_bytes() == verdict
+
+
+def test_an_interrupted_replay_does_not_say_that_the_run_is_not_deterministic(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(world: World) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(World, "play", interrupted)
+
+    assert run_command_line(["replay", "1"]) == ExitCode.UNKNOWN
+
+    assert capsys.readouterr().err == "highwater: interrupted\n"
+
+
 def test_protocols_lists_every_variant(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["protocols", "--json"]) == 0
 
-    assert [entry["name"] for entry in msgspec.json.decode(capsys.readouterr().out)] == list(VARIANTS)
+    assert [entry["name"] for entry in msgspec.json.decode(capsys.readouterr().out)["protocols"]] == list(VARIANTS)
 
 
 def test_faults_lists_every_kind(capsys: pytest.CaptureFixture[str]) -> None:

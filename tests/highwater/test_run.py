@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from checkers.single import judge as judge_history
 from checkers.verdict import Validity, Verdict
 from highwater.backends.api import Provenance, Run
 from highwater.backends.sim import SimBackend
@@ -16,11 +17,12 @@ from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plan import Plan, plan_digest
 from highwater.provenance import Laboratory, laboratory
-from highwater.run import SUMMARY, Judged, Keep, carry_out, judge, perform
+from highwater.run import SUMMARY, Judged, Keep, carry_out, honest, judge, perform
 from highwater.summary import Summary
 from highwater.workers import perform_all
 from history import store
 from history.history import History
+from history.manifest import Outcome
 
 HERE = Laboratory(commit="abc", dirty=False, versions={"python": "3"})
 PLAN = derive(1, seconds=3)
@@ -122,6 +124,19 @@ def test_a_run_that_did_not_complete_is_never_valid(good: History, outcome: str)
 
     assert verdict.validity is Validity.UNKNOWN
     assert verdict.unchecked
+
+
+@pytest.mark.parametrize("outcome", ["interrupted", "incomplete", "harness-fault"])
+def test_only_a_completed_run_keeps_a_valid_that_the_checkers_gave(good: History, outcome: Outcome) -> None:
+    """Whatever checkers there will be: none of them has to know how a run ended."""
+    valid = judge_history(good)
+    invalid = replace(valid, validity=Validity.INVALID)
+
+    found = honest(valid, outcome)
+
+    assert (found.validity, found.unchecked) == (Validity.UNKNOWN, (f"the run is {outcome}",))
+    assert honest(invalid, outcome) == invalid
+    assert honest(valid, "completed") == valid
 
 
 def test_an_interrupted_run_is_kept_and_unknown(tmp_path: Path) -> None:

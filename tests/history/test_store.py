@@ -1,16 +1,19 @@
 """The folder of a run: whole when it says so, and never empty-handed after a kill."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from history import jsonl, store
+from history import jsonl, parquet, store
 from history.errors import HistoryError
 from history.event import EventKind
 from history.history import History
-from history.recorder import Recorder
+from history.op import OpType
+from history.recorder import Record, Recorder
+from history.schema import TableName
 from tests.strategies import MANIFEST, histories
 
 
@@ -25,7 +28,43 @@ def test_a_saved_run_is_loaded_as_it_was(history: History, tmp_path_factory: pyt
 
     found = store.load_run(folder)
 
-    assert (found.manifest, found.operations, found.events) == (history.manifest, history.operations, history.events)
+    counted = replace(history.manifest, operation_rows=len(history.operations), event_rows=len(history.events))
+    assert (found.manifest, found.operations, found.events) == (counted, history.operations, history.events)
+
+
+def _recorded() -> History:
+    """A run of two operations and two events, with its digest."""
+    recorder = Recorder(lambda: 5)
+    for value in ("a", "b"):
+        recorder.operation(process=1, type=OpType.INVOKE, f="produce", records=[Record(value=value)])
+        recorder.event(EventKind.HEALED)
+    return recorder.history(replace(MANIFEST, digest=recorder.history(MANIFEST).digest))
+
+
+@pytest.mark.parametrize(("name", "table"), [(store.OPERATIONS, "operations"), (store.EVENTS, "events")])
+@pytest.mark.parametrize("counted", [True, False], ids=["by count", "by digest"])
+def test_tables_with_rows_cut_off_are_refused(name: str, table: TableName, counted: bool, tmp_path: Path) -> None:
+    """Half of the events of a good run look like a run that lost its writes."""
+    history = _recorded()
+    store.save(tmp_path, history)
+    if not counted:  # as a run was stored before manifests counted rows
+        store.write_file(tmp_path / store.MANIFEST, store.encode_manifest(history.manifest))
+    store.write_file(tmp_path / name, parquet.encode(parquet.read(tmp_path / name, table).slice(0, 1)))
+
+    with pytest.raises(HistoryError, match=r"the tables are not those of the manifest: it says .*, they hold"):
+        store.load_run(tmp_path)
+
+
+def test_tables_of_another_run_are_refused(tmp_path: Path) -> None:
+    """As many rows, other rows."""
+    history = _recorded()
+    store.save(tmp_path / "a", history)
+    other = [replace(op, value="c") for op in history.operations]
+    store.save(tmp_path / "b", History(replace(MANIFEST, digest=""), operations=other, events=history.events))
+    shutil.copy(tmp_path / "b" / store.OPERATIONS, tmp_path / "a" / store.OPERATIONS)
+
+    with pytest.raises(HistoryError, match=f"it says rows of digest {history.digest}, they hold"):
+        store.load_run(tmp_path / "a")
 
 
 def test_a_finished_run_leaves_its_plan_manifest_and_tables(tmp_path: Path) -> None:
@@ -111,7 +150,7 @@ def test_load_takes_any_name_of_a_history(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(jsonl.encode(History(MANIFEST)))
 
     names = [tmp_path, tmp_path / "operations.parquet", tmp_path / "events.parquet", tmp_path / "a.jsonl"]
-    assert [store.load(name).manifest for name in names] == [MANIFEST] * 4
+    assert [store.load(name).manifest.run_id for name in names] == [MANIFEST.run_id] * 4
 
 
 @pytest.mark.parametrize(
@@ -132,7 +171,10 @@ def test_a_foreign_manifest_is_refused(data: bytes, words: str, tmp_path: Path) 
 def test_what_is_no_history_at_all_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
 
-    with pytest.raises(HistoryError, match="neither the folder of a run nor"):
-        store.load(tmp_path / "notes.txt")
+    store.save(tmp_path / "run", History(MANIFEST))
+
+    for name in ("notes.txt", "run/other.parquet", "absent/events.parquet"):
+        with pytest.raises(HistoryError, match="neither the folder of a run nor"):
+            store.load(tmp_path / name)
     with pytest.raises(HistoryError, match=r"manifest\.json: cannot be read: No such file"):
         store.load(tmp_path)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from checkers import single
 from checkers.checker import PARTITION, WHOLE_RUN, Checker, Facts
 from checkers.verdict import Anomaly, Cut, Findings, Verdict
-from history import jsonl, store
+from history import jsonl, parquet, store
 from history.errors import HistoryError
 from history.event import ClusterEvent, EventKind
 from history.history import History
@@ -145,4 +145,14 @@ def test_a_foreign_file_is_refused_at_the_door(name: str, words: str, spark: Spa
     (run / name).write_text("hello")
 
     with pytest.raises(HistoryError, match=f"{name}: {words}"):
+        judge([run], master="local[2]")
+
+
+def test_tables_with_rows_cut_off_are_refused_at_the_door(spark: SparkSession, tmp_path: Path) -> None:
+    """In the words of `history.store.load_run`."""
+    (run,) = _stored(tmp_path, [corpus()[0]])
+    events = parquet.read(run / store.EVENTS, "events")
+    store.write_file(run / store.EVENTS, parquet.encode(events.slice(0, 1)))
+
+    with pytest.raises(HistoryError, match=f"it says {events.num_rows} rows of events, they hold 1$"):
         judge([run], master="local[2]")

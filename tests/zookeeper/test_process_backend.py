@@ -124,14 +124,17 @@ def test_kills_and_pauses_of_real_brokers_lose_nothing_and_the_cluster_is_whole_
 
 @pytest.mark.zookeeper
 @pytest.mark.slow
-def test_an_interrupt_keeps_what_was_recorded_and_leaves_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_was_recorded_and_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
     without_java()
     script = tmp_path / "run.py"
     script.write_text(
         textwrap.dedent("""
+            from highwater.__main__ import end_like_ctrl_c
             from highwater.backends.process import ProcessBackend
             from tests.zookeeper.test_process_backend import PROVENANCE, plan
 
+            end_like_ctrl_c()
             run = ProcessBackend().perform(plan(faults_ms=60_000), PROVENANCE)
             print(run.history.manifest.outcome, len(run.history.events) > 20, flush=True)
         """)
@@ -146,7 +149,7 @@ def test_an_interrupt_keeps_what_was_recorded_and_leaves_no_process(tmp_path: Pa
             assert process.poll() is None
             time.sleep(0.1)
         family = descendants(process.pid)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         output, _ = process.communicate(timeout=30)
     finally:
         process.kill()

@@ -1,5 +1,6 @@
 """`highwater explore`: exit codes, one JSON object, and a plan that replays."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
+from highwater.explore.search import Budget, Search
 
 V3 = ["explore", "--protocol", "v3", "--records", "1", "--holds", "strong-isr"]
 
@@ -36,6 +38,23 @@ def test_a_spent_budget_is_unknown_and_says_that_it_proves_nothing(capsys: pytes
     assert run_command_line(["explore", "--max-depth", "2"]) == ExitCode.UNKNOWN
 
     assert "no proof" in capsys.readouterr().out
+
+
+def test_an_interrupted_search_is_unknown_and_says_how_far_it_came(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(search: Search, budget: Budget) -> str:
+        if len(search._parents) > 500:
+            raise KeyboardInterrupt
+        return ""
+
+    monkeypatch.setattr(Search, "_spent", interrupt)
+
+    assert run_command_line(["explore"]) == ExitCode.UNKNOWN
+
+    printed = capsys.readouterr().out
+    assert "UNKNOWN: nothing found, stopped at an interrupt" in printed
+    assert re.search(r"^5\d\d states, ", printed, re.MULTILINE)
 
 
 def test_a_space_that_was_searched_to_its_end_is_valid(capsys: pytest.CaptureFixture[str]) -> None:

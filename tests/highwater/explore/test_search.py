@@ -134,3 +134,16 @@ def test_perturbations_are_counted_and_healing_is_not() -> None:
     assert Expire(node="b1") not in actions
     assert Expire(node="b2") in actions
     assert not any(isinstance(action, Fire) and action.node == "b2" for action in actions)
+
+
+def test_an_interrupted_search_says_how_far_it_came_and_proves_nothing() -> None:
+    def interrupt(states: int, depth: int) -> None:
+        if states > 500:
+            raise KeyboardInterrupt
+
+    model = Model(VARIANTS["safe"], Bounds(records=1, max_epochs=2))
+    result = Search(model, (COMMITTED,), GOALS, clock).run(NO_BUDGET, interrupt)
+
+    assert (result.end, result.stopped_by) == ("interrupted", "an interrupt")
+    assert result.states > 500
+    assert result.frontier > 0
