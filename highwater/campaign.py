@@ -112,6 +112,9 @@ class Tally(Struct, frozen=True, kw_only=True):
     excused: int
     acked: int
     leader_changes: int
+    recovery_elections: int
+    elections_from_elr: int
+    wounds_counted_on: int
     sim_seconds: float
     anomalies: tuple[AnomalyTally, ...]
     faults: tuple[FaultTally, ...]
@@ -167,6 +170,9 @@ def tally(summaries: Sequence[Summary]) -> Tally:
         excused=sum(s.excused for s in summaries),
         acked=sum(s.acked for s in summaries),
         leader_changes=sum(s.leader_changes for s in summaries),
+        recovery_elections=sum(s.recovery_elections for s in summaries),
+        elections_from_elr=sum(s.elections_from_elr for s in summaries),
+        wounds_counted_on=sum(s.wounds_counted_on for s in summaries),
         sim_seconds=round(sum(s.sim_seconds for s in summaries), 1),
         anomalies=_anomalies(summaries),
         faults=_faults(summaries),

@@ -49,6 +49,9 @@ class Summary(Struct, frozen=True, kw_only=True):
     acked: int = 0
     faults: tuple[FaultCount, ...] = ()
     leader_changes: int = 0
+    recovery_elections: int = 0  # docs/promise.md N3
+    elections_from_elr: int = 0
+    wounds_counted_on: int = 0  # wounds of replicas that were counted on
     events: int = 0  # handled by the backend, not rows
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0  # of performing and judging
@@ -93,6 +96,9 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
         acked=calls.filter((pl.col("type") == OpType.OK.value) & (pl.col("f") == "produce")).height,
         faults=manifest.faults,
         leader_changes=leader_changes(history.events_frame),
+        recovery_elections=verdict.counts.get("recovery_elections", 0),
+        elections_from_elr=verdict.counts.get("elections_from_elr", 0),
+        wounds_counted_on=verdict.counts.get("wounds_counted_on", 0),
         events=manifest.events_handled,
         sim_seconds=manifest.sim_seconds,
         wall_seconds=round(wall_seconds, 3),

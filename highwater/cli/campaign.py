@@ -103,6 +103,7 @@ def show(found: Campaign, code: ExitCode) -> None:
         say(f"stopped {found.stopped}")
     say(
         f"        {numbers.acked} acknowledged, {numbers.excused} losses excused, {numbers.leader_changes} leader changes, "
+        f"{numbers.recovery_elections} recovery elections, {numbers.elections_from_elr} from the ELR, "
         f"{numbers.sim_seconds:.0f} s simulated in {found.wall_seconds:.0f} s"
     )
     if numbers.faults:
