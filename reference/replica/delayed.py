@@ -8,7 +8,7 @@ from reference.errors import ErrorCode
 from reference.log import log as logs
 from reference.machine import Turn
 from reference.messages import Batch, FetchReply, ProduceReply
-from reference.replica.partition import Leader, ParkedFetch, ParkedProduce, Partition, stable_leo
+from reference.replica.partition import ParkedFetch, ParkedProduce, Partition, stable_leo
 from reference.types import Offset
 
 
@@ -107,8 +107,3 @@ def leadership_ended(turn: Turn, partition: Partition) -> None:
     for parked in partition.produces:
         _reply_produce(turn, partition, parked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     partition.produces = []
-
-
-def is_leader(partition: Partition) -> bool:
-    """Does this replica take itself for the leader?"""
-    return isinstance(partition.role, Leader)

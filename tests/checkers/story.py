@@ -84,9 +84,7 @@ class Story:
     def session_ended(self, node: str, incarnation: int) -> int:
         return self.event(EventKind.SESSION_ENDED, whole_node=True, node=node, incarnation=incarnation)
 
-    def state(
-        self, leader: str | None, epoch: int, isr: str, version: int = 0, stamps: tuple[int, ...] | None = None
-    ) -> int:
+    def state(self, leader: str | None, epoch: int, isr: str, version: int = 0, stamps: tuple[int, ...] | None = None) -> int:
         """ZooKeeper's state of the partition; `isr` as "b1 b2", `stamps` the registrations under which they joined."""
         return self.event(
             EventKind.STATE_WRITTEN,
