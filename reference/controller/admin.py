@@ -43,16 +43,21 @@ def on_listed(controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     controller.admin = {k: AdminProcedure(again=isinstance(a, Data)) for k, a in zip(ADMIN_KINDS, answers, strict=True)}
 
 
+def _procedures(controller: Controller) -> list[tuple[AdminKind, AdminProcedure]]:
+    """In the order of V3 §D; that of the mapping is another one after a clone."""
+    return [(kind, controller.admin[kind]) for kind in ADMIN_KINDS if kind in controller.admin]
+
+
 def begin(turn: Turn, controller: Controller) -> None:
     """V3 §D step 8: call on_partitions_add(), V3 §D step 9: call on_partitions_remove(); and the article's paths."""
-    for kind, procedure in controller.admin.items():
+    for kind, procedure in _procedures(controller):
         if procedure.again:
             _start(turn, kind, procedure)
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> None:
     """Something changed at or below an admin path."""
-    for kind, procedure in controller.admin.items():
+    for kind, procedure in _procedures(controller):
         if path == _PATHS[kind] or path.startswith(f"{_PATHS[kind]}/"):
             if controller.step == "active" and procedure.step == "idle":
                 _start(turn, kind, procedure)
@@ -110,8 +115,10 @@ def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tu
 
 
 def proceed(turn: Turn, controller: Controller) -> None:
-    """Take each procedure as far as it goes: what it waited for may have happened."""
-    for kind, procedure in controller.admin.items():
+    """Take each procedure as far as it goes: what it waited for may have happened. Nothing before the failover is done."""
+    if controller.step != "active":
+        return
+    for kind, procedure in _procedures(controller):
         if procedure.step == "stopping":
             deletion.stop(controller, procedure)
         elif procedure.step == "electing":
@@ -129,6 +136,6 @@ def proceed(turn: Turn, controller: Controller) -> None:
 
 def retry(turn: Turn, controller: Controller) -> None:
     """An answer was lost, or a write refused: begin again by reading."""
-    for kind, procedure in controller.admin.items():
+    for kind, procedure in _procedures(controller):
         if procedure.request == 0 and procedure.step not in ("idle", "stopping", "electing", "ready"):
             _start(turn, kind, procedure)

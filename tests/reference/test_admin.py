@@ -459,3 +459,18 @@ def test_the_controller_alone_watches_and_without_a_request_does_no_more() -> No
 
     assert watching == {path: [lab.sessions[2]] for path in (*ROOTS, paths.PREFERRED_ELECTION, paths.DELETE_TOPICS)}
     assert [(p.step, p.request, p.again) for p in procedures] == [("idle", 0, False)] * 4
+
+
+def test_requests_of_several_kinds_are_taken_up_in_one_order() -> None:
+    """Each event is handled by the node and by its clone, whose mappings are in another order: their effects must be the same."""
+    lab = full()
+    bury(lab, 1)
+    bury(lab, 2)
+    bury(lab, 3)
+    prefer(lab)
+    delete_topic(lab)
+    for i in (1, 2, 3):
+        back(lab, i)
+    lab.wait(5000)
+
+    assert requests(lab) == []

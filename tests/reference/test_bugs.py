@@ -1,7 +1,7 @@
 """Catalogued mistakes, each played once on the protocol that makes it and once on `safe` (docs/protocol.md)."""
 
 from reference.config import VARIANTS
-from reference.controller import failover, state_change
+from reference.controller import channel, failover, state_change
 from reference.controller.context import Controller, Listing, StateChange
 from reference.coordination import paths
 from reference.coordination.api import GetChildren
@@ -12,7 +12,7 @@ from reference.machine import Now, Turn
 from reference.messages import Batch, Fetch, FetchReply, LeaderAndIsr, LogInfo, LogInfoReply, ProduceReply
 from reference.node import Node
 from reference.replica.partition import Follower, Leader
-from reference.types import Address, BrokerId, Incarnation, LeaderEpoch, Millis, Offset, TopicPartition
+from reference.types import NO_EPOCH, NO_INCARNATION, Address, BrokerId, Incarnation, LeaderEpoch, Millis, Offset, TopicPartition
 from tests.reference.lab import T0, Lab
 
 
@@ -210,3 +210,37 @@ def test_a_topic_that_is_made_during_a_failover_is_seen() -> None:
 
     assert controller.step == "active"
     assert [e.ops for e in turn.effects if isinstance(e, ZkRequest)] == [(GetChildren(paths.TOPICS, watch=True),)]
+
+
+def test_a_command_in_flight_does_not_make_a_deleted_replica_anew() -> None:
+    """What is sent again after StopReplica must not name the partition that was stopped."""
+    lab = Lab(1)
+    controller = lab.nodes[1].state.controller
+    (queued,) = controller.channels
+    state = lab.state()
+    queued.in_flight = LeaderAndIsr(3, BrokerId(1), controller.epoch, state.leader_incarnation, False, (state,))
+    channel.stop_replica(controller, T0, (BrokerId(1),), state.leader_epoch)
+
+    assert isinstance(queued.in_flight, LeaderAndIsr)
+    assert queued.in_flight.states == ()
+    assert dict(queued.stops) == {T0: state.leader_epoch}
+
+
+def test_a_fetch_that_another_replaces_is_answered() -> None:
+    """Either may be the late copy of the other: whoever waits for an answer must not wait for its whole timeout."""
+    lab = Lab(1)
+    for correlation in (1, 2):
+        request = Fetch(correlation, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(500), 10)
+        lab.tell(1, Received(Address("c1"), request))
+
+    assert [(m.correlation, m.error) for m in lab.inbox if isinstance(m, FetchReply)] == [(1, ErrorCode.NONE)]
+
+
+def test_a_produce_that_makes_no_sense_is_refused_before_the_append() -> None:
+    lab = Lab(1)
+    lab.produce(1, "x", acks=7)
+    lab.produce(1)
+
+    errors = [m.error for m in lab.inbox if isinstance(m, ProduceReply)]
+    assert errors == [ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.INVALID_REQUEST]
+    assert lab.values(1) == []
