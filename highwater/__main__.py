@@ -23,6 +23,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("highwater: interrupted\n")
         code = _UNKNOWN
+        # An interrupt that passed through an `exec` of a string (so dataclasses are made) leaves a mark in the interpreter,
+        # which then ends by SIGINT whatever it was told to exit with; the next such call takes the mark away.
+        exec("")
     sys.exit(code)
 
 

@@ -161,6 +161,20 @@ def test_an_interrupt_during_the_imports_is_one_line(number: signal.Signals, tmp
         assert (process.returncode, complaints) == (ExitCode.UNKNOWN, "highwater: interrupted\n")
 
 
+def test_an_interrupt_inside_an_exec_is_one_line_too(tmp_path: Path) -> None:
+    """Where a dataclass is made during the imports: CPython remembers it, and `python -m` would end by SIGINT."""
+    (tmp_path / "interrupted.py").write_text(
+        "import highwater.cli.main as line\n"
+        "from highwater.__main__ import main\n"
+        "line.run_command_line = lambda words: exec('raise KeyboardInterrupt')\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-m", "interrupted"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=ENDS_S, check=False)
+
+    assert (ended.returncode, ended.stderr) == (ExitCode.UNKNOWN, "highwater: interrupted\n")
+
+
 def wait_until_it_catches(process: subprocess.Popen[str], number: signal.Signals) -> None:
     """Until the interpreter itself has started; before that, no program has a say."""
     deadline = time.monotonic() + ENDS_S
