@@ -205,14 +205,14 @@ class MemoryZooKeeper(Struct):
             answer = self._write(session, op, changes)
             answers.append(answer)
             if isinstance(answer, BadVersion | NoNode | NodeExists | NotEmpty):
-                self._restore(saved)
+                self._restore(saved, [path for path, change in changes if change == "created"])
                 changes.clear()
                 at = len(answers) - 1
                 return tuple(answer if i == at else RolledBack() for i in range(len(ops)))
         return tuple(answers)
 
     def _saved(self, session: int, ops: tuple[AnyOp, ...]) -> _Saved:
-        """What a multi may change, as it is. A sequential name is not known yet; its parent's children tell it afterwards."""
+        """What a multi may change, as it is. The names of sequential nodes are not known yet."""
         nodes: dict[str, Znode | None] = {}
         owners = {session}
         for op in ops:
@@ -222,18 +222,14 @@ class MemoryZooKeeper(Struct):
                 owners.add(node.owner if node else 0)
         return nodes, {str(o): list(self.sessions[str(o)].ephemerals) for o in sorted(owners) if str(o) in self.sessions}
 
-    def _restore(self, saved: _Saved) -> None:
+    def _restore(self, saved: _Saved, created: list[str]) -> None:
         self.zxid -= 1
         nodes, ephemerals = saved
+        for path in created:
+            self.nodes.pop(path, None)
         for path, node in nodes.items():
-            made = self.nodes.get(path)
-            if node is None:
-                self.nodes.pop(path, None)
-                continue
-            for name in () if made is None else made.children:
-                if name not in node.children:
-                    self.nodes.pop(_join(path, name), None)
-            self.nodes[path] = node
+            if node is not None:
+                self.nodes[path] = node
         for owner, paths in ephemerals.items():
             self.sessions[owner].ephemerals = paths
 
@@ -320,10 +316,6 @@ def _watch(table: dict[str, list[int]], path: str, session: int) -> None:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
-
-
-def _join(parent: str, name: str) -> str:
-    return f"/{name}" if parent == "/" else f"{parent}/{name}"
 
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")

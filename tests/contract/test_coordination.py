@@ -1,7 +1,7 @@
 """The coordination contract under the in-memory ZooKeeper, and what only the model promises."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reference.coordination.api import AnyAnswer, AnyOp, Change, Check, Create, Delete, Exists, GetChildren, GetData, SetData
@@ -117,6 +117,7 @@ def performed(history: list[tuple[int, list[AnyOp]]]) -> MemoryZooKeeper:
 
 
 @given(requests, st.lists(writes, max_size=5))
+@example([], [Create("/a", b""), Create("/a/c", b"", sequential=True)])  # a child whose name and parent are both new
 def test_a_failed_multi_leaves_everything_as_it_was(history: list[tuple[int, list[AnyOp]]], ops: list[AnyOp]) -> None:
     zk = performed(history)
     before = zk.fingerprint()

@@ -23,6 +23,11 @@ pytestmark = [
 ]
 
 
+def _hear_ctrl_c() -> None:
+    """A shell's background job, and with it these tests, may have been started with SIGINT ignored; that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def command(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """`highwater ...` in a group of its own, as a shell would start it; all of it is gone afterwards."""
@@ -35,6 +40,7 @@ def command(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_hear_ctrl_c,
     )
     try:
         yield process
