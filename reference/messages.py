@@ -7,12 +7,14 @@ from msgspec import Struct
 
 from reference.errors import ErrorCode
 from reference.types import (
+    NO_TOPIC_ID,
     BrokerId,
     ControllerEpoch,
     Incarnation,
     LeaderEpoch,
     Millis,
     Offset,
+    TopicId,
     TopicPartition,
     ZkVersion,
 )
@@ -49,6 +51,8 @@ class PartitionState(Struct, frozen=True):
     zk_version: ZkVersion
     replicas: tuple[BrokerId, ...]
     elr: tuple[IsrMember, ...] = ()  # who left the ISR while it had fewer than min.insync.replicas members (KIP-966)
+    topic_id: TopicId = NO_TOPIC_ID
+    offline: tuple[BrokerId, ...] = ()  # replicas on brokers or in directories that are out of service (R-304)
 
 
 class Message(Struct, frozen=True, tag=True):
@@ -111,6 +115,7 @@ class LeaderAndIsr(Message, frozen=True, tag=True):
     broker_incarnation: Incarnation
     init: bool  # R-042: the first command of a controller
     states: tuple[PartitionState, ...]
+    new: tuple[TopicPartition, ...] = ()  # of which the receiver is a new replica (KIP-112 is_new_replica, R-302)
 
 
 class LeaderAndIsrReply(Message, frozen=True, tag=True):
@@ -120,13 +125,22 @@ class LeaderAndIsrReply(Message, frozen=True, tag=True):
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
 
 
+class StopPartition(Struct, frozen=True, array_like=True, order=True):
+    """Stop a replica that was told no later epoch than this; with `delete` its log goes too (R-236, R-237, KIP-570)."""
+
+    tp: TopicPartition
+    leader_epoch: LeaderEpoch
+    delete: bool = True
+    topic_id: TopicId = NO_TOPIC_ID
+
+
 class StopReplica(Message, frozen=True, tag=True):
     """StopReplicaRequest (R-014), with epochs."""
 
     controller: BrokerId
     controller_epoch: ControllerEpoch
     broker_incarnation: Incarnation
-    partitions: tuple[tuple[TopicPartition, LeaderEpoch], ...]
+    partitions: tuple[StopPartition, ...]
 
 
 class StopReplicaReply(Message, frozen=True, tag=True):

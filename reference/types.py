@@ -4,6 +4,7 @@ from typing import NewType
 
 BrokerId = NewType("BrokerId", int)
 Incarnation = NewType("Incarnation", int)  # czxid of the broker's registration (KIP-343, KIP-380)
+TopicId = NewType("TopicId", int)  # czxid of /brokers/topics/[topic]: unlike a name it is never given again (KIP-516)
 Offset = NewType("Offset", int)  # HW and LEO are exclusive: one past the last (docs/requirements C-04)
 LeaderEpoch = NewType("LeaderEpoch", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
@@ -14,6 +15,7 @@ TopicPartition = NewType("TopicPartition", str)  # Kafka's own way to print one:
 
 NO_EPOCH = LeaderEpoch(-1)  # of an empty log, and of requests that carry none
 NO_INCARNATION = Incarnation(-1)
+NO_TOPIC_ID = TopicId(-1)
 
 
 def broker_address(broker: BrokerId) -> Address:

@@ -4,8 +4,9 @@ from reference.broker.broker import Broker
 from reference.broker.leader_and_isr import command_error, delete_replica
 from reference.errors import ErrorCode
 from reference.machine import Turn
-from reference.messages import StopReplica, StopReplicaReply
-from reference.types import Address, LeaderEpoch, TopicPartition
+from reference.messages import StopPartition, StopReplica, StopReplicaReply
+from reference.replica import follower
+from reference.types import Address, TopicPartition
 
 
 def on_stop_replica(turn: Turn, broker: Broker, source: Address, command: StopReplica) -> None:
@@ -13,15 +14,18 @@ def on_stop_replica(turn: Turn, broker: Broker, source: Address, command: StopRe
     error = command_error(turn, broker, command.controller_epoch, command.broker_incarnation)
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
     if error is ErrorCode.NONE:
-        errors = tuple((tp, _stop(turn, broker, tp, epoch)) for tp, epoch in command.partitions)
+        errors = tuple((stop.tp, _stop(turn, broker, stop)) for stop in command.partitions)
     turn.send(source, StopReplicaReply(command.correlation, error, errors))
 
 
-def _stop(turn: Turn, broker: Broker, tp: TopicPartition, epoch: LeaderEpoch) -> ErrorCode:
-    partition = broker.partitions.get(tp)
+def _stop(turn: Turn, broker: Broker, stop: StopPartition) -> ErrorCode:
+    partition = broker.partitions.get(stop.tp)
     if partition is None:
         return ErrorCode.NONE
-    if turn.config.variant.stop_replica_epoch and epoch < partition.leader_epoch:
+    if turn.config.variant.stop_replica_epoch and stop.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH  # KIP-570: overtaken by a later command
-    delete_replica(turn, broker, tp)
+    if stop.delete:
+        delete_replica(turn, broker, stop.tp)
+    else:
+        follower.resign(turn, partition)
     return ErrorCode.NONE

@@ -16,12 +16,13 @@ from reference.messages import (
     LogInfo,
     LogInfoReply,
     PartitionState,
+    StopPartition,
     StopReplica,
     StopReplicaReply,
     UpdateMetadata,
     UpdateMetadataReply,
 )
-from reference.types import BrokerId, LeaderEpoch, TopicPartition, broker_address
+from reference.types import BrokerId, TopicPartition, broker_address
 
 ControlRequest = LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo
 ControlReply = LeaderAndIsrReply | StopReplicaReply | UpdateMetadataReply | LogInfoReply
@@ -86,8 +87,9 @@ def tell_live_brokers(controller: Controller) -> None:
         channel.metadata_due = True
 
 
-def stop_replica(controller: Controller, tp: TopicPartition, replicas: tuple[BrokerId, ...], epoch: LeaderEpoch) -> None:
-    """Queue the deletion of a partition (V3 §B step 2)."""
+def stop_replica(controller: Controller, stop: StopPartition, replicas: tuple[BrokerId, ...]) -> None:
+    """Queue the end of a partition on these brokers (V3 §B step 2); the one to be deleted replaces the one to be stopped."""
+    tp = stop.tp
     for channel in controller.channels:
         if isinstance(channel.in_flight, LeaderAndIsr):
             kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
@@ -95,7 +97,7 @@ def stop_replica(controller: Controller, tp: TopicPartition, replicas: tuple[Bro
         channel.states.pop(tp, None)
         channel.metadata.pop(tp, None)
         if channel.broker in replicas:
-            channel.stops[tp] = epoch
+            channel.stops[tp] = stop
 
 
 def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> None:
@@ -115,7 +117,7 @@ def pump(turn: Turn, controller: Controller) -> None:
 def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
     me, epoch, incarnation = turn.config.broker, controller.epoch, channel.incarnation
     if channel.stops:
-        stops = tuple(sorted(channel.stops.items()))
+        stops = tuple(channel.stops[tp] for tp in sorted(channel.stops))
         channel.in_flight = StopReplica(turn.correlation(), me, epoch, incarnation, stops)
         channel.stops = {}
     elif channel.states or channel.init:
@@ -140,7 +142,7 @@ def _requeue(channel: Channel) -> None:
     """Put back what was in flight, where nothing newer is queued."""
     match channel.in_flight:
         case StopReplica(partitions=partitions):
-            channel.stops = dict(partitions) | channel.stops
+            channel.stops = {stop.tp: stop for stop in partitions} | channel.stops
         case LeaderAndIsr(states=states, init=init):
             channel.states = {s.tp: s for s in states} | channel.states
             channel.init = channel.init or init

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from reference.coordination.api import AnyOp
-from reference.messages import LeaderAndIsr, LogEnd, LogInfo, PartitionState, StopReplica, UpdateMetadata
+from reference.messages import LeaderAndIsr, LogEnd, LogInfo, PartitionState, StopPartition, StopReplica, UpdateMetadata
 from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
 
 
@@ -47,7 +47,7 @@ class Channel(Struct):
     states: dict[TopicPartition, PartitionState] = {}
     metadata: dict[TopicPartition, PartitionState] = {}
     metadata_due: bool = False
-    stops: dict[TopicPartition, LeaderEpoch] = {}
+    stops: dict[TopicPartition, StopPartition] = {}
     logs: tuple[TopicPartition, ...] = ()
     backing_off: bool = False
     in_flight: LeaderAndIsr | UpdateMetadata | StopReplica | LogInfo | None = None
@@ -87,6 +87,11 @@ class Controller(Struct):
     topics_listing: Listing = field(default_factory=Listing)
     channels: list[Channel] = []
     admin: dict[AdminKind, AdminProcedure] = {}
+
+
+def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:
+    """The brokers that may be in the ISR of a partition or lead it, with the incarnations under which they are registered."""
+    return {live.broker: live.incarnation for live in controller.live}
 
 
 def live_ids(controller: Controller) -> tuple[BrokerId, ...]:

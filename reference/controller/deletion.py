@@ -10,7 +10,7 @@ from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Data, Delete, Exists, GetData
 from reference.effects import ZkRequest
 from reference.machine import Turn
-from reference.messages import StopReplica
+from reference.messages import StopPartition, StopReplica
 from reference.types import LeaderEpoch, TopicPartition, topic_of
 
 
@@ -105,8 +105,8 @@ def stop(controller: Controller, procedure: AdminProcedure) -> None:
             procedure.told = (*procedure.told, registration)
             for tp, brokers in procedure.partitions.items():
                 if peer.broker in brokers:
-                    channel.stop_replica(controller, tp, (peer.broker,), procedure.epochs[tp])
-        in_flight = dict(peer.in_flight.partitions) if isinstance(peer.in_flight, StopReplica) else {}
+                    channel.stop_replica(controller, StopPartition(tp, procedure.epochs[tp]), (peer.broker,))
+        in_flight = {s.tp for s in peer.in_flight.partitions} if isinstance(peer.in_flight, StopReplica) else set()
         waiting = waiting or any(tp in peer.stops or tp in in_flight for tp in procedure.partitions)
     if not waiting:
         procedure.step = "ready"

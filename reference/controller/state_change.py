@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from reference.config import Variant, min_isr_of
 from reference.controller import channel
-from reference.controller.context import Controller, StateChange
-from reference.controller.leader_selection import AskLogs, Elect, Keep, Live, Offline, first_leader, longest, prefer, select
+from reference.controller.context import Controller, StateChange, electable
+from reference.controller.leader_selection import AskLogs, Elect, Keep, Offline, first_leader, longest, prefer, select
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
@@ -87,7 +87,7 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
 def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
     """V3 §A step 3.2, or V3 §B init_leaders step 1.1 where there is no state yet."""
     replicas = controller.assignments.get(tp)
-    live = _live(controller)
+    live = electable(controller, tp)
     if replicas is None:
         del controller.changes[tp]  # the topic is gone
         return
@@ -120,10 +120,6 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
             change.ends = []
             for broker in brokers:
                 channel.ask_log(controller, broker, tp)
-
-
-def _live(controller: Controller) -> Live:
-    return {b.broker: b.incarnation for b in controller.live}
 
 
 def _next_state(
@@ -239,7 +235,7 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
             continue
         base = change.base
         assert base is not None
-        winner = longest(turn.config.variant, base, _live(controller), change.ends)
+        winner = longest(turn.config.variant, base, electable(controller, tp), change.ends)
         if winner is not None:
             _write(turn, controller, change, _next_state(turn, controller, base, winner.leader, winner.isr))
         elif base.leader is not None:

@@ -6,6 +6,7 @@ from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData, Unknown
 from reference.effects import ZkRequest
 from reference.machine import Turn
+from reference.messages import StopPartition
 from reference.types import topic_of
 
 
@@ -57,7 +58,7 @@ def _delete(turn: Turn, controller: Controller, topics: tuple[str, ...]) -> None
         replicas = controller.assignments.pop(tp)
         state = controller.states.pop(tp, None)
         if state is not None:
-            channel.stop_replica(controller, tp, replicas, state.leader_epoch)
+            channel.stop_replica(controller, StopPartition(tp, state.leader_epoch), replicas)
     controller.topics = tuple(t for t in controller.topics if t not in topics)
 
 

@@ -9,7 +9,7 @@ from reference.effects import ZkRequest
 from reference.errors import ErrorCode
 from reference.events import Received
 from reference.machine import Now, Turn
-from reference.messages import Batch, Fetch, FetchReply, LeaderAndIsr, LogInfo, LogInfoReply, ProduceReply
+from reference.messages import Batch, Fetch, FetchReply, LeaderAndIsr, LogInfo, LogInfoReply, ProduceReply, StopPartition
 from reference.node import Node
 from reference.replica.partition import Follower, Leader
 from reference.types import NO_EPOCH, NO_INCARNATION, Address, BrokerId, Incarnation, LeaderEpoch, Millis, Offset, TopicPartition
@@ -219,11 +219,12 @@ def test_a_command_in_flight_does_not_make_a_deleted_replica_anew() -> None:
     (queued,) = controller.channels
     state = lab.state()
     queued.in_flight = LeaderAndIsr(3, BrokerId(1), controller.epoch, state.leader_incarnation, False, (state,))
-    channel.stop_replica(controller, T0, (BrokerId(1),), state.leader_epoch)
+    stop = StopPartition(T0, state.leader_epoch)
+    channel.stop_replica(controller, stop, (BrokerId(1),))
 
     assert isinstance(queued.in_flight, LeaderAndIsr)
     assert queued.in_flight.states == ()
-    assert dict(queued.stops) == {T0: state.leader_epoch}
+    assert dict(queued.stops) == {T0: stop}
 
 
 def test_a_fetch_that_another_replaces_is_answered() -> None:

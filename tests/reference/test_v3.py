@@ -18,6 +18,7 @@ from reference.messages import (
     LeaderAndIsrReply,
     PartitionState,
     ProduceReply,
+    StopPartition,
     StopReplica,
 )
 from reference.replica.partition import Follower, Idle, Leader
@@ -322,7 +323,7 @@ def test_v3_deletes_what_an_initial_command_does_not_list() -> None:
 
 def stop(lab: Lab, i: int, epoch: int) -> None:
     node = lab.nodes[i].state.broker
-    request = StopReplica(78, BrokerId(2), node.controller_epoch, node.incarnation, ((T0, LeaderEpoch(epoch)),))
+    request = StopReplica(78, BrokerId(2), node.controller_epoch, node.incarnation, (StopPartition(T0, LeaderEpoch(epoch)),))
     lab.tell(i, Received(Address("b2"), request))
 
 
