@@ -115,6 +115,24 @@ KINDS: tuple[Kind, ...] = (
         draw=blow(b.clog, b.some_role, b.around_session),
     ),
     Kind(
+        name="commands-late",
+        family="network",
+        says="one kind of control request that waits on one link",
+        draw=b.commands_late,
+    ),
+    Kind(
+        name="commands-doubled",
+        family="network",
+        says="one kind of control request that comes twice on one link",
+        draw=b.commands_doubled,
+    ),
+    Kind(
+        name="commands-replayed",
+        family="network",
+        says="old control requests that come again in another life or reign",
+        draw=b.commands_replayed,
+    ),
+    Kind(
         name="reset",
         family="network",
         says="connections that break again and again",
@@ -230,6 +248,24 @@ KINDS: tuple[Kind, ...] = (
         family="crash",
         says="kill -9 and back before the session ends",
         draw=b.bounce,
+    ),
+    Kind(
+        name="bounce-at-once",
+        family="crash",
+        says="kill -9, the session ended, and registered again before anybody looked",
+        draw=b.bounce_at_once,
+    ),
+    Kind(
+        name="crash-at",
+        family="crash",
+        says="kill -9 between two effects, at a named one",
+        draw=b.crash_at,
+    ),
+    Kind(
+        name="controller-crash-at",
+        family="crash",
+        says="kill -9 of the controller between two steps",
+        draw=b.controller_crash_at,
     ),
     Kind(
         name="power-loss",
