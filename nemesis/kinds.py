@@ -250,20 +250,14 @@ KINDS: tuple[Kind, ...] = (
         draw=b.bounce,
     ),
     Kind(
-        name="bounce-at-once",
-        family="crash",
-        says="kill -9, the session ended, and registered again before anybody looked",
-        draw=b.bounce_at_once,
-    ),
-    Kind(
-        name="crash-at",
-        family="crash",
+        name="point-random",
+        family="point",
         says="kill -9 between two effects, at a named one",
         draw=b.crash_at,
     ),
     Kind(
-        name="controller-crash-at",
-        family="crash",
+        name="point-controller",
+        family="point",
         says="kill -9 of the controller between two steps",
         draw=b.controller_crash_at,
     ),
@@ -288,17 +282,23 @@ KINDS: tuple[Kind, ...] = (
         says="ZooKeeper ends a session",
         draw=blow(ExpireSession(), b.some_role, b.brief),
     ),
+    Kind(
+        name="bounce-at-once",
+        family="session",
+        says="kill -9, the session ended, and registered again before anybody looked",
+        draw=b.bounce_at_once,
+    ),
 )
 
 KIND_NAMES: tuple[str, ...] = tuple(kind.name for kind in KINDS)
-FAMILIES: tuple[str, ...] = ("partition", "network", "clock", "pause", "disk", "crash", "power", "session")
+FAMILIES: tuple[str, ...] = ("partition", "network", "clock", "pause", "disk", "crash", "point", "power", "session")
 
 # mixes people ask for by name; members are kinds and families
 MIXES: dict[str, tuple[str, ...]] = {
     "calm": (),
     "partitions": ("partition",),
-    "crash-heavy": ("crash", "pause"),
-    "zk-flap": ("cut-zookeeper", "expire-session", "pause-long", "controller-kill", "bounce"),
+    "crash-heavy": ("crash", "point", "bounce-at-once", "pause"),
+    "zk-flap": ("cut-zookeeper", "expire-session", "pause-long", "controller-kill", "bounce", "bounce-at-once"),
     "clocks": ("clock", "pause"),
     "all": FAMILIES,
 }

@@ -13,6 +13,7 @@ import msgspec
 
 from highwater.sim.network import Acting, Connection, Link, Network
 from highwater.sim.scheduler import MS, Scheduler
+from highwater.sim.traffic import Traffic
 from history.seed import Draws
 from nemesis.faults import Packets
 from reference.events import AnyEvent, ConnectionLost, Received
@@ -88,7 +89,7 @@ class Channel:
 class Transport:
     """Connections between processes, and the requests that wait for an answer."""
 
-    __slots__ = ("_asked", "_channels", "_correlation", "_draws", "_endpoints", "_losses", "_network", "_scheduler")
+    __slots__ = ("_asked", "_channels", "_correlation", "_draws", "_endpoints", "_losses", "_network", "_scheduler", "traffic")
 
     def __init__(self, scheduler: Scheduler, network: Network, draws: Draws) -> None:
         self._scheduler = scheduler
@@ -99,6 +100,7 @@ class Transport:
         self._asked: dict[Address, dict[int, tuple[Channel, int]]] = {}
         self._correlation = 0
         self._losses: dict[Link, list[PacketLoss]] = {}
+        self.traffic = Traffic()
 
     def join(self, endpoint: Endpoint) -> None:
         """This process can be reached from now on."""
@@ -188,6 +190,7 @@ class Transport:
         if not server.up:
             return
         request = cast(Request, message)
+        self.traffic.asked(request)
         self._correlation += 1
         if not isinstance(request, Produce) or request.acks != 0:
             self._asked[server.address][self._correlation] = (channel, request.correlation)
@@ -201,7 +204,9 @@ class Transport:
     def _receive_alone(self, channel: Channel, message: object) -> None:
         client = channel.client
         if client.up and client.life == channel.client_life:
-            client.take(channel.server.address, Received(channel.server.address, cast(Reply, message)))
+            reply = cast(Reply, message)
+            self.traffic.answered(reply)
+            client.take(channel.server.address, Received(channel.server.address, reply))
 
     # --- breaking -----------------------------------------------------------------------------------------------------------
 
