@@ -29,6 +29,7 @@ from reference.effects import (
     DeleteReplica,
     Flush,
     Halt,
+    MarkClean,
     MarkDir,
     Note,
     Send,
@@ -237,7 +238,7 @@ class NodeHost:
                 self.notes.write(effect)
             case SetTimer():
                 self.timers.arm(effect)
-            case Append() | Truncate() | CreateReplica() | MarkDir() | DeleteReplica() | WriteCheckpoint():
+            case Append() | Truncate() | CreateReplica() | MarkDir() | MarkClean() | DeleteReplica() | WriteCheckpoint():
                 error = self.disk.perform(effect)
                 return None if error is None else DirFailed(effect.dir, error)
             case CancelTimer():
