@@ -234,7 +234,17 @@ def _laboratory_words(row: ClusterEvent) -> str:
             return "every fault is over"
         case EventKind.FINAL_READS:
             return "the final reads begin"
+        case EventKind.ZK_STATE:
+            return f"ZooKeeper ends with {_led(row)}, version {row.zk_version}"
+        case EventKind.METADATA_VIEW:
+            return f"tells clients of {_led(row)}"
+        case EventKind.LOG_ON_DISK:
+            return f"ends with a log up to offset {row.leo} in directory {row.dir}"
         case EventKind.ASSERTION:
             return f"an assertion of the system under test failed: {row.detail}"
         case _:
             raise AssertionError(row.kind)
+
+
+def _led(row: ClusterEvent) -> str:
+    return f"leader {row.leader or 'none'}, leader epoch {row.leader_epoch}, replicas {', '.join(row.replicas or ()) or 'none'}"
