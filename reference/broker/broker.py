@@ -184,7 +184,9 @@ def start_timers(turn: Turn) -> None:
 def on_isr_timer(turn: Turn, broker: Broker) -> None:
     """Every replica.lag.time.max.ms / 2: without it a dead follower would stay in the ISR of an idle partition (R-060, U-15)."""
     for partition in broker.partitions.values():
-        if isinstance(partition.role, Leader):
+        if isinstance(partition.role, Leader) and (
+            turn.config.variant.isr_shrink == "timer" or partition.role.change is not None
+        ):
             isr.maybe_shrink(turn, partition, partition.role)
     half = turn.config.replica_lag_time_max_ms // 2
     turn.effects.append(SetTimer("isr", half, half))
