@@ -16,7 +16,7 @@ from reference.coordination import paths
 from reference.coordination.api import Data
 from reference.events import DirImage, LogImage
 from reference.messages import PartitionState
-from reference.types import NO_TOPIC_ID, BrokerId, broker_address, index_of, topic_of
+from reference.types import NO_TOPIC_ID, BrokerId, TopicId, broker_address, index_of, topic_of
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -48,7 +48,7 @@ def record_metadata(recorder: Recorder, node: str, states: Iterable[PartitionSta
             EventKind.METADATA_VIEW,
             node=node,
             topic=topic_of(state.tp),
-            topic_id=None if state.topic_id == NO_TOPIC_ID else str(state.topic_id),
+            topic_id=_id(state.topic_id),
             partition=index_of(state.tp),
             leader=_leader(state),
             leader_epoch=state.leader_epoch,
@@ -65,11 +65,16 @@ def record_logs(recorder: Recorder, broker: BrokerId, image: Iterable[DirImage])
                 EventKind.LOG_ON_DISK,
                 node=broker_address(broker),
                 topic=topic_of(log.tp),
+                topic_id=_id(log.topic_id),
                 partition=index_of(log.tp),
                 dir=directory.dir,
                 leo=_end(log),
                 value=blake2b(_encode(log.batches), digest_size=8).hexdigest(),
             )
+
+
+def _id(topic_id: TopicId) -> str | None:
+    return None if topic_id == NO_TOPIC_ID else str(topic_id)
 
 
 def _leader(state: PartitionState) -> str | None:

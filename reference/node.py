@@ -197,7 +197,9 @@ class Node:
         if request == state.broker.registration_request:
             if startup.on_answer(turn, state.broker, answers, state.session):
                 controllers.on_registered(turn, state.controller)
-        elif not controllers.on_answer(turn, state.controller, request, answers, state.session):
+        elif not stop_replica.on_answer(turn, state.broker, request, answers[0]) and not controllers.on_answer(
+            turn, state.controller, request, answers, state.session
+        ):
             brokers.on_isr_answer(turn, state.broker, request, answers[0])
 
     def _on_session(self, turn: Turn, event: ZkState) -> None:

@@ -38,10 +38,15 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.FINAL_READS: "milestone",
     EventKind.UNCLEAN_ELECTION_ORDERED: "election",
     EventKind.ASSERTION: "assertion",
+    EventKind.ZK_STATE: "milestone",
+    EventKind.METADATA_VIEW: "milestone",
+    EventKind.LOG_ON_DISK: "milestone",
 }
 _OUTCOMES: dict[OpType, Tone] = {OpType.INVOKE: "call", OpType.OK: "ok", OpType.FAIL: "fail", OpType.INFO: "info"}
-# Left out of logs: they come by the thousand, and the figures show them. FAULT_ACTED is summed in the table of faults.
-_BULK = frozenset({EventKind.APPEND, EventKind.HW, EventKind.FAULT_ACTED})
+# Left out of logs: they come by the thousand, and the figures show them. FAULT_ACTED is summed in the table of faults; what is
+# found at the very end is told where it does not fit together.
+_END = frozenset({EventKind.ZK_STATE, EventKind.METADATA_VIEW, EventKind.LOG_ON_DISK})
+_BULK = frozenset({EventKind.APPEND, EventKind.HW, EventKind.FAULT_ACTED}) | _END
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
