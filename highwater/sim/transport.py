@@ -22,6 +22,8 @@ from reference.messages import (
     EpochEndReply,
     Fetch,
     FetchReply,
+    IsrChange,
+    IsrChangeReply,
     LeaderAndIsr,
     LeaderAndIsrReply,
     ListOffsets,
@@ -29,6 +31,8 @@ from reference.messages import (
     LogInfo,
     LogInfoReply,
     Metadata,
+    MetadataHeartbeat,
+    MetadataHeartbeatReply,
     MetadataReply,
     Produce,
     ProduceReply,
@@ -59,6 +63,10 @@ SINGLE = frozenset(
         UpdateMetadataReply,
         LogInfo,
         LogInfoReply,
+        MetadataHeartbeat,
+        MetadataHeartbeatReply,
+        IsrChange,
+        IsrChangeReply,
     }
 )
 _REQUESTS = frozenset(get_args(Request))

@@ -16,7 +16,7 @@ def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: Upd
         fresh = any(state.tp not in broker.metadata for state in command.states)
         for state in command.states:
             known = broker.metadata.get(state.tp)
-            if known is None or known.leader_epoch <= state.leader_epoch:
+            if known is None or (known.leader_epoch, known.zk_version) <= (state.leader_epoch, state.zk_version):
                 broker.metadata[state.tp] = state
         if fresh:
             broker.metadata = {tp: broker.metadata[tp] for tp in sorted(broker.metadata)}

@@ -6,7 +6,7 @@ queue ends with the registration it was made for.
 
 from msgspec.structs import replace
 
-from reference.controller.context import Channel, Controller, LiveBroker, live_ids
+from reference.controller.context import Channel, Controller, LiveBroker, served_by
 from reference.effects import CancelTimer, SetTimer
 from reference.errors import ErrorCode
 from reference.machine import Turn
@@ -63,6 +63,15 @@ def tell_state(controller: Controller, state: PartitionState) -> None:
     """Queue a state: the command for its replicas, the metadata for everybody (V3 §A step 4)."""
     for channel in controller.channels:
         if channel.broker in state.replicas:
+            channel.states[state.tp] = state
+        channel.metadata[state.tp] = state
+        channel.metadata_due = True
+
+
+def tell_metadata(controller: Controller, state: PartitionState) -> None:
+    """Queue a state whose leader knows it already; a command for it that still waits must not tell of an older one."""
+    for channel in controller.channels:
+        if state.tp in channel.states:
             channel.states[state.tp] = state
         channel.metadata[state.tp] = state
         channel.metadata_due = True
@@ -129,7 +138,7 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         channel.logs = ()
     elif channel.metadata_due:
         states = tuple(channel.metadata[tp] for tp in sorted(channel.metadata))
-        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, live_ids(controller), states)
+        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, served_by(controller), states)
         channel.metadata, channel.metadata_due = {}, False
     else:
         return
