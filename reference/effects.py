@@ -1,8 +1,8 @@
 """What a machine asks its world to do. Effects are performed left to right; a crash may fall between any two.
 
 Append, Truncate and DeleteReplica reach the page cache at once and are not durable; Flush is answered later by `Flushed` and
-makes all of its directory durable that was written before it. CreateReplica and MarkDir are durable at once, as is
-WriteCheckpoint, which replaces a small file atomically (written aside, synced, renamed). Where an effect on a directory fails,
+makes all of its directory durable that was written before it. CreateReplica, MarkDir and MarkClean are durable at once, as
+is WriteCheckpoint, which replaces a small file atomically (written aside, synced, renamed). Where an effect on a directory fails,
 the rest of the list is dropped and the machine is told `DirFailed`.
 """
 
@@ -27,6 +27,9 @@ class Effect(Struct, frozen=True, tag=True):
     """Base of all effects."""
 
 
+SHUT_DOWN = "shut down"  # the reason of a process that ended in good order
+
+
 class Send(Effect, frozen=True, tag=True):
     """Hand a message to the network. No promise that it arrives."""
 
@@ -47,6 +50,13 @@ class MarkDir(Effect, frozen=True, tag=True):
 
     dir: int
     born: Incarnation
+
+
+class MarkClean(Effect, frozen=True, tag=True):
+    """Set or remove the clean-shutdown marker of a directory. Durable at once."""
+
+    dir: int
+    clean: bool
 
 
 class DeleteReplica(Effect, frozen=True, tag=True):
@@ -141,6 +151,7 @@ AnyEffect = (
     Send
     | CreateReplica
     | MarkDir
+    | MarkClean
     | DeleteReplica
     | Append
     | Truncate

@@ -69,6 +69,10 @@ class ConnectionLost(Event, frozen=True, tag=True):
     peer: Address
 
 
+class ShutDown(Event, frozen=True, tag=True):
+    """The operator asks this process to end in good order (SIGTERM); it ends with Halt(SHUT_DOWN)."""
+
+
 class LogImage(Struct, frozen=True):
     """One log as found on disk; the last batch may not be intact."""
 
@@ -85,6 +89,7 @@ class DirImage(Struct, frozen=True):
     logs: tuple[LogImage, ...] = ()
     checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
     born: Incarnation = NO_INCARNATION  # NO_INCARNATION: never used before, or not the directory that was
+    clean: bool = False  # the process that used it last ended in good order, and nobody has used it since
 
 
-AnyEvent = Booted | Received | TimerFired | ZkReplied | ZkWatch | ZkState | Flushed | DirFailed | ConnectionLost
+AnyEvent = Booted | Received | TimerFired | ZkReplied | ZkWatch | ZkState | Flushed | DirFailed | ConnectionLost | ShutDown

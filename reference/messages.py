@@ -3,6 +3,8 @@
 Requests of a life of a process count up from 1; an answer whose correlation nobody waits for is ignored.
 """
 
+from typing import get_args
+
 from msgspec import Struct
 
 from reference.errors import ErrorCode
@@ -327,3 +329,7 @@ Reply = (
     | MetadataReply
 )
 AnyMessage = Request | Reply
+
+# What brokers and controllers order and report; the rest moves records and answers clients.
+_DATA = (Fetch, EpochEnd, Produce, ListOffsets, Metadata)
+CONTROL_REQUESTS: tuple[type[Message], ...] = tuple(request for request in get_args(Request) if request not in _DATA)

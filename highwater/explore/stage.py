@@ -42,6 +42,7 @@ from reference.effects import (
     DeleteReplica,
     Flush,
     Halt,
+    MarkClean,
     MarkDir,
     Note,
     Send,
@@ -281,6 +282,8 @@ class Stage:
                 self.hosts[index] = replace(host, checkpoint=entries)
             case MarkDir(born=born):
                 self.hosts[index] = replace(host, born=born)
+            case MarkClean():
+                pass  # no explored process ends in good order
             case Flush(dir=dir_, id=flush):
                 self._tell(index, Flushed(dir_, flush))
             case SetTimer(name=name):

@@ -79,6 +79,7 @@ class Broker(Struct):
     park_armed_ms: int | None = None
     membership: Membership = field(default_factory=Membership)
     asked: list[IsrAsked] = []
+    closing: tuple[int, ...] | None = None  # shutting down: the directories that are not flushed yet
 
 
 def create_partition(turn: Turn, broker: Broker, tp: TopicPartition, log: logs.Log) -> Partition:
@@ -209,6 +210,12 @@ def on_isr_timer(turn: Turn, broker: Broker) -> None:
 
 
 def on_checkpoint_timer(turn: Turn, broker: Broker) -> None:
+    """Every replica.high.watermark.checkpoint.interval.ms."""
+    write_checkpoints(turn, broker)
+    turn.effects.append(SetTimer("checkpoint", turn.config.checkpoint_interval_ms, turn.config.checkpoint_interval_ms))
+
+
+def write_checkpoints(turn: Turn, broker: Broker) -> None:
     """Write every replica's HW; those that have no role yet keep what the file said (B-18, B-19)."""
     eager = turn.config.variant.hw_checkpoint == "eager"
     for dir_ in range(turn.config.log_dirs):
@@ -220,7 +227,6 @@ def on_checkpoint_timer(turn: Turn, broker: Broker) -> None:
             )
         )
         turn.effects.append(WriteCheckpoint(dir_, entries))
-    turn.effects.append(SetTimer("checkpoint", turn.config.checkpoint_interval_ms, turn.config.checkpoint_interval_ms))
 
 
 def on_park_timer(turn: Turn, broker: Broker) -> None:

@@ -9,7 +9,7 @@ from reference.broker.leader_and_isr import apply, delete_replica
 from reference.config import sends_heartbeats
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Create, Data, GetChildren, GetData, SessionExpired, Unknown
-from reference.effects import CancelTimer, Halt, MarkDir, Note, SetTimer, Truncate, ZkConnect, ZkRequest
+from reference.effects import CancelTimer, Halt, MarkClean, MarkDir, Note, SetTimer, Truncate, ZkConnect, ZkRequest
 from reference.events import DirImage
 from reference.log.log import recover
 from reference.machine import Turn
@@ -27,6 +27,9 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
         if not found.readable:
             turn.effects.append(Halt(f"log directory {found.dir} is not readable"))
             return
+    for found in image:
+        if found.clean:
+            turn.effects.append(MarkClean(found.dir, clean=False))
     broker.dir_births = tuple(found.born for found in image)
     for found in image:
         high_watermarks = {tp: Offset(hw) for tp, hw in found.checkpoint}

@@ -30,6 +30,7 @@ from reference.events import (
     DirFailed,
     Flushed,
     Received,
+    ShutDown,
     TimerFired,
     ZkReplied,
     ZkState,
@@ -111,7 +112,7 @@ class Client(Struct, kw_only=True):
                 return self._call_overdue(name)
             case ConnectionLost():
                 return self._disconnected(event.peer)
-            case Booted() | ZkReplied() | ZkWatch() | ZkState() | Flushed() | DirFailed():
+            case Booted() | ZkReplied() | ZkWatch() | ZkState() | Flushed() | DirFailed() | ShutDown():
                 return []  # a client has no ZooKeeper session and no disk
             case _:
                 assert_never(event)

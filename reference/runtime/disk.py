@@ -22,6 +22,7 @@ from reference.messages import Batch
 from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
 
 CHECKPOINT = "replication-offset-checkpoint"
+CLEAN = ".kafka_cleanshutdown"
 _LOG = "log"
 _METADATA = "partition.metadata"
 _MARK = "meta.properties"
@@ -118,7 +119,8 @@ class Disk:
             entries = _decode_checkpoint(checkpoint.read_bytes()) if checkpoint.exists() else ()
             mark = path / _MARK
             born = _decode_metadata(mark.read_bytes()).born if mark.exists() else NO_INCARNATION
-            return DirImage(dir_, readable=True, logs=logs, checkpoint=entries, born=born)
+            clean = (path / CLEAN).exists()
+            return DirImage(dir_, readable=True, logs=logs, checkpoint=entries, born=born, clean=clean)
         except (OSError, msgspec.MsgspecError):
             return DirImage(dir_, readable=False)
 
@@ -149,6 +151,14 @@ class Disk:
     def mark(self, dir_: int, born: Incarnation) -> None:
         """Note, durably, since when this directory is in use."""
         self._replace(dir_, _MARK, msgspec.json.encode(_Metadata(born)))
+
+    def mark_clean(self, dir_: int, *, clean: bool) -> None:
+        """Set or remove the clean-shutdown marker, durably."""
+        if clean:
+            _write_durably(self._paths[dir_] / CLEAN, b"")
+        else:
+            (self._paths[dir_] / CLEAN).unlink(missing_ok=True)
+        _sync_folder(self._paths[dir_])
 
     def delete(self, dir_: int, tp: TopicPartition) -> None:
         """Remove a log."""
