@@ -203,7 +203,8 @@ def on_isr_timer(turn: Turn, broker: Broker) -> None:
     """Every replica.lag.time.max.ms / 2: without it a dead follower would stay in the ISR of an idle partition (R-060, U-15)."""
     fenced = broker.membership.state is BrokerState.INACTIVE  # it refuses the fetches that it would miss here (R-186)
     for partition in broker.partitions.values():
-        if isinstance(partition.role, Leader) and not fenced:
+        looked_at = turn.config.variant.isr_shrink == "timer" and not fenced
+        if isinstance(partition.role, Leader) and (looked_at or partition.role.change is not None):
             isr.maybe_shrink(turn, partition, partition.role)
     half = turn.config.replica_lag_time_max_ms // 2
     turn.effects.append(SetTimer("isr", half, half))

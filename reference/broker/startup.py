@@ -118,7 +118,7 @@ def _registered(turn: Turn, broker: Broker, incarnation: Incarnation) -> None:
 
 
 def learn(turn: Turn, broker: Broker) -> None:
-    """V3 §E step 1: read the replica assignment of all topics."""
+    """V3 §E step 1: read the replica assignment of all topics. What was missed while away stands in ZooKeeper (R-066, R-070)."""
     broker.registration = "learning-topics"
     broker.before_learning = tuple(broker.partitions)
     _ask(turn, broker, (GetChildren(paths.TOPICS),))

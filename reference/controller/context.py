@@ -128,6 +128,7 @@ class Controller(Struct):
     topics_listing: Listing = field(default_factory=Listing)
     channels: list[Channel] = []
     admin: dict[AdminKind, AdminProcedure] = {}
+    locked: bool = False  # session_handler_lock: waits for itself, for good
 
 
 def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:

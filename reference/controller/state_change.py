@@ -34,7 +34,10 @@ from reference.types import NO_INCARNATION, BrokerId, LeaderEpoch, TopicPartitio
 
 
 def start(turn: Turn, controller: Controller, tp: TopicPartition, *, preferred: bool = False) -> None:
-    """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards."""
+    """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards.
+
+    Partitions do not wait for one another: one read and one write for each, all in flight at once (R-067, R-068).
+    """
     change = controller.changes.get(tp)
     if change is not None and change.step != "asking":
         change.again = True
@@ -165,7 +168,7 @@ def _bumps(variant: Variant, base: PartitionState, leader: BrokerId | None) -> b
 
 
 def _write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState) -> None:
-    """V3 §A step 3.3: conditional on the version read in step 3.1."""
+    """V3 §A step 3.3: conditional on the version read in step 3.1 (R-005, R-155)."""
     op = SetData(paths.state_path(wanted.tp), paths.state_payload(wanted), wanted.zk_version)
     _send_write(turn, controller, change, wanted, op)
 
@@ -214,7 +217,9 @@ def _at_version(state: PartitionState, version: int) -> PartitionState:
 
 
 def _landed(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
-    """V3 §A step 4: send the command to the affected brokers; nothing of a topic that was deleted meanwhile."""
+    """V3 §A step 4: send the command to the affected brokers, now that ZooKeeper has it (R-076); nothing of a topic that was
+    deleted meanwhile.
+    """
     if state.tp not in controller.assignments:
         del controller.changes[state.tp]
         proposals.refuse(turn, controller, state.tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

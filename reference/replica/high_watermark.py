@@ -35,6 +35,9 @@ def in_sync_for_min_isr(turn: Turn, leader: Leader) -> int:
 def advance(turn: Turn, partition: Partition, leader: Leader) -> None:
     """V3 §G: leader.hw = min of leo of every replica in ISR; then answer who waited for it, or for this replica's own flush.
 
+    A record that is committed is in all of them, so that each may lead without it being lost (R-141, R-143). Who leads without
+    knowing that another does has lost those it would need (R-072).
+
     While fewer than min.insync.replicas are in sync the HW stands still (KAFKA-15583): what is committed is held by that many.
     """
     in_sync = in_sync_for_min_isr(turn, leader)

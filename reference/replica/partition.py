@@ -60,7 +60,7 @@ class IsrAsked(Struct):
 
 
 class Leader(Struct, tag=True):
-    """Leads since `epoch_start`. `isr` and `elr` are what ZooKeeper held at `zk_version`."""
+    """Leads since `epoch_start`. `isr` and `elr` are what ZooKeeper held at `zk_version` (R-010)."""
 
     epoch_start: Offset
     isr: tuple[IsrMember, ...]
@@ -106,7 +106,7 @@ class ParkedFetch(Struct):
 
 
 class Partition(Struct):
-    """One local replica. `leader_epoch` is that of the last command acted on."""
+    """One local replica (R-009, R-010). `leader_epoch` is that of the last command acted on (R-080)."""
 
     tp: TopicPartition
     log: Log
@@ -124,7 +124,10 @@ class Partition(Struct):
 
 
 def stable_leo(partition: Partition) -> Offset:
-    """How far this replica's own copy counts: what is flushed under flush=before_ack, all of it otherwise (promise P5)."""
+    """How far this replica's own copy counts: what is flushed under flush=before_ack (R-134), else what is in memory (R-135).
+
+    Which of the two is a setting of the topic (C-14, promise P5).
+    """
     return partition.flushed if partition.before_ack else partition.log.leo
 
 
