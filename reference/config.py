@@ -76,6 +76,9 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     isr_pending_clear: Literal["by_version", "on_lair"] = "by_version"  # B-32: any answer is taken for that of the change
     recheck_hw_after_isr: bool = True  # B-25: the HW is looked at again when an ISR change has ended
 
+    # identity of topics, deletion, and control requests that come late
+    topic_id: bool = True  # KIP-516, U-14, B-61: a log, a command or a request of another topic of the same name is told apart
+
 
 SAFE = Variant()
 
@@ -110,6 +113,7 @@ V3 = Variant(
     recovery_election=False,
     heartbeat=False,
     isr_change_via="zookeeper",
+    topic_id=False,
 )
 
 # The 0.8 article: V3 with the controller epoch and the versioned state znode that it adds.
@@ -189,6 +193,7 @@ VARIANTS: dict[str, Variant] = {
     ),
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
+    "no-topic-id": _without(topic_id=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
     "no-heartbeat": _without(heartbeat=False),
     "isr-via-zookeeper": _without(isr_change_via="zookeeper"),

@@ -12,12 +12,14 @@ from reference.coordination.api import AnyOp
 from reference.messages import AnyMessage, Batch
 from reference.types import (
     NO_INCARNATION,
+    NO_TOPIC_ID,
     Address,
     BrokerId,
     ControllerEpoch,
     Incarnation,
     LeaderEpoch,
     Offset,
+    TopicId,
     TopicPartition,
     ZkVersion,
 )
@@ -38,11 +40,12 @@ class Send(Effect, frozen=True, tag=True):
 
 
 class CreateReplica(Effect, frozen=True, tag=True):
-    """Make an empty log with a note of its birth (`reference.log.log.Log.born`)."""
+    """Make an empty log with a note of its birth (`reference.log.log.Log.born`) and of its topic's id (partition.metadata)."""
 
     dir: int
     tp: TopicPartition
     born: Incarnation = NO_INCARNATION
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class MarkDir(Effect, frozen=True, tag=True):
@@ -133,6 +136,7 @@ class Note(Effect, frozen=True, kw_only=True, tag=True):
 
     kind: str
     tp: TopicPartition | None = None
+    topic_id: TopicId | None = None
     leader: BrokerId | None = None
     leader_epoch: LeaderEpoch | None = None
     controller_epoch: ControllerEpoch | None = None

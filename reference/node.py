@@ -10,7 +10,17 @@ import msgspec
 from msgspec import Struct
 
 from reference.broker import broker as brokers
-from reference.broker import heartbeats, isr_change, leader_and_isr, log_info, metadata, shutdown, startup, stop_replica
+from reference.broker import (
+    controlled_shutdown,
+    heartbeats,
+    isr_change,
+    leader_and_isr,
+    log_info,
+    metadata,
+    shutdown,
+    startup,
+    stop_replica,
+)
 from reference.broker.broker import Broker
 from reference.config import BrokerConfig
 from reference.controller import controller as controllers
@@ -134,7 +144,7 @@ class Node:
             case DirFailed(dir=dir_, error=error):
                 turn.effects.append(Halt(f"log directory {dir_} failed: {error}"))
             case ShutDown():
-                shutdown.begin(turn, state.broker)
+                controlled_shutdown.begin(turn, state.broker)
             case ConnectionLost():
                 pass  # requests in flight run into their timers
             case _ as unreachable:
@@ -144,6 +154,7 @@ class Node:
             heartbeats.follow(turn, state.broker, elected)
             isr_change.ask_all_again(turn, state.broker)
         isr_change.send_due(turn, state.broker)
+        controlled_shutdown.end_of_turn(turn, state.broker)
         brokers.end_of_turn(turn, state.broker)
         return turn.effects
 
@@ -207,6 +218,8 @@ class Node:
                 heartbeats.beat(turn, broker)
             case "fence":
                 heartbeats.on_fence_timer(turn, broker)
+            case "hand-over":
+                controlled_shutdown.on_timer(turn, broker)
             case "silent":
                 controllers.on_silence(turn, controller, BrokerId(int(what)))
             case "checkpoint":
@@ -226,7 +239,9 @@ class Node:
             if startup.on_answer(turn, state.broker, answers, state.session):
                 heartbeats.on_registered(turn, state.broker)
                 controllers.on_registered(turn, state.controller)
-        elif not controllers.on_answer(turn, state.controller, request, answers, state.session):
+        elif not stop_replica.on_answer(turn, state.broker, request, answers[0]) and not controllers.on_answer(
+            turn, state.controller, request, answers, state.session
+        ):
             brokers.on_isr_answer(turn, state.broker, request, answers[0])
 
     def _on_session(self, turn: Turn, event: ZkState) -> None:

@@ -17,7 +17,7 @@ from history.seed import Draws
 from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, MarkDir, Truncate, WriteCheckpoint
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
-from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
+from reference.types import NO_INCARNATION, Incarnation, Offset, TopicId, TopicPartition
 
 Wounds = list[tuple[TopicPartition, int]]  # (log, first offset destroyed)
 DiskEffect = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Truncate | WriteCheckpoint
@@ -39,10 +39,11 @@ class Refusal:
 class _Log:
     """One log in the page cache. The journal holds, newest last, None for a batch appended, what was cut for a truncation."""
 
-    __slots__ = ("batches", "born", "journal", "number")
+    __slots__ = ("batches", "born", "journal", "number", "topic_id")
 
-    def __init__(self, born: Incarnation) -> None:
+    def __init__(self, born: Incarnation, topic_id: TopicId) -> None:
         self.born = born
+        self.topic_id = topic_id
         self.batches: list[Batch] = []
         self.journal: list[tuple[Batch, ...] | None] = []
         self.number = 0  # of operations before the journal: all durable
@@ -105,9 +106,9 @@ class Disk:
                 self._truncate(directory, tp, to)
             case WriteCheckpoint(entries=entries):
                 directory.checkpoint = entries
-            case CreateReplica(tp=tp, born=born):
+            case CreateReplica(tp=tp, born=born, topic_id=topic_id):
                 assert tp not in directory.logs
-                directory.logs[tp] = _Log(born)
+                directory.logs[tp] = _Log(born, topic_id)
             case MarkDir(born=born):
                 directory.born = born
             case MarkClean(clean=clean):
@@ -192,7 +193,8 @@ class Disk:
             if directory.refusals and self.refuses(index, needs_room=False) is not None:
                 images.append(DirImage(index, readable=False))
                 continue
-            logs = tuple(LogImage(tp, tuple(log.batches), log.born) for tp, log in sorted(directory.logs.items()))
+            found = sorted(directory.logs.items())
+            logs = tuple(LogImage(tp, tuple(log.batches), log.born, log.topic_id) for tp, log in found)
             images.append(DirImage(index, True, logs, directory.checkpoint, directory.born, directory.clean))
         return tuple(images)
 

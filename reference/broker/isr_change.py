@@ -27,7 +27,8 @@ def send_due(turn: Turn, broker: Broker) -> None:
             continue
         leader.change.request, leader.change.step = asked.correlation, "asking"
         asked.tps = (*asked.tps, partition.tp)
-        proposals.append(IsrProposal(partition.tp, partition.leader_epoch, leader.change.wanted, leader.zk_version))
+        wanted, topic_id = leader.change.wanted, partition.log.topic_id
+        proposals.append(IsrProposal(partition.tp, partition.leader_epoch, wanted, leader.zk_version, topic_id))
         turn.effects.append(SetTimer(f"ask-isr:{partition.tp}", config.request_timeout_ms, config.request_timeout_ms))
     if asked is None or not proposals or controller is None:
         return

@@ -24,6 +24,7 @@ from reference.types import (
     ControllerEpoch,
     Incarnation,
     LeaderEpoch,
+    TopicId,
     TopicPartition,
     ZkVersion,
 )
@@ -84,6 +85,7 @@ class Channel(Struct):
     states: dict[TopicPartition, PartitionState] = {}
     metadata: dict[TopicPartition, PartitionState] = {}
     metadata_due: bool = False
+    metadata_full: bool = True  # the next update lists all there is: this registration was told nothing, or something is gone
     stops: dict[TopicPartition, StopPartition] = {}
     logs: tuple[TopicPartition, ...] = ()
     backing_off: bool = False
@@ -122,6 +124,7 @@ class Controller(Struct):
     isr_requests: list[IsrRequest] = []
     topics: tuple[str, ...] = ()
     assignments: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    topic_ids: dict[str, TopicId] = {}
     states: dict[TopicPartition, PartitionState] = {}
     changes: dict[TopicPartition, StateChange] = {}
     brokers_listing: Listing = field(default_factory=Listing)

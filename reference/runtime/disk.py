@@ -19,7 +19,7 @@ import msgspec
 
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
-from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
 
 CHECKPOINT = "replication-offset-checkpoint"
 CLEAN = ".kafka_cleanshutdown"
@@ -38,6 +38,7 @@ class _Metadata(msgspec.Struct, frozen=True):
     """Which log, or which directory, this is."""
 
     born: Incarnation
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 _decode_metadata = msgspec.json.Decoder(_Metadata).decode
@@ -135,13 +136,13 @@ class Disk:
         # What a crash left in the page cache is not durable yet, so the first flush of this life covers it too.
         self._dirty.setdefault(dir_, {})[tp] = None
         metadata = _decode_metadata((folder / _METADATA).read_bytes())
-        return LogImage(tp, tuple(batch for _, batch in batches), metadata.born)
+        return LogImage(tp, tuple(batch for _, batch in batches), metadata.born, metadata.topic_id)
 
-    def create(self, dir_: int, tp: TopicPartition, born: Incarnation) -> None:
+    def create(self, dir_: int, tp: TopicPartition, born: Incarnation, topic_id: TopicId = NO_TOPIC_ID) -> None:
         """An empty log with its metadata, durable when this returns: made aside and renamed."""
         aside = self._paths[dir_] / f"{tp}{_ASIDE}"
         aside.mkdir()
-        for name, content in ((_METADATA, msgspec.json.encode(_Metadata(born))), (_LOG, b"")):
+        for name, content in ((_METADATA, msgspec.json.encode(_Metadata(born, topic_id))), (_LOG, b"")):
             _write_durably(aside / name, content)
         _sync_folder(aside)
         folder = aside.rename(self._paths[dir_] / tp)

@@ -183,7 +183,7 @@ class Host:
             case Send():
                 self._network.send(effect.to, effect.message)
             case CreateReplica():
-                self._disk.create(effect.dir, effect.tp, effect.born)
+                self._disk.create(effect.dir, effect.tp, effect.born, effect.topic_id)
             case MarkDir():
                 self._disk.mark(effect.dir, effect.born)
             case MarkClean():

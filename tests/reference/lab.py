@@ -36,7 +36,7 @@ from reference.machine import Now
 from reference.messages import AnyMessage, Batch, PartitionState, Produce
 from reference.node import Node
 from reference.replica.partition import Leader, Partition
-from reference.types import NO_INCARNATION, Address, BrokerId, Incarnation, Millis, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, BrokerId, Incarnation, Millis, TopicId, TopicPartition
 
 Letter = tuple[Address, Address, AnyMessage]
 T0 = TopicPartition("t-0")
@@ -48,12 +48,16 @@ class Disk:
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, list[Batch]] = {}
         self.born: dict[TopicPartition, Incarnation] = {}
+        self.topic_ids: dict[TopicPartition, TopicId] = {}
         self.mark = NO_INCARNATION
         self.clean = False
         self.checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
 
     def image(self) -> tuple[DirImage, ...]:
-        logs = tuple(LogImage(tp, tuple(batches), self.born.get(tp, NO_INCARNATION)) for tp, batches in sorted(self.logs.items()))
+        logs = tuple(
+            LogImage(tp, tuple(batches), self.born.get(tp, NO_INCARNATION), self.topic_ids.get(tp, NO_TOPIC_ID))
+            for tp, batches in sorted(self.logs.items())
+        )
         return (DirImage(0, True, logs, self.checkpoint, self.mark, self.clean),)
 
 
@@ -136,9 +140,10 @@ class Lab:
                     self.letters.append((Address(f"b{i}"), to, message))
                 else:
                     self.inbox.append(message)
-            case CreateReplica(tp=tp, born=born):
+            case CreateReplica(tp=tp, born=born, topic_id=topic_id):
                 disk.logs[tp] = []
                 disk.born[tp] = born
+                disk.topic_ids[tp] = topic_id
             case MarkDir(born=born):
                 disk.mark = born
             case MarkClean(clean=clean):
