@@ -28,9 +28,9 @@ from reference.coordination.api import (
 from reference.effects import SetTimer, ZkRequest
 from reference.errors import ErrorCode
 from reference.machine import Turn
-from reference.messages import IsrMember, LogInfo, LogInfoReply, PartitionState
+from reference.messages import IsrMember, LogEnd, LogInfo, LogInfoReply, PartitionState
 from reference.replica import eligible
-from reference.types import NO_INCARNATION, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
 
 
 def start(turn: Turn, controller: Controller, tp: TopicPartition, *, preferred: bool = False) -> None:
@@ -222,6 +222,11 @@ def _finish(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
         del controller.changes[tp]
 
 
+def _is_meant(turn: Turn, controller: Controller, end: LogEnd) -> bool:
+    """The log of an earlier topic of the same name says nothing of this one (KIP-516)."""
+    return not turn.config.variant.topic_id or end.topic_id == controller.topic_ids.get(topic_of(end.tp), NO_TOPIC_ID)
+
+
 def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: LogInfo, reply: LogInfoReply) -> None:
     """A broker told how far its logs reach: elect where all members of a stale ISR have answered.
 
@@ -234,7 +239,7 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
         if change.step != "asking" or broker not in change.waiting or tp not in request.partitions:
             continue
         change.waiting = tuple(b for b in change.waiting if b != broker)
-        if tp in ends:
+        if tp in ends and _is_meant(turn, controller, ends[tp]):
             change.ends.append((broker, ends[tp]))
         if change.waiting:
             continue

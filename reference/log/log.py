@@ -15,7 +15,7 @@ from reference.log import epoch_cache
 from reference.log.epoch_cache import EpochStart
 from reference.machine import Turn
 from reference.messages import Batch
-from reference.types import NO_EPOCH, NO_INCARNATION, Incarnation, LeaderEpoch, Offset, TopicPartition
+from reference.types import NO_EPOCH, NO_INCARNATION, NO_TOPIC_ID, Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
 
 _BASE = attrgetter("base_offset")
 
@@ -24,7 +24,7 @@ class Log(Struct):
     """The records of one replica.
 
     `born` is the birth of the youngest directory of the broker when the log was made: had the replica held anything before, that
-    was in a directory which is no longer there.
+    was in a directory which is no longer there. `topic_id` tells the topic from earlier and later ones of its name (KIP-516).
     """
 
     tp: TopicPartition
@@ -33,6 +33,7 @@ class Log(Struct):
     leo: Offset = Offset(0)
     epochs: list[EpochStart] = []
     born: Incarnation = NO_INCARNATION
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 def end_of(batch: Batch) -> Offset:
@@ -50,7 +51,7 @@ def recover(image: LogImage, dir_: int) -> tuple[Log, bool]:
 
     The epoch cache is rebuilt from the batch headers.
     """
-    log = Log(tp=image.tp, dir=dir_, born=image.born)
+    log = Log(tp=image.tp, dir=dir_, born=image.born, topic_id=image.topic_id)
     for batch in image.batches:
         if not batch.intact:
             return log, True

@@ -78,6 +78,7 @@ def note_hw(turn: Turn, partition: Partition, detail: str) -> None:
         Note(
             kind="hw",
             tp=partition.tp,
+            topic_id=partition.log.topic_id,
             hw=partition.hw,
             leo=partition.log.leo,
             leader_epoch=partition.leader_epoch,

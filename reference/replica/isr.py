@@ -82,6 +82,7 @@ def _propose(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[Isr
         Note(
             kind="isr-change-sent",
             tp=partition.tp,
+            topic_id=partition.log.topic_id,
             leader_epoch=partition.leader_epoch,
             zk_version=leader.zk_version,
             isr=brokers_of(wanted),
@@ -179,6 +180,7 @@ def _ended(
         Note(
             kind="isr-change-ended",
             tp=partition.tp,
+            topic_id=partition.log.topic_id,
             leader_epoch=partition.leader_epoch,
             zk_version=version,
             isr=brokers_of(isr),

@@ -24,6 +24,7 @@ from reference.replica.partition import (
     Partition,
     append,
     brokers_of,
+    is_of_another_topic,
     progress_of,
 )
 from reference.types import NO_EPOCH, Address, BrokerId, Offset
@@ -71,6 +72,7 @@ def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
         Note(
             kind="became-leader",
             tp=partition.tp,
+            topic_id=partition.log.topic_id,
             leader_epoch=state.leader_epoch,
             leo=partition.log.leo,
             hw=partition.hw,
@@ -115,6 +117,8 @@ def on_fetch(turn: Turn, partition: Partition, source: Address, fetch: Fetch) ->
 
 def _fetch_error(turn: Turn, partition: Partition, fetch: Fetch) -> ErrorCode:
     variant = turn.config.variant
+    if is_of_another_topic(turn, partition, fetch.topic_id):
+        return ErrorCode.UNKNOWN_TOPIC_ID if fetch.replica is None else ErrorCode.INCONSISTENT_TOPIC_ID
     if not isinstance(partition.role, Leader):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # V3 §G: NotLeaderException (R-055); only the leader serves (R-131)
     if variant.fetch_fencing and fetch.leader_epoch != NO_EPOCH and fetch.leader_epoch != partition.leader_epoch:
@@ -184,6 +188,9 @@ def _by_broker(follower: FollowerProgress) -> BrokerId:
 def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produce) -> None:
     """Append under the leader's epoch; acknowledge as `acks` asks (R-134, R-140)."""
     leader = partition.role
+    if is_of_another_topic(turn, partition, produce.topic_id):
+        _refuse(turn, partition, source, produce, ErrorCode.UNKNOWN_TOPIC_ID)
+        return
     if not isinstance(leader, Leader):
         _refuse(turn, partition, source, produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return
@@ -226,7 +233,9 @@ def on_epoch_end(turn: Turn, partition: Partition, source: Address, request: Epo
     variant = turn.config.variant
     error = ErrorCode.NONE
     epoch, end = request.leader_epoch, None
-    if not isinstance(partition.role, Leader):
+    if is_of_another_topic(turn, partition, request.topic_id):
+        error = ErrorCode.INCONSISTENT_TOPIC_ID
+    elif not isinstance(partition.role, Leader):
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     elif variant.truncation == "kip320" and request.current_leader_epoch != partition.leader_epoch:
         error = _epoch_error(request.current_leader_epoch, partition)

@@ -153,7 +153,7 @@ def test_who_has_yet_to_truncate_counts_for_nothing(counted: bool, hw: int) -> N
     lab.produce(1, "x")
     incarnation = lab.nodes[2].state.broker.incarnation
     epoch = lab.partition(1).leader_epoch
-    asking = Fetch(99, T0, BrokerId(2), incarnation, epoch, Offset(1), Millis(100), 10, LeaderEpoch(7))
+    asking = Fetch(99, T0, BrokerId(2), incarnation, epoch, Offset(1), Millis(100), 10, last_epoch=LeaderEpoch(7))
     lab.tell(1, Received(Address("b2"), asking))
     replies = [m.diverging for _, _, m in lab.letters if isinstance(m, FetchReply) and m.correlation == 99]
 
