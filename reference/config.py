@@ -133,7 +133,7 @@ VARIANTS: dict[str, Variant] = {
     "kip279": _without(truncation="kip279", fetch_fencing=False, isr_join="hw_only"),
     "kip320": _without(truncation="kip320", isr_join="hw_only"),
     "truncate-on-fetch": _without(truncation="fetch"),
-    "kip320-first-try": _without(truncation="fetch", fetch_fencing=False, startup_epoch_floor=False),
+    "kip320-first-try": _without(truncation="fetch", fetch_fencing=False),
     "diverging-is-counted": _without(truncation="fetch", leo_of_diverging=True),
     "hw-before-truncation": _without(truncation="fetch", hw_of_diverging=True),
     "no-fetch-fencing": _without(fetch_fencing=False),
