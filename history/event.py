@@ -26,6 +26,12 @@ class EventKind(StrEnum):
     REGISTERED = "registered", "node, life, incarnation (from ZooKeeper, at the moment of the write)"
     SESSION_ENDED = "session-ended", "node, incarnation: its registration is gone (from ZooKeeper)"
     CONTROLLER_ELECTED = "controller-elected", "node, controller_epoch"
+    BROKER_STATE = (
+        "broker-state",
+        "node (controller), leader (the broker), controller_epoch, incarnation (of the broker), detail: state",
+    )
+    FENCED = "fenced", "node, life, incarnation: takes no requests of clients and followers from here"
+    UNFENCED = "unfenced", "node, life, incarnation: takes them again"
     CONTROLLER_RESIGNED = "controller-resigned", "node, controller_epoch"
     STATE_WRITTEN = (
         "state-written",

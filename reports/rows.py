@@ -19,6 +19,9 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.SESSION_ENDED: "node",
     EventKind.CONTROLLER_ELECTED: "election",
     EventKind.CONTROLLER_RESIGNED: "election",
+    EventKind.BROKER_STATE: "election",
+    EventKind.FENCED: "node",
+    EventKind.UNFENCED: "node",
     EventKind.STATE_WRITTEN: "election",
     EventKind.ISR_CHANGE_SENT: "isr",
     EventKind.ISR_CHANGE_ENDED: "isr",
@@ -175,6 +178,12 @@ def _node_words(row: ClusterEvent) -> str:
             return f"loses its ZooKeeper session, incarnation {row.incarnation}"
         case EventKind.CONTROLLER_ELECTED:
             return f"becomes controller, controller epoch {row.controller_epoch}"
+        case EventKind.BROKER_STATE:
+            return f"takes {row.leader}, incarnation {row.incarnation}, for {row.detail or 'unknown'}"
+        case EventKind.FENCED:
+            return f"fences itself{life}: takes no requests of clients and followers"
+        case EventKind.UNFENCED:
+            return f"takes requests again{life}"
         case EventKind.CONTROLLER_RESIGNED:
             return f"is controller no longer, controller epoch {row.controller_epoch}"
         case _:

@@ -76,6 +76,11 @@ class NodeProcess:
         self.paused = False
         self._close()
 
+    def terminate(self) -> None:
+        """SIGTERM: it may end in good order, or take its time."""
+        if self.is_running():
+            self._signal(signal.SIGTERM)
+
     def pause(self) -> None:
         """SIGSTOP."""
         if self.is_running():

@@ -27,6 +27,7 @@ from reference.types import BrokerId
 from workloads.client import Phase
 
 SLICE_MS = 100  # how often limits and ends are looked at
+GATHER_MS = 1500  # in which brokers register, elect a controller and show themselves to it
 WARM_UP_MS_MAX = 10_000
 FINAL_MS_MAX = 60_000
 LOOK_MS = 200  # in which every broker says what it tells clients
@@ -113,10 +114,14 @@ class World:
         return Data(node.data, node.version, node.czxid)
 
     def warm_up(self) -> None:
-        """Create the topics, start every broker and wait until every partition has a leader."""
-        self.create_topics()
+        """Start every broker, create the topics once they know each other, and wait until every partition has a leader.
+
+        Topics that were there before would be led by whichever broker shows itself to the controller first (KIP-343).
+        """
         for node in self.nodes.values():
             node.start()
+        self._run_for(GATHER_MS)
+        self.create_topics()
         end_ns = self.stage.scheduler.now + WARM_UP_MS_MAX * MS
         while self.stage.scheduler.now < end_ns and not self._led():
             self._run_for(SLICE_MS)
@@ -127,10 +132,7 @@ class World:
         ops += [
             Create(paths.topic_path(topic), paths.topic_payload(replicas)) for topic, replicas in assign(self.stage.plan).items()
         ]
-        tree = self.server.tree
-        session = tree.connect(timeout_ms=1)
-        tree.submit(session, tuple(ops))
-        tree.expire(session)
+        self.server.administer(tuple(ops))
 
     def _led(self) -> bool:
         states = [
