@@ -70,7 +70,8 @@ def tell_state(controller: Controller, state: PartitionState) -> None:
     for channel in controller.channels:
         if channel.broker in state.replicas:
             channel.states[state.tp] = state
-        channel.metadata[state.tp] = state
+        if not channel.metadata_full:
+            channel.metadata[state.tp] = state
         channel.metadata_due = True
 
 
@@ -80,7 +81,7 @@ def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> 
     if channel is None:
         return
     channel.init = init
-    channel.metadata_due = channel.metadata_full = True
+    _tell_all_metadata(channel)
     for state in controller.states.values():
         if broker in state.replicas:
             channel.states[state.tp] = stamped(controller, state)
@@ -89,7 +90,12 @@ def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> 
 def tell_what_is_gone(controller: Controller) -> None:
     """Partitions are no more: clients of every broker shall hear of it."""
     for channel in controller.channels:
-        channel.metadata_due = channel.metadata_full = True
+        _tell_all_metadata(channel)
+
+
+def _tell_all_metadata(channel: Channel) -> None:
+    """What there is when it is sent."""
+    channel.metadata, channel.metadata_due, channel.metadata_full = {}, True, True
 
 
 def tell_live_brokers(controller: Controller) -> None:
@@ -163,8 +169,8 @@ def _requeue(channel: Channel) -> None:
         case LogInfo(partitions=tps):
             channel.logs = tps + tuple(tp for tp in channel.logs if tp not in tps)
         case UpdateMetadata(states=states, full=full):
-            channel.metadata = {s.tp: s for s in states} | channel.metadata
             channel.metadata_full = channel.metadata_full or full
+            channel.metadata = {} if channel.metadata_full else {s.tp: s for s in states} | channel.metadata
             channel.metadata_due = True
         case None:
             pass
