@@ -87,10 +87,10 @@ def apply(turn: Turn, broker: Broker, state: PartitionState) -> ErrorCode:
 
 
 def _newer(turn: Turn, partition: Partition, state: PartitionState) -> bool:
-    """A greater epoch; or the same one while idle, as after a restart or a lost session. Never one behind the log."""
+    """A greater epoch (R-080); or the same one while idle, as after a restart or a lost session. Never one behind the log."""
     if turn.config.variant.startup_epoch_floor and state.leader_epoch < last_record_epoch(partition.log):
         return False
-    if isinstance(partition.role, Idle):
+    if isinstance(partition.role, Idle) and not turn.config.variant.epoch_before_transition:
         return state.leader_epoch >= partition.leader_epoch
     return state.leader_epoch > partition.leader_epoch
 

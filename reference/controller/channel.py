@@ -6,7 +6,7 @@ queue ends with the registration it was made for.
 
 from msgspec.structs import replace
 
-from reference.controller.context import Channel, Controller, LiveBroker, live_ids
+from reference.controller.context import Channel, Controller, LiveBroker, served_by
 from reference.effects import CancelTimer, SetTimer
 from reference.errors import ErrorCode
 from reference.machine import Turn
@@ -75,6 +75,15 @@ def tell_state(controller: Controller, state: PartitionState) -> None:
         channel.metadata_due = True
 
 
+def tell_metadata(controller: Controller, state: PartitionState) -> None:
+    """Queue a state whose leader knows it already; a command for it that still waits must not tell of an older one."""
+    for channel in controller.channels:
+        if state.tp in channel.states:
+            channel.states[state.tp] = state
+        channel.metadata[state.tp] = state
+        channel.metadata_due = True
+
+
 def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> None:
     """Queue all that a broker must know: for a new registration, and from a new controller (V3 §D step 4)."""
     channel = channel_of(controller, broker)
@@ -126,7 +135,7 @@ def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> Non
 
 
 def pump(turn: Turn, controller: Controller) -> None:
-    """Send what is queued where nothing is in flight."""
+    """Send what is queued where nothing is in flight: direct RPC, one message for each broker (R-017, R-069, R-156)."""
     for channel in controller.channels:
         if channel.in_flight is None and not channel.backing_off:
             _send_next(turn, controller, channel)
@@ -149,7 +158,7 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         full = channel.metadata_full
         found = controller.states if full else channel.metadata
         states = tuple(stamped(controller, found[tp]) for tp in sorted(found))
-        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, live_ids(controller), states, full)
+        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, served_by(controller), states, full)
         channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False
     else:
         return
@@ -178,7 +187,7 @@ def _requeue(channel: Channel) -> None:
 
 
 def on_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """No answer in time: send again, with what changed meanwhile."""
+    """No answer in time (R-017, R-077): send again, with what changed meanwhile."""
     channel = channel_of(controller, broker)
     if channel is not None:
         _requeue(channel)

@@ -63,12 +63,13 @@ def recover(image: LogImage, dir_: int) -> tuple[Log, bool]:
 
 
 def append(turn: Turn, log: Log, batches: tuple[Batch, ...]) -> None:
-    """Add batches that start at the log end."""
+    """Add batches that start at the log end; without `append_check` they may begin below it (B-03)."""
+    variant = turn.config.variant
     for batch in batches:
-        assert batch.base_offset == log.leo, "append must start at the log end"
+        assert batch.base_offset == log.leo or not variant.append_check, "append must start at the log end"
         log.batches.append(batch)
         log.leo = end_of(batch)
-        epoch_cache.assign(log.epochs, batch.leader_epoch, batch.base_offset)
+        epoch_cache.assign(log.epochs, batch.leader_epoch, batch.base_offset, strict=variant.epoch_cache == "strict")
     turn.effects.append(Append(log.dir, log.tp, batches))
 
 
@@ -94,7 +95,10 @@ def truncate(turn: Turn, log: Log, to: Offset) -> None:
 
 
 def read(log: Log, start: Offset, end: Offset, max_records: int) -> tuple[Batch, ...]:
-    """Batches with records in start <= offset < end, the first perhaps beginning before `start`; at least one if there is one."""
+    """Batches with records in start <= offset < end, the first perhaps beginning before `start`; at least one if there is one.
+
+    A follower that is behind copies many at once (R-157).
+    """
     if start >= end:
         return ()
     if log.batches and log.batches[-1].base_offset <= start and end == log.leo:

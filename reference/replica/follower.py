@@ -126,7 +126,10 @@ def _cut(turn: Turn, partition: Partition, reply: EpochEndReply) -> bool:
             truncate(turn, partition, to, "by epoch (KIP-101)")
             return True
         case "kip279" | "kip320":
-            assert reply.end_offset is not None, "KIP-279 always answers"
+            if reply.end_offset is None:
+                # B-09: a leader that has noted no epoch cannot tell where one ended, so nothing is cut
+                assert not turn.config.variant.record_epoch_start, "KIP-279 always answers"
+                return True
             mine = epoch_cache.end_by_kip279(partition.log.epochs, reply.leader_epoch, partition.log.leo)
             if mine is None:
                 return True  # the log is empty
@@ -149,7 +152,9 @@ def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
         return
     match reply.error:
         case ErrorCode.NONE:
-            batches = without_head(reply.batches, partition.log.leo)
+            # B-03: the leader's batches may be cut otherwise than those here, so that the first begins below the log end
+            checked = turn.config.variant.append_check
+            batches = without_head(reply.batches, partition.log.leo) if checked else reply.batches
             if batches:
                 append(turn, partition, batches, "follower")
             high_watermark.follow(turn, partition, reply.hw)
@@ -157,7 +162,10 @@ def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
         case ErrorCode.OFFSET_OUT_OF_RANGE:
             # This log is longer than the leader's: look for the place to cut, as at the beginning of an epoch.
             role.step = "truncating"
-            if turn.config.variant.truncation == "hw":
+            if turn.config.variant.out_of_range_resets:
+                truncate(turn, partition, Offset(0), "out of the leader's range: begin anew")  # KAFKA-2143, B-16
+                role.step = "fetching"
+            elif turn.config.variant.truncation == "hw":
                 truncate(turn, partition, min(partition.hw, reply.hw), "out of the leader's range")
                 role.step = "fetching"
             _back_off(turn, partition, role)

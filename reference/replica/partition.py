@@ -38,19 +38,31 @@ class FollowerProgress(Struct):
     changed_ms: int  # when its leo last moved (R-057)
     fetched_ms: int
     leader_leo_then: Offset  # the leader's LEO at that fetch
+    refused_ms: int | None = None  # when the controller last refused to have it in the ISR
 
 
 class IsrChange(Struct):
-    """An ISR write in flight. Until it is known to have failed or to have been applied it may land at any time."""
+    """An ISR write in flight. Until it is known to have failed or to have been applied it may land at any time.
+
+    So may those of `earlier`: they were refused on the same version, but a late copy of one may meet another answer.
+    """
 
     wanted: tuple[IsrMember, ...]
     elr: tuple[IsrMember, ...]  # that goes with it
     request: int
-    step: Literal["writing", "reading", "lost", "superseded"] = "writing"
+    step: Literal["writing", "reading", "asking", "lost", "superseded"] = "writing"
+    earlier: tuple[tuple[IsrMember, ...], ...] = ()
+
+
+class IsrAsked(Struct):
+    """A request to the controller for other ISRs: of which partitions, in its order."""
+
+    correlation: int
+    tps: tuple[TopicPartition, ...] = ()
 
 
 class Leader(Struct, tag=True):
-    """Leads since `epoch_start`. `isr` and `elr` are what ZooKeeper held at `zk_version`."""
+    """Leads since `epoch_start`. `isr` and `elr` are what ZooKeeper held at `zk_version` (R-010)."""
 
     epoch_start: Offset
     isr: tuple[IsrMember, ...]
@@ -96,7 +108,7 @@ class ParkedFetch(Struct):
 
 
 class Partition(Struct):
-    """One local replica. `leader_epoch` is that of the last command acted on."""
+    """One local replica (R-009, R-010). `leader_epoch` is that of the last command acted on (R-080)."""
 
     tp: TopicPartition
     log: Log
@@ -119,7 +131,10 @@ def is_of_another_topic(turn: Turn, partition: Partition, asked: TopicId) -> boo
 
 
 def stable_leo(partition: Partition) -> Offset:
-    """How far this replica's own copy counts: what is flushed under flush=before_ack, all of it otherwise (promise P5)."""
+    """How far this replica's own copy counts: what is flushed under flush=before_ack (R-134), else what is in memory (R-135).
+
+    Which of the two is a setting of the topic (C-14, promise P5).
+    """
     return partition.flushed if partition.before_ack else partition.log.leo
 
 
