@@ -190,7 +190,9 @@ def on_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
     """No answer in time (R-017, R-077): send again, with what changed meanwhile."""
     channel = channel_of(controller, broker)
     if channel is not None:
-        _requeue(channel)
+        if turn.config.variant.controller_send_retry or channel.backing_off:
+            _requeue(channel)
+        channel.in_flight = None  # B-54: without a retry the queue goes on as if the broker had been told
         channel.backing_off = False
         _send_next(turn, controller, channel)
 
@@ -201,7 +203,7 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
     if channel is None or channel.in_flight is None or channel.in_flight.correlation != reply.correlation:
         return None
     request = channel.in_flight
-    if reply.error is ErrorCode.STALE_BROKER_EPOCH:
+    if reply.error is ErrorCode.STALE_BROKER_EPOCH and turn.config.variant.broker_epoch_newer == "again":
         # The broker has not heard yet under which registration it lives (KAFKA-9839), or it has a newer one: the watch tells.
         _requeue(channel)
         channel.backing_off = True
