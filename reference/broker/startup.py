@@ -54,7 +54,7 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
 
 
 def register(turn: Turn, broker: Broker) -> None:
-    """Create the registration, and the nodes above it where they are missing."""
+    """Create the registration (C-02), and the nodes above it where they are missing."""
     config = turn.config
     ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
     ops.append(

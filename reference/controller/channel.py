@@ -135,7 +135,7 @@ def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> Non
 
 
 def pump(turn: Turn, controller: Controller) -> None:
-    """Send what is queued where nothing is in flight: direct RPC, one message for each broker (R-017, R-069, R-156)."""
+    """Send what is queued where nothing is in flight: direct RPC, one for each broker (R-017, R-069, R-156, C-05)."""
     for channel in controller.channels:
         if channel.in_flight is None and not channel.backing_off:
             _send_next(turn, controller, channel)
