@@ -139,5 +139,6 @@ CHECKER = Checker(
     kinds=(),
     group_by=PARTITION,
     events=(*_END, K.STATE_WRITTEN),
+    across_topics=True,
     check=check,
 )
