@@ -58,6 +58,8 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     acks: tuple[int, ...] = (-1,)  # each call draws one of these
     poll_interval_ms: int = 200
     request_timeout_ms: int = 2000
+    idempotent: int = 0  # so many of the producers
+    retries: int = 0  # of each produce that asks for an answer (message.send.max.retries)
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -184,6 +186,10 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
     for name in ("producers", "produce_per_s", "records_per_produce", "poll_interval_ms", "request_timeout_ms"):
         if getattr(workload, name) < 1:
             yield Complaint(path=("workload", name), sentence=f"{name} must be at least 1")
+    if not 0 <= workload.idempotent <= workload.producers:
+        yield Complaint(path=("workload", "idempotent"), sentence=f"idempotent is not from 0 to {workload.producers} producers")
+    if workload.retries < 0:
+        yield Complaint(path=("workload", "retries"), sentence="retries must not be below 0")
     if not workload.acks or any(acks not in (-1, 0, 1) for acks in workload.acks):
         yield Complaint(path=("workload", "acks"), sentence="acks holds one or more of -1 (all), 0 and 1")
     network = plan.network

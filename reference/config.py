@@ -55,6 +55,11 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stop_replica_epoch: bool = True  # U-10, B-52
     recovery_election: bool = True  # all of a stale ISR registered: elect the longest log among them
 
+    # clients
+    idempotence: bool = True  # B-66: what an idempotent producer sent twice is appended once; 0.8 knows no such producer
+    idempotence_state_on_failover: bool = True  # B-66: followers keep the sequences with the log | only its leader knows them
+    acks0_silent: bool = False  # B-65, KAFKA-955: a produce with acks=0 to who does not lead is dropped without a sign
+
 
 SAFE = Variant()
 
@@ -87,6 +92,8 @@ V3 = Variant(
     init_deletes=True,
     stop_replica_epoch=False,
     recovery_election=False,
+    idempotence=False,
+    acks0_silent=True,
 )
 
 # The 0.8 article: V3 with the controller epoch and the versioned state znode that it adds.
@@ -149,6 +156,8 @@ VARIANTS: dict[str, Variant] = {
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
+    "no-idempotence": _without(idempotence=False),
+    "idempotence-of-the-leader": _without(idempotence_state_on_failover=False),
 }
 
 

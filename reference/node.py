@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from reference.broker import broker as brokers
-from reference.broker import leader_and_isr, log_info, metadata, startup, stop_replica
+from reference.broker import leader_and_isr, log_info, metadata, producer_ids, startup, stop_replica
 from reference.broker.broker import Broker
 from reference.config import BrokerConfig
 from reference.controller import controller as controllers
@@ -37,6 +37,8 @@ from reference.messages import (
     EpochEndReply,
     Fetch,
     FetchReply,
+    InitProducerId,
+    InitProducerIdReply,
     LeaderAndIsr,
     LeaderAndIsrReply,
     ListOffsets,
@@ -146,6 +148,8 @@ class Node:
                 brokers.on_epoch_end_reply(turn, broker, message)
             case ListOffsets():
                 brokers.on_list_offsets(turn, broker, source, message)
+            case InitProducerId():
+                producer_ids.on_request(turn, broker.producer_ids, source, message)
             case Metadata():
                 metadata.on_metadata(turn, broker, source, message)
             case LeaderAndIsr():
@@ -158,7 +162,7 @@ class Node:
                 log_info.on_log_info(turn, broker, source, message)
             case LeaderAndIsrReply() | UpdateMetadataReply() | StopReplicaReply() | LogInfoReply():
                 controllers.on_reply(turn, controller, BrokerId(int(source[1:])), message)
-            case ProduceReply() | ListOffsetsReply() | MetadataReply():
+            case ProduceReply() | InitProducerIdReply() | ListOffsetsReply() | MetadataReply():
                 pass  # answers to clients: not for a broker
             case _ as unreachable:
                 assert_never(unreachable)
@@ -191,6 +195,8 @@ class Node:
         if request == state.broker.registration_request:
             if startup.on_answer(turn, state.broker, answers, state.session):
                 controllers.on_registered(turn, state.controller)
+        elif request == state.broker.producer_ids.request:
+            producer_ids.on_answer(turn, state.broker.producer_ids, answers[0])
         elif not controllers.on_answer(turn, state.controller, request, answers, state.session):
             brokers.on_isr_answer(turn, state.broker, request, answers[0])
 

@@ -2,11 +2,12 @@
 
 Values. The k-th value of producer i is "p<i>-<k>", both from 0: unique in the run, never written again.
 
-Producers. In phase "faults" each keeps its share of the rate: a produce every producers / rate seconds on average, the gap drawn
-between half and one and a half of that, to a drawn partition with drawn acks. A producer that waited longer for an answer goes
-on at once and does not catch up. In phase "quiet" each writes with acks=all to one partition after the other, beginning at
-another place than its neighbours, so often that together they visit every partition about once in QUIET_ROUND_MS: so that every
-partition is seen to take writes again soon after it does (docs/promise.md L2). Done in phase "final".
+Producers. In phase "faults" each keeps its share of the rate: a produce every producers / rate seconds on average, the gap
+drawn between half and one and a half of that, to a drawn partition with drawn acks. A producer that waited longer for an answer
+goes on at once and does not catch up. The first `idempotent` producers are idempotent and always ask for acks=all. In phase
+"quiet" each writes with acks=all to one partition after the other, beginning at another place than its neighbours, so often
+that together they visit every partition about once in QUIET_ROUND_MS: so that every partition is seen to take writes again soon
+after it does (docs/promise.md L2). Done in phase "final".
 
 Consumers. Each reads every partition in turn, from offset 0 on, a drawn gap around the interval apart, and goes on behind the
 last record it got; failed polls change nothing but OFFSET_OUT_OF_RANGE, after which it reads from 0 again: what the log holds now
@@ -51,6 +52,7 @@ class Producer:
         self._name = f"p{number}"
         self._draws = draws
         self._parameters = parameters
+        self._idempotent = number < parameters.idempotent
         self._gap_us = 1_000_000 * parameters.producers // parameters.produce_per_s
         self._quiet_gap_us = min(_QUIET_GAP_US_MAX, 1000 * QUIET_ROUND_MS * parameters.producers // len(parameters.partitions))
         self._due_us = 0
@@ -91,7 +93,15 @@ class Producer:
         first = self._written
         self._written += self._parameters.records_per_produce
         values = tuple(f"{self._name}-{k}" for k in range(first, self._written))
-        return Invocation(f="produce", topic=partition.topic, partition=partition.partition, values=values, acks=acks)
+        return Invocation(
+            f="produce",
+            topic=partition.topic,
+            partition=partition.partition,
+            values=values,
+            acks=ACKS_ALL if self._idempotent else acks,
+            retries=self._parameters.retries,
+            idempotent=self._idempotent,
+        )
 
 
 class Consumer:

@@ -39,6 +39,8 @@ class FakeCluster:
                 return Completion(
                     type=OpType.OK, records=tuple(PolledRecord(offset=o, value=v, leader_epoch=1) for o, v in found)
                 )
+            case "earliest":
+                return Completion(type=OpType.OK, offset=0)
             case "latest":
                 return Completion(type=OpType.OK, offset=len(log))
 
