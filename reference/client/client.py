@@ -35,6 +35,7 @@ from reference.events import (
     DirFailed,
     Flushed,
     Received,
+    ShutDown,
     TimerFired,
     ZkReplied,
     ZkState,
@@ -57,7 +58,19 @@ from reference.messages import (
     ProduceReply,
     Request,
 )
-from reference.types import NO_INCARNATION, NO_PRODUCER_ID, Address, BrokerId, LeaderEpoch, Millis, Offset, broker_address
+from reference.types import (
+    NO_EPOCH,
+    NO_INCARNATION,
+    NO_PRODUCER_ID,
+    NO_TOPIC_ID,
+    Address,
+    BrokerId,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TopicId,
+    broker_address,
+)
 
 LOOKUP_TIMEOUT_MS = Millis(400)  # of one Metadata request; then the next broker is asked
 LOOKUP_BACKOFF_MS = Millis(100)  # metadata.retry: after an answer that did not help
@@ -81,6 +94,8 @@ class Pending(Struct):
     attempts: int = 0
     earlier: tuple[ErrorCode, ...] = ()  # how attempts failed
     backing_off: bool = False
+    leader_epoch: LeaderEpoch = NO_EPOCH  # as it was known when the request was sent, like the id of the topic
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class Client(Struct, kw_only=True):
@@ -127,7 +142,7 @@ class Client(Struct, kw_only=True):
                 return self._call_overdue(name)
             case ConnectionLost():
                 return self._disconnected(event.peer, now)
-            case Booted() | ZkReplied() | ZkWatch() | ZkState() | Flushed() | DirFailed():
+            case Booted() | ZkReplied() | ZkWatch() | ZkState() | Flushed() | DirFailed() | ShutDown():
                 return []  # a client has no ZooKeeper session and no disk
             case _:
                 assert_never(event)
@@ -213,7 +228,12 @@ class Client(Struct, kw_only=True):
         return [] if self.looking_at is not None else self._look_up()
 
     def _send(self, pending: Pending, leader: BrokerId, now: Now) -> Outputs:
-        pending.leader = pending.asked = leader
+        route = self.routes[pending.call.tp]
+        if pending.attempts and pending.topic_id not in (NO_TOPIC_ID, route.topic_id):
+            # The topic that the first attempt was for is gone: sent again, the records might stand under both ids (promise P8).
+            return self._end(pending, ErrorCode.UNKNOWN_TOPIC_ID)
+        pending.leader, pending.leader_epoch, pending.topic_id = leader, route.leader_epoch, route.topic_id
+        pending.asked = leader
         pending.correlation = self._next_correlation()
         pending.attempts += 1
         left_ms = Millis(max(1, pending.deadline_ms - now.monotonic_ms))
@@ -228,22 +248,22 @@ class Client(Struct, kw_only=True):
         return outputs
 
     def _request(self, pending: Pending, left_ms: Millis) -> Request:
-        epoch = self.routes[pending.call.tp].leader_epoch
+        epoch, topic_id = pending.leader_epoch, pending.topic_id
         match pending.call:
             case ProduceCall(tp=tp, acks=acks, values=values, idempotent=idempotent):
                 if not idempotent:
-                    return Produce(pending.correlation, tp, acks, values, left_ms)
+                    return Produce(pending.correlation, tp, acks, values, left_ms, topic_id)
                 session = self.session
                 sequence = sessions.next_sequence(session, tp)
                 id_, id_epoch = session.producer_id, session.producer_epoch
-                return Produce(pending.correlation, tp, acks, values, left_ms, id_, id_epoch, sequence)
+                return Produce(pending.correlation, tp, acks, values, left_ms, topic_id, id_, id_epoch, sequence)
             case PollCall(tp=tp, offset=offset, max_records=max_records, max_wait_ms=max_wait_ms):
                 wait_ms = min(max_wait_ms, left_ms)
-                return Fetch(pending.correlation, tp, None, NO_INCARNATION, epoch, offset, wait_ms, max_records)
+                return Fetch(pending.correlation, tp, None, NO_INCARNATION, epoch, offset, wait_ms, max_records, topic_id)
             case LatestCall(tp=tp):
-                return ListOffsets(pending.correlation, tp, epoch)
+                return ListOffsets(pending.correlation, tp, epoch, topic_id)
             case EarliestCall(tp=tp):
-                return ListOffsets(pending.correlation, tp, epoch, EARLIEST)
+                return ListOffsets(pending.correlation, tp, epoch, topic_id, EARLIEST)
             case _:
                 assert_never(pending.call)
 
@@ -269,7 +289,7 @@ class Client(Struct, kw_only=True):
         assert pending.leader is not None
         epoch = reply.leader_epoch
         if reply.error == ErrorCode.NONE and epoch is not None:
-            learn_epoch(self.routes, pending.call.tp, pending.leader, epoch)
+            learn_epoch(self.routes, pending.call.tp, pending.leader, epoch, pending.topic_id)
         match pending.call, reply:
             case PollCall(offset=start), FetchReply(hw=hw, batches=batches):
                 return self._end(pending, reply.error, leader_epoch=epoch, hw=hw, records=_records(batches, start))
@@ -358,6 +378,7 @@ class Client(Struct, kw_only=True):
             error=error,
             attempts=pending.attempts,
             node=None if pending.asked is None else broker_address(pending.asked),
+            topic_id=pending.topic_id,
             offset=offset,
             leader_epoch=leader_epoch,
             hw=hw,

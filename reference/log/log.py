@@ -17,7 +17,17 @@ from reference.log.epoch_cache import EpochStart
 from reference.log.producers import Producer
 from reference.machine import Turn
 from reference.messages import Batch
-from reference.types import NO_EPOCH, NO_INCARNATION, NO_PRODUCER_ID, Incarnation, LeaderEpoch, Offset, TopicPartition
+from reference.types import (
+    NO_EPOCH,
+    NO_INCARNATION,
+    NO_PRODUCER_ID,
+    NO_TOPIC_ID,
+    Incarnation,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 
 _BASE = attrgetter("base_offset")
 
@@ -26,7 +36,7 @@ class Log(Struct):
     """The records of one replica.
 
     `born` is the birth of the youngest directory of the broker when the log was made: had the replica held anything before, that
-    was in a directory which is no longer there.
+    was in a directory which is no longer there. `topic_id` tells the topic from earlier and later ones of its name (KIP-516).
     """
 
     tp: TopicPartition
@@ -35,6 +45,7 @@ class Log(Struct):
     leo: Offset = Offset(0)
     epochs: list[EpochStart] = []
     born: Incarnation = NO_INCARNATION
+    topic_id: TopicId = NO_TOPIC_ID
     producers: list[Producer] = []  # what idempotent producers wrote last, by id
 
 
@@ -53,7 +64,7 @@ def recover(image: LogImage, dir_: int) -> tuple[Log, bool]:
 
     The epoch cache is rebuilt from the batch headers.
     """
-    log = Log(tp=image.tp, dir=dir_, born=image.born)
+    log = Log(tp=image.tp, dir=dir_, born=image.born, topic_id=image.topic_id)
     for batch in image.batches:
         if not batch.intact:
             return log, True
@@ -62,19 +73,20 @@ def recover(image: LogImage, dir_: int) -> tuple[Log, bool]:
     return log, False
 
 
-def _take(log: Log, batch: Batch) -> None:
+def _take(log: Log, batch: Batch, *, strict: bool = True) -> None:
     log.batches.append(batch)
     log.leo = end_of(batch)
-    epoch_cache.assign(log.epochs, batch.leader_epoch, batch.base_offset)
+    epoch_cache.assign(log.epochs, batch.leader_epoch, batch.base_offset, strict=strict)
     if batch.producer_id != NO_PRODUCER_ID:
         producers.wrote(log.producers, batch)
 
 
 def append(turn: Turn, log: Log, batches: tuple[Batch, ...]) -> None:
-    """Add batches that start at the log end."""
+    """Add batches that start at the log end; without `append_check` they may begin below it (B-03)."""
+    variant = turn.config.variant
     for batch in batches:
-        assert batch.base_offset == log.leo, "append must start at the log end"
-        _take(log, batch)
+        assert batch.base_offset == log.leo or not variant.append_check, "append must start at the log end"
+        _take(log, batch, strict=variant.epoch_cache == "strict")
     turn.effects.append(Append(log.dir, log.tp, batches))
 
 
@@ -111,7 +123,10 @@ def _part(batch: Batch, start: Offset, end: Offset) -> Batch:
 
 
 def read(log: Log, start: Offset, end: Offset, max_records: int) -> tuple[Batch, ...]:
-    """Batches with records in start <= offset < end, the first perhaps beginning before `start`; at least one if there is one."""
+    """Batches with records in start <= offset < end, the first perhaps beginning before `start`; at least one if there is one.
+
+    A follower that is behind copies many at once (R-157).
+    """
     if start >= end:
         return ()
     if log.batches and log.batches[-1].base_offset <= start and end == log.leo:

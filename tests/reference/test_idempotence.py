@@ -10,7 +10,7 @@ from reference.events import Received, ZkReplied
 from reference.log import producers
 from reference.log.producers import WINDOW, Producer
 from reference.messages import Batch, InitProducerId, InitProducerIdReply, Produce, ProduceReply
-from reference.types import Address, LeaderEpoch, Millis, Offset, ProducerId
+from reference.types import NO_TOPIC_ID, Address, LeaderEpoch, Millis, Offset, ProducerId
 from tests.reference.lab import T0, Lab
 
 C1 = Address("c1")
@@ -25,7 +25,7 @@ def full(variant: Variant = SAFE) -> Lab:
 
 def send(lab: Lab, i: int, sequence: int, *values: str, acks: int = -1, id_: int = 7, epoch: int = 0) -> None:
     """A batch of an idempotent producer; answers stay in `inbox`."""
-    produce = Produce(sequence, T0, acks, values, Millis(1000), ProducerId(id_), epoch, sequence)
+    produce = Produce(sequence, T0, acks, values, Millis(1000), NO_TOPIC_ID, ProducerId(id_), epoch, sequence)
     lab.tell(i, Received(C1, produce))
 
 
@@ -38,7 +38,7 @@ def batch(base: int, sequence: int, *values: str, id_: int = 7, epoch: int = 0) 
 
 
 def ask(sequence: int, *values: str, epoch: int = 0) -> Produce:
-    return Produce(1, T0, -1, values or ("v",), Millis(1000), ProducerId(7), epoch, sequence)
+    return Produce(1, T0, -1, values or ("v",), Millis(1000), NO_TOPIC_ID, ProducerId(7), epoch, sequence)
 
 
 # --- at the leader ------------------------------------------------------------------------------------------------------------
