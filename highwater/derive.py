@@ -200,6 +200,7 @@ def _workload(rng: Rng, name: str, cluster: ClusterShape, wishes: Wishes) -> Wor
 
 
 def _sessions(rng: Rng, workload: WorkloadSpec) -> WorkloadSpec:
-    """About half of the producers are idempotent; in two plans of three a produce is sent again where an error may pass."""
+    """About half of the producers are idempotent; in two plans of three what fails is sent again. Consumers seek."""
     idempotent = (workload.producers + rng.below(2)) // 2
-    return replace(workload, idempotent=idempotent, retries=rng.pick((3, 3, 0)))  # R-130: message.send.max.retries
+    retries = rng.pick((3, 3, 0))  # R-130: message.send.max.retries
+    return replace(workload, idempotent=idempotent, retries=retries, seek_one_in=rng.pick((20, 40)))
