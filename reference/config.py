@@ -55,6 +55,13 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stop_replica_epoch: bool = True  # U-10, B-52
     recovery_election: bool = True  # all of a stale ISR registered: elect the longest log among them
 
+    # KIP-112
+    log_dir_failure: Literal["replicas", "broker"] = "replicas"  # C-23: what a bad directory takes out of service
+    dir_fail_keep_leader: bool = False  # B-63 a: a leader in a bad directory goes on until the controller asks
+    offline_replica_recreated: bool = False  # B-63 d, h: a replica in a bad directory is made anew, empty, in another one
+    notification_requery: bool = True  # the controller asks the broker whose notification it has read
+    failover_query: bool = True  # R-307, U-22, B-63 i: a new controller learns from its first commands who is offline
+
 
 SAFE = Variant()
 
@@ -87,6 +94,7 @@ V3 = Variant(
     init_deletes=True,
     stop_replica_epoch=False,
     recovery_election=False,
+    log_dir_failure="broker",
 )
 
 # The 0.8 article: V3 with the controller epoch and the versioned state znode that it adds.
@@ -148,6 +156,11 @@ VARIANTS: dict[str, Variant] = {
     "no-epoch-bump": _without(epoch_bump="never", leader_change="role", follower_change="leader_id", fetch_fencing=False),
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
+    "log-dir-fails-broker": _without(log_dir_failure="broker"),
+    "log-dir-keep-leader": _without(dir_fail_keep_leader=True),
+    "offline-replica-recreated": _without(offline_replica_recreated=True),
+    "no-notification-requery": _without(notification_requery=False),
+    "no-failover-query": _without(failover_query=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
 }
 

@@ -151,7 +151,7 @@ class StopReplicaReply(Message, frozen=True, tag=True):
 
 
 class UpdateMetadata(Message, frozen=True, tag=True):
-    """What clients are told of the cluster, pushed to every broker (KIP-112's UpdateMetadataRequest without offline replicas)."""
+    """What clients are told of the cluster, pushed to every broker (R-311)."""
 
     controller: BrokerId
     controller_epoch: ControllerEpoch
@@ -185,10 +185,11 @@ class LogEnd(Struct, frozen=True, array_like=True):
 
 
 class LogInfoReply(Message, frozen=True, tag=True):
-    """The ends of the logs that were asked for and exist."""
+    """The ends of the logs that were asked for and exist; `offline` are those that may exist in a directory that is bad now."""
 
     error: ErrorCode
     ends: tuple[LogEnd, ...] = ()
+    offline: tuple[TopicPartition, ...] = ()
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from reference.broker import broker as brokers
-from reference.broker import leader_and_isr, log_info, metadata, startup, stop_replica
+from reference.broker import leader_and_isr, log_dirs, log_info, metadata, startup, stop_replica
 from reference.broker.broker import Broker
 from reference.config import BrokerConfig
 from reference.controller import controller as controllers
 from reference.controller.context import Controller
 from reference.coordination.api import AnyAnswer
-from reference.effects import AnyEffect, Halt
+from reference.effects import AnyEffect
 from reference.events import (
     AnyEvent,
     Booted,
@@ -123,7 +123,7 @@ class Node:
                 startup.boot(turn, state.broker, state.image)
                 state.image = ()
             case DirFailed(dir=dir_, error=error):
-                turn.effects.append(Halt(f"log directory {dir_} failed: {error}"))
+                log_dirs.on_dir_failed(turn, state.broker, dir_, error)
             case ConnectionLost():
                 pass  # requests in flight run into their timers
             case _ as unreachable:
@@ -179,6 +179,8 @@ class Node:
                 brokers.on_checkpoint_timer(turn, broker)
             case "register":
                 startup.on_timer(turn, broker)
+            case "dir-event":
+                log_dirs.on_timer(turn, broker)
             case "controller":
                 controllers.on_timer(turn, controller)
             case "channel":
@@ -191,6 +193,8 @@ class Node:
         if request == state.broker.registration_request:
             if startup.on_answer(turn, state.broker, answers, state.session):
                 controllers.on_registered(turn, state.controller)
+        elif request == state.broker.dir_event_request:
+            log_dirs.on_notified(turn, state.broker, answers)
         elif not controllers.on_answer(turn, state.controller, request, answers, state.session):
             brokers.on_isr_answer(turn, state.broker, request, answers[0])
 

@@ -52,10 +52,11 @@ Mark = list[tuple[TopicPartition, _Log, int]]  # up to which operation of each l
 class Directory:
     """One log directory."""
 
-    __slots__ = ("born", "checkpoint", "dirty", "gone", "logs", "refusals", "slows")
+    __slots__ = ("born", "checkpoint", "dirs", "dirty", "gone", "logs", "refusals", "slows")
 
     def __init__(self) -> None:
         self.born = NO_INCARNATION
+        self.dirs = 0  # as marked
         self.logs: dict[TopicPartition, _Log] = {}
         self.dirty: dict[TopicPartition, _Log] = {}
         self.gone: dict[TopicPartition, _Log] = {}  # deleted, not yet durably
@@ -105,8 +106,8 @@ class Disk:
             case CreateReplica(tp=tp, born=born):
                 assert tp not in directory.logs
                 directory.logs[tp] = _Log(born)
-            case MarkDir(born=born):
-                directory.born = born
+            case MarkDir(born=born, dirs=dirs):
+                directory.born, directory.dirs = born, dirs
             case DeleteReplica(tp=tp):
                 log = directory.logs.pop(tp)
                 directory.dirty.pop(tp, None)
@@ -125,6 +126,10 @@ class Disk:
             log.journal.append(tuple(log.batches[keep:]))
             del log.batches[keep:]
             directory.dirty[tp] = log
+
+    def replicas_in(self, index: int) -> tuple[TopicPartition, ...]:
+        """Whose logs a directory holds."""
+        return tuple(self.dirs[index].logs)
 
     def flush_delay_ns(self, index: int) -> int:
         """How long an fsync of this directory takes that starts now."""
@@ -188,7 +193,7 @@ class Disk:
                 images.append(DirImage(index, readable=False))
                 continue
             logs = tuple(LogImage(tp, tuple(log.batches), log.born) for tp, log in sorted(directory.logs.items()))
-            images.append(DirImage(index, readable=True, logs=logs, checkpoint=directory.checkpoint, born=directory.born))
+            images.append(DirImage(index, True, logs, directory.checkpoint, directory.born, directory.dirs))
         return tuple(images)
 
 

@@ -20,6 +20,11 @@ def on_stop_replica(turn: Turn, broker: Broker, source: Address, command: StopRe
 
 def _stop(turn: Turn, broker: Broker, stop: StopPartition) -> ErrorCode:
     partition = broker.partitions.get(stop.tp)
+    if partition is None and stop.tp in broker.offline:
+        # It stays known as offline (KAFKA-7313, B-63 d): the next command would else make it anew in another directory.
+        if turn.config.variant.offline_replica_recreated:
+            del broker.offline[stop.tp]
+        return ErrorCode.KAFKA_STORAGE_ERROR
     if partition is None:
         return ErrorCode.NONE
     if turn.config.variant.stop_replica_epoch and stop.leader_epoch < partition.leader_epoch:

@@ -30,7 +30,11 @@ PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
 DELETE_TOPICS = "/admin/delete_topics"
-PERSISTENT = ("/brokers", BROKER_IDS, TOPICS)  # made by whoever finds them missing
+LOG_DIR_EVENTS = "/log_dir_event_notification"
+LOG_DIR_EVENT = f"{LOG_DIR_EVENTS}/log_dir_event_"  # and a number that ZooKeeper gives
+PERSISTENT = ("/brokers", BROKER_IDS, TOPICS, LOG_DIR_EVENTS)  # made by whoever finds them missing
+
+LOG_DIR_FAILURE = 1
 
 
 class _BrokerJson(Struct):
@@ -65,6 +69,12 @@ class _DeleteTopicsJson(Struct):
     topics: list[str]
 
 
+class _LogDirEventJson(Struct):
+    version: int
+    broker: int
+    event: int
+
+
 class _StateJson(Struct):
     controller_epoch: int
     leader: int  # -1: none
@@ -82,6 +92,7 @@ _topic = msgspec.json.Decoder(_TopicJson).decode
 _state = msgspec.json.Decoder(_StateJson).decode
 _preferred = msgspec.json.Decoder(_PreferredJson).decode
 _delete_topics = msgspec.json.Decoder(_DeleteTopicsJson).decode
+_log_dir_event = msgspec.json.Decoder(_LogDirEventJson).decode
 _replicas = msgspec.json.Decoder(list[int]).decode
 _controller = msgspec.json.Decoder(_ControllerJson).decode
 
@@ -225,6 +236,20 @@ def decode_delete_topics(data: bytes) -> tuple[str, ...]:
         return tuple(sorted(set(_delete_topics(data).topics)))
     except msgspec.DecodeError:
         return ()
+
+
+def log_dir_event_payload(broker: BrokerId) -> bytes:
+    """R-299: a log directory of this broker failed."""
+    return _encode(_LogDirEventJson(1, broker, LOG_DIR_FAILURE))
+
+
+def decode_log_dir_event(data: bytes) -> BrokerId | None:
+    """Whose directory failed; None where somebody wrote something else."""
+    try:
+        found = _log_dir_event(data)
+    except msgspec.DecodeError:
+        return None
+    return BrokerId(found.broker) if found.event == LOG_DIR_FAILURE else None
 
 
 def tp_of_state_path(path: str) -> TopicPartition | None:

@@ -15,12 +15,14 @@ from reference.machine import Turn
 from reference.messages import Batch, IsrMember
 from reference.types import (
     NO_EPOCH,
+    NO_TOPIC_ID,
     Address,
     BrokerId,
     ControllerEpoch,
     Incarnation,
     LeaderEpoch,
     Offset,
+    TopicId,
     TopicPartition,
     ZkVersion,
 )
@@ -106,6 +108,7 @@ class Partition(Struct):
     leader_epoch: LeaderEpoch = NO_EPOCH
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
     replicas: tuple[BrokerId, ...] = ()
+    topic_id: TopicId = NO_TOPIC_ID
     role: Leader | Follower | Idle = Idle()
     produces: list[ParkedProduce] = []
     fetches: list[ParkedFetch] = []
