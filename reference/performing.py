@@ -14,6 +14,7 @@ from reference.effects import (
     CreateReplica,
     DeleteReplica,
     Flush,
+    MarkClean,
     MarkDir,
     Note,
     Send,
@@ -23,7 +24,7 @@ from reference.effects import (
 from reference.events import DirFailed
 from reference.types import TopicPartition
 
-OnDisk = CreateReplica | MarkDir | DeleteReplica | Append | Truncate | Flush | WriteCheckpoint
+OnDisk = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Truncate | Flush | WriteCheckpoint
 _OF_A_REPLICA = (CreateReplica, DeleteReplica, Append, Truncate)
 
 
@@ -33,7 +34,7 @@ def perform(
     replicas_in: Callable[[int], Iterable[TopicPartition]],
     alive: Callable[[], bool],
 ) -> list[DirFailed]:
-    """Perform from left to right while the process is `alive`; what the machine must be told next, in order.
+    """Perform from left to right while the process is `alive`; what the machine must be told next, in order (R-290, R-291).
 
     `attempt` does one effect and returns the error where its directory refused it, `replicas_in` says whose logs a directory
     holds.

@@ -16,6 +16,7 @@ from highwater.sim.evidence import Notebook
 from highwater.sim.scheduler import MS, US
 from highwater.sim.stage import Stage
 from highwater.sim.timers import Timers
+from highwater.sim.traps import Trap
 from highwater.sim.zk import ZkServer
 from highwater.sim.zk_client import ZkClient
 from history.event import EventKind
@@ -28,6 +29,7 @@ from reference.effects import (
     DeleteReplica,
     Flush,
     Halt,
+    MarkClean,
     MarkDir,
     Note,
     Send,
@@ -76,6 +78,7 @@ class NodeHost:
         self._boot = boot
         self._waiting: dict[str, deque[partial[None]]] = {}  # by source, while paused
         self._ambush: partial[None] | None = None
+        self.traps: list[Trap] = []
         shape = stage.plan.network
         self.disk = Disk(self.address, config.log_dirs, stage.draws, (shape.flush_us_min * US, shape.flush_us_max * US))
         self.clock = Clock(
@@ -213,10 +216,21 @@ class NodeHost:
         return 1 + self._stage.draws.below(f"ambush {self.address}", effects - 1)
 
     def _perform_all(self, machine: Handler, effects: list[AnyEffect], failures: int) -> None:
-        for failed in perform(effects, self._perform, self.disk.replicas_in, lambda: self.machine is machine):
+        for failed in perform(effects, self._attempt, self.disk.replicas_in, lambda: self.machine is machine):
             if self.machine is machine:
                 self.failed_dirs = True
                 self._handle(failed, failures + 1)
+
+    def _attempt(self, effect: AnyEffect) -> str | None:
+        """Perform an effect unless a trap ends the process before it; the error where a directory refuses."""
+        trap = next((trap for trap in self.traps if trap.springs(effect)), None) if self.traps else None
+        if trap is not None and trap.before:
+            trap.strike()
+            return None
+        error = self._perform(effect)
+        if trap is not None:
+            trap.strike()
+        return error
 
     def _perform(self, effect: AnyEffect) -> str | None:
         """The error where a directory refuses."""
@@ -227,7 +241,7 @@ class NodeHost:
                 self.notes.write(effect)
             case SetTimer():
                 self.timers.arm(effect)
-            case Append() | Truncate() | CreateReplica() | MarkDir() | DeleteReplica() | WriteCheckpoint():
+            case Append() | Truncate() | CreateReplica() | MarkDir() | MarkClean() | DeleteReplica() | WriteCheckpoint():
                 return self.disk.perform(effect)
             case CancelTimer():
                 self.timers.cancel(effect.name)

@@ -26,7 +26,7 @@ OFFLINE_DIRECTORIES = "kafka.server:name=OfflineLogDirectoryCount,type=LogManage
 
 
 def on_dir_failed(turn: Turn, broker: Broker, dir_: int, error: str) -> None:
-    """An access failed. KIP-112, "A log directory stops working on a broker during runtime"; again is nothing new."""
+    """An access failed; again is nothing new. The replicas there stop as if the controller had said so (R-298)."""
     if dir_ in broker.offline_dirs:
         return
     take_offline(turn, broker, dir_, error)
@@ -49,9 +49,18 @@ def take_offline(turn: Turn, broker: Broker, dir_: int, error: str) -> None:
     turn.note(Note(kind="dir-failed", dir=dir_, incarnation=incarnation, detail=error))
 
 
+def good(turn: Turn, broker: Broker) -> tuple[int, ...]:
+    """The directories in service."""
+    return tuple(dir_ for dir_ in range(turn.config.log_dirs) if dir_ not in broker.offline_dirs)
+
+
 def ends_the_process(turn: Turn, broker: Broker) -> bool:
-    """R-292: the broker ends where all its directories are bad; before KIP-112 where one is (C-23, V3 Discussion 4)."""
-    if len(broker.offline_dirs) < turn.config.log_dirs and turn.config.variant.log_dir_failure == "replicas":
+    """R-292: the broker ends where all its directories are bad; before KIP-112 where one is (C-23, V3 Discussion 4).
+
+    One that is about to end in good order anyway ends at once, without a marker.
+    """
+    some_are_good = len(broker.offline_dirs) < turn.config.log_dirs
+    if some_are_good and turn.config.variant.log_dir_failure == "replicas" and broker.closing is None:
         return False
     bad = ", ".join(map(str, broker.offline_dirs))
     turn.effects.append(Halt(f"log directory {bad} failed" if turn.config.log_dirs == 1 else f"log directories {bad} failed"))
@@ -62,7 +71,7 @@ def _lay_down(turn: Turn, broker: Broker, partition: Partition) -> None:
     """R-293, R-295: neither leads nor follows any more, and its fetcher stops; other partitions have fetchers of their own."""
     follower.resign(turn, partition, ErrorCode.KAFKA_STORAGE_ERROR)
     del broker.partitions[partition.tp]
-    _remember(broker, partition.tp, partition.topic_id)
+    _remember(broker, partition.tp, partition.log.topic_id)
 
 
 def _remember(broker: Broker, tp: TopicPartition, topic_id: TopicId) -> None:
@@ -109,7 +118,7 @@ def place_for_replica(turn: Turn, broker: Broker) -> tuple[int, Incarnation]:
     While a directory is bad the birth is the present registration. A replica of the same name may lie in that directory, left
     over from another time; when it comes back, the younger of the two is the one that is meant (`startup`).
     """
-    used = {dir_: 0 for dir_ in range(turn.config.log_dirs) if dir_ not in broker.offline_dirs}
+    used = dict.fromkeys(good(turn, broker), 0)
     for partition in broker.partitions.values():
         if partition.log.dir in used:
             used[partition.log.dir] += 1

@@ -4,18 +4,20 @@ A registration is ephemeral and belongs to a session: a restarted broker cannot 
 session of its former life. The czxid of the registration is the broker's incarnation from then on (KIP-343, KIP-380).
 """
 
+from msgspec.structs import replace
+
 from reference.broker import log_dirs
-from reference.broker.broker import Broker, create_partition, recovered_note, start_timers
+from reference.broker.broker import Assigned, Broker, create_partition, recovered_note, start_timers
 from reference.broker.leader_and_isr import apply, delete_replica
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Create, Data, GetChildren, GetData, SessionExpired, Unknown
-from reference.effects import CancelTimer, DeleteReplica, MarkDir, Note, SetTimer, Truncate, ZkConnect, ZkRequest
+from reference.effects import CancelTimer, DeleteReplica, MarkClean, MarkDir, Note, SetTimer, Truncate, ZkConnect, ZkRequest
 from reference.events import DirImage, LogImage
 from reference.log.log import recover
 from reference.machine import Turn
 from reference.replica import follower
 from reference.replica.partition import Idle
-from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
 
 
 def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
@@ -27,6 +29,9 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
         if log_dirs.ends_the_process(turn, broker):
             return
         log_dirs.note_gauges(turn, broker)
+    for found in image:
+        if found.clean:
+            turn.effects.append(MarkClean(found.dir, clean=False))
     # A directory that was marked among more or fewer than there are now: one was taken out of the configuration, and what was
     # in it is made anew in the others (R-315). To be told from what was counted on, it must be younger (R-303, P6).
     births = (found.born if found.dirs == turn.config.log_dirs else NO_INCARNATION for found in image)
@@ -54,9 +59,9 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
 
 
 def _is_left_over(log: LogImage, dir_: int, image: tuple[DirImage, ...]) -> bool:
-    """Does another directory hold a younger log of the same name? Then this one was left over when its directory failed."""
-    same = [(other.born, -found.dir) for found in image for other in found.logs if other.tp == log.tp]
-    return len(same) > 1 and (log.born, -dir_) != max(same)
+    """Does another directory hold a log of the same name that is the later one? Then this one is left from when it was bad."""
+    same = [(other.topic_id, other.born, -found.dir) for found in image for other in found.logs if other.tp == log.tp]
+    return len(same) > 1 and (log.topic_id, log.born, -dir_) != max(same)
 
 
 def register(turn: Turn, broker: Broker) -> None:
@@ -126,7 +131,7 @@ def _registered(turn: Turn, broker: Broker, incarnation: Incarnation) -> None:
 
 
 def learn(turn: Turn, broker: Broker) -> None:
-    """V3 §E step 1: read the replica assignment of all topics."""
+    """V3 §E step 1: read the replica assignment of all topics. What was missed while away stands in ZooKeeper (R-066, R-070)."""
     broker.registration = "learning-topics"
     broker.before_learning = tuple(broker.partitions)
     _ask(turn, broker, (GetChildren(paths.TOPICS),))
@@ -147,11 +152,13 @@ def _read_states(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> 
     mine = []
     for topic, answer in zip(broker.learning_topics, answers, strict=True):
         if isinstance(answer, Data):
-            mine += [(tp, replicas) for tp, replicas in paths.decode_topic(topic, answer.data) if turn.config.broker in replicas]
+            assigned = paths.decode_topic(topic, answer.data)
+            topic_id = TopicId(answer.czxid)
+            mine += [Assigned(tp, replicas, topic_id) for tp, replicas in assigned if turn.config.broker in replicas]
     broker.learning = mine
     broker.registration = "learning-states"
     if mine:
-        _ask(turn, broker, tuple(GetData(paths.state_path(tp)) for tp, _ in mine))
+        _ask(turn, broker, tuple(GetData(paths.state_path(assigned.tp)) for assigned in mine))
     else:
         _learn(turn, broker, ())
 
@@ -162,22 +169,31 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
     Step 3.2, becoming leader from what is read, is for `startup_leads` alone: the state read may be older than the wish of a
     controller that elected somebody else a moment later, and the log may be shorter than when it was written.
     """
-    for (tp, replicas), answer in zip(broker.learning, answers, strict=True):
+    topic_ids = {found.tp: found.topic_id for found in broker.learning}
+    for tp in broker.before_learning:
+        # V3 §E step 4 (R-046), before anything is done for another topic of the same name; what a command has woken up
+        # meanwhile is assigned by it
+        if _is_stray(turn, broker, tp, topic_ids) and _is_idle(broker, tp):
+            delete_replica(turn, broker, tp)
+    for found, answer in zip(broker.learning, answers, strict=True):
         if not isinstance(answer, Data):
             continue
-        state = paths.decode_state(tp, replicas, answer)
+        state = replace(paths.decode_state(found.tp, found.replicas, answer), topic_id=found.topic_id)
         if state.leader != turn.config.broker or turn.config.variant.startup_leads:  # V3 §E step 3.2, step 3.3
             apply(turn, broker, state)
-    assigned = {tp for tp, _ in broker.learning}
-    for tp in broker.before_learning:
-        # V3 §E step 4; what a command has woken up meanwhile is assigned by it
-        if tp not in assigned and _is_idle(broker, tp):
-            delete_replica(turn, broker, tp)
     broker.registration = "registered"
     broker.learned = True
     broker.learning = []
     broker.learning_topics = ()
     broker.before_learning = ()
+
+
+def _is_stray(turn: Turn, broker: Broker, tp: TopicPartition, assigned: dict[TopicPartition, TopicId]) -> bool:
+    """Assigned to others, or a log of an earlier topic of the name (KIP-516); what V3 sees is the name alone (U-14)."""
+    partition = broker.partitions.get(tp)
+    if tp not in assigned or partition is None:
+        return partition is not None
+    return turn.config.variant.topic_id and NO_TOPIC_ID != partition.log.topic_id < assigned[tp]
 
 
 def _is_idle(broker: Broker, tp: TopicPartition) -> bool:
@@ -189,6 +205,7 @@ def on_expired(turn: Turn, broker: Broker) -> None:
     """The session is over, and with it this incarnation. `safe` lays down every role and waits for the controller's word."""
     broker.registration = "none"
     broker.registration_request = 0
+    broker.settling = []
     turn.effects.append(CancelTimer("register"))
     if turn.config.variant.broker_incarnation:
         broker.incarnation = turn.incarnation = NO_INCARNATION

@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from reference.coordination.api import AnyOp
 from reference.messages import LeaderAndIsr, LogEnd, LogInfo, PartitionState, StopPartition, StopReplica, UpdateMetadata
-from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
+from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicId, TopicPartition, ZkVersion
 
 
 class LiveBroker(Struct, frozen=True, order=True):
@@ -63,6 +63,7 @@ class Channel(Struct):
     offline: tuple[TopicPartition, ...] = ()
     metadata: dict[TopicPartition, PartitionState] = {}
     metadata_due: bool = False
+    metadata_full: bool = True  # the next update lists all there is: this registration was told nothing, or something is gone
     stops: dict[TopicPartition, StopPartition] = {}
     logs: tuple[TopicPartition, ...] = ()
     backing_off: bool = False
@@ -97,6 +98,7 @@ class Controller(Struct):
     live: tuple[LiveBroker, ...] = ()
     topics: tuple[str, ...] = ()
     assignments: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    topic_ids: dict[str, TopicId] = {}
     states: dict[TopicPartition, PartitionState] = {}
     changes: dict[TopicPartition, StateChange] = {}
     brokers_listing: Listing = field(default_factory=Listing)
@@ -104,6 +106,7 @@ class Controller(Struct):
     channels: list[Channel] = []
     admin: dict[AdminKind, AdminProcedure] = {}
     dir_events: DirEvents = field(default_factory=DirEvents)
+    locked: bool = False  # session_handler_lock: waits for itself, for good
 
 
 def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:

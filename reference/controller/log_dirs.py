@@ -81,6 +81,7 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
     elif events.step == "reading":
         events.brokers = tuple(sorted({broker for answer in answers if (broker := _broker_of(answer)) is not None}))
         events.step = "deleting"
+        # U-22: whoever dies after this leaves no notification; its successor asks everybody
         check = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version),) if guard else ()
         deletes = tuple(Delete(f"{paths.LOG_DIR_EVENTS}/{name}") for name in events.names)
         _ask(turn, events, (*check, *deletes), atomic=guard)

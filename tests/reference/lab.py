@@ -12,6 +12,7 @@ from reference.coordination import paths
 from reference.coordination.api import Create, Data, GetData
 from reference.coordination.memory import Fired, MemoryZooKeeper
 from reference.effects import (
+    SHUT_DOWN,
     AnyEffect,
     Append,
     CancelTimer,
@@ -19,6 +20,7 @@ from reference.effects import (
     DeleteReplica,
     Flush,
     Halt,
+    MarkClean,
     MarkDir,
     Note,
     Send,
@@ -35,7 +37,7 @@ from reference.messages import AnyMessage, Batch, PartitionState, Produce
 from reference.node import Node
 from reference.performing import OnDisk, perform
 from reference.replica.partition import Leader, Partition
-from reference.types import NO_INCARNATION, Address, BrokerId, Incarnation, Millis, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, BrokerId, Incarnation, Millis, TopicId, TopicPartition
 
 Letter = tuple[Address, Address, AnyMessage]
 T0 = TopicPartition("t-0")
@@ -47,16 +49,21 @@ class Directory:
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, list[Batch]] = {}
         self.born: dict[TopicPartition, Incarnation] = {}
+        self.topic_ids: dict[TopicPartition, TopicId] = {}
         self.mark = NO_INCARNATION
         self.dirs = 0
+        self.clean = False
         self.checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
         self.bad = False
 
     def image(self, index: int) -> DirImage:
         if self.bad:
             return DirImage(index, False)
-        logs = tuple(LogImage(tp, tuple(batches), self.born.get(tp, NO_INCARNATION)) for tp, batches in sorted(self.logs.items()))
-        return DirImage(index, True, logs, self.checkpoint, self.mark, self.dirs)
+        logs = tuple(
+            LogImage(tp, tuple(batches), self.born.get(tp, NO_INCARNATION), self.topic_ids.get(tp, NO_TOPIC_ID))
+            for tp, batches in sorted(self.logs.items())
+        )
+        return DirImage(index, True, logs, self.checkpoint, self.mark, self.dirs, self.clean)
 
 
 class Disk:
@@ -66,9 +73,25 @@ class Disk:
         self.dirs = [Directory() for _ in range(dirs)]
 
     @property
+    def only(self) -> Directory:
+        (directory,) = self.dirs
+        return directory
+
+    @property
     def logs(self) -> dict[TopicPartition, list[Batch]]:
-        (only,) = self.dirs
-        return only.logs
+        return self.only.logs
+
+    @property
+    def topic_ids(self) -> dict[TopicPartition, TopicId]:
+        return self.only.topic_ids
+
+    @property
+    def clean(self) -> bool:
+        return self.only.clean
+
+    @property
+    def checkpoint(self) -> tuple[tuple[TopicPartition, int], ...]:
+        return self.only.checkpoint
 
     def image(self) -> tuple[DirImage, ...]:
         return tuple(directory.image(index) for index, directory in enumerate(self.dirs))
@@ -110,6 +133,8 @@ class Lab:
         self.held: Callable[[Letter], bool] = lambda _: False
         self.halted: dict[int, str] = {}  # who ended itself, and why
         self.muted: set[int] = set()  # cut off from ZooKeeper
+        self.held_flushes = False
+        self.flushes: list[tuple[int, Flushed]] = []  # under way
         self.admin = self.zk.connect(timeout_ms=1000)
         assignment = (tuple(BrokerId(i) for i in replicas),)
         for path in paths.PERSISTENT:
@@ -178,12 +203,15 @@ class Lab:
 
     def _write(self, i: int, disk: Directory, effect: OnDisk) -> None:
         match effect:
-            case CreateReplica(tp=tp, born=born):
+            case CreateReplica(tp=tp, born=born, topic_id=topic_id):
                 assert tp not in disk.logs
                 disk.logs[tp] = []
                 disk.born[tp] = born
+                disk.topic_ids[tp] = topic_id
             case MarkDir(born=born, dirs=dirs):
                 disk.mark, disk.dirs = born, dirs
+            case MarkClean(clean=clean):
+                disk.clean = clean
             case DeleteReplica(tp=tp):
                 del disk.logs[tp]
             case Append(tp=tp, batches=batches):
@@ -191,7 +219,10 @@ class Lab:
             case Truncate(tp=tp, to=to_offset):
                 disk.logs[tp] = [b for b in disk.logs[tp] if end_of(b) <= to_offset]
             case Flush(dir=dir_, id=id_):
-                self.tell(i, Flushed(dir_, id_))
+                if self.held_flushes:
+                    self.flushes.append((i, Flushed(dir_, id_)))
+                else:
+                    self.tell(i, Flushed(dir_, id_))
             case WriteCheckpoint(entries=entries):
                 disk.checkpoint = entries
 
@@ -218,7 +249,8 @@ class Lab:
             case Note():
                 self.notes.append((i, effect))
             case Halt(reason=reason):
-                self.halted[i] = reason
+                if reason != SHUT_DOWN:
+                    self.halted[i] = reason
                 self.crash(i)
 
     def watches(self, fired: Fired) -> None:
@@ -227,6 +259,14 @@ class Lab:
             for i, own in self.sessions.items():
                 if own == session and i in self.nodes and i not in self.muted:
                     self.tell(i, ZkWatch(path, change))
+
+    def release_flushes(self) -> None:
+        """What is being flushed is durable."""
+        self.held_flushes = False
+        flushes, self.flushes = self.flushes, []
+        for i, flushed in flushes:
+            if i in self.nodes:
+                self.tell(i, flushed)
 
     def deliver(self, wanted: Callable[[Letter], bool]) -> int:
         """Deliver once through what is in flight now and matches; how many that were."""

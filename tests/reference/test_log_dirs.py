@@ -280,6 +280,7 @@ def test_a_stopped_replica_stays_known_as_offline() -> None:
         lab.nodes[1].state.config = lab.configs[1]
         lab.muted.add(1)
         lab.tell(1, DirFailed(0, "EIO"))
+        lab.muted.clear()
         lab.letters.clear()
         controller = lab.nodes[1].state.controller
         incarnation = lab.nodes[1].state.broker.incarnation
