@@ -144,6 +144,6 @@ def _learn(turn: Turn, controller: Controller, broker: BrokerId, tp: TopicPartit
     if told is None or (tp in told.offline) == offline:
         return
     told.offline = tuple(sorted((*told.offline, tp))) if offline else tuple(other for other in told.offline if other != tp)
-    channel.tell_metadata(controller, tp)
+    channel.tell_offline(controller, tp)
     if tp in controller.assignments:
         state_change.start(turn, controller, tp)  # the replica leaves the ISR, somebody else leads (U-16)
