@@ -215,10 +215,11 @@ class LogEnd(Struct, frozen=True, array_like=True):
 
 
 class LogInfoReply(Message, frozen=True, tag=True):
-    """The ends of the logs that were asked for and exist."""
+    """The ends of the logs that were asked for and exist; `offline` are those that may exist in a directory that is bad now."""
 
     error: ErrorCode
     ends: tuple[LogEnd, ...] = ()
+    offline: tuple[TopicPartition, ...] = ()
 
 
 # --- requests to the controller (KIP-343) -------------------------------------------------------------------------------------
