@@ -15,7 +15,8 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One protocol. The comment behind a switch names the statement or bug that it is about."""
 
     # how a follower finds where its log leaves the leader's: U-01, B-01, B-04, B-06
-    truncation: Literal["hw", "kip101", "kip279", "kip320"] = "kip320"
+    # "fetch" is what Kafka does since 2.7 (KIP-595): the leader finds it while it serves a fetch
+    truncation: Literal["hw", "kip101", "kip279", "kip320", "fetch"] = "kip320"
     fetch_fencing: bool = True  # U-12, B-06: fetches carry the leader epoch, others are refused
     follower_change: Literal["epoch", "leader_id"] = "epoch"  # U-07, B-07: act on each epoch | only on another leader (R-032)
     leader_change: Literal["epoch", "role"] = "epoch"  # U-06, C-10: act on each epoch | only if not leader already (R-031)
@@ -25,6 +26,8 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     append_check: bool = True  # B-03: what begins below the log end is not appended as it is
     record_epoch_start: bool = True  # B-09, KAFKA-7415: a leader notes where its epoch starts before it writes in it
     epoch_cache: Literal["strict", "lazy"] = "strict"  # B-11, KAFKA-10706: epochs that contradict a later one go | stay
+    leo_of_diverging: bool = False  # B-12, KAFKA-13141: with truncation=fetch, who has yet to truncate counts all the same
+    hw_of_diverging: bool = False  # B-13, KAFKA-14704: with truncation=fetch, the HW is taken before the log is cut
     out_of_range_resets: bool = False  # B-16, KAFKA-2143: a follower out of its leader's range begins again from nothing
     epoch_before_transition: bool = False  # B-56: an epoch counts as followed though its transition was cut off
     session_handler_lock: bool = False  # B-46, KAFKA-4360: a controller that outlived its session never stands again
@@ -40,7 +43,7 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     hw_monotone: bool = True  # U-04: a leader's HW never falls within its epoch
     hw_clamp: bool = True  # U-03, B-20: HW <= LEO at a follower and after recovery
-    hw_checkpoint: Literal["merge", "eager", "missing"] = "merge"  # B-18, B-19
+    hw_checkpoint: Literal["merge", "eager", "missing", "zero_on_shutdown"] = "merge"  # B-18, B-19
     consumer_limit: Literal["hw", "leo"] = "hw"  # B-23
     fetch_between_hw_leo: Literal["empty", "out_of_range"] = "empty"  # R-036, R-078, B-22
     list_offsets_before_epoch_start: bool = False  # B-22, KIP-207
@@ -78,6 +81,11 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     # identity of topics, deletion, and control requests that come late
     topic_id: bool = True  # KIP-516, U-14, B-61: a log, a command or a request of another topic of the same name is told apart
+    broker_epoch_newer: Literal["again", "reject"] = "again"  # B-51, KAFKA-9839: who knows less of itself is asked again
+    controller_send_retry: bool = True  # B-54: a request that was not answered is sent again | forgotten
+    # how a broker ends and starts
+    clean_marker: Literal["early", "late"] = "early"  # B-64, KAFKA-10471: gone before the logs are loaded | after
+    create_replica_without_leader: bool = True  # B-19, KAFKA-1647: a replica is there, and in the checkpoint, without a leader
 
 
 SAFE = Variant()
@@ -141,6 +149,10 @@ VARIANTS: dict[str, Variant] = {
     "kip101": _without(truncation="kip101", fetch_fencing=False, isr_join="hw_only"),
     "kip279": _without(truncation="kip279", fetch_fencing=False, isr_join="hw_only"),
     "kip320": _without(truncation="kip320", isr_join="hw_only"),
+    "truncate-on-fetch": _without(truncation="fetch"),
+    "kip320-first-try": _without(truncation="fetch", fetch_fencing=False),
+    "diverging-is-counted": _without(truncation="fetch", leo_of_diverging=True),
+    "hw-before-truncation": _without(truncation="fetch", hw_of_diverging=True),
     "no-fetch-fencing": _without(fetch_fencing=False),
     "follower-by-leader-id": _without(follower_change="leader_id", fetch_fencing=False),
     "leader-by-role": _without(leader_change="role"),
@@ -148,7 +160,7 @@ VARIANTS: dict[str, Variant] = {
     "no-append-check": _without(append_check=False),
     "no-epoch-start": _without(record_epoch_start=False),
     "epoch-cache-lazy": _without(epoch_cache="lazy"),
-    "out-of-range-resets": _without(out_of_range_resets=True, fetch_fencing=False),
+    "out-of-range-resets": _without(out_of_range_resets=True),
     "epoch-before-transition": _without(epoch_before_transition=True),
     "isr-join-hw-only": _without(isr_join="hw_only"),
     "isr-expand-v3": _without(isr_join="v3_literal"),
@@ -193,6 +205,11 @@ VARIANTS: dict[str, Variant] = {
     ),
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
+    "broker-epoch-newer-rejected": _without(broker_epoch_newer="reject"),
+    "control-requests-once": _without(controller_send_retry=False),
+    "clean-marker-late": _without(clean_marker="late"),
+    "no-replica-without-leader": _without(create_replica_without_leader=False, truncation="hw", broker_incarnation=False),
+    "hw-checkpoint-zero-on-shutdown": _without(hw_checkpoint="zero_on_shutdown", truncation="hw", broker_incarnation=False),
     "no-topic-id": _without(topic_id=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
     "no-heartbeat": _without(heartbeat=False),

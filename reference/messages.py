@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from reference.errors import ErrorCode
 from reference.types import (
+    NO_EPOCH,
     NO_TOPIC_ID,
     BrokerId,
     BrokerState,
@@ -78,6 +79,14 @@ class Fetch(Message, frozen=True, tag=True):
     max_wait_ms: Millis
     max_records: int
     topic_id: TopicId = NO_TOPIC_ID
+    last_epoch: LeaderEpoch = NO_EPOCH  # of the follower's last record, where the leader is to look for divergence (KIP-595)
+
+
+class Diverging(Struct, frozen=True, array_like=True):
+    """The follower's log leaves the leader's: its last epoch, or the largest one below it, ends here at the leader (KIP-595)."""
+
+    leader_epoch: LeaderEpoch
+    end_offset: Offset
 
 
 class FetchReply(Message, frozen=True, tag=True):
@@ -88,6 +97,7 @@ class FetchReply(Message, frozen=True, tag=True):
     leader_epoch: LeaderEpoch
     hw: Offset
     batches: tuple[Batch, ...] = ()
+    diverging: Diverging | None = None
 
 
 class EpochEnd(Message, frozen=True, tag=True):

@@ -133,7 +133,7 @@ def decode_topic(topic: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[B
 
 
 def state_path(tp: TopicPartition) -> str:
-    """/brokers/topics/[topic]/partitions/[id]/state (R-152)."""
+    """/brokers/topics/[topic]/partitions/[id]/state (R-152, C-03)."""
     return f"{TOPICS}/{topic_of(tp)}/partitions/{index_of(tp)}/state"
 
 

@@ -36,7 +36,7 @@ def advance(turn: Turn, partition: Partition, leader: Leader) -> None:
     """V3 §G: leader.hw = min of leo of every replica in ISR; then answer who waited for it, or for this replica's own flush.
 
     A record that is committed is in all of them, so that each may lead without it being lost (R-141, R-143). Who leads without
-    knowing that another does has lost those it would need (R-072).
+    knowing that another does has lost those it would need (R-072). The HW is exclusive, one past the last of them (C-04).
 
     While fewer than min.insync.replicas are in sync the HW stands still (KAFKA-15583): what is committed is held by that many.
     """

@@ -82,6 +82,7 @@ def _slow(turn: Turn, partition: Partition, leader: Leader) -> list[BrokerId]:
 
 
 def _propose(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[IsrMember, ...]) -> None:
+    """One change at a time, written only where there is one (C-08)."""
     elr = eligible.after(turn.config.variant, isr=leader.isr, elr=leader.elr, wanted=wanted, min_isr=partition.min_isr)
     asks = asks_controller(turn.config)
     leader.change = IsrChange(wanted=wanted, elr=elr, request=0 if asks else turn.zk_id())

@@ -93,7 +93,7 @@ def test_the_later_epoch_wins_and_then_the_longer_log() -> None:
 
 
 def test_a_log_that_is_younger_than_the_stamp_never_wins() -> None:
-    """Its directory came back empty: whoever elects it has everybody truncate to nothing (docs/promise.md P6)."""
+    """Its directory came back empty: whoever elects it has everybody truncate to nothing (docs/promise.md P6, U-17, B-33)."""
     shape = Shape(stamped((1, 10)))
     ends = [(BrokerId(1), end(-1, 0, born=11))]
 
