@@ -121,5 +121,6 @@ CHECKER = Checker(
     kinds=(),
     group_by=PARTITION,
     events=_END,
+    across_topics=True,
     check=check,
 )

@@ -43,7 +43,7 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     hw_monotone: bool = True  # U-04: a leader's HW never falls within its epoch
     hw_clamp: bool = True  # U-03, B-20: HW <= LEO at a follower and after recovery
-    hw_checkpoint: Literal["merge", "eager", "missing"] = "merge"  # B-18, B-19
+    hw_checkpoint: Literal["merge", "eager", "missing", "zero_on_shutdown"] = "merge"  # B-18, B-19
     consumer_limit: Literal["hw", "leo"] = "hw"  # B-23
     fetch_between_hw_leo: Literal["empty", "out_of_range"] = "empty"  # B-22
     list_offsets_before_epoch_start: bool = False  # B-22, KIP-207
@@ -81,6 +81,11 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     # identity of topics, deletion, and control requests that come late
     topic_id: bool = True  # KIP-516, U-14, B-61: a log, a command or a request of another topic of the same name is told apart
+    broker_epoch_newer: Literal["again", "reject"] = "again"  # B-51, KAFKA-9839: who knows less of itself is asked again
+    controller_send_retry: bool = True  # B-54: a request that was not answered is sent again | forgotten
+    # how a broker ends and starts
+    clean_marker: Literal["early", "late"] = "early"  # B-64, KAFKA-10471: gone before the logs are loaded | after
+    create_replica_without_leader: bool = True  # B-19, KAFKA-1647: a replica is there, and in the checkpoint, without a leader
 
 
 SAFE = Variant()
@@ -200,6 +205,11 @@ VARIANTS: dict[str, Variant] = {
     ),
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
+    "broker-epoch-newer-rejected": _without(broker_epoch_newer="reject"),
+    "control-requests-once": _without(controller_send_retry=False),
+    "clean-marker-late": _without(clean_marker="late"),
+    "no-replica-without-leader": _without(create_replica_without_leader=False, truncation="hw", broker_incarnation=False),
+    "hw-checkpoint-zero-on-shutdown": _without(hw_checkpoint="zero_on_shutdown", truncation="hw", broker_incarnation=False),
     "no-topic-id": _without(topic_id=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
     "no-heartbeat": _without(heartbeat=False),

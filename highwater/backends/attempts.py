@@ -1,5 +1,6 @@
 """One workload process on any backend: its invocations become calls and rows, its answers completions and rows."""
 
+from highwater.topics import written
 from history.op import OpType
 from history.recorder import Record, Recorder
 from reference.client.calls import Answered, Call, LatestCall, PollCall, ProduceCall
@@ -56,6 +57,7 @@ class Attempts:
             hw=answered.hw,
             error=error,
             node=answered.node,
+            topic_id=written(answered.topic_id),
         )
         self.number = number_after(self.number, outcome, processes=self._processes)
         polled = (PolledRecord(offset=r.offset, value=r.value, leader_epoch=r.leader_epoch) for r in answered.records)
@@ -82,6 +84,7 @@ class Attempts:
         hw: int | None = None,
         error: str | None = None,
         node: str | None = None,
+        topic_id: str | None = None,
     ) -> None:
         self._recorder.operation(
             process=self.number,
@@ -89,6 +92,7 @@ class Attempts:
             f=invocation.f,
             records=records,
             topic=invocation.topic,
+            topic_id=topic_id,
             partition=invocation.partition,
             acks=acks,
             hw=hw,

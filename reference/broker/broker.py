@@ -241,17 +241,30 @@ def on_checkpoint_timer(turn: Turn, broker: Broker) -> None:
 
 
 def write_checkpoints(turn: Turn, broker: Broker) -> None:
-    """Write every replica's HW; those that have no role yet keep what the file said (B-18, B-19)."""
-    eager = turn.config.variant.hw_checkpoint == "eager"
+    """Those of all directories."""
     for dir_ in range(turn.config.log_dirs):
-        entries = tuple(
-            sorted(
-                (partition.tp, partition.hw)
-                for partition in broker.partitions.values()
-                if partition.log.dir == dir_ and not (eager and isinstance(partition.role, Idle))
-            )
+        write_checkpoint(turn, broker, dir_)
+
+
+def write_checkpoint(turn: Turn, broker: Broker, dir_: int) -> None:
+    """Write every replica's HW; those that have no role yet keep what the file said (B-18, B-19)."""
+    variant = turn.config.variant
+    if variant.hw_checkpoint == "missing":
+        return
+    without_idle = variant.hw_checkpoint == "eager" or (broker.learned and not variant.create_replica_without_leader)
+    entries = tuple(
+        sorted(
+            (partition.tp, partition.hw)
+            for partition in broker.partitions.values()
+            if partition.log.dir == dir_ and not (without_idle and isinstance(partition.role, Idle))
         )
-        turn.effects.append(WriteCheckpoint(dir_, entries))
+    )
+    turn.effects.append(WriteCheckpoint(dir_, () if _lets_go(turn, broker) else entries))
+
+
+def _lets_go(turn: Turn, broker: Broker) -> bool:
+    """KAFKA-851, B-18: the broker that shuts down has let go of its replicas before it writes their high watermarks."""
+    return turn.config.variant.hw_checkpoint == "zero_on_shutdown" and broker.closing is not None
 
 
 def on_park_timer(turn: Turn, broker: Broker) -> None:

@@ -60,6 +60,7 @@ class Story:
         self.topic, self.partition = self.manifest.promise.topics[0].topic, 0
         self.operations: list[Operation] = []
         self.events: list[ClusterEvent] = []
+        self.topic_id: str | None = None
         self.index = 0
         self.time_ns = 0
 
@@ -77,7 +78,9 @@ class Story:
 
     def event(self, kind: EventKind, *, whole_node: bool = False, **columns: object) -> int:
         """One row; its index."""
-        where: dict[str, object] = {} if whole_node else {"topic": self.topic, "partition": self.partition}
+        where: dict[str, object] = (
+            {} if whole_node else {"topic": self.topic, "partition": self.partition, "topic_id": self.topic_id}
+        )
         row = {"index": self._next(), "kind": kind, "time_ns": self.time_ns, **where, **columns}
         self.events.append(msgspec.convert(row, ClusterEvent))
         return self.index
@@ -161,7 +164,8 @@ class Story:
         index = self._next()
         base = {"index": index, "process": process, "type": type, "f": f, "topic": self.topic, "partition": self.partition}
         for slot, columns in enumerate(rows):
-            row = {**base, "slot": slot, "time_ns": self.time_ns, **columns}
+            named = {} if type is OpType.INVOKE else {"topic_id": self.topic_id}  # a client learns the id with its answer
+            row = {**base, **named, "slot": slot, "time_ns": self.time_ns, **columns}
             self.operations.append(msgspec.convert(row, Operation))
         return index
 

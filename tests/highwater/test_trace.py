@@ -35,8 +35,8 @@ def test_one_statement_is_printed_in_full(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_an_unknown_name_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["protocol", "X-1"]) == 2
-    assert "X-1" in capsys.readouterr().err
+    assert run_command_line(["protocol", "R-0"]) == 2
+    assert "R-0" in capsys.readouterr().err
 
 
 def test_a_statement_that_nobody_cites_is_missing() -> None:
