@@ -86,6 +86,10 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # how a broker ends and starts
     clean_marker: Literal["early", "late"] = "early"  # B-64, KAFKA-10471: gone before the logs are loaded | after
     create_replica_without_leader: bool = True  # B-19, KAFKA-1647: a replica is there, and in the checkpoint, without a leader
+    # clients
+    idempotence: bool = True  # B-66: what an idempotent producer sent twice is appended once; 0.8 knows no such producer
+    idempotence_state_on_failover: bool = True  # B-66: followers keep the sequences with the log | only its leader knows them
+    acks0_silent: bool = False  # B-65, KAFKA-955: a produce with acks=0 to who does not lead is dropped without a sign
 
 
 SAFE = Variant()
@@ -122,6 +126,8 @@ V3 = Variant(
     heartbeat=False,
     isr_change_via="zookeeper",
     topic_id=False,
+    idempotence=False,
+    acks0_silent=True,
 )
 
 # The 0.8 article: V3 with the controller epoch and the versioned state znode that it adds.
@@ -220,6 +226,8 @@ VARIANTS: dict[str, Variant] = {
     "isr-zombie-controller": _without(isr_change_zombie="authoritative"),
     "isr-answers-mixed-up": _without(isr_pending_clear="on_lair"),
     "no-hw-recheck": _without(recheck_hw_after_isr=False),
+    "no-idempotence": _without(idempotence=False),
+    "idempotence-of-the-leader": _without(idempotence_state_on_failover=False),
 }
 
 

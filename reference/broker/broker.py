@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from reference.broker.producer_ids import ProducerIds
 from reference.config import min_isr_of
 from reference.coordination.api import AnyAnswer
 from reference.effects import Flush, Note, SetTimer, WriteCheckpoint
@@ -14,6 +15,7 @@ from reference.errors import ErrorCode
 from reference.log import log as logs
 from reference.machine import Turn
 from reference.messages import (
+    EARLIEST,
     EpochEnd,
     EpochEndReply,
     Fetch,
@@ -22,7 +24,6 @@ from reference.messages import (
     ListOffsetsReply,
     PartitionState,
     Produce,
-    ProduceReply,
     StopReplicaReply,
 )
 from reference.replica import delayed, follower, high_watermark, isr, leader
@@ -101,6 +102,7 @@ class Broker(Struct):
     membership: Membership = field(default_factory=Membership)
     asked: list[IsrAsked] = []
     closing: tuple[int, ...] | None = None  # shutting down: the directories that are not flushed yet
+    producer_ids: ProducerIds = field(default_factory=ProducerIds)
 
 
 def create_partition(turn: Turn, broker: Broker, tp: TopicPartition, log: logs.Log) -> Partition:
@@ -162,12 +164,12 @@ def on_produce(turn: Turn, broker: Broker, source: Address, produce: Produce) ->
     partition = broker.partitions.get(produce.tp)
     if partition is not None:
         leader.on_produce(turn, partition, source, produce)
-    elif produce.acks != 0:
-        turn.send(source, ProduceReply(produce.correlation, produce.tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    else:
+        leader.refuse(turn, source, produce, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def on_list_offsets(turn: Turn, broker: Broker, source: Address, request: ListOffsets) -> None:
-    """The end of what consumers may read; not before it is known to have reached what was committed (KIP-207)."""
+    """Where consumers may read to, not before it is known to have reached what was committed (KIP-207); or from where."""
     partition = broker.partitions.get(request.tp)
     variant = turn.config.variant
     error = ErrorCode.NONE
@@ -181,6 +183,9 @@ def on_list_offsets(turn: Turn, broker: Broker, source: Address, request: ListOf
     asked = request.leader_epoch
     if variant.fetch_fencing and asked not in (NO_EPOCH, partition.leader_epoch):
         error = ErrorCode.FENCED_LEADER_EPOCH if asked < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+    elif request.timestamp == EARLIEST:
+        turn.send(source, ListOffsetsReply(request.correlation, request.tp, error, Offset(0), partition.leader_epoch))
+        return  # there is no retention: every log begins at 0
     elif partition.hw < partition.role.epoch_start and not variant.list_offsets_before_epoch_start:
         error = ErrorCode.OFFSET_NOT_AVAILABLE
     offset = partition.hw if error is ErrorCode.NONE else None

@@ -15,6 +15,7 @@ from reference.types import (
     ControllerEpoch,
     Incarnation,
     LeaderEpoch,
+    ProducerId,
     TopicPartition,
     ZkVersion,
     index_of,
@@ -32,6 +33,7 @@ PREFERRED_ELECTION = "/admin/preferred_replica_election"
 DELETE_TOPICS = "/admin/delete_topics"
 LEGACY_REGISTRATION = 4  # versions of BrokerInfo (KIP-343 Compatibility)
 HEARTBEAT_REGISTRATION = 5
+PRODUCER_IDS = "/latest_producer_id_block"
 PERSISTENT = ("/brokers", BROKER_IDS, TOPICS)  # made by whoever finds them missing
 
 
@@ -67,6 +69,13 @@ class _DeleteTopicsJson(Struct):
     topics: list[str]
 
 
+class _ProducerIdsJson(Struct):
+    version: int
+    broker: int
+    block_start: str
+    block_end: str  # inclusive
+
+
 class _StateJson(Struct):
     controller_epoch: int
     leader: int  # -1: none
@@ -85,6 +94,7 @@ _topic = msgspec.json.Decoder(_TopicJson).decode
 _state = msgspec.json.Decoder(_StateJson).decode
 _preferred = msgspec.json.Decoder(_PreferredJson).decode
 _delete_topics = msgspec.json.Decoder(_DeleteTopicsJson).decode
+_producer_ids = msgspec.json.Decoder(_ProducerIdsJson).decode
 _replicas = msgspec.json.Decoder(list[int]).decode
 _controller = msgspec.json.Decoder(_ControllerJson).decode
 
@@ -233,6 +243,16 @@ def decode_delete_topics(data: bytes) -> tuple[str, ...]:
         return tuple(sorted(set(_delete_topics(data).topics)))
     except msgspec.DecodeError:
         return ()
+
+
+def producer_ids_payload(broker: BrokerId, start: ProducerId, end: ProducerId) -> bytes:
+    """A block of producer ids (exclusive end), as Kafka has it under /latest_producer_id_block."""
+    return _encode(_ProducerIdsJson(1, broker, str(start), str(end - 1)))
+
+
+def producer_ids_end(data: bytes) -> ProducerId:
+    """The first id behind the latest block."""
+    return ProducerId(int(_producer_ids(data).block_end) + 1)
 
 
 def tp_of_state_path(path: str) -> TopicPartition | None:

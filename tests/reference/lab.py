@@ -18,6 +18,7 @@ from reference.effects import (
     CancelTimer,
     CreateReplica,
     DeleteReplica,
+    Disconnect,
     Flush,
     Halt,
     MarkClean,
@@ -87,6 +88,7 @@ class Lab:
         self.timers: dict[int, dict[str, int]] = {i: {} for i in self.ids}
         self.letters: deque[Letter] = deque()
         self.inbox: list[AnyMessage] = []  # what clients were answered
+        self.hung_up: list[Address] = []  # whose connection was broken
         self.notes: list[tuple[int, Note]] = []
         self.now = 0
         self.held: Callable[[Letter], bool] = lambda _: False
@@ -140,6 +142,8 @@ class Lab:
                     self.letters.append((Address(f"b{i}"), to, message))
                 else:
                     self.inbox.append(message)
+            case Disconnect(peer=peer):
+                self.hung_up.append(peer)
             case CreateReplica(tp=tp, born=born, topic_id=topic_id):
                 disk.logs[tp] = []
                 disk.born[tp] = born
