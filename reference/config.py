@@ -308,8 +308,8 @@ KAFKA_082_DEFAULTS: dict[str, tuple[int | bool, str | None]] = {
     "auto.leader.rebalance.enable": (True, None),  # preferred leaders are elected on request alone
     "leader.imbalance.check.interval.seconds": (300, None),
     "controller.socket.timeout.ms": (30_000, "request_timeout_ms"),
-    "controlled.shutdown.max.retries": (3, None),
-    "controlled.shutdown.retry.backoff.ms": (5000, None),
+    "controlled.shutdown.max.retries": (3, "controlled_shutdown_max_retries"),
+    "controlled.shutdown.retry.backoff.ms": (5000, "controlled_shutdown_retry_backoff_ms"),
     "default.replication.factor": (1, "topics"),
 }
 

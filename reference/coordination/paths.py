@@ -145,7 +145,7 @@ def topic_payload(assignment: tuple[tuple[BrokerId, ...], ...]) -> bytes:
 
 
 def decode_topic(topic: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[BrokerId, ...]], ...]:
-    """The partitions of a topic with their replicas, by index."""
+    """The partitions of a topic with their replicas, by index; the first replica is the preferred one (R-003)."""
     partitions = _topic(data).partitions
     return tuple(
         (topic_partition(topic, i), tuple(BrokerId(b) for b in partitions[str(i)])) for i in sorted(map(int, partitions))
@@ -207,7 +207,7 @@ def partitions_payload(assignment: dict[TopicPartition, tuple[BrokerId, ...]]) -
 
 
 def partition_add_path(tp: TopicPartition) -> str:
-    """/admin/partitions_add/[topic]/[partition_id] (R-008)."""
+    """/admin/partitions_add/[topic]/[partition_id] (R-007)."""
     return f"{PARTITIONS_ADD}/{topic_of(tp)}/{index_of(tp)}"
 
 
