@@ -123,7 +123,7 @@ class EpochEndReply(Message, frozen=True, tag=True):
 
 
 class LeaderAndIsr(Message, frozen=True, tag=True):
-    """LeaderAndISRRequest (R-011), with the controller's epoch and the receiver's incarnation."""
+    """LeaderAndISRRequest (R-011, R-310), with the controller's epoch and the receiver's incarnation (U-09)."""
 
     controller: BrokerId
     controller_epoch: ControllerEpoch
