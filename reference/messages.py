@@ -168,7 +168,8 @@ class StopReplicaReply(Message, frozen=True, tag=True):
 class UpdateMetadata(Message, frozen=True, tag=True):
     """What clients are told of the cluster, pushed to every broker (KIP-112's UpdateMetadataRequest, R-311).
 
-    `full` lists all partitions that there are: what else the receiver knows is of a topic that is gone.
+    `full` lists all partitions that there are: what else the receiver knows is of a topic that is gone. `number` counts up
+    within a reign.
     """
 
     controller: BrokerId
@@ -177,6 +178,7 @@ class UpdateMetadata(Message, frozen=True, tag=True):
     live_brokers: tuple[BrokerId, ...]
     states: tuple[PartitionState, ...]
     full: bool = False
+    number: int = 0
 
 
 class UpdateMetadataReply(Message, frozen=True, tag=True):

@@ -242,7 +242,7 @@ def test_metadata_that_was_overtaken_does_not_take_a_topic_away() -> None:
     node = lab.nodes[2].state.broker
     epoch, order = node.metadata_order
     make(lab, 1, 2, 3)
-    late = UpdateMetadata(order, BrokerId(1), ControllerEpoch(epoch), node.incarnation, BROKERS, (), True)
+    late = UpdateMetadata(99, BrokerId(1), ControllerEpoch(epoch), node.incarnation, BROKERS, (), full=True, number=order)
     lab.tell(2, Received(Address("b1"), late))
 
     assert list(node.metadata) == [T0]
