@@ -77,6 +77,7 @@ def tell_state(controller: Controller, state: PartitionState) -> None:
 
 def tell_metadata(controller: Controller, state: PartitionState) -> None:
     """Queue a state whose leader knows it already; a command for it that still waits must not tell of an older one."""
+    state = stamped(controller, state)
     for channel in controller.channels:
         if state.tp in channel.states:
             channel.states[state.tp] = state
@@ -181,7 +182,8 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         full = channel.metadata_full
         found = controller.states if full else channel.metadata
         states = tuple(_with_offline(controller, stamped(controller, found[tp])) for tp in sorted(found))
-        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, served_by(controller), states, full)
+        number, live = turn.correlation(), served_by(controller)
+        channel.in_flight = UpdateMetadata(number, me, epoch, incarnation, live, states, full, number)
         channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False
     else:
         return

@@ -140,7 +140,7 @@ def topic_path(topic: str) -> str:
 
 
 def topic_payload(assignment: tuple[tuple[BrokerId, ...], ...]) -> bytes:
-    """R-151: partition index -> replicas, preferred first."""
+    """R-151, R-003: partition index -> replicas, preferred first."""
     return _encode(_TopicJson(1, {str(index): list(replicas) for index, replicas in enumerate(assignment)}))
 
 
@@ -153,7 +153,7 @@ def decode_topic(topic: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[B
 
 
 def state_path(tp: TopicPartition) -> str:
-    """/brokers/topics/[topic]/partitions/[id]/state (R-152, C-03)."""
+    """/brokers/topics/[topic]/partitions/[id]/state (R-152, C-03): the leaderAndISR of V3 (R-004)."""
     return f"{TOPICS}/{topic_of(tp)}/partitions/{index_of(tp)}/state"
 
 
