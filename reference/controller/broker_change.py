@@ -96,5 +96,7 @@ def look_at(turn: Turn, controller: Controller, moved: set[BrokerId]) -> None:
     # that wait for a leader
     for tp, replicas in sorted(controller.assignments.items()):
         state = controller.states.get(tp)
+        if any(b in moved for b in replicas):
+            channel.tell_offline(controller, tp)  # its offline replicas are others now
         if state is None or state.leader is None or any(b in moved for b in replicas):
             state_change.start(turn, controller, tp)
