@@ -7,7 +7,8 @@ from reference.config import VARIANTS, BrokerConfig, Variant
 from reference.types import BrokerId, Millis, broker_address
 from workloads.client import Process
 from workloads.generate import generate
-from workloads.parameters import Parameters, PartitionName
+from workloads.parameters import Parameters, PartitionName, TopicShape
+from workloads.placement import replicas_of
 
 
 def brokers_of(plan: Plan) -> tuple[BrokerId, ...]:
@@ -21,12 +22,11 @@ def variant_of(plan: Plan) -> Variant:
 
 
 def assign(plan: Plan) -> dict[str, tuple[tuple[BrokerId, ...], ...]]:
-    """Replicas of each partition of each topic, preferred first: replica j of partition i on broker (i + j) mod n (R-132)."""
+    """Replicas of each partition of each topic, preferred first (R-132)."""
     brokers = brokers_of(plan)
     return {
         topic.name: tuple(
-            tuple(brokers[(index + j) % len(brokers)] for j in range(topic.replication_factor))
-            for index in range(topic.partitions)
+            tuple(BrokerId(b) for b in replicas_of(index, brokers, topic.replication_factor)) for index in range(topic.partitions)
         )
         for topic in plan.cluster.topics
     }
@@ -62,6 +62,8 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         seek_one_in=spec.seek_one_in,
         idempotent=spec.idempotent,
         retries=spec.retries,
+        topics=tuple(TopicShape(t.name, t.partitions, t.replication_factor) for t in plan.cluster.topics),
+        brokers=brokers_of(plan),
     )
     return generate(spec.name, plan.draws, parameters)
 
