@@ -11,8 +11,7 @@ from history.op import OpType
 from history.seed import Draws
 from workloads import produce_consume
 from workloads.client import Completion, Done, Invocation, Phase, Process, Sleep
-from workloads.parameters import Parameters, PartitionName, TopicShape
-from workloads.placement import replicas_of
+from workloads.parameters import Parameters, PartitionName
 from workloads.produce_consume import FinalReader, Producer
 
 ADDED_MAX = 3
@@ -90,10 +89,7 @@ class Administrator:
         topic = self._parameters.topics[self._draws.below("workload admin topic", len(self._parameters.topics))]
         index = self._next_index[topic.name]
         self._next_index[topic.name] += 1
-        return Invocation(f="add-partition", topic=topic.name, partition=index, assignment=(self._replicas(topic, index),))
-
-    def _replicas(self, topic: TopicShape, index: int) -> tuple[int, ...]:
-        return replicas_of(index, self._parameters.brokers, topic.replication_factor)
+        return Invocation(f="add-partition", topic=topic.name, partition=index, assignment=(topic.replicas[index],))
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """What was added is written from now on."""

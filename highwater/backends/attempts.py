@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+from highwater.topics import written
 from history.op import OpType
 from history.recorder import OperationColumns, Record, Recorder
 from reference.client.calls import Answered, Call, EarliestCall, LatestCall, PollCall, ProduceCall
@@ -84,7 +85,13 @@ class Attempts:
             outcome,
             invocation,
             _rows(invocation, answered),
-            {"hw": answered.hw, "error": error, "node": answered.node, **_of_produce(invocation, answered.attempts)},
+            {
+                "hw": answered.hw,
+                "error": error,
+                "node": answered.node,
+                "topic_id": written(answered.topic_id),
+                **_of_produce(invocation, answered.attempts),
+            },
         )
         self.number = number_after(self.number, outcome, processes=self._processes)
         polled = (PolledRecord(offset=r.offset, value=r.value, leader_epoch=r.leader_epoch) for r in answered.records)

@@ -3,12 +3,13 @@
 from highwater.backends.api import Provenance
 from highwater.plan import Plan
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
-from reference.config import VARIANTS, BrokerConfig, Variant
+from reference.config import VARIANTS, BrokerConfig, TopicSpec, Variant
+from reference.placement import placed
 from reference.types import BrokerId, Millis, broker_address
+from workloads.admin_storm import ADDED_MAX
 from workloads.client import Process
 from workloads.generate import generate
 from workloads.parameters import Parameters, PartitionName, TopicShape
-from workloads.placement import replicas_of
 
 
 def brokers_of(plan: Plan) -> tuple[BrokerId, ...]:
@@ -22,12 +23,10 @@ def variant_of(plan: Plan) -> Variant:
 
 
 def assign(plan: Plan) -> dict[str, tuple[tuple[BrokerId, ...], ...]]:
-    """Replicas of each partition of each topic, preferred first (R-132)."""
+    """Replicas of each partition of each topic, preferred first."""
     brokers = brokers_of(plan)
     return {
-        topic.name: tuple(
-            tuple(BrokerId(b) for b in replicas_of(index, brokers, topic.replication_factor)) for index in range(topic.partitions)
-        )
+        topic.name: placed(brokers, partitions=topic.partitions, replication_factor=topic.replication_factor)
         for topic in plan.cluster.topics
     }
 
@@ -45,6 +44,9 @@ def broker_config(plan: Plan, broker: BrokerId) -> BrokerConfig:
         request_timeout_ms=Millis(cluster.request_timeout_ms),
         fetch_wait_max_ms=Millis(cluster.fetch_wait_max_ms),
         checkpoint_interval_ms=Millis(cluster.checkpoint_interval_ms),
+        inter_broker_protocol="legacy" if broker in cluster.legacy_brokers else "kip343",
+        controller_heartbeat_timeout_ms=Millis(cluster.session_timeout_ms),
+        broker_heartbeat_timeout_ms=Millis(cluster.session_timeout_ms * 3 // 2),
     )
 
 
@@ -62,10 +64,19 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         seek_one_in=spec.seek_one_in,
         idempotent=spec.idempotent,
         retries=spec.retries,
-        topics=tuple(TopicShape(t.name, t.partitions, t.replication_factor) for t in plan.cluster.topics),
-        brokers=brokers_of(plan),
+        topics=tuple(_shape(plan, topic) for topic in plan.cluster.topics),
     )
     return generate(spec.name, plan.draws, parameters)
+
+
+def _shape(plan: Plan, topic: TopicSpec) -> TopicShape:
+    """A topic as administrators know it, with room to grow."""
+    count = topic.partitions + ADDED_MAX
+    return TopicShape(
+        topic.name,
+        topic.partitions,
+        placed(brokers_of(plan), partitions=count, replication_factor=topic.replication_factor),
+    )
 
 
 def manifest(

@@ -20,6 +20,7 @@ from highwater.sim.targets import resolve
 from highwater.sim.transport import PacketLoss, kinds_named
 from highwater.sim.traps import Trap
 from highwater.sim.zk import ZOOKEEPER, ZkServer
+from highwater.topics import written
 from history.event import EventKind
 from history.manifest import FaultCount
 from nemesis.faults import (
@@ -41,9 +42,11 @@ from nemesis.faults import (
     PowerLoss,
     Reset,
     Restart,
+    Shutdown,
     Slow,
 )
 from nemesis.schedule import Window
+from reference.events import ShutDown
 from reference.types import Address, BrokerId, broker_address, index_of, topic_of
 
 RESTART_MS_MIN = 20  # from the end of a process to the start of the next
@@ -198,6 +201,11 @@ class Faults:
             case Restart():
                 self._kill(node, acting, partial(node.stop, "crash"))
                 self._start_soon(node)
+            case Shutdown():
+                self._trouble[node.config.broker].holds += 1
+                acting.count += node.up
+                node.take("operator", ShutDown())
+                opened.undo.append(partial(self._end_shutdown, node, node.life))
             case PowerLoss():
                 self._kill(node, acting, partial(self._lose_power, opened.window.id, fault, node))
                 opened.undo.append(partial(self._let_run, node))
@@ -330,6 +338,12 @@ class Faults:
         acting.count += 1
         node.ambush(blow)
 
+    def _end_shutdown(self, node: NodeHost, life: int) -> None:
+        """Whoever has not come to an end in good order is killed now."""
+        if node.life == life:
+            node.stop("crash")
+        self._let_run(node)
+
     def _let_run(self, node: NodeHost) -> None:
         """One window less keeps this process down."""
         trouble = self._trouble[node.config.broker]
@@ -403,12 +417,13 @@ class Faults:
             self._start_soon(node)
 
     def _wound(self, node: NodeHost, index: int, wounds: Wounds, why: str) -> None:
-        for tp, offset in wounds:
+        for tp, topic_id, offset in wounds:
             self._stage.recorder.event(
                 EventKind.WOUND,
                 node=node.address,
                 incarnation=self._evidence.incarnations.get(node.address),
                 topic=topic_of(tp),
+                topic_id=written(topic_id),
                 partition=index_of(tp),
                 dir=index,
                 offset=offset,

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reference.broker.broker import Assigned, Broker, create_partition, recovered_note, start_timers
 from reference.broker.leader_and_isr import apply, delete_replica
+from reference.config import sends_heartbeats
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Create, Data, GetChildren, GetData, SessionExpired, Unknown
 from reference.effects import CancelTimer, Halt, MarkClean, MarkDir, Note, SetTimer, Truncate, ZkConnect, ZkRequest
@@ -29,13 +30,14 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
             turn.effects.append(Halt(f"log directory {found.dir} is not readable"))
             return
     for found in image:
-        if found.clean:
+        # KAFKA-10471: before anything else, for a crash from here on is none in good order
+        if found.clean and turn.config.variant.clean_marker == "early":
             turn.effects.append(MarkClean(found.dir, clean=False))
     broker.dir_births = tuple(found.born for found in image)
     for found in image:
         high_watermarks = {tp: Offset(hw) for tp, hw in found.checkpoint}
         for log_image in found.logs:
-            log, cut = recover(log_image, found.dir)
+            log, cut = recover(log_image, found.dir, trusted=found.clean)
             partition = create_partition(turn, broker, log_image.tp, log)
             partition.hw = high_watermarks.get(log_image.tp, Offset(0))
             if turn.config.variant.hw_clamp:
@@ -52,10 +54,12 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
 
 
 def register(turn: Turn, broker: Broker) -> None:
-    """Create the registration, and the nodes above it where they are missing."""
+    """Create the registration (C-02), and the nodes above it where they are missing."""
     config = turn.config
     ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
-    ops.append(Create(paths.broker_path(config.broker), paths.broker_payload(config.broker), ephemeral=True))
+    ops.append(
+        Create(paths.broker_path(config.broker), paths.broker_payload(heartbeats=sends_heartbeats(config)), ephemeral=True)
+    )
     broker.registration = "creating"
     _ask(turn, broker, tuple(ops))
 
@@ -167,6 +171,8 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
         state = replace(paths.decode_state(found.tp, found.replicas, answer), topic_id=found.topic_id)
         if state.leader != turn.config.broker or turn.config.variant.startup_leads:  # V3 §E step 3.2, step 3.3
             apply(turn, broker, state)
+    if turn.config.variant.clean_marker == "late" and not broker.learned:
+        turn.effects += [MarkClean(dir_, clean=False) for dir_ in range(turn.config.log_dirs)]
     broker.registration = "registered"
     broker.learned = True
     broker.learning = []

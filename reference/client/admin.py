@@ -9,7 +9,7 @@ other contents is somebody else's, and refused. A request that is there is watch
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 from msgspec import Struct
@@ -32,7 +32,19 @@ from reference.coordination.api import (
 )
 from reference.effects import AnyEffect, CancelTimer, SetTimer, ZkConnect, ZkRequest
 from reference.errors import ErrorCode
-from reference.events import AnyEvent, TimerFired, ZkReplied, ZkState, ZkWatch
+from reference.events import (
+    AnyEvent,
+    Booted,
+    ConnectionLost,
+    DirFailed,
+    Flushed,
+    Received,
+    ShutDown,
+    TimerFired,
+    ZkReplied,
+    ZkState,
+    ZkWatch,
+)
 from reference.types import Millis
 
 TIMER = "admin"
@@ -68,24 +80,33 @@ class Admin(Struct):
         return [timer, ZkConnect()]
 
     def handle(self, event: AnyEvent) -> Outputs:
-        """Take one event; those that are not about ZooKeeper or its own timer are none of its business."""
+        """Take one event."""
         match event:
-            case ZkState(state="connected", session=session) if session != self.session:
-                self.session, self.connecting = session, False
-                return self._go_on() if self.command is not None else []
-            case ZkState(state="expired"):
-                self.session, self.request, self.connecting = 0, 0, True
-                self._forget()
-                return [ZkConnect()]
-            case ZkReplied(id=id_, answers=answers) if id_ == self.request:
+            case ZkState():
+                return self._on_session(event)
+            case ZkReplied(id=id_, answers=answers):
+                if id_ != self.request:
+                    return []
                 self.request = 0
                 return self._answered(answers)
-            case ZkWatch() if self.step == "watching" and self.request == 0:
-                return self._go_on()
-            case TimerFired(name=name) if name == TIMER and self.command is not None:
-                return self._end(ErrorCode.REQUEST_TIMED_OUT)
-            case _:
+            case ZkWatch():
+                return self._go_on() if self.step == "watching" and self.request == 0 else []
+            case TimerFired(name=name):
+                return self._end(ErrorCode.REQUEST_TIMED_OUT) if name == TIMER and self.command is not None else []
+            case Booted() | Received() | Flushed() | DirFailed() | ConnectionLost() | ShutDown():
                 return []
+            case _:
+                assert_never(event)
+
+    def _on_session(self, event: ZkState) -> Outputs:
+        if event.state == "connected" and event.session != self.session:
+            self.session, self.connecting = event.session, False
+            return self._go_on() if self.command is not None else []
+        if event.state == "expired":
+            self.session, self.request, self.connecting = 0, 0, True
+            self._forget()
+            return [ZkConnect()]
+        return []  # what was in flight is answered Unknown, what is asked meanwhile waits
 
     def fingerprint(self) -> bytes:
         """blake2b of the canonical encoding."""

@@ -5,8 +5,29 @@ from typing import Literal
 from msgspec import Struct, field
 
 from reference.coordination.api import AnyOp
-from reference.messages import LeaderAndIsr, LogEnd, LogInfo, PartitionState, StopPartition, StopReplica, UpdateMetadata
-from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicId, TopicPartition, ZkVersion
+from reference.messages import (
+    IsrChange,
+    IsrProposal,
+    IsrResult,
+    LeaderAndIsr,
+    LogEnd,
+    LogInfo,
+    PartitionState,
+    StopPartition,
+    StopReplica,
+    UpdateMetadata,
+)
+from reference.types import (
+    Address,
+    BrokerId,
+    BrokerState,
+    ControllerEpoch,
+    Incarnation,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+    ZkVersion,
+)
 
 
 class LiveBroker(Struct, frozen=True, order=True):
@@ -14,6 +35,22 @@ class LiveBroker(Struct, frozen=True, order=True):
 
     broker: BrokerId
     incarnation: Incarnation
+
+
+class Standing(Struct):
+    """What a broker that sends heartbeats is to the controller, and under which registration (R-182)."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    state: BrokerState
+
+
+class IsrRequest(Struct):
+    """An IsrChange that is not answered yet: one place for each of its proposals."""
+
+    source: Address
+    asked: IsrChange
+    results: list[IsrResult | None]
 
 
 class StateChange(Struct):
@@ -27,6 +64,7 @@ class StateChange(Struct):
     ends: list[tuple[BrokerId, LogEnd]] = []
     again: bool = False
     preferred: bool = False  # the first replica shall lead, if it can
+    proposal: IsrProposal | None = None  # of the leader, being written
 
 
 class Listing(Struct):
@@ -73,13 +111,17 @@ class AdminProcedure(Struct):
 
 
 class Controller(Struct):
-    """One broker's controller module. Everything but `step` and `request` belongs to the reign and goes with it."""
+    """One broker's controller module. Everything but `step`, `request` and `elected` belongs to the reign and goes with it."""
 
     step: Literal["off", "looking", "watching", "claiming", "raising-epoch", "listing", "reading", "states", "active"] = "off"
     request: int = 0
     epoch: ControllerEpoch = ControllerEpoch(0)
     epoch_version: ZkVersion = ZkVersion(-1)
+    elected: BrokerId | None = None  # whom /controller named when it was last read; outlives the reign
     live: tuple[LiveBroker, ...] = ()
+    legacy: tuple[LiveBroker, ...] = ()  # of those, with an older BrokerInfo (R-206)
+    standings: list[Standing] = []  # of the others
+    isr_requests: list[IsrRequest] = []
     topics: tuple[str, ...] = ()
     assignments: dict[TopicPartition, tuple[BrokerId, ...]] = {}
     topic_ids: dict[str, TopicId] = {}
@@ -93,10 +135,29 @@ class Controller(Struct):
 
 
 def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:
-    """The brokers that may be in the ISR of a partition or lead it, with the incarnations under which they are registered."""
-    return {live.broker: live.incarnation for live in controller.live}
+    """The brokers that may be in the ISR of a partition or lead it, with the incarnations under which they are registered.
+
+    An inactive broker is treated as an absent one (R-183).
+    """
+    inactive = _in_state(controller, BrokerState.INACTIVE)
+    return {live.broker: live.incarnation for live in controller.live if live.broker not in inactive}
+
+
+def leaving(controller: Controller) -> tuple[BrokerId, ...]:
+    """Brokers in controlled shutdown: they lead and stay in sync only where nobody else can (R-184)."""
+    return _in_state(controller, BrokerState.STOPPING)
+
+
+def _in_state(controller: Controller, state: BrokerState) -> tuple[BrokerId, ...]:
+    return tuple(standing.broker for standing in controller.standings if standing.state is state)
 
 
 def live_ids(controller: Controller) -> tuple[BrokerId, ...]:
-    """The live brokers, by id."""
+    """The registered brokers, by id."""
     return tuple(live.broker for live in controller.live)
+
+
+def served_by(controller: Controller) -> tuple[BrokerId, ...]:
+    """The brokers that clients and other brokers are told of: inactive ones are not (R-183)."""
+    inactive = _in_state(controller, BrokerState.INACTIVE)
+    return tuple(live.broker for live in controller.live if live.broker not in inactive)

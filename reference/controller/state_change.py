@@ -7,8 +7,8 @@ replaced without knowing writes nothing (KAFKA-6082). Every write raises the lea
 from msgspec.structs import replace
 
 from reference.config import Variant, min_isr_of
-from reference.controller import channel
-from reference.controller.context import Controller, StateChange, electable
+from reference.controller import channel, proposals
+from reference.controller.context import Controller, StateChange, electable, leaving
 from reference.controller.leader_selection import AskLogs, Elect, Keep, Offline, first_leader, longest, prefer, select
 from reference.coordination import paths
 from reference.coordination.api import (
@@ -51,6 +51,7 @@ def _read(turn: Turn, tp: TopicPartition, change: StateChange) -> None:
     """V3 §A step 3.1: read the current ISR from the LeaderAndISR path."""
     change.step = "reading"
     change.again = False
+    change.proposal = None
     change.request = turn.zk_id()
     turn.effects.append(ZkRequest(change.request, (GetData(paths.state_path(tp)),)))
 
@@ -93,26 +94,24 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
     live = electable(controller, tp)
     if replicas is None:
         del controller.changes[tp]  # the topic is gone
+        proposals.refuse(turn, controller, tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
     if not isinstance(answer, Data):
-        first = first_leader(replicas, live)
+        first = first_leader(replicas, {b: i for b, i in live.items() if b not in leaving(controller)} or live)
         if first is None:
+            proposals.refuse(turn, controller, tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             _finish(turn, controller, tp, change)
         else:
             _create(turn, controller, tp, change, first)
         return
     base = paths.decode_state(tp, replicas, answer)
     change.base = base
-    choice = select(turn.config.variant, base, live)
+    choice = select(turn.config.variant, base, live, leaving(controller))
     if change.preferred and isinstance(choice, Keep):
-        choice = prefer(turn.config.variant, base, live)
+        choice = prefer(turn.config.variant, base, {b: i for b, i in live.items() if b not in leaving(controller)})
     match choice:
         case Keep():
-            known = controller.states.get(tp)
-            controller.states[tp] = base
-            if known is None or known.leader_epoch != base.leader_epoch:
-                channel.tell_state(controller, base)
-            _finish(turn, controller, tp, change)
+            _keep(turn, controller, change, base)
         case Elect(leader=leader, isr=isr):
             _write(turn, controller, change, _next_state(turn, controller, base, leader, isr))
         case Offline(isr=isr):
@@ -121,8 +120,22 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
             change.step = "asking"
             change.waiting = brokers
             change.ends = []
+            proposals.refuse(turn, controller, tp, ErrorCode.NOT_LEADER_OR_FOLLOWER, base)
             for broker in brokers:
                 channel.ask_log(controller, broker, tp)
+
+
+def _keep(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
+    """The leader stays; it may have the ISR that it asked for (R-065: leaders change only by the controller's own choice)."""
+    known = controller.states.get(base.tp)
+    controller.states[base.tp] = base
+    if known is None or known.leader_epoch != base.leader_epoch:
+        channel.tell_state(controller, base)
+    change.proposal = proposals.choose(turn, controller, base)
+    if change.proposal is None:
+        _finish(turn, controller, base.tp, change)
+    else:
+        _write(turn, controller, change, proposals.wanted(turn, controller, change.proposal, base))
 
 
 def _next_state(
@@ -209,14 +222,19 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
     """
     if state.tp not in controller.assignments:
         del controller.changes[state.tp]
+        proposals.refuse(turn, controller, state.tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
     controller.states[state.tp] = state
-    channel.tell_state(controller, state)
+    if change.proposal is None:
+        channel.tell_state(controller, state)
+    else:
+        channel.tell_metadata(controller, state)
+        proposals.applied(turn, controller, change.proposal, state)
     _finish(turn, controller, state.tp, change)
 
 
 def _finish(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange) -> None:
-    if change.again:
+    if change.again or proposals.pending(controller, tp):
         _read(turn, tp, change)
     else:
         del controller.changes[tp]

@@ -59,14 +59,15 @@ def last_record_epoch(log: Log) -> LeaderEpoch:
     return log.batches[-1].leader_epoch if log.batches else NO_EPOCH
 
 
-def recover(image: LogImage, dir_: int) -> tuple[Log, bool]:
-    """The log as found on disk, cut at the first batch with a bad CRC, and whether it was cut.
+def recover(image: LogImage, dir_: int, *, trusted: bool = False) -> tuple[Log, bool]:
+    """The log as found on disk, cut at the first batch with a bad CRC, and whether it was cut (R-048).
 
-    The epoch cache is rebuilt from the batch headers.
+    A log that was closed in good order is `trusted`, none of its batches looked at. The epoch cache is rebuilt from the batch
+    headers in either case.
     """
     log = Log(tp=image.tp, dir=dir_, born=image.born, topic_id=image.topic_id)
     for batch in image.batches:
-        if not batch.intact:
+        if not batch.intact and not trusted:
             return log, True
         assert batch.base_offset == log.leo, "a log on disk has a gap"
         _take(log, batch)

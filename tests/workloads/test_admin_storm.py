@@ -11,8 +11,7 @@ PARAMETERS = Parameters(
     producers=1,
     consumers=0,
     final_readers=1,
-    topics=(TopicShape("orders", 2, 2),),
-    brokers=(1, 2, 3),
+    topics=(TopicShape("orders", 2, ((1, 2), (2, 3), (3, 1), (1, 2), (2, 3))),),
 )
 OK = Completion(type=OpType.OK)
 
