@@ -51,7 +51,7 @@ class World:
         }
         processes = workload_processes(plan)
         self.clients = tuple(
-            ClientHost(self.stage, process, number, processes=len(processes), brokers=brokers)
+            ClientHost(self.stage, self.server, process, number, processes=len(processes), brokers=brokers)
             for number, process in enumerate(processes)
         )
         for node in self.nodes.values():
