@@ -3,7 +3,9 @@
 Judged at ZooKeeper's own writes: the leader that a state names must stand in the state before it, or in the last ISR that had
 min.insync.replicas members where the one before has fewer. An operator's order makes one election of the replica it names
 clean, where the promise allows orders at all; nothing makes the election of an emptied replica clean. While the swap of its
-directory is unnoticed the controller cannot know, so there only the broker is held to it: it must not act as leader.
+directory is unnoticed the controller cannot know, so there only the broker is held to it: it must not act as leader. Nor can it
+in the moment after the session ended; where the state names the registration that suffered the swap, it is that one which was
+elected, and not the replica that came back empty under another.
 """
 
 import polars as pl
@@ -70,7 +72,7 @@ class _Elections:
             else:
                 self.from_elr += leader not in self.standing.isr
         ordered = self.by_operator and leader == self.ordered
-        if leader in self.emptied and not self.sessions.hides(self.emptied[leader]):
+        if leader in self.emptied and not self.sessions.hides(self.emptied[leader]) and not self._is_of_before(row, leader):
             self._emptied(row, leader)
         if leader not in eligible and not ordered:
             before = ", ".join(eligible) or "empty"
@@ -78,6 +80,11 @@ class _Elections:
             self._accuse("unclean-election", (self.standing.index, row.at), words)
         if leader == self.ordered:
             self.ordered = None
+
+    def _is_of_before(self, row: EventRow, leader: str) -> bool:
+        """Does the state name the registration under which the swap was suffered?"""
+        stamp = row.stamps[row.isr.index(leader)] if row.stamps and leader in row.isr else None
+        return stamp is not None and stamp == self.emptied[leader].incarnation
 
     def _emptied(self, row: EventRow, leader: str) -> None:
         if row.leader_epoch in self.accused:
