@@ -24,7 +24,7 @@ def test_controller_that_cannot_know_of_a_swap_may_name_the_emptied_replica() ->
 
 
 def test_a_state_that_names_the_registration_from_before_the_swap_elects_no_empty_replica() -> None:
-    """P6: the controller wrote before it heard that the session was over; nobody is registered so, and nobody leads (seed 316)."""
+    """P6: the controller wrote before it heard that the session was over; nobody is registered so, and nobody leads."""
     for stamp, expected in ((12, []), (22, ["empty-leader"])):
         story = begin()
         committed(story)
