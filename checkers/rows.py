@@ -94,6 +94,8 @@ class OperationRow(NamedTuple):
     hw: int | None
     error: str | None
     time_ns: int
+    delivery: str | None = None
+    attempts: int | None = None
 
 
 def operation_rows(operations: pl.DataFrame) -> list[OperationRow]:

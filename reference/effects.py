@@ -39,6 +39,12 @@ class Send(Effect, frozen=True, tag=True):
     message: AnyMessage
 
 
+class Disconnect(Effect, frozen=True, tag=True):
+    """Break the connection that this peer has to us: the one answer to a request that asked for none (KAFKA-955)."""
+
+    peer: Address
+
+
 class CreateReplica(Effect, frozen=True, tag=True):
     """Make an empty log with a note of its birth (`reference.log.log.Log.born`) and of its topic's id (partition.metadata)."""
 
@@ -154,6 +160,7 @@ class Note(Effect, frozen=True, kw_only=True, tag=True):
 
 AnyEffect = (
     Send
+    | Disconnect
     | CreateReplica
     | MarkDir
     | MarkClean

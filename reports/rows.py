@@ -34,6 +34,7 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.APPEND: "replica",
     EventKind.TRUNCATE: "replica",
     EventKind.HW: "replica",
+    EventKind.TOPIC_DELETED: "election",
     EventKind.REPLICA_DELETED: "replica",
     EventKind.WOUND: "wound",
     EventKind.FAULT_BEGUN: "fault",
@@ -234,6 +235,8 @@ def _replica_words(row: ClusterEvent) -> str:
             return f"moves its HW to {row.hw}, LEO {row.leo}{why}"
         case EventKind.REPLICA_DELETED:
             return "deletes its replica"
+        case EventKind.TOPIC_DELETED:
+            return f"the topic is deleted (id {row.topic_id})"
         case _:
             return ""
 

@@ -40,6 +40,7 @@ from reference.effects import (
     CancelTimer,
     CreateReplica,
     DeleteReplica,
+    Disconnect,
     Flush,
     Halt,
     MarkClean,
@@ -298,6 +299,8 @@ class Stage:
                 self._hear(index, ZkState("connected", session))
             case ZkRequest():
                 self._ask(index, effect)
+            case Disconnect():
+                pass  # the clients of a search ask for answers
             case Halt(reason=reason):
                 self._stop(index, f"halt:{reason}")
             case _:

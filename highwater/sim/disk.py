@@ -19,7 +19,7 @@ from reference.events import DirImage, LogImage
 from reference.messages import Batch
 from reference.types import NO_INCARNATION, Incarnation, Offset, TopicId, TopicPartition
 
-Wounds = list[tuple[TopicPartition, int]]  # (log, first offset destroyed)
+Wounds = list[tuple[TopicPartition, TopicId, int]]  # (log, its topic, first offset destroyed)
 DiskEffect = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Truncate | WriteCheckpoint
 
 _NEED_ROOM = (Append, CreateReplica, MarkDir, MarkClean, WriteCheckpoint)
@@ -174,7 +174,7 @@ class Disk:
             _undo(log, survive, torn=torn_here)
             destroyed = _first_difference(before, log.batches)
             if destroyed is not None:
-                wounds.append((tp, destroyed))
+                wounds.append((tp, log.topic_id, destroyed))
             log.number += len(log.journal)
             log.journal.clear()
         for tp, log in sorted(directory.gone.items()):
@@ -186,7 +186,8 @@ class Disk:
 
     def swap(self, index: int) -> Wounds:
         """An empty directory stands in the place of this one."""
-        wounds = [(tp, int(log.batches[0].base_offset)) for tp, log in sorted(self.dirs[index].logs.items()) if log.batches]
+        logs = sorted(self.dirs[index].logs.items())
+        wounds = [(tp, log.topic_id, int(log.batches[0].base_offset)) for tp, log in logs if log.batches]
         old, self.dirs[index] = self.dirs[index], Directory()
         self.dirs[index].refusals, self.dirs[index].slows = old.refusals, old.slows
         return wounds

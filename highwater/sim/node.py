@@ -27,6 +27,7 @@ from reference.effects import (
     CancelTimer,
     CreateReplica,
     DeleteReplica,
+    Disconnect,
     Flush,
     Halt,
     MarkClean,
@@ -237,6 +238,8 @@ class NodeHost:
         match effect:
             case Send():
                 self._stage.transport.send(self, effect.to, effect.message)
+            case Disconnect():
+                self._stage.transport.reset(effect.peer, self.address)
             case Note():
                 self.notes.write(effect)
             case SetTimer():

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from reference.broker.producer_ids import ProducerIds
 from reference.config import min_isr_of
 from reference.coordination.api import AnyAnswer
 from reference.effects import Flush, Note, SetTimer, WriteCheckpoint
@@ -14,6 +15,7 @@ from reference.errors import ErrorCode
 from reference.log import log as logs
 from reference.machine import Turn
 from reference.messages import (
+    EARLIEST,
     EpochEnd,
     EpochEndReply,
     Fetch,
@@ -22,7 +24,6 @@ from reference.messages import (
     ListOffsetsReply,
     PartitionState,
     Produce,
-    ProduceReply,
     StopReplicaReply,
 )
 from reference.replica import delayed, follower, high_watermark, isr, leader
@@ -97,7 +98,7 @@ class Broker(Struct):
     partitions: dict[TopicPartition, Partition] = {}
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # the greatest seen in a command
     metadata: dict[TopicPartition, PartitionState] = {}
-    metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and correlation of the last update taken
+    metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and number of the last update taken
     live_brokers: tuple[BrokerId, ...] = ()
     flushes: list[DirFlush] = []
     settling: list[Settling] = []
@@ -105,6 +106,7 @@ class Broker(Struct):
     membership: Membership = field(default_factory=Membership)
     asked: list[IsrAsked] = []
     closing: tuple[int, ...] | None = None  # shutting down: the directories that are not flushed yet
+    producer_ids: ProducerIds = field(default_factory=ProducerIds)
 
 
 def create_partition(turn: Turn, broker: Broker, tp: TopicPartition, log: logs.Log) -> Partition:
@@ -167,12 +169,12 @@ def on_produce(turn: Turn, broker: Broker, source: Address, produce: Produce) ->
     partition = broker.partitions.get(produce.tp)
     if partition is not None:
         leader.on_produce(turn, partition, source, produce)
-    elif produce.acks != 0:
-        turn.send(source, ProduceReply(produce.correlation, produce.tp, absence(broker, produce.tp)))
+    else:
+        leader.refuse(turn, source, produce, absence(broker, produce.tp))
 
 
 def on_list_offsets(turn: Turn, broker: Broker, source: Address, request: ListOffsets) -> None:
-    """The end of what consumers may read; not before it is known to have reached what was committed (KIP-207)."""
+    """Where consumers may read to, not before it is known to have reached what was committed (KIP-207); or from where."""
     partition = broker.partitions.get(request.tp)
     variant = turn.config.variant
     error = ErrorCode.NONE
@@ -186,6 +188,9 @@ def on_list_offsets(turn: Turn, broker: Broker, source: Address, request: ListOf
     asked = request.leader_epoch
     if variant.fetch_fencing and asked not in (NO_EPOCH, partition.leader_epoch):
         error = ErrorCode.FENCED_LEADER_EPOCH if asked < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+    elif request.timestamp == EARLIEST:
+        turn.send(source, ListOffsetsReply(request.correlation, request.tp, error, Offset(0), partition.leader_epoch))
+        return  # there is no retention: every log begins at 0
     elif partition.hw < partition.role.epoch_start and not variant.list_offsets_before_epoch_start:
         error = ErrorCode.OFFSET_NOT_AVAILABLE
     offset = partition.hw if error is ErrorCode.NONE else None
@@ -246,20 +251,31 @@ def on_checkpoint_timer(turn: Turn, broker: Broker) -> None:
 
 
 def write_checkpoints(turn: Turn, broker: Broker) -> None:
-    """Write every replica's HW; those that have no role yet keep what the file said (B-18, B-19).
+    """Those of all good directories: each has a file of its own, and that of a bad one is left alone (B-21, KAFKA-6604)."""
+    for dir_ in range(turn.config.log_dirs):
+        if dir_ not in broker.offline_dirs:
+            write_checkpoint(turn, broker, dir_)
 
-    Each directory has a file of its own, and that of a bad one is left alone (B-21, KAFKA-6604).
-    """
-    eager = turn.config.variant.hw_checkpoint == "eager"
-    for dir_ in [dir_ for dir_ in range(turn.config.log_dirs) if dir_ not in broker.offline_dirs]:
-        entries = tuple(
-            sorted(
-                (partition.tp, partition.hw)
-                for partition in broker.partitions.values()
-                if partition.log.dir == dir_ and not (eager and isinstance(partition.role, Idle))
-            )
+
+def write_checkpoint(turn: Turn, broker: Broker, dir_: int) -> None:
+    """Write every replica's HW; those that have no role yet keep what the file said (B-18, B-19)."""
+    variant = turn.config.variant
+    if variant.hw_checkpoint == "missing":
+        return
+    without_idle = variant.hw_checkpoint == "eager" or (broker.learned and not variant.create_replica_without_leader)
+    entries = tuple(
+        sorted(
+            (partition.tp, partition.hw)
+            for partition in broker.partitions.values()
+            if partition.log.dir == dir_ and not (without_idle and isinstance(partition.role, Idle))
         )
-        turn.effects.append(WriteCheckpoint(dir_, entries))
+    )
+    turn.effects.append(WriteCheckpoint(dir_, () if _lets_go(turn, broker) else entries))
+
+
+def _lets_go(turn: Turn, broker: Broker) -> bool:
+    """KAFKA-851, B-18: the broker that shuts down has let go of its replicas before it writes their high watermarks."""
+    return turn.config.variant.hw_checkpoint == "zero_on_shutdown" and broker.closing is not None
 
 
 def on_park_timer(turn: Turn, broker: Broker) -> None:

@@ -5,7 +5,7 @@ another incarnation, comes from an older controller, or reaches back behind the 
 """
 
 from reference.broker import log_dirs
-from reference.broker.broker import Broker, create_partition
+from reference.broker.broker import Broker, create_partition, write_checkpoint
 from reference.effects import CreateReplica, DeleteReplica, Note
 from reference.errors import ErrorCode
 from reference.log.log import Log, last_record_epoch
@@ -20,7 +20,9 @@ def command_error(turn: Turn, broker: Broker, epoch: ControllerEpoch, incarnatio
     """May this command of a controller be obeyed? Remembers the greatest controller epoch."""
     variant = turn.config.variant
     if variant.broker_incarnation and incarnation != turn.incarnation:
-        return ErrorCode.STALE_BROKER_EPOCH  # for another life of this broker (KIP-380)
+        # KIP-380, U-09, B-48, B-50: for another life of this broker. Also where the controller knows of a registration of which
+        # the broker itself has not heard (KAFKA-9839): it cannot tell whether that is its own or that of its former life.
+        return ErrorCode.STALE_BROKER_EPOCH
     if variant.controller_epoch_check and epoch < broker.controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
     broker.controller_epoch = max(broker.controller_epoch, epoch)
@@ -58,6 +60,8 @@ def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = Fals
         else:
             delete_replica(turn, broker, state.tp)
             partition = None
+    if partition is None and state.leader is None and not turn.config.variant.create_replica_without_leader:
+        return ErrorCode.NONE  # KAFKA-1647
     if partition is None:
         partition = start_replica(turn, broker, state.tp, state.topic_id)  # V3 §C step 2.0 (R-030); R-296, R-297
     partition.replicas = state.replicas
@@ -106,9 +110,13 @@ def start_replica(turn: Turn, broker: Broker, tp: TopicPartition, topic_id: Topi
 
 
 def delete_replica(turn: Turn, broker: Broker, tp: TopicPartition) -> None:
-    """V3 §C stopReplica: stop the fetcher, leave the checkpoint, delete the directory."""
+    """V3 §C stopReplica (R-039): stop the fetcher, leave the checkpoint, delete the directory.
+
+    The checkpoint is left first: found beside the log of the next topic of that name, its high watermark would be believed.
+    """
     partition = broker.partitions[tp]
     follower.resign(turn, partition)
     del broker.partitions[tp]
+    write_checkpoint(turn, broker, partition.log.dir)
     turn.effects.append(DeleteReplica(partition.log.dir, tp))
     turn.note(Note(kind="replica-deleted", tp=tp, topic_id=partition.log.topic_id))

@@ -31,7 +31,8 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
             return
         log_dirs.note_gauges(turn, broker)
     for found in image:
-        if found.clean:
+        # KAFKA-10471: before anything else, for a crash from here on is none in good order
+        if found.clean and turn.config.variant.clean_marker == "early":
             turn.effects.append(MarkClean(found.dir, clean=False))
     # A directory that was marked among more or fewer than there are now: one was taken out of the configuration, and what was
     # in it is made anew in the others (R-315). To be told from what was counted on, it must be younger (R-303, P6).
@@ -43,7 +44,7 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
             if _is_left_over(log_image, found.dir, image):
                 turn.effects.append(DeleteReplica(found.dir, log_image.tp))
                 continue
-            log, cut = recover(log_image, found.dir)
+            log, cut = recover(log_image, found.dir, trusted=found.clean)
             partition = create_partition(turn, broker, log_image.tp, log)
             partition.hw = high_watermarks.get(log_image.tp, Offset(0))
             if turn.config.variant.hw_clamp:
@@ -66,7 +67,10 @@ def _is_left_over(log: LogImage, dir_: int, image: tuple[DirImage, ...]) -> bool
 
 
 def register(turn: Turn, broker: Broker) -> None:
-    """Create the registration (C-02), and the nodes above it where they are missing."""
+    """Create the registration, and the nodes above it where they are missing.
+
+    R-002, C-02: the broker makes it itself, for an ephemeral node of an administrator would end with his session.
+    """
     config = turn.config
     ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
     ops.append(
@@ -184,6 +188,8 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
         state = replace(paths.decode_state(found.tp, found.replicas, answer), topic_id=found.topic_id)
         if state.leader != turn.config.broker or turn.config.variant.startup_leads:  # V3 §E step 3.2, step 3.3
             apply(turn, broker, state)
+    if turn.config.variant.clean_marker == "late" and not broker.learned:
+        turn.effects += [MarkClean(dir_, clean=False) for dir_ in range(turn.config.log_dirs)]
     broker.registration = "registered"
     broker.learned = True
     broker.learning = []

@@ -70,12 +70,14 @@ def tell_state(controller: Controller, state: PartitionState) -> None:
     for channel in controller.channels:
         if channel.broker in state.replicas:
             channel.states[state.tp] = state
-        channel.metadata[state.tp] = state
+        if not channel.metadata_full:
+            channel.metadata[state.tp] = state
         channel.metadata_due = True
 
 
 def tell_metadata(controller: Controller, state: PartitionState) -> None:
     """Queue a state whose leader knows it already; a command for it that still waits must not tell of an older one."""
+    state = stamped(controller, state)
     for channel in controller.channels:
         if state.tp in channel.states:
             channel.states[state.tp] = state
@@ -89,7 +91,7 @@ def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> 
     if channel is None:
         return
     channel.init = channel.init or init
-    channel.metadata_due = channel.metadata_full = True
+    _tell_all_metadata(channel)
     for state in controller.states.values():
         if broker in state.replicas:
             channel.states[state.tp] = stamped(controller, state)
@@ -98,7 +100,12 @@ def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> 
 def tell_what_is_gone(controller: Controller) -> None:
     """Partitions are no more: clients of every broker shall hear of it."""
     for channel in controller.channels:
-        channel.metadata_due = channel.metadata_full = True
+        _tell_all_metadata(channel)
+
+
+def _tell_all_metadata(channel: Channel) -> None:
+    """What there is when it is sent."""
+    channel.metadata, channel.metadata_due, channel.metadata_full = {}, True, True
 
 
 def tell_offline(controller: Controller, tp: TopicPartition) -> None:
@@ -175,7 +182,8 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         full = channel.metadata_full
         found = controller.states if full else channel.metadata
         states = tuple(_with_offline(controller, stamped(controller, found[tp])) for tp in sorted(found))
-        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, served_by(controller), states, full)
+        number, live = turn.correlation(), served_by(controller)
+        channel.in_flight = UpdateMetadata(number, me, epoch, incarnation, live, states, full, number)
         channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False
     else:
         return
@@ -201,8 +209,8 @@ def _requeue(channel: Channel) -> None:
         case LogInfo(partitions=tps):
             channel.logs = tps + tuple(tp for tp in channel.logs if tp not in tps)
         case UpdateMetadata(states=states, full=full):
-            channel.metadata = {s.tp: s for s in states} | channel.metadata
             channel.metadata_full = channel.metadata_full or full
+            channel.metadata = {} if channel.metadata_full else {s.tp: s for s in states} | channel.metadata
             channel.metadata_due = True
         case None:
             pass
@@ -213,7 +221,9 @@ def on_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
     """No answer in time (R-017, R-077): send again, with what changed meanwhile."""
     channel = channel_of(controller, broker)
     if channel is not None:
-        _requeue(channel)
+        if turn.config.variant.controller_send_retry or channel.backing_off:
+            _requeue(channel)
+        channel.in_flight = None  # B-54: without a retry the queue goes on as if the broker had been told
         channel.backing_off = False
         _send_next(turn, controller, channel)
 
@@ -224,7 +234,7 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
     if channel is None or channel.in_flight is None or channel.in_flight.correlation != reply.correlation:
         return None
     request = channel.in_flight
-    if reply.error is ErrorCode.STALE_BROKER_EPOCH:
+    if reply.error is ErrorCode.STALE_BROKER_EPOCH and turn.config.variant.broker_epoch_newer == "again":
         # The broker has not heard yet under which registration it lives (KAFKA-9839), or it has a newer one: the watch tells.
         _requeue(channel)
         channel.backing_off = True

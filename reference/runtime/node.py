@@ -20,6 +20,7 @@ from reference.effects import (
     CancelTimer,
     CreateReplica,
     DeleteReplica,
+    Disconnect,
     Flush,
     Halt,
     MarkClean,
@@ -64,6 +65,9 @@ class Network(Protocol):
 
     def send(self, to: Address, message: AnyMessage) -> None:
         """Send or drop."""
+
+    def disconnect(self, peer: Address) -> None:
+        """Break the connection that this peer opened, if there is one."""
 
 
 class Coordination(Protocol):
@@ -183,6 +187,8 @@ class Host:
         match effect:
             case Send():
                 self._network.send(effect.to, effect.message)
+            case Disconnect():
+                self._network.disconnect(effect.peer)
             case CreateReplica():
                 self._disk.create(effect.dir, effect.tp, effect.born, effect.topic_id)
             case MarkDir():

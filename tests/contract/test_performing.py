@@ -69,6 +69,9 @@ class _World:
     def __init__(self) -> None:
         self.sent: list[AnyMessage] = []
 
+    def disconnect(self, peer: Address) -> None:
+        """Nobody opened a connection."""
+
     def send(self, to: Address, message: AnyMessage) -> None:
         self.sent.append(message)
 

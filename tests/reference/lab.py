@@ -18,6 +18,7 @@ from reference.effects import (
     CancelTimer,
     CreateReplica,
     DeleteReplica,
+    Disconnect,
     Flush,
     Halt,
     MarkClean,
@@ -126,6 +127,7 @@ class Lab:
         self.timers: dict[int, dict[str, int]] = {i: {} for i in self.ids}
         self.letters: deque[Letter] = deque()
         self.inbox: list[AnyMessage] = []  # what clients were answered
+        self.hung_up: list[Address] = []  # whose connection was broken
         self.notes: list[tuple[int, Note]] = []
         self.now = 0
         self.told: deque[tuple[int, AnyEvent]] = deque()  # events to be handled
@@ -233,6 +235,8 @@ class Lab:
                     self.letters.append((Address(f"b{i}"), to, message))
                 else:
                     self.inbox.append(message)
+            case Disconnect(peer=peer):
+                self.hung_up.append(peer)
             case SetTimer(name=name, hi_ms=hi):
                 self.timers[i][name] = self.now + hi
             case CancelTimer(name=name):

@@ -14,7 +14,7 @@ from history.event import EventKind
 from reference.effects import AnyEffect, Append, CreateReplica, Flush, Halt, Note, SetTimer
 from reference.events import AnyEvent, Booted, ConnectionLost, DirFailed, Flushed, TimerFired
 from reference.messages import Batch
-from reference.types import Address, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
+from reference.types import NO_TOPIC_ID, Address, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
 from tests.highwater.sim.stages import Cast, stage
 
 T0 = TopicPartition("t-0")
@@ -98,7 +98,7 @@ def test_a_directory_that_fails_during_a_flush_makes_nothing_durable() -> None:
     den.run(100)
 
     assert den.told()[-1] == DirFailed(0, "EIO")
-    assert den.node.disk.lose_unflushed(0, "test", torn=False, all_of_it=True) == [(T0, 0)]
+    assert den.node.disk.lose_unflushed(0, "test", torn=False, all_of_it=True) == [(T0, NO_TOPIC_ID, 0)]
 
 
 def test_halt_ends_the_process_and_what_stood_behind_it() -> None:

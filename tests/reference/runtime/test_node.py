@@ -57,6 +57,9 @@ class World:
     def send(self, to: Address, message: AnyMessage) -> None:
         self.done.append((to, message))
 
+    def disconnect(self, peer: Address) -> None:
+        self.done.append(("disconnect", peer))
+
     def connect(self) -> None:
         self.done.append("connect")
 
