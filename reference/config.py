@@ -55,6 +55,15 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stop_replica_epoch: bool = True  # U-10, B-52
     recovery_election: bool = True  # all of a stale ISR registered: elect the longest log among them
 
+    # reassignment (V3 §F, KIP-236)
+    reassign_path: Literal["json", "v3"] = "json"  # C-06: /admin/reassign_partitions | /admin/partitions_reassigned/[t]/[p]
+    reassign_widen: bool = True  # C-12: AR := OAR + RAR in the topic znode before a new replica is started
+    reassign_ready: Literal["rar_in_isr", "isr_is_all"] = "rar_in_isr"  # C-11: moved when RAR is in the ISR | ISR == AR + RAR
+    reassign_order: Literal["ar_last", "ar_first"] = "ar_last"  # B-59: AR := RAR after | before the old replicas are deleted
+    reassign_failover: Literal["resume", "abort", "premature", "zombie"] = "resume"  # B-58: KAFKA-4214, KAFKA-6193, KAFKA-9478
+    cancel_requires_isr: bool = True  # U-21, B-60: a rollback elects only from the ISR
+    isr_assigned_check: bool = True  # B-38, B-39: only assigned replicas join the ISR, a leader drops others
+
 
 SAFE = Variant()
 
@@ -87,6 +96,10 @@ V3 = Variant(
     init_deletes=True,
     stop_replica_epoch=False,
     recovery_election=False,
+    reassign_path="v3",
+    reassign_widen=False,
+    reassign_ready="isr_is_all",
+    isr_assigned_check=False,
 )
 
 # The 0.8 article: V3 with the controller epoch and the versioned state znode that it adds.
@@ -98,6 +111,7 @@ ARTICLE = msgspec.structs.replace(
     init_deletes=False,
     lag_rule="caught_up",
     hw_clamp=True,
+    reassign_path="json",  # R-148
 )
 
 
@@ -149,6 +163,14 @@ VARIANTS: dict[str, Variant] = {
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
+    "reassign-isr-is-all": _without(reassign_ready="isr_is_all"),
+    "reassign-without-widening": _without(reassign_widen=False),
+    "reassign-ar-first": _without(reassign_order="ar_first"),
+    "reassign-failover-aborts": _without(reassign_failover="abort"),
+    "reassign-failover-premature": _without(reassign_failover="premature"),
+    "reassign-failover-zombie": _without(reassign_failover="zombie"),
+    "cancel-without-isr": _without(cancel_requires_isr=False),
+    "isr-unassigned": _without(isr_assigned_check=False),
 }
 
 
@@ -177,6 +199,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     fetch_max_records: int = 500
     checkpoint_interval_ms: Millis = Millis(5000)  # replica.high.watermark.checkpoint.interval.ms
     lag_max_records: int = 4000  # replica.lag.max.messages (R-138), V3's MAX_BYTES_LAG; with lag_rule=last_change
+    reassign_interval_ms: Millis = Millis(1000)  # how often the reassignment agent wakes up at the latest (V3 §F: e.g. 30 s)
     retry_backoff_ms: Millis = Millis(300)  # of registration, elections and reads from ZooKeeper
 
 

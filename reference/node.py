@@ -181,6 +181,8 @@ class Node:
                 startup.on_timer(turn, broker)
             case "controller":
                 controllers.on_timer(turn, controller)
+            case "reassign":
+                controllers.on_reassign_timer(turn, controller)
             case "channel":
                 controllers.on_channel_timer(turn, controller, BrokerId(int(what)))
             case _:

@@ -45,7 +45,8 @@ def apply(turn: Turn, broker: Broker, state: PartitionState) -> ErrorCode:
     partition = broker.partitions.get(state.tp)
     if partition is None:
         partition = start_replica(turn, broker, state.tp)  # V3 §C step 2.0
-    partition.replicas = state.replicas
+    if state.leader_epoch >= partition.leader_epoch:
+        partition.replicas = state.replicas  # B-38: a late copy of an earlier command must not assign a replica again
     variant = turn.config.variant
     if state.leader == turn.config.broker:
         if variant.leader_change == "role":

@@ -59,10 +59,10 @@ def close(turn: Turn, controller: Controller) -> None:
     open_channels(turn, controller, ())
 
 
-def tell_state(controller: Controller, state: PartitionState) -> None:
-    """Queue a state: the command for its replicas, the metadata for everybody (V3 §A step 4)."""
+def tell_state(controller: Controller, state: PartitionState, *, to: tuple[BrokerId, ...] | None = None) -> None:
+    """Queue a state: the command for its replicas, or for `to` of them; the metadata for everybody (V3 §A step 4, R-238)."""
     for channel in controller.channels:
-        if channel.broker in state.replicas:
+        if channel.broker in (state.replicas if to is None else to):
             channel.states[state.tp] = state
         channel.metadata[state.tp] = state
         channel.metadata_due = True
@@ -91,13 +91,42 @@ def stop_replica(controller: Controller, stop: StopPartition, replicas: tuple[Br
     """Queue the end of a partition on these brokers (V3 §B step 2); the one to be deleted replaces the one to be stopped."""
     tp = stop.tp
     for channel in controller.channels:
-        if isinstance(channel.in_flight, LeaderAndIsr):
-            kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
-            channel.in_flight = replace(channel.in_flight, states=kept)  # sent again it must not make the replica anew
-        channel.states.pop(tp, None)
+        _forget_command(channel, tp)
         channel.metadata.pop(tp, None)
         if channel.broker in replicas:
             channel.stops[tp] = stop
+
+
+def drop_replica(controller: Controller, stop: StopPartition, replicas: tuple[BrokerId, ...]) -> None:
+    """Queue the end of a replica on these brokers while others keep theirs (R-236, R-237)."""
+    for channel in controller.channels:
+        if channel.broker in replicas:
+            _forget_command(channel, stop.tp)
+            channel.stops[stop.tp] = stop
+
+
+def is_stopping(channel: Channel, tp: TopicPartition) -> bool:
+    """A StopReplica for this partition has not been answered yet."""
+    in_flight = channel.in_flight.partitions if isinstance(channel.in_flight, StopReplica) else ()
+    return tp in channel.stops or any(stop.tp == tp for stop in in_flight)
+
+
+def _forget_command(channel: Channel, tp: TopicPartition) -> None:
+    if isinstance(channel.in_flight, LeaderAndIsr):
+        kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
+        channel.in_flight = replace(channel.in_flight, states=kept)  # sent again it must not make the replica anew
+    channel.states.pop(tp, None)
+
+
+def _new_here(controller: Controller, channel: Channel, states: tuple[PartitionState, ...]) -> tuple[TopicPartition, ...]:
+    """The partitions that this broker is to hold for the first time (R-302, R-308).
+
+    Said until it is in the ISR, also by the next controller: else a broker with a directory that cannot be read would refuse
+    to make the replica in another one for ever (KAFKA-10314).
+    """
+    moves = controller.agent.moves
+    new = [s for s in states if s.tp in moves and channel.broker in moves[s.tp].new]
+    return tuple(s.tp for s in new if all(m.broker != channel.broker for m in s.isr))
 
 
 def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> None:
@@ -122,7 +151,8 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         channel.stops = {}
     elif channel.states or channel.init:
         states = tuple(channel.states[tp] for tp in sorted(channel.states))
-        channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states)
+        new = _new_here(controller, channel, states)
+        channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states, new)
         channel.states, channel.init = {}, False
     elif channel.logs:
         channel.in_flight = LogInfo(turn.correlation(), me, epoch, incarnation, channel.logs)

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from reference.coordination.admin_paths import Reassignments
 from reference.coordination.api import AnyOp
 from reference.messages import LeaderAndIsr, LogEnd, LogInfo, PartitionState, StopPartition, StopReplica, UpdateMetadata
 from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
@@ -16,6 +17,11 @@ class LiveBroker(Struct, frozen=True, order=True):
     incarnation: Incarnation
 
 
+# What a change shall bring about where nobody has died: the first replica leads; a new epoch, all else as it is; the leader is
+# one of AR; the ISR too
+Wish = Literal["preferred", "raise", "lead", "shrink"]
+
+
 class StateChange(Struct):
     """V3 §A step 3 for one partition. A `request` of 0 waits for the retry timer; `again` starts over when this one is done."""
 
@@ -26,7 +32,7 @@ class StateChange(Struct):
     waiting: tuple[BrokerId, ...] = ()  # whose log ends are still missing
     ends: list[tuple[BrokerId, LogEnd]] = []
     again: bool = False
-    preferred: bool = False  # the first replica shall lead, if it can
+    wish: Wish | None = None
 
 
 class Listing(Struct):
@@ -71,6 +77,39 @@ class AdminProcedure(Struct):
     writes: list[tuple[AnyOp, ...]] = []  # multis still to be done
 
 
+MoveStep = Literal["widening", "joining", "leading", "shrinking", "stopping", "deleting", "narrowing", "clearing"]
+
+
+class Move(Struct):
+    """One partition on its way to other replicas: an entry of V3 §F's reassigned_partition_map."""
+
+    target: tuple[BrokerId, ...]  # RAR; OAR where it is rolled back
+    original: tuple[BrokerId, ...]  # OAR
+    back: bool  # a rollback (KIP-236)
+    dropped: tuple[BrokerId, ...] = ()  # who shall hold no replica any more
+    new: tuple[BrokerId, ...] = ()  # who is to hold one for the first time
+    step: MoveStep = "widening"
+    told: tuple[LiveBroker, ...] = ()  # who was sent StopReplica in this step
+
+
+class Agent(Struct):
+    """V3 §F's reassignment agent: what it has read last, and the partitions on their way."""
+
+    step: Literal["idle", "listing", "topics", "entries", "reading", "writing"] = "idle"
+    request: int = 0
+    again: bool = False  # notified meanwhile
+    resumed: bool = False  # this controller has gone through what it found at its failover
+    asked: tuple[AnyOp, ...] = ()  # the reads under way
+    entries: Reassignments = {}  # /admin/reassign_partitions as read
+    version: int = -1  # of that znode; -1 where there is none
+    bad: int = 0  # entries that make no sense
+    extra: Reassignments = {}  # /admin/reassign_partitions_extra
+    extra_version: int = -1
+    extra_bad: int = 0
+    cancelled: bool = False  # /admin/reassign_cancel is there
+    moves: dict[TopicPartition, Move] = {}
+
+
 class Controller(Struct):
     """One broker's controller module. Everything but `step` and `request` belongs to the reign and goes with it."""
 
@@ -87,6 +126,7 @@ class Controller(Struct):
     topics_listing: Listing = field(default_factory=Listing)
     channels: list[Channel] = []
     admin: dict[AdminKind, AdminProcedure] = {}
+    agent: Agent = field(default_factory=Agent)
 
 
 def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:

@@ -1,13 +1,24 @@
 """The controller module of a broker: dispatch of what concerns the controller (V3 overview, §A, §B, §D)."""
 
-from reference.controller import admin, broker_change, channel, election, failover, resign, state_change, topics
+from reference.controller import (
+    admin,
+    broker_change,
+    channel,
+    election,
+    failover,
+    reassign_move,
+    reassignment,
+    resign,
+    state_change,
+    topics,
+)
 from reference.controller.channel import ControlReply
 from reference.controller.context import Controller
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, SessionExpired
 from reference.errors import ErrorCode
 from reference.machine import Turn
-from reference.messages import LogInfo, LogInfoReply, StopReplica
+from reference.messages import LogInfo, LogInfoReply, StopReplica, StopReplicaReply
 from reference.types import BrokerId
 
 
@@ -31,7 +42,7 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> None:
             topics.on_watch(turn, controller)
         else:
             controller.topics_listing.again = True
-    else:
+    elif not reassignment.on_watch(turn, controller, path):
         admin.on_watch(turn, controller, path)
 
 
@@ -54,13 +65,21 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
         if known is None:
             known = admin.on_answer(turn, controller, request, answers)
         if known is None:
+            known = reassignment.on_answer(turn, controller, request, answers)
+        if known is None:
             return False
         if not known:
             resign.resign(turn, controller)
             election.look(turn, controller)
+    _proceed(turn, controller)
+    return True
+
+
+def _proceed(turn: Turn, controller: Controller) -> None:
+    """Something was waited for: every procedure goes as far as it can."""
+    reassignment.proceed(turn, controller)
     admin.proceed(turn, controller)
     channel.pump(turn, controller)
-    return True
 
 
 def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
@@ -92,6 +111,12 @@ def on_timer(turn: Turn, controller: Controller) -> None:
         topics.retry(turn, controller)
         state_change.retry(turn, controller)
         admin.retry(turn, controller)
+        reassignment.retry(turn, controller)
+
+
+def on_reassign_timer(turn: Turn, controller: Controller) -> None:
+    """A certain amount of time has passed for the reassignment agent (V3 §F)."""
+    reassignment.wake(turn, controller)
 
 
 def on_channel_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
@@ -109,9 +134,9 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
     elif isinstance(request, LogInfo) and isinstance(reply, LogInfoReply):
         state_change.on_log_info(turn, controller, broker, request, reply)
         channel.pump(turn, controller)
-    elif isinstance(request, StopReplica):
-        admin.proceed(turn, controller)
-        channel.pump(turn, controller)
+    elif isinstance(request, StopReplica) and isinstance(reply, StopReplicaReply):
+        reassign_move.on_stopped(controller, reply)
+        _proceed(turn, controller)
 
 
 def on_expired(turn: Turn, controller: Controller) -> None:

@@ -1,10 +1,10 @@
-"""A new controller takes over (V3 §D steps 3 to 6, 8 and 9; step 7 belongs to reassignment).
+"""A new controller takes over (V3 §D steps 3 to 9).
 
 Everything is read from ZooKeeper, which is the truth (R-066), and told to every broker, since commands of the former
 controller may have been lost (R-044).
 """
 
-from reference.controller import admin, broker_change, channel, state_change, topics
+from reference.controller import admin, broker_change, channel, reassignment, state_change, topics
 from reference.controller.context import Controller
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
@@ -19,6 +19,7 @@ def begin(turn: Turn, controller: Controller) -> None:
         Exists(paths.CONTROLLER, watch=True),
         GetChildren(paths.BROKER_IDS, watch=True),
         GetChildren(paths.TOPICS, watch=True),
+        *reassignment.watches(turn),
         *admin.watches(),
     )
     _ask(turn, controller, ops)
@@ -32,7 +33,9 @@ def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
 def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """Read each registration and each assignment."""
     _, brokers, topics, *requests = answers
-    admin.on_listed(controller, tuple(requests))
+    count = len(reassignment.watches(turn))
+    reassignment.on_listed(controller, tuple(requests[:count]))
+    admin.on_listed(controller, tuple(requests[count:]))
     controller.brokers_listing.names = brokers.names if isinstance(brokers, Children) else ()
     controller.topics = topics.names if isinstance(topics, Children) else ()
     controller.step = "reading"
@@ -77,4 +80,5 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
         broker_change.on_watch(turn, controller)
     if controller.topics_listing.again:
         topics.on_watch(turn, controller)
+    reassignment.begin(turn, controller)  # V3 §D step 7: call on_partitions_reassigned()
     admin.begin(turn, controller)

@@ -1,7 +1,7 @@
 """Laying down the office: the reign's state goes, nothing more is sent."""
 
 from reference.controller import channel
-from reference.controller.context import Controller, Listing
+from reference.controller.context import Agent, Controller, Listing
 from reference.effects import CancelTimer, Note
 from reference.machine import Turn
 
@@ -22,4 +22,6 @@ def resign(turn: Turn, controller: Controller) -> None:
     controller.brokers_listing = Listing()
     controller.topics_listing = Listing()
     controller.admin = {}
+    controller.agent = Agent()
+    turn.effects.append(CancelTimer("reassign"))
     turn.effects.append(CancelTimer("controller"))

@@ -7,9 +7,20 @@ replaced without knowing writes nothing (KAFKA-6082). Every write raises the lea
 from msgspec.structs import replace
 
 from reference.config import Variant, min_isr_of
-from reference.controller import channel
-from reference.controller.context import Controller, StateChange, electable
-from reference.controller.leader_selection import AskLogs, Elect, Keep, Offline, first_leader, longest, prefer, select
+from reference.controller import channel, reassign_selection
+from reference.controller.context import Controller, StateChange, Wish, electable
+from reference.controller.leader_selection import (
+    AskLogs,
+    Choice,
+    Elect,
+    Keep,
+    Offline,
+    first_leader,
+    longest,
+    prefer,
+    select,
+    stay,
+)
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
@@ -33,14 +44,14 @@ from reference.replica import eligible
 from reference.types import NO_INCARNATION, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
 
 
-def start(turn: Turn, controller: Controller, tp: TopicPartition, *, preferred: bool = False) -> None:
+def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | None = None) -> None:
     """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards."""
     change = controller.changes.get(tp)
     if change is not None and change.step != "asking":
         change.again = True
-        change.preferred = change.preferred or preferred
+        change.wish = wish or change.wish
         return
-    controller.changes[tp] = StateChange(step="reading", preferred=preferred)
+    controller.changes[tp] = StateChange(step="reading", wish=wish)
     _read(turn, tp, controller.changes[tp])
 
 
@@ -101,8 +112,10 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
     base = paths.decode_state(tp, replicas, answer)
     change.base = base
     choice = select(turn.config.variant, base, live)
-    if change.preferred and isinstance(choice, Keep):
-        choice = prefer(turn.config.variant, base, live)
+    shrinks = False
+    if change.wish is not None and isinstance(choice, Keep):
+        choice = _wished(turn, controller, change.wish, base)
+        shrinks = change.wish == "shrink"
     match choice:
         case Keep():
             known = controller.states.get(tp)
@@ -111,7 +124,10 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
                 channel.tell_state(controller, base)
             _finish(turn, controller, tp, change)
         case Elect(leader=leader, isr=isr):
-            _write(turn, controller, change, _next_state(turn, controller, base, leader, isr))
+            wanted = _next_state(turn, controller, base, leader, isr)
+            if shrinks:  # who loses its replica is not waited for
+                wanted = replace(wanted, elr=tuple(m for m in wanted.elr if m.broker in base.replicas))
+            _write(turn, controller, change, wanted)
         case Offline(isr=isr):
             _write(turn, controller, change, _next_state(turn, controller, base, None, isr))
         case AskLogs(brokers=brokers):
@@ -120,6 +136,19 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
             change.ends = []
             for broker in brokers:
                 channel.ask_log(controller, broker, tp)
+
+
+def _wished(turn: Turn, controller: Controller, wish: Wish, base: PartitionState) -> Choice:
+    """Nobody has died: what somebody asked for."""
+    variant, live = turn.config.variant, electable(controller, base.tp)
+    if wish == "preferred":
+        return prefer(variant, base, live)
+    if wish == "raise":
+        return stay(base)
+    enough = reassign_selection.members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
+    if wish == "lead":
+        return reassign_selection.lead(variant, base, live, enough)
+    return reassign_selection.shrink(variant, base, live, enough)
 
 
 def _next_state(
@@ -206,7 +235,10 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
         del controller.changes[state.tp]
         return
     controller.states[state.tp] = state
-    channel.tell_state(controller, state)
+    # R-236, V3 §F step 3.2.3: of an ISR that was shrunk the leader alone need hear; but where fetches are fenced its followers
+    # must know the epoch that this write began.
+    leader_alone = change.wish == "shrink" and not turn.config.variant.fetch_fencing
+    channel.tell_state(controller, state, to=None if not leader_alone or state.leader is None else (state.leader,))
     _finish(turn, controller, state.tp, change)
 
 
