@@ -16,10 +16,11 @@ from highwater.explore.actions import AnyAction
 from history.event import EventKind
 from history.promise import Promise
 from history.store import name_complaint
-from nemesis.faults import Clog, Packets
+from nemesis.faults import Clog, CrashAt, Packets
 from nemesis.schedule import Shape, TopicFacts, Window, validate
 from reference.config import VARIANTS, TopicSpec, Variant
-from reference.messages import AnyMessage
+from reference.effects import AnyEffect
+from reference.messages import CONTROL_REQUESTS, AnyMessage
 from workloads.registry import WORKLOADS
 
 DRAWS_END = 1 << 64  # and of seeds
@@ -110,6 +111,7 @@ def shape_of(plan: Plan) -> Shape:
             TopicFacts(name=t.name, partitions=t.partitions, min_insync_replicas=t.min_insync_replicas, flush=t.flush)
             for t in plan.cluster.topics
         ),
+        control_requests=tuple(kebab(request.__name__) for request in CONTROL_REQUESTS),
         session_timeout_ms=plan.cluster.session_timeout_ms,
         replica_lag_time_max_ms=plan.cluster.replica_lag_time_max_ms,
         end_ms=plan.faults_ms,
@@ -211,16 +213,20 @@ def _promise(plan: Plan) -> Iterator[Complaint]:
 def _schedule(plan: Plan) -> Iterator[Complaint]:
     for complaint in validate(plan.schedule, shape_of(plan)):
         yield Complaint(path=("schedule", complaint.index), sentence=complaint.sentence)
-    messages = {_kebab(message.__name__) for message in get_args(AnyMessage)}
+    messages = {kebab(message.__name__) for message in get_args(AnyMessage)}
+    effects = {kebab(effect.__name__) for effect in get_args(AnyEffect)} | {f"send:{message}" for message in messages}
     for index, window in enumerate(plan.schedule):
         named = window.fault.kinds if isinstance(window.fault, Packets | Clog) else ()
         for kind in named:
             if kind not in messages:
                 sentence = f"window {window.id}: unknown message {kind!r}; there are {', '.join(sorted(messages))}"
                 yield Complaint(path=("schedule", index, "fault", "kinds"), sentence=sentence)
+        if isinstance(window.fault, CrashAt) and window.fault.effect not in effects:
+            sentence = f"window {window.id}: unknown effect {window.fault.effect!r}; there are {', '.join(sorted(effects))}"
+            yield Complaint(path=("schedule", index, "fault", "effect"), sentence=sentence)
 
 
-def _kebab(name: str) -> str:
+def kebab(name: str) -> str:
     """FetchReply -> fetch-reply."""
     return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).removeprefix("-")
 

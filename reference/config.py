@@ -21,9 +21,20 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     leader_change: Literal["epoch", "role"] = "epoch"  # U-06, C-10: act on each epoch | only if not leader already (R-031)
     epoch_end_recheck: bool = True  # B-10: an epoch answer of an earlier epoch is ignored
 
+    # what a log and its epoch cache are held to, and what a follower makes of an answer
+    append_check: bool = True  # B-03: what begins below the log end is not appended as it is
+    record_epoch_start: bool = True  # B-09, KAFKA-7415: a leader notes where its epoch starts before it writes in it
+    epoch_cache: Literal["strict", "lazy"] = "strict"  # B-11, KAFKA-10706: epochs that contradict a later one go | stay
+    out_of_range_resets: bool = False  # B-16, KAFKA-2143: a follower out of its leader's range begins again from nothing
+    epoch_before_transition: bool = False  # B-56: an epoch counts as followed though its transition was cut off
+    session_handler_lock: bool = False  # B-46, KAFKA-4360: a controller that outlived its session never stands again
+
     isr_join: Literal["epoch_start", "hw_only", "v3_literal"] = "epoch_start"  # U-05, B-08 | 0.8 | C-07, B-29
     isr_change: Literal["maximal", "current", "eager"] = "maximal"  # B-30: HW over the union, min ISR over the intersection
-    lag_rule: Literal["caught_up", "last_change"] = "caught_up"  # B-41, C-09 (R-057)
+    # who is too far behind: by the time since it had everything | V3: the last one, in messages or time (R-057, B-41, C-09) |
+    # the article: each, in messages (R-138) or time since its fetch (R-139)
+    lag_rule: Literal["caught_up", "last_change", "last_fetch"] = "caught_up"
+    isr_shrink: Literal["timer", "fetch"] = "timer"  # U-15, R-060: somebody looks from time to time | only who serves a fetch
     lag_clock: Literal["monotonic", "wall"] = "monotonic"
     isr_version_reread: bool = True  # B-40: a refused ISR write is read back
 
@@ -64,6 +75,9 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cancel_requires_isr: bool = True  # U-21, B-60: a rollback elects only from the ISR
     isr_assigned_check: bool = True  # B-38, B-39: only assigned replicas join the ISR, a leader drops others
 
+    # identity of topics, deletion, and control requests that come late
+    topic_id: bool = True  # KIP-516, U-14, B-61: a log, a command or a request of another topic of the same name is told apart
+
 
 SAFE = Variant()
 
@@ -100,6 +114,7 @@ V3 = Variant(
     reassign_widen=False,
     reassign_ready="isr_is_all",
     isr_assigned_check=False,
+    topic_id=False,
 )
 
 # The 0.8 article: V3 with the controller epoch and the versioned state znode that it adds.
@@ -109,7 +124,7 @@ ARTICLE = msgspec.structs.replace(
     controller_epoch=True,
     controller_epoch_check=True,
     init_deletes=False,
-    lag_rule="caught_up",
+    lag_rule="last_fetch",
     hw_clamp=True,
     reassign_path="json",  # R-148
 )
@@ -131,13 +146,21 @@ VARIANTS: dict[str, Variant] = {
     "no-fetch-fencing": _without(fetch_fencing=False),
     "follower-by-leader-id": _without(follower_change="leader_id", fetch_fencing=False),
     "leader-by-role": _without(leader_change="role"),
+    "no-epoch-end-recheck": _without(epoch_end_recheck=False),
+    "no-append-check": _without(append_check=False),
+    "no-epoch-start": _without(record_epoch_start=False),
+    "epoch-cache-lazy": _without(epoch_cache="lazy"),
+    "out-of-range-resets": _without(out_of_range_resets=True, fetch_fencing=False),
+    "epoch-before-transition": _without(epoch_before_transition=True),
     "isr-join-hw-only": _without(isr_join="hw_only"),
     "isr-expand-v3": _without(isr_join="v3_literal"),
     "isr-current": _without(isr_change="current"),
     "isr-eager": _without(isr_change="eager"),
     "isr-no-reread": _without(isr_version_reread=False),
     "lag-by-last-change": _without(lag_rule="last_change"),
+    "lag-by-last-fetch": _without(lag_rule="last_fetch"),
     "lag-by-wall-clock": _without(lag_clock="wall"),
+    "isr-shrink-on-fetch": _without(isr_shrink="fetch"),
     "hw-not-monotone": _without(hw_monotone=False),
     "hw-not-clamped": _without(hw_clamp=False),
     # the checkpoint decides only where followers truncate to it and where a bounced broker may still be taken for in sync
@@ -153,7 +176,9 @@ VARIANTS: dict[str, Variant] = {
     "no-log-birth": _without(log_birth=False),
     "no-min-isr-check": _without(min_isr_check="none", hw_under_min_isr=True),
     "unclean-election": _without(unclean_election=True),
+    "empty-isr": _without(empty_isr=True),
     "controller-epoch-in-memory": _without(controller_epoch_persist=False, zk_guard=False),
+    "controller-outlives-its-session": _without(session_handler_lock=True),
     "no-controller-epoch-check": _without(controller_epoch_check=False),
     "no-zk-guard": _without(zk_guard=False),
     "no-broker-incarnation": _without(broker_incarnation=False),
@@ -162,6 +187,7 @@ VARIANTS: dict[str, Variant] = {
     "no-epoch-bump": _without(epoch_bump="never", leader_change="role", follower_change="leader_id", fetch_fencing=False),
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
+    "no-topic-id": _without(topic_id=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
     "reassign-isr-is-all": _without(reassign_ready="isr_is_all"),
     "reassign-without-widening": _without(reassign_widen=False),
@@ -185,7 +211,7 @@ class TopicSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class BrokerConfig(Struct, frozen=True, kw_only=True):
-    """What one broker is started with. Times in ms; names of Kafka's keys where it has one."""
+    """What one broker is started with (R-062). Times in ms; names of Kafka's keys where it has one (R-158)."""
 
     broker: BrokerId
     variant: Variant
@@ -201,6 +227,26 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     lag_max_records: int = 4000  # replica.lag.max.messages (R-138), V3's MAX_BYTES_LAG; with lag_rule=last_change
     reassign_interval_ms: Millis = Millis(1000)  # how often the reassignment agent wakes up at the latest (V3 §F: e.g. 30 s)
     retry_backoff_ms: Millis = Millis(300)  # of registration, elections and reads from ZooKeeper
+
+
+# Kafka 0.8.2's defaults (R-158), and the field that stands for each: a simulated cluster has shorter times, so that a run of a
+# minute holds many failovers. None: its feature is not part of the reference, or is a property of the topic or the world.
+KAFKA_082_DEFAULTS: dict[str, tuple[int | bool, str | None]] = {
+    "replica.lag.time.max.ms": (10_000, "replica_lag_time_max_ms"),
+    "replica.lag.max.messages": (4000, "lag_max_records"),
+    "replica.fetch.wait.max.ms": (500, "fetch_wait_max_ms"),
+    "replica.fetch.min.bytes": (1, None),  # a fetch is answered as soon as there is a record
+    "replica.high.watermark.checkpoint.interval.ms": (5000, "checkpoint_interval_ms"),
+    "log.flush.offset.checkpoint.interval.ms": (60_000, None),  # what is flushed is known from the flush itself
+    "min.insync.replicas": (1, "topics"),
+    "unclean.leader.election.enable": (True, "variant.unclean_election"),
+    "auto.leader.rebalance.enable": (True, None),  # preferred leaders are elected on request alone (R-147)
+    "leader.imbalance.check.interval.seconds": (300, None),
+    "controller.socket.timeout.ms": (30_000, "request_timeout_ms"),
+    "controlled.shutdown.max.retries": (3, None),
+    "controlled.shutdown.retry.backoff.ms": (5000, None),
+    "default.replication.factor": (1, "topics"),
+}
 
 
 def min_isr_of(config: BrokerConfig, topic: str) -> int:

@@ -1,8 +1,8 @@
 """What a machine asks its world to do. Effects are performed left to right; a crash may fall between any two.
 
 Append, Truncate and DeleteReplica reach the page cache at once and are not durable; Flush is answered later by `Flushed` and
-makes all of its directory durable that was written before it. CreateReplica and MarkDir are durable at once, as is
-WriteCheckpoint, which replaces a small file atomically (written aside, synced, renamed). Where an effect on a directory fails,
+makes all of its directory durable that was written before it. CreateReplica, MarkDir and MarkClean are durable at once, as
+is WriteCheckpoint, which replaces a small file atomically (written aside, synced, renamed). Where an effect on a directory fails,
 the rest of the list is dropped and the machine is told `DirFailed`.
 """
 
@@ -12,12 +12,14 @@ from reference.coordination.api import AnyOp
 from reference.messages import AnyMessage, Batch
 from reference.types import (
     NO_INCARNATION,
+    NO_TOPIC_ID,
     Address,
     BrokerId,
     ControllerEpoch,
     Incarnation,
     LeaderEpoch,
     Offset,
+    TopicId,
     TopicPartition,
     ZkVersion,
 )
@@ -25,6 +27,9 @@ from reference.types import (
 
 class Effect(Struct, frozen=True, tag=True):
     """Base of all effects."""
+
+
+SHUT_DOWN = "shut down"  # the reason of a process that ended in good order
 
 
 class Send(Effect, frozen=True, tag=True):
@@ -35,11 +40,12 @@ class Send(Effect, frozen=True, tag=True):
 
 
 class CreateReplica(Effect, frozen=True, tag=True):
-    """Make an empty log with a note of its birth (`reference.log.log.Log.born`)."""
+    """Make an empty log with a note of its birth (`reference.log.log.Log.born`) and of its topic's id (partition.metadata)."""
 
     dir: int
     tp: TopicPartition
     born: Incarnation = NO_INCARNATION
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class MarkDir(Effect, frozen=True, tag=True):
@@ -47,6 +53,13 @@ class MarkDir(Effect, frozen=True, tag=True):
 
     dir: int
     born: Incarnation
+
+
+class MarkClean(Effect, frozen=True, tag=True):
+    """Set or remove the clean-shutdown marker of a directory. Durable at once."""
+
+    dir: int
+    clean: bool
 
 
 class DeleteReplica(Effect, frozen=True, tag=True):
@@ -123,6 +136,7 @@ class Note(Effect, frozen=True, kw_only=True, tag=True):
 
     kind: str
     tp: TopicPartition | None = None
+    topic_id: TopicId | None = None
     leader: BrokerId | None = None
     leader_epoch: LeaderEpoch | None = None
     controller_epoch: ControllerEpoch | None = None
@@ -141,6 +155,7 @@ AnyEffect = (
     Send
     | CreateReplica
     | MarkDir
+    | MarkClean
     | DeleteReplica
     | Append
     | Truncate

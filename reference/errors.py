@@ -59,5 +59,6 @@ REFRESH_METADATA = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )

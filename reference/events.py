@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from reference.coordination.api import AnyAnswer, Change, SessionState
 from reference.messages import AnyMessage, Batch
-from reference.types import NO_INCARNATION, Address, Incarnation, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, Incarnation, TopicId, TopicPartition
 
 
 class Event(Struct, frozen=True, tag=True):
@@ -69,12 +69,17 @@ class ConnectionLost(Event, frozen=True, tag=True):
     peer: Address
 
 
+class ShutDown(Event, frozen=True, tag=True):
+    """The operator asks this process to end in good order (SIGTERM); it ends with Halt(SHUT_DOWN)."""
+
+
 class LogImage(Struct, frozen=True):
     """One log as found on disk; the last batch may not be intact."""
 
     tp: TopicPartition
     batches: tuple[Batch, ...]
     born: Incarnation = NO_INCARNATION
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class DirImage(Struct, frozen=True):
@@ -85,6 +90,7 @@ class DirImage(Struct, frozen=True):
     logs: tuple[LogImage, ...] = ()
     checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
     born: Incarnation = NO_INCARNATION  # NO_INCARNATION: never used before, or not the directory that was
+    clean: bool = False  # the process that used it last ended in good order, and nobody has used it since
 
 
-AnyEvent = Booted | Received | TimerFired | ZkReplied | ZkWatch | ZkState | Flushed | DirFailed | ConnectionLost
+AnyEvent = Booted | Received | TimerFired | ZkReplied | ZkWatch | ZkState | Flushed | DirFailed | ConnectionLost | ShutDown

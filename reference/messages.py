@@ -3,6 +3,8 @@
 Requests of a life of a process count up from 1; an answer whose correlation nobody waits for is ignored.
 """
 
+from typing import get_args
+
 from msgspec import Struct
 
 from reference.errors import ErrorCode
@@ -74,6 +76,7 @@ class Fetch(Message, frozen=True, tag=True):
     offset: Offset
     max_wait_ms: Millis
     max_records: int
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class FetchReply(Message, frozen=True, tag=True):
@@ -93,6 +96,7 @@ class EpochEnd(Message, frozen=True, tag=True):
     replica: BrokerId
     current_leader_epoch: LeaderEpoch  # KIP-320; NO_EPOCH asks unfenced
     leader_epoch: LeaderEpoch
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class EpochEndReply(Message, frozen=True, tag=True):
@@ -151,13 +155,17 @@ class StopReplicaReply(Message, frozen=True, tag=True):
 
 
 class UpdateMetadata(Message, frozen=True, tag=True):
-    """What clients are told of the cluster, pushed to every broker (KIP-112's UpdateMetadataRequest without offline replicas)."""
+    """What clients are told of the cluster, pushed to every broker (KIP-112's UpdateMetadataRequest, R-311).
+
+    `full` lists all partitions that there are: what else the receiver knows is of a topic that is gone.
+    """
 
     controller: BrokerId
     controller_epoch: ControllerEpoch
     broker_incarnation: Incarnation
     live_brokers: tuple[BrokerId, ...]
     states: tuple[PartitionState, ...]
+    full: bool = False
 
 
 class UpdateMetadataReply(Message, frozen=True, tag=True):
@@ -176,12 +184,16 @@ class LogInfo(Message, frozen=True, tag=True):
 
 
 class LogEnd(Struct, frozen=True, array_like=True):
-    """The end of one log: (last epoch, LEO) order replicas in a recovery election; `born` tells whether it is the log meant."""
+    """The end of one log: (last epoch, LEO) order replicas in a recovery election.
+
+    `born` and the id of the topic tell whether it is the log meant.
+    """
 
     tp: TopicPartition
     last_epoch: LeaderEpoch
     leo: Offset
     born: Incarnation
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class LogInfoReply(Message, frozen=True, tag=True):
@@ -201,6 +213,7 @@ class Produce(Message, frozen=True, tag=True):
     acks: int
     values: tuple[str, ...]
     timeout_ms: Millis
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class ProduceReply(Message, frozen=True, tag=True):
@@ -217,6 +230,7 @@ class ListOffsets(Message, frozen=True, tag=True):
 
     tp: TopicPartition
     leader_epoch: LeaderEpoch
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class ListOffsetsReply(Message, frozen=True, tag=True):
@@ -252,3 +266,7 @@ Reply = (
     | MetadataReply
 )
 AnyMessage = Request | Reply
+
+# What brokers and controllers order and report; the rest moves records and answers clients.
+_DATA = (Fetch, EpochEnd, Produce, ListOffsets, Metadata)
+CONTROL_REQUESTS: tuple[type[Message], ...] = tuple(request for request in get_args(Request) if request not in _DATA)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from reference.broker import broker as brokers
-from reference.broker import leader_and_isr, log_info, metadata, startup, stop_replica
+from reference.broker import leader_and_isr, log_info, metadata, shutdown, startup, stop_replica
 from reference.broker.broker import Broker
 from reference.config import BrokerConfig
 from reference.controller import controller as controllers
@@ -25,6 +25,7 @@ from reference.events import (
     DirImage,
     Flushed,
     Received,
+    ShutDown,
     TimerFired,
     ZkReplied,
     ZkState,
@@ -106,6 +107,8 @@ class Node:
         """Take one event and return what is to be done, in order."""
         state = self.state
         turn = Turn(now, state.ids, state.config, state.broker.incarnation)
+        if shutdown.ignores(state.broker, event):
+            return turn.effects
         match event:
             case Received(source=source, message=message):
                 self._receive(turn, source, message)
@@ -113,6 +116,7 @@ class Node:
                 self._on_timer(turn, name)
             case Flushed(dir=dir_, id=id_):
                 brokers.on_flushed(turn, state.broker, dir_, id_)
+                shutdown.on_flushed(turn, state.broker)
             case ZkReplied(id=id_, answers=answers):
                 self._on_zk_reply(turn, id_, answers)
             case ZkWatch(path=path):
@@ -124,6 +128,8 @@ class Node:
                 state.image = ()
             case DirFailed(dir=dir_, error=error):
                 turn.effects.append(Halt(f"log directory {dir_} failed: {error}"))
+            case ShutDown():
+                shutdown.begin(turn, state.broker)
             case ConnectionLost():
                 pass  # requests in flight run into their timers
             case _ as unreachable:
@@ -193,7 +199,9 @@ class Node:
         if request == state.broker.registration_request:
             if startup.on_answer(turn, state.broker, answers, state.session):
                 controllers.on_registered(turn, state.controller)
-        elif not controllers.on_answer(turn, state.controller, request, answers, state.session):
+        elif not stop_replica.on_answer(turn, state.broker, request, answers[0]) and not controllers.on_answer(
+            turn, state.controller, request, answers, state.session
+        ):
             brokers.on_isr_answer(turn, state.broker, request, answers[0])
 
     def _on_session(self, turn: Turn, event: ZkState) -> None:

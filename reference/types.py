@@ -15,7 +15,8 @@ TopicPartition = NewType("TopicPartition", str)  # Kafka's own way to print one:
 
 NO_EPOCH = LeaderEpoch(-1)  # of an empty log, and of requests that carry none
 NO_INCARNATION = Incarnation(-1)
-NO_TOPIC_ID = TopicId(-1)
+NO_TOPIC_ID = TopicId(-1)  # asks unchecked
+EPOCH_DURING_DELETE = LeaderEpoch(-2)  # of a StopReplica for a topic that is deleted: later than every epoch of it (KIP-570)
 
 
 def broker_address(broker: BrokerId) -> Address:

@@ -1,9 +1,14 @@
-"""`highwater protocols` and `highwater faults`: what can be run, and what can go wrong in it."""
+"""`highwater protocols`, `protocol` and `faults`: what can be run, what it is made from, what can go wrong."""
+
+from typing import Annotated
 
 import msgspec
+import typer
 
+from highwater import trace
 from highwater.cli import options
 from highwater.cli.output import say, say_json
+from highwater.errors import UsageError
 from nemesis.kinds import FAMILIES, KINDS, MIXES, Kind
 from reference.config import SAFE, VARIANTS, Variant
 
@@ -25,6 +30,39 @@ def protocols(*, json: options.AsJson = False) -> int:
         words = " ".join(f"{switch}={str(value).lower()}" for switch, value in _thrown(variant).items())
         say(f"{name:<{width}}  {words or 'all fixes'}")
     return 0
+
+
+_Which = Annotated[str, typer.Argument(metavar="WHAT", help="R, C, U or B, a document (V3, article, KIP-343 …), or one id.")]
+
+
+def protocol(what: _Which = "R", *, json: options.AsJson = False) -> int:
+    """List the statements of the documents with the code that does them and the tests that show them."""
+    found = trace.chosen(trace.rows(trace.stored()), what)
+    if not found:
+        raise UsageError(f"{what} is no id, list or document; known are R, C, U, B and {', '.join(_documents())}")
+    if json:
+        say_json(found)
+        return 0
+    for row in found:
+        say(f"{row.id}  {row.status.partition(':')[0]:<11}  {row.text}")
+        if what == row.id:
+            _in_full(row)
+    if what not in [row.id for row in found]:
+        settled = sum(trace.is_settled(row) for row in found)
+        say(f"{len(found)} rows, {sum(row.status == trace.TESTED for row in found)} tested, {len(found) - settled} missing")
+    return 0
+
+
+def _documents() -> list[str]:
+    return list(trace.requirements().requirements)
+
+
+def _in_full(row: trace.Row) -> None:
+    say(f"  document  {row.document}")
+    say(f"  status    {row.status}")
+    for words, places in (("code", row.code), ("tests", row.tests)):
+        for place in places:
+            say(f"  {words:<8}  {place}")
 
 
 def faults(*, json: options.AsJson = False) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import typer
 
 from highwater.cli.campaign import campaign
-from highwater.cli.catalogue import faults, protocols
+from highwater.cli.catalogue import faults, protocol, protocols
 from highwater.cli.chaos import chaos
 from highwater.cli.check import check
 from highwater.cli.explore import explore
@@ -28,7 +28,19 @@ from pipeline.errors import PipelineError
 _TYPER_INTERRUPTED = 130  # what Typer makes of a KeyboardInterrupt; no command of ours returns it
 
 # In the order of a user's day.
-COMMANDS: tuple[Callable[..., int], ...] = (run, replay, campaign, chaos, explore, check, judge, report, protocols, faults)
+COMMANDS: tuple[Callable[..., int], ...] = (
+    run,
+    replay,
+    campaign,
+    chaos,
+    explore,
+    check,
+    judge,
+    report,
+    protocols,
+    protocol,
+    faults,
+)
 
 
 def build() -> typer.Typer:

@@ -42,6 +42,7 @@ from reference.effects import (
     DeleteReplica,
     Flush,
     Halt,
+    MarkClean,
     MarkDir,
     Note,
     Send,
@@ -281,6 +282,8 @@ class Stage:
                 self.hosts[index] = replace(host, checkpoint=entries)
             case MarkDir(born=born):
                 self.hosts[index] = replace(host, born=born)
+            case MarkClean():
+                pass  # no explored process ends in good order
             case Flush(dir=dir_, id=flush):
                 self._tell(index, Flushed(dir_, flush))
             case SetTimer(name=name):
@@ -376,16 +379,16 @@ def _position(node: str, hosts: list[Host]) -> int:
 def _written(logs: tuple[LogImage, ...], effect: Append | Truncate | CreateReplica | DeleteReplica) -> tuple[LogImage, ...]:
     others = tuple(log for log in logs if log.tp != effect.tp)
     found = next((log for log in logs if log.tp == effect.tp), LogImage(effect.tp, ()))
-    batches, born = found.batches, found.born
+    batches, born, topic_id = found.batches, found.born, found.topic_id
     match effect:
         case Append(batches=more):
             batches += more
         case Truncate(to=to):
             batches = tuple(batch for batch in batches if end_of(batch) <= to)
         case CreateReplica():
-            born = effect.born
+            born, topic_id = effect.born, effect.topic_id
         case DeleteReplica():
             return others
         case _:
             assert_never(effect)
-    return (*others, LogImage(effect.tp, batches, born))
+    return (*others, LogImage(effect.tp, batches, born, topic_id))

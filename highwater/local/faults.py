@@ -21,6 +21,7 @@ from nemesis.faults import (
     ClockStrobe,
     Clog,
     Crash,
+    CrashAt,
     DirFailure,
     DirUnreadable,
     DiskFull,
@@ -128,6 +129,7 @@ class Faults:
                 | ClockDrift()
                 | ClockStrobe()
                 | PowerLoss()
+                | CrashAt()
                 | ExpireSession()
                 | DirUnreadable()
                 | DirFailure()

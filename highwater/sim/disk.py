@@ -14,13 +14,15 @@ import msgspec
 
 from highwater.sim.network import Acting
 from history.seed import Draws
-from reference.effects import Append, CreateReplica, DeleteReplica, MarkDir, Truncate, WriteCheckpoint
+from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, MarkDir, Truncate, WriteCheckpoint
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
-from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
+from reference.types import NO_INCARNATION, Incarnation, Offset, TopicId, TopicPartition
 
 Wounds = list[tuple[TopicPartition, int]]  # (log, first offset destroyed)
-DiskEffect = CreateReplica | MarkDir | DeleteReplica | Append | Truncate | WriteCheckpoint
+DiskEffect = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Truncate | WriteCheckpoint
+
+_NEED_ROOM = (Append, CreateReplica, MarkDir, MarkClean, WriteCheckpoint)
 
 
 class Refusal:
@@ -37,10 +39,11 @@ class Refusal:
 class _Log:
     """One log in the page cache. The journal holds, newest last, None for a batch appended, what was cut for a truncation."""
 
-    __slots__ = ("batches", "born", "journal", "number")
+    __slots__ = ("batches", "born", "journal", "number", "topic_id")
 
-    def __init__(self, born: Incarnation) -> None:
+    def __init__(self, born: Incarnation, topic_id: TopicId) -> None:
         self.born = born
+        self.topic_id = topic_id
         self.batches: list[Batch] = []
         self.journal: list[tuple[Batch, ...] | None] = []
         self.number = 0  # of operations before the journal: all durable
@@ -52,10 +55,11 @@ Mark = list[tuple[TopicPartition, _Log, int]]  # up to which operation of each l
 class Directory:
     """One log directory."""
 
-    __slots__ = ("born", "checkpoint", "dirty", "gone", "logs", "refusals", "slows")
+    __slots__ = ("born", "checkpoint", "clean", "dirty", "gone", "logs", "refusals", "slows")
 
     def __init__(self) -> None:
         self.born = NO_INCARNATION
+        self.clean = False
         self.logs: dict[TopicPartition, _Log] = {}
         self.dirty: dict[TopicPartition, _Log] = {}
         self.gone: dict[TopicPartition, _Log] = {}  # deleted, not yet durably
@@ -89,7 +93,7 @@ class Disk:
         """Change the page cache (a checkpoint: the disk). Returns the error where the directory refuses, having done nothing."""
         directory = self.dirs[effect.dir]
         if directory.refusals:
-            error = self.refuses(effect.dir, needs_room=isinstance(effect, Append | CreateReplica | MarkDir | WriteCheckpoint))
+            error = self.refuses(effect.dir, needs_room=isinstance(effect, _NEED_ROOM))
             if error is not None:
                 return error
         match effect:
@@ -102,11 +106,13 @@ class Disk:
                 self._truncate(directory, tp, to)
             case WriteCheckpoint(entries=entries):
                 directory.checkpoint = entries
-            case CreateReplica(tp=tp, born=born):
+            case CreateReplica(tp=tp, born=born, topic_id=topic_id):
                 assert tp not in directory.logs
-                directory.logs[tp] = _Log(born)
+                directory.logs[tp] = _Log(born, topic_id)
             case MarkDir(born=born):
                 directory.born = born
+            case MarkClean(clean=clean):
+                directory.clean = clean
             case DeleteReplica(tp=tp):
                 log = directory.logs.pop(tp)
                 directory.dirty.pop(tp, None)
@@ -187,8 +193,9 @@ class Disk:
             if directory.refusals and self.refuses(index, needs_room=False) is not None:
                 images.append(DirImage(index, readable=False))
                 continue
-            logs = tuple(LogImage(tp, tuple(log.batches), log.born) for tp, log in sorted(directory.logs.items()))
-            images.append(DirImage(index, readable=True, logs=logs, checkpoint=directory.checkpoint, born=directory.born))
+            found = sorted(directory.logs.items())
+            logs = tuple(LogImage(tp, tuple(log.batches), log.born, log.topic_id) for tp, log in found)
+            images.append(DirImage(index, True, logs, directory.checkpoint, directory.born, directory.clean))
         return tuple(images)
 
 

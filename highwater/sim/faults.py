@@ -18,6 +18,7 @@ from highwater.sim.scheduler import MS
 from highwater.sim.stage import Stage
 from highwater.sim.targets import resolve
 from highwater.sim.transport import PacketLoss, kinds_named
+from highwater.sim.traps import Trap
 from highwater.sim.zk import ZOOKEEPER, ZkServer
 from history.event import EventKind
 from history.manifest import FaultCount
@@ -27,6 +28,7 @@ from nemesis.faults import (
     ClockStrobe,
     Clog,
     Crash,
+    CrashAt,
     DirFailure,
     DirUnreadable,
     DiskFull,
@@ -46,6 +48,8 @@ from reference.types import Address, BrokerId, broker_address, index_of, topic_o
 
 RESTART_MS_MIN = 20  # from the end of a process to the start of the next
 RESTART_MS_MAX = 500
+BOUNCE_MS_MIN = 1  # the same, where the session ended at once: faster than a controller reads
+BOUNCE_MS_MAX = 10
 SILENT_MS_MIN = 500  # how long peers of a host without power notice nothing
 SILENT_MS_MAX = 3000
 
@@ -184,6 +188,13 @@ class Faults:
             case Crash():
                 self._kill(node, acting, partial(node.stop, "crash"))
                 opened.undo.append(partial(self._let_run, node))
+            case CrashAt():
+                trap = Trap(fault, partial(self._trapped, opened, node, acting))
+                self._hold_in(opened, node.traps, trap)
+            case Restart(session_ends=True):
+                self._trouble[node.config.broker].holds += 1
+                acting.count += 1
+                self._bounce(node)
             case Restart():
                 self._kill(node, acting, partial(node.stop, "crash"))
                 self._start_soon(node)
@@ -328,8 +339,23 @@ class Faults:
             if trouble.pauses:
                 node.pause()
 
-    def _start_soon(self, node: NodeHost) -> None:
-        wait_ms = self._stage.draws.between(f"restart {node.address}", RESTART_MS_MIN, RESTART_MS_MAX)
+    def _trapped(self, opened: _Open, node: NodeHost, acting: Acting) -> None:
+        """The effect came at which this process is to die."""
+        self._trouble[node.config.broker].holds += 1
+        acting.count += 1
+        node.stop("crash")
+        opened.undo.append(partial(self._let_run, node))
+
+    def _bounce(self, node: NodeHost) -> None:
+        """Gone and back before the watch that tells of it is answered: B-47, KAFKA-1120."""
+        session = self._server.session_of(node.address)
+        node.stop("crash")
+        if session:
+            self._server.expire(session)
+        self._start_soon(node, BOUNCE_MS_MIN, BOUNCE_MS_MAX)
+
+    def _start_soon(self, node: NodeHost, lo_ms: int = RESTART_MS_MIN, hi_ms: int = RESTART_MS_MAX) -> None:
+        wait_ms = self._stage.draws.between(f"restart {node.address}", lo_ms, hi_ms)
         self._stage.scheduler.after(wait_ms * MS, self._let_run, node)
 
     def _lose_power(self, window_id: str, fault: PowerLoss, node: NodeHost) -> None:

@@ -16,6 +16,7 @@ from highwater.sim.evidence import Notebook
 from highwater.sim.scheduler import MS, US
 from highwater.sim.stage import Stage
 from highwater.sim.timers import Timers
+from highwater.sim.traps import Trap
 from highwater.sim.zk import ZkServer
 from highwater.sim.zk_client import ZkClient
 from history.event import EventKind
@@ -28,6 +29,7 @@ from reference.effects import (
     DeleteReplica,
     Flush,
     Halt,
+    MarkClean,
     MarkDir,
     Note,
     Send,
@@ -75,6 +77,7 @@ class NodeHost:
         self._boot = boot
         self._waiting: dict[str, deque[partial[None]]] = {}  # by source, while paused
         self._ambush: partial[None] | None = None
+        self.traps: list[Trap] = []
         shape = stage.plan.network
         self.disk = Disk(self.address, config.log_dirs, stage.draws, (shape.flush_us_min * US, shape.flush_us_max * US))
         self.clock = Clock(
@@ -213,7 +216,14 @@ class NodeHost:
 
     def _perform_all(self, machine: Handler, effects: list[AnyEffect], failures: int) -> None:
         for effect in effects:
+            trap = next((trap for trap in self.traps if trap.springs(effect)), None) if self.traps else None
+            if trap is not None and trap.before:
+                trap.strike()
+                return
             failed = self._perform(effect)
+            if trap is not None:
+                trap.strike()
+                return
             if failed is not None:
                 self.failed_dirs = True
                 self._handle(failed, failures + 1)
@@ -228,7 +238,7 @@ class NodeHost:
                 self.notes.write(effect)
             case SetTimer():
                 self.timers.arm(effect)
-            case Append() | Truncate() | CreateReplica() | MarkDir() | DeleteReplica() | WriteCheckpoint():
+            case Append() | Truncate() | CreateReplica() | MarkDir() | MarkClean() | DeleteReplica() | WriteCheckpoint():
                 error = self.disk.perform(effect)
                 return None if error is None else DirFailed(effect.dir, error)
             case CancelTimer():

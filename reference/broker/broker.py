@@ -23,9 +23,10 @@ from reference.messages import (
     PartitionState,
     Produce,
     ProduceReply,
+    StopReplicaReply,
 )
 from reference.replica import delayed, follower, high_watermark, isr, leader
-from reference.replica.partition import Idle, Leader, Partition
+from reference.replica.partition import Idle, Leader, Partition, is_of_another_topic
 from reference.types import (
     NO_EPOCH,
     NO_INCARNATION,
@@ -34,6 +35,7 @@ from reference.types import (
     ControllerEpoch,
     Incarnation,
     Offset,
+    TopicId,
     TopicPartition,
     topic_of,
 )
@@ -50,6 +52,22 @@ class DirFlush(Struct):
     dirty: bool = False
 
 
+class Assigned(Struct, frozen=True, array_like=True):
+    """A partition that is this broker's own, as its topic's znode says."""
+
+    tp: TopicPartition
+    replicas: tuple[BrokerId, ...]
+    topic_id: TopicId
+
+
+class Settling(Struct):
+    """The answer to a StopReplica that waits until ZooKeeper has seen all that was sent to it before."""
+
+    source: Address
+    reply: StopReplicaReply
+    request: int
+
+
 class Broker(Struct):
     """What a broker knows. Mappings are kept in the order of their keys, as their canonical encoding has them."""
 
@@ -58,15 +76,18 @@ class Broker(Struct):
     registration_request: int = 0
     learned: bool = False  # V3 §E was gone through in this life
     learning_topics: tuple[str, ...] = ()
-    learning: list[tuple[TopicPartition, tuple[BrokerId, ...]]] = []  # assignments whose states are being read (V3 §E step 2)
+    learning: list[Assigned] = []  # partitions whose states are being read (V3 §E step 2)
     before_learning: tuple[TopicPartition, ...] = ()
     dir_births: tuple[Incarnation, ...] = ()  # of each log directory
     partitions: dict[TopicPartition, Partition] = {}
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # the greatest seen in a command
     metadata: dict[TopicPartition, PartitionState] = {}
+    metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and correlation of the last update taken
     live_brokers: tuple[BrokerId, ...] = ()
     flushes: list[DirFlush] = []
+    settling: list[Settling] = []
     park_armed_ms: int | None = None
+    closing: tuple[int, ...] | None = None  # shutting down: the directories that are not flushed yet
 
 
 def create_partition(turn: Turn, broker: Broker, tp: TopicPartition, log: logs.Log) -> Partition:
@@ -137,6 +158,9 @@ def on_list_offsets(turn: Turn, broker: Broker, source: Address, request: ListOf
     partition = broker.partitions.get(request.tp)
     variant = turn.config.variant
     error = ErrorCode.NONE
+    if partition is not None and is_of_another_topic(turn, partition, request.topic_id):
+        turn.send(source, ListOffsetsReply(request.correlation, request.tp, ErrorCode.UNKNOWN_TOPIC_ID))
+        return
     if partition is None or not isinstance(partition.role, Leader):
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
         turn.send(source, ListOffsetsReply(request.correlation, request.tp, error))
@@ -183,13 +207,21 @@ def start_timers(turn: Turn) -> None:
 def on_isr_timer(turn: Turn, broker: Broker) -> None:
     """Every replica.lag.time.max.ms / 2: without it a dead follower would stay in the ISR of an idle partition (R-060, U-15)."""
     for partition in broker.partitions.values():
-        if isinstance(partition.role, Leader):
+        if isinstance(partition.role, Leader) and (
+            turn.config.variant.isr_shrink == "timer" or partition.role.change is not None
+        ):
             isr.maybe_shrink(turn, partition, partition.role)
     half = turn.config.replica_lag_time_max_ms // 2
     turn.effects.append(SetTimer("isr", half, half))
 
 
 def on_checkpoint_timer(turn: Turn, broker: Broker) -> None:
+    """Every replica.high.watermark.checkpoint.interval.ms."""
+    write_checkpoints(turn, broker)
+    turn.effects.append(SetTimer("checkpoint", turn.config.checkpoint_interval_ms, turn.config.checkpoint_interval_ms))
+
+
+def write_checkpoints(turn: Turn, broker: Broker) -> None:
     """Write every replica's HW; those that have no role yet keep what the file said (B-18, B-19)."""
     eager = turn.config.variant.hw_checkpoint == "eager"
     for dir_ in range(turn.config.log_dirs):
@@ -201,7 +233,6 @@ def on_checkpoint_timer(turn: Turn, broker: Broker) -> None:
             )
         )
         turn.effects.append(WriteCheckpoint(dir_, entries))
-    turn.effects.append(SetTimer("checkpoint", turn.config.checkpoint_interval_ms, turn.config.checkpoint_interval_ms))
 
 
 def on_park_timer(turn: Turn, broker: Broker) -> None:
@@ -262,6 +293,7 @@ def recovered_note(partition: Partition, cut: bool) -> Note:
     return Note(
         kind="recovered",
         tp=partition.tp,
+        topic_id=partition.log.topic_id,
         leo=partition.log.leo,
         hw=partition.hw,
         dir=partition.log.dir,

@@ -12,7 +12,7 @@ from reference.machine import Turn
 from reference.messages import LeaderAndIsr, LeaderAndIsrReply, PartitionState
 from reference.replica import follower, leader
 from reference.replica.partition import Follower, Idle, Leader, Partition
-from reference.types import Address, ControllerEpoch, Incarnation, TopicPartition
+from reference.types import NO_TOPIC_ID, Address, ControllerEpoch, Incarnation, TopicId, TopicPartition
 
 
 def command_error(turn: Turn, broker: Broker, epoch: ControllerEpoch, incarnation: Incarnation) -> ErrorCode:
@@ -41,10 +41,22 @@ def on_leader_and_isr(turn: Turn, broker: Broker, source: Address, command: Lead
 
 
 def apply(turn: Turn, broker: Broker, state: PartitionState) -> ErrorCode:
-    """V3 §C on_LeaderAndISRCommand, for one partition."""
+    """V3 §C on_LeaderAndISRCommand, for one partition.
+
+    A topic id is the czxid of the topic's znode, so that of two topics of one name the greater id is the later one, and whoever
+    names it has seen it in ZooKeeper: the log of a smaller id belongs to a topic that is deleted (KIP-516, U-14, B-61).
+    """
     partition = broker.partitions.get(state.tp)
+    if partition is not None and partition.log.topic_id != state.topic_id != NO_TOPIC_ID:
+        if not turn.config.variant.topic_id:
+            partition.log.topic_id = state.topic_id  # V3 Discussion 5 (R-074): the name is all that counts
+        elif state.topic_id < partition.log.topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        else:
+            delete_replica(turn, broker, state.tp)
+            partition = None
     if partition is None:
-        partition = start_replica(turn, broker, state.tp)  # V3 §C step 2.0
+        partition = start_replica(turn, broker, state.tp, state.topic_id)  # V3 §C step 2.0 (R-030)
     if state.leader_epoch >= partition.leader_epoch:
         partition.replicas = state.replicas  # B-38: a late copy of an earlier command must not assign a replica again
     variant = turn.config.variant
@@ -76,23 +88,23 @@ def apply(turn: Turn, broker: Broker, state: PartitionState) -> ErrorCode:
 
 
 def _newer(turn: Turn, partition: Partition, state: PartitionState) -> bool:
-    """A greater epoch; or the same one while idle, as after a restart or a lost session. Never one behind the log."""
+    """A greater epoch (R-080); or the same one while idle, as after a restart or a lost session. Never one behind the log."""
     if turn.config.variant.startup_epoch_floor and state.leader_epoch < last_record_epoch(partition.log):
         return False
-    if isinstance(partition.role, Idle):
+    if isinstance(partition.role, Idle) and not turn.config.variant.epoch_before_transition:
         return state.leader_epoch >= partition.leader_epoch
     return state.leader_epoch > partition.leader_epoch
 
 
-def start_replica(turn: Turn, broker: Broker, tp: TopicPartition) -> Partition:
+def start_replica(turn: Turn, broker: Broker, tp: TopicPartition, topic_id: TopicId) -> Partition:
     """V3 §C startReplica: create the directory of the partition; its HW joins the next checkpoint. Fewest replicas first."""
     used = [0] * turn.config.log_dirs
     for partition in broker.partitions.values():
         used[partition.log.dir] += 1
     dir_ = used.index(min(used))
     born = max(broker.dir_births, default=turn.incarnation)
-    turn.effects.append(CreateReplica(dir_, tp, born))
-    return create_partition(turn, broker, tp, Log(tp=tp, dir=dir_, born=born))
+    turn.effects.append(CreateReplica(dir_, tp, born, topic_id))
+    return create_partition(turn, broker, tp, Log(tp=tp, dir=dir_, born=born, topic_id=topic_id))
 
 
 def delete_replica(turn: Turn, broker: Broker, tp: TopicPartition) -> None:
@@ -101,4 +113,4 @@ def delete_replica(turn: Turn, broker: Broker, tp: TopicPartition) -> None:
     follower.resign(turn, partition)
     del broker.partitions[tp]
     turn.effects.append(DeleteReplica(partition.log.dir, tp))
-    turn.note(Note(kind="replica-deleted", tp=tp))
+    turn.note(Note(kind="replica-deleted", tp=tp, topic_id=partition.log.topic_id))

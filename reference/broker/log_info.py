@@ -17,5 +17,7 @@ def on_log_info(turn: Turn, broker: Broker, source: Address, request: LogInfo) -
         found = (broker.partitions.get(tp) for tp in request.partitions)
         # All that is in the log counts, flushed or not: right after a start nothing is known to be flushed, and what was ever
         # acknowledged by this replica was.
-        ends = tuple(LogEnd(p.tp, last_record_epoch(p.log), p.log.leo, p.log.born) for p in found if p is not None)
+        ends = tuple(
+            LogEnd(p.tp, last_record_epoch(p.log), p.log.leo, p.log.born, p.log.topic_id) for p in found if p is not None
+        )
     turn.send(source, LogInfoReply(request.correlation, error, ends))

@@ -4,17 +4,19 @@ A registration is ephemeral and belongs to a session: a restarted broker cannot 
 session of its former life. The czxid of the registration is the broker's incarnation from then on (KIP-343, KIP-380).
 """
 
-from reference.broker.broker import Broker, create_partition, recovered_note, start_timers
+from msgspec.structs import replace
+
+from reference.broker.broker import Assigned, Broker, create_partition, recovered_note, start_timers
 from reference.broker.leader_and_isr import apply, delete_replica
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Create, Data, GetChildren, GetData, SessionExpired, Unknown
-from reference.effects import CancelTimer, Halt, MarkDir, Note, SetTimer, Truncate, ZkConnect, ZkRequest
+from reference.effects import CancelTimer, Halt, MarkClean, MarkDir, Note, SetTimer, Truncate, ZkConnect, ZkRequest
 from reference.events import DirImage
 from reference.log.log import recover
 from reference.machine import Turn
 from reference.replica import follower
 from reference.replica.partition import Idle
-from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
 
 
 def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
@@ -26,6 +28,9 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
         if not found.readable:
             turn.effects.append(Halt(f"log directory {found.dir} is not readable"))
             return
+    for found in image:
+        if found.clean:
+            turn.effects.append(MarkClean(found.dir, clean=False))
     broker.dir_births = tuple(found.born for found in image)
     for found in image:
         high_watermarks = {tp: Offset(hw) for tp, hw in found.checkpoint}
@@ -112,7 +117,7 @@ def _registered(turn: Turn, broker: Broker, incarnation: Incarnation) -> None:
 
 
 def learn(turn: Turn, broker: Broker) -> None:
-    """V3 §E step 1: read the replica assignment of all topics."""
+    """V3 §E step 1: read the replica assignment of all topics. What was missed while away stands in ZooKeeper (R-066, R-070)."""
     broker.registration = "learning-topics"
     broker.before_learning = tuple(broker.partitions)
     _ask(turn, broker, (GetChildren(paths.TOPICS),))
@@ -133,11 +138,13 @@ def _read_states(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> 
     mine = []
     for topic, answer in zip(broker.learning_topics, answers, strict=True):
         if isinstance(answer, Data):
-            mine += [(tp, replicas) for tp, replicas in paths.decode_topic(topic, answer.data) if turn.config.broker in replicas]
+            assigned = paths.decode_topic(topic, answer.data)
+            topic_id = TopicId(answer.czxid)
+            mine += [Assigned(tp, replicas, topic_id) for tp, replicas in assigned if turn.config.broker in replicas]
     broker.learning = mine
     broker.registration = "learning-states"
     if mine:
-        _ask(turn, broker, tuple(GetData(paths.state_path(tp)) for tp, _ in mine))
+        _ask(turn, broker, tuple(GetData(paths.state_path(assigned.tp)) for assigned in mine))
     else:
         _learn(turn, broker, ())
 
@@ -148,22 +155,31 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
     Step 3.2, becoming leader from what is read, is for `startup_leads` alone: the state read may be older than the wish of a
     controller that elected somebody else a moment later, and the log may be shorter than when it was written.
     """
-    for (tp, replicas), answer in zip(broker.learning, answers, strict=True):
+    topic_ids = {found.tp: found.topic_id for found in broker.learning}
+    for tp in broker.before_learning:
+        # V3 §E step 4 (R-046), before anything is done for another topic of the same name; what a command has woken up
+        # meanwhile is assigned by it
+        if _is_stray(turn, broker, tp, topic_ids) and _is_idle(broker, tp):
+            delete_replica(turn, broker, tp)
+    for found, answer in zip(broker.learning, answers, strict=True):
         if not isinstance(answer, Data):
             continue
-        state = paths.decode_state(tp, replicas, answer)
+        state = replace(paths.decode_state(found.tp, found.replicas, answer), topic_id=found.topic_id)
         if state.leader != turn.config.broker or turn.config.variant.startup_leads:  # V3 §E step 3.2, step 3.3
             apply(turn, broker, state)
-    assigned = {tp for tp, _ in broker.learning}
-    for tp in broker.before_learning:
-        # V3 §E step 4; what a command has woken up meanwhile is assigned by it
-        if tp not in assigned and _is_idle(broker, tp):
-            delete_replica(turn, broker, tp)
     broker.registration = "registered"
     broker.learned = True
     broker.learning = []
     broker.learning_topics = ()
     broker.before_learning = ()
+
+
+def _is_stray(turn: Turn, broker: Broker, tp: TopicPartition, assigned: dict[TopicPartition, TopicId]) -> bool:
+    """Assigned to others, or a log of an earlier topic of the name (KIP-516); what V3 sees is the name alone (U-14)."""
+    partition = broker.partitions.get(tp)
+    if tp not in assigned or partition is None:
+        return partition is not None
+    return turn.config.variant.topic_id and NO_TOPIC_ID != partition.log.topic_id < assigned[tp]
 
 
 def _is_idle(broker: Broker, tp: TopicPartition) -> bool:
@@ -175,6 +191,7 @@ def on_expired(turn: Turn, broker: Broker) -> None:
     """The session is over, and with it this incarnation. `safe` lays down every role and waits for the controller's word."""
     broker.registration = "none"
     broker.registration_request = 0
+    broker.settling = []
     turn.effects.append(CancelTimer("register"))
     if turn.config.variant.broker_incarnation:
         broker.incarnation = turn.incarnation = NO_INCARNATION

@@ -8,7 +8,7 @@ what is merely unknown is decided where histories are written.
 from msgspec import Struct
 
 from reference.errors import ErrorCode
-from reference.types import Address, LeaderEpoch, Millis, Offset, TopicPartition
+from reference.types import NO_TOPIC_ID, Address, LeaderEpoch, Millis, Offset, TopicId, TopicPartition
 
 
 class ProduceCall(Struct, frozen=True, kw_only=True, tag=True):
@@ -59,6 +59,7 @@ class Answered(Struct, frozen=True, kw_only=True, tag=True):
     error: ErrorCode
     sent: bool
     node: Address | None = None
+    topic_id: TopicId = NO_TOPIC_ID  # of the topic that was asked for, where its id was known
     offset: Offset | None = None
     leader_epoch: LeaderEpoch | None = None
     hw: Offset | None = None

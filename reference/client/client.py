@@ -30,6 +30,7 @@ from reference.events import (
     DirFailed,
     Flushed,
     Received,
+    ShutDown,
     TimerFired,
     ZkReplied,
     ZkState,
@@ -49,7 +50,18 @@ from reference.messages import (
     ProduceReply,
     Request,
 )
-from reference.types import NO_INCARNATION, Address, BrokerId, LeaderEpoch, Millis, Offset, broker_address
+from reference.types import (
+    NO_EPOCH,
+    NO_INCARNATION,
+    NO_TOPIC_ID,
+    Address,
+    BrokerId,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TopicId,
+    broker_address,
+)
 
 LOOKUP_TIMEOUT_MS = Millis(400)  # of one Metadata request; then the next broker is asked
 LOOKUP_BACKOFF_MS = Millis(100)  # metadata.retry: after an answer that did not help
@@ -67,6 +79,8 @@ class Pending(Struct):
     deadline_ms: Millis  # monotonic
     correlation: int = 0
     leader: BrokerId | None = None
+    leader_epoch: LeaderEpoch = NO_EPOCH  # as it was known when the request was sent, like the id of the topic
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class Client(Struct, kw_only=True):
@@ -111,7 +125,7 @@ class Client(Struct, kw_only=True):
                 return self._call_overdue(name)
             case ConnectionLost():
                 return self._disconnected(event.peer)
-            case Booted() | ZkReplied() | ZkWatch() | ZkState() | Flushed() | DirFailed():
+            case Booted() | ZkReplied() | ZkWatch() | ZkState() | Flushed() | DirFailed() | ShutDown():
                 return []  # a client has no ZooKeeper session and no disk
             case _:
                 assert_never(event)
@@ -157,7 +171,8 @@ class Client(Struct, kw_only=True):
     # --- the one attempt --------------------------------------------------------------------------------------------------
 
     def _send(self, pending: Pending, leader: BrokerId, now: Now) -> Outputs:
-        pending.leader = leader
+        route = self.routes[pending.call.tp]
+        pending.leader, pending.leader_epoch, pending.topic_id = leader, route.leader_epoch, route.topic_id
         pending.correlation = self._next_correlation()
         left_ms = Millis(max(1, pending.deadline_ms - now.monotonic_ms))
         send = Send(broker_address(leader), self._request(pending, left_ms))
@@ -166,15 +181,15 @@ class Client(Struct, kw_only=True):
         return [send]
 
     def _request(self, pending: Pending, left_ms: Millis) -> Request:
-        epoch = self.routes[pending.call.tp].leader_epoch
+        epoch, topic_id = pending.leader_epoch, pending.topic_id
         match pending.call:
             case ProduceCall(tp=tp, acks=acks, values=values):
-                return Produce(pending.correlation, tp, acks, values, left_ms)
+                return Produce(pending.correlation, tp, acks, values, left_ms, topic_id)
             case PollCall(tp=tp, offset=offset, max_records=max_records, max_wait_ms=max_wait_ms):
                 wait_ms = min(max_wait_ms, left_ms)
-                return Fetch(pending.correlation, tp, None, NO_INCARNATION, epoch, offset, wait_ms, max_records)
+                return Fetch(pending.correlation, tp, None, NO_INCARNATION, epoch, offset, wait_ms, max_records, topic_id)
             case LatestCall(tp=tp):
-                return ListOffsets(pending.correlation, tp, epoch)
+                return ListOffsets(pending.correlation, tp, epoch, topic_id)
             case _:
                 assert_never(pending.call)
 
@@ -198,7 +213,7 @@ class Client(Struct, kw_only=True):
         assert pending.leader is not None
         epoch = reply.leader_epoch
         if reply.error == ErrorCode.NONE and epoch is not None:
-            learn_epoch(self.routes, pending.call.tp, pending.leader, epoch)
+            learn_epoch(self.routes, pending.call.tp, pending.leader, epoch, pending.topic_id)
         match pending.call, reply:
             case PollCall(offset=start), FetchReply(hw=hw, batches=batches):
                 return self._end(pending, reply.error, leader_epoch=epoch, hw=hw, records=_records(batches, start))
@@ -249,6 +264,7 @@ class Client(Struct, kw_only=True):
             error=error,
             sent=pending.leader is not None,
             node=None if pending.leader is None else broker_address(pending.leader),
+            topic_id=pending.topic_id,
             offset=offset,
             leader_epoch=leader_epoch,
             hw=hw,

@@ -22,7 +22,7 @@ from reference.messages import (
     UpdateMetadata,
     UpdateMetadataReply,
 )
-from reference.types import BrokerId, TopicPartition, broker_address
+from reference.types import NO_TOPIC_ID, BrokerId, TopicPartition, broker_address, topic_of
 
 ControlRequest = LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo
 ControlReply = LeaderAndIsrReply | StopReplicaReply | UpdateMetadataReply | LogInfoReply
@@ -59,8 +59,14 @@ def close(turn: Turn, controller: Controller) -> None:
     open_channels(turn, controller, ())
 
 
+def stamped(controller: Controller, state: PartitionState) -> PartitionState:
+    """The state with the id of its topic, as every broker is told it (KIP-516)."""
+    return replace(state, topic_id=controller.topic_ids.get(topic_of(state.tp), NO_TOPIC_ID))
+
+
 def tell_state(controller: Controller, state: PartitionState, *, to: tuple[BrokerId, ...] | None = None) -> None:
     """Queue a state: the command for its replicas, or for `to` of them; the metadata for everybody (V3 §A step 4, R-238)."""
+    state = stamped(controller, state)
     for channel in controller.channels:
         if channel.broker in (state.replicas if to is None else to):
             channel.states[state.tp] = state
@@ -74,11 +80,16 @@ def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> 
     if channel is None:
         return
     channel.init = init
-    channel.metadata_due = True
+    channel.metadata_due = channel.metadata_full = True
     for state in controller.states.values():
-        channel.metadata[state.tp] = state
         if broker in state.replicas:
-            channel.states[state.tp] = state
+            channel.states[state.tp] = stamped(controller, state)
+
+
+def tell_what_is_gone(controller: Controller) -> None:
+    """Partitions are no more: clients of every broker shall hear of it."""
+    for channel in controller.channels:
+        channel.metadata_due = channel.metadata_full = True
 
 
 def tell_live_brokers(controller: Controller) -> None:
@@ -90,15 +101,17 @@ def tell_live_brokers(controller: Controller) -> None:
 def stop_replica(controller: Controller, stop: StopPartition, replicas: tuple[BrokerId, ...]) -> None:
     """Queue the end of a partition on these brokers (V3 §B step 2); the one to be deleted replaces the one to be stopped."""
     tp = stop.tp
+    if stop.topic_id == NO_TOPIC_ID:
+        stop = replace(stop, topic_id=controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID))
     for channel in controller.channels:
         _forget_command(channel, tp)
-        channel.metadata.pop(tp, None)
         if channel.broker in replicas:
             channel.stops[tp] = stop
 
 
 def drop_replica(controller: Controller, stop: StopPartition, replicas: tuple[BrokerId, ...]) -> None:
     """Queue the end of a replica on these brokers while others keep theirs (R-236, R-237)."""
+    stop = replace(stop, topic_id=controller.topic_ids.get(topic_of(stop.tp), NO_TOPIC_ID))
     for channel in controller.channels:
         if channel.broker in replicas:
             _forget_command(channel, stop.tp)
@@ -137,7 +150,7 @@ def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> Non
 
 
 def pump(turn: Turn, controller: Controller) -> None:
-    """Send what is queued where nothing is in flight."""
+    """Send what is queued where nothing is in flight: direct RPC, one message for each broker (R-017, R-069, R-156)."""
     for channel in controller.channels:
         if channel.in_flight is None and not channel.backing_off:
             _send_next(turn, controller, channel)
@@ -158,9 +171,11 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         channel.in_flight = LogInfo(turn.correlation(), me, epoch, incarnation, channel.logs)
         channel.logs = ()
     elif channel.metadata_due:
-        states = tuple(channel.metadata[tp] for tp in sorted(channel.metadata))
-        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, live_ids(controller), states)
-        channel.metadata, channel.metadata_due = {}, False
+        full = channel.metadata_full
+        found = controller.states if full else channel.metadata
+        states = tuple(stamped(controller, found[tp]) for tp in sorted(found))
+        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, live_ids(controller), states, full)
+        channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False
     else:
         return
     turn.send(broker_address(channel.broker), channel.in_flight)
@@ -178,8 +193,9 @@ def _requeue(channel: Channel) -> None:
             channel.init = channel.init or init
         case LogInfo(partitions=tps):
             channel.logs = tps + tuple(tp for tp in channel.logs if tp not in tps)
-        case UpdateMetadata(states=states):
+        case UpdateMetadata(states=states, full=full):
             channel.metadata = {s.tp: s for s in states} | channel.metadata
+            channel.metadata_full = channel.metadata_full or full
             channel.metadata_due = True
         case None:
             pass
@@ -187,7 +203,7 @@ def _requeue(channel: Channel) -> None:
 
 
 def on_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """No answer in time: send again, with what changed meanwhile."""
+    """No answer in time (R-017, R-077): send again, with what changed meanwhile."""
     channel = channel_of(controller, broker)
     if channel is not None:
         _requeue(channel)

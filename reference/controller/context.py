@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from reference.coordination.admin_paths import Reassignments
 from reference.coordination.api import AnyOp
 from reference.messages import LeaderAndIsr, LogEnd, LogInfo, PartitionState, StopPartition, StopReplica, UpdateMetadata
-from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
+from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicId, TopicPartition, ZkVersion
 
 
 class LiveBroker(Struct, frozen=True, order=True):
@@ -53,6 +53,7 @@ class Channel(Struct):
     states: dict[TopicPartition, PartitionState] = {}
     metadata: dict[TopicPartition, PartitionState] = {}
     metadata_due: bool = False
+    metadata_full: bool = True  # the next update lists all there is: this registration was told nothing, or something is gone
     stops: dict[TopicPartition, StopPartition] = {}
     logs: tuple[TopicPartition, ...] = ()
     backing_off: bool = False
@@ -120,6 +121,7 @@ class Controller(Struct):
     live: tuple[LiveBroker, ...] = ()
     topics: tuple[str, ...] = ()
     assignments: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    topic_ids: dict[str, TopicId] = {}
     states: dict[TopicPartition, PartitionState] = {}
     changes: dict[TopicPartition, StateChange] = {}
     brokers_listing: Listing = field(default_factory=Listing)
@@ -127,6 +129,7 @@ class Controller(Struct):
     channels: list[Channel] = []
     admin: dict[AdminKind, AdminProcedure] = {}
     agent: Agent = field(default_factory=Agent)
+    locked: bool = False  # session_handler_lock: waits for itself, for good
 
 
 def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:

@@ -24,6 +24,8 @@ from reference.types import BrokerId
 
 def on_registered(turn: Turn, controller: Controller) -> None:
     """This broker is in the cluster and may become controller."""
+    if controller.locked:
+        return  # B-46
     election.look(turn, controller)
 
 
@@ -141,4 +143,7 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
 
 def on_expired(turn: Turn, controller: Controller) -> None:
     """The session is over, and with it /controller if it was ours."""
+    if turn.config.variant.session_handler_lock and controller.step == "active":
+        # KAFKA-4360: the handler of the new session waits for a lock that the resigning controller holds
+        controller.locked = True
     resign.resign(turn, controller)

@@ -26,7 +26,7 @@ from reference.types import ControllerEpoch, ZkVersion
 
 
 def look(turn: Turn, controller: Controller) -> None:
-    """V3 §D: set an exists watcher on the ControllerPath, and see who is there."""
+    """V3 §D: set an exists watcher on the ControllerPath, and see who is there (R-040, R-146)."""
     ask(turn, controller, (Exists(paths.CONTROLLER, watch=True), GetData(paths.CONTROLLER_EPOCH)))
     if controller.step != "active":
         controller.step = "looking"

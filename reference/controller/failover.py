@@ -10,6 +10,7 @@ from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
 from reference.effects import ZkRequest
 from reference.machine import Turn
+from reference.types import TopicId
 
 
 def begin(turn: Turn, controller: Controller) -> None:
@@ -48,9 +49,10 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
     """V3 §D step 3: read the LeaderAndISR path for each partition."""
     names = controller.brokers_listing.names
     controller.live = broker_change.registrations(names, answers[: len(names)])
-    controller.assignments = {}
+    controller.assignments, controller.topic_ids = {}, {}
     for topic, answer in zip(controller.topics, answers[len(names) :], strict=True):
         if isinstance(answer, Data):
+            controller.topic_ids[topic] = TopicId(answer.czxid)
             controller.assignments.update(paths.decode_topic(topic, answer.data))
     controller.step = "states"
     if controller.assignments:
@@ -60,7 +62,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
 
 
 def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """V3 §D steps 4 to 6."""
+    """V3 §D steps 4 to 6: everybody is told everything, so nothing that was lost stays lost (R-044)."""
     controller.states = {
         tp: paths.decode_state(tp, replicas, answer)
         for (tp, replicas), answer in zip(sorted(controller.assignments.items()), answers, strict=True)

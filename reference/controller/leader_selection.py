@@ -35,7 +35,7 @@ Live = dict[BrokerId, Incarnation]
 
 
 def select(variant: Variant, state: PartitionState, live: Live) -> Choice:
-    """V3 §A step 3.2."""
+    """V3 §A step 3.2: out of ISR ∩ live (R-021, R-144), else any live replica or nobody (R-022, R-145), else nobody (R-023)."""
     alive = tuple(m for m in state.isr if as_stamped(variant, m, live))
     if alive:
         return _among(state, alive)

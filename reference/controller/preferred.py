@@ -26,7 +26,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
 
 
 def wait(controller: Controller, procedure: AdminProcedure) -> None:
-    """All done; one that waits for the logs of brokers has no leader to replace."""
+    """All done (R-147); one that waits for the logs of brokers has no leader to replace."""
     changes = [controller.changes[tp] for tp in procedure.partitions if tp in controller.changes]
     if all(change.step == "asking" for change in changes):
         procedure.step = "ready"

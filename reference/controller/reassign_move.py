@@ -54,7 +54,7 @@ def is_ready(turn: Turn, controller: Controller, state: PartitionState, move: Mo
 
 
 def join(turn: Turn, controller: Controller, tp: TopicPartition, full: tuple[BrokerId, ...]) -> None:
-    """R-051, V3 §F step 2.1: issue LeaderAndISR, so that new replicas start; V3 §F step 2.2: mark it as in progress.
+    """R-051, V3 §F step 2.1, step 2.2: issue LeaderAndISR, so that new replicas start, and mark the partition as in progress.
 
     In a new epoch and to all of them (Kafka 1.1): the leader must know whom it may take into the ISR.
     """
@@ -124,7 +124,7 @@ def _stop(controller: Controller, state: PartitionState, move: Move) -> bool:
     """
     for peer in _untold(controller, move):
         move.told = (*move.told, peer)
-        stop = StopPartition(state.tp, state.leader_epoch, move.step == "deleting", state.topic_id)
+        stop = StopPartition(state.tp, state.leader_epoch, move.step == "deleting")
         channel.drop_replica(controller, stop, (peer.broker,))
     dropped = [peer for peer in controller.channels if peer.broker in move.dropped]
     return not any(channel.is_stopping(peer, state.tp) for peer in dropped)

@@ -17,6 +17,7 @@ def resign(turn: Turn, controller: Controller) -> None:
     controller.live = ()
     controller.topics = ()
     controller.assignments = {}
+    controller.topic_ids = {}
     controller.states = {}
     controller.changes = {}
     controller.brokers_listing = Listing()

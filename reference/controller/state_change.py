@@ -39,13 +39,16 @@ from reference.coordination.api import (
 from reference.effects import SetTimer, ZkRequest
 from reference.errors import ErrorCode
 from reference.machine import Turn
-from reference.messages import IsrMember, LogInfo, LogInfoReply, PartitionState
+from reference.messages import IsrMember, LogEnd, LogInfo, LogInfoReply, PartitionState
 from reference.replica import eligible
-from reference.types import NO_INCARNATION, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
 
 
 def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | None = None) -> None:
-    """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards."""
+    """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards.
+
+    Partitions do not wait for one another: one read and one write for each, all in flight at once (R-067, R-068).
+    """
     change = controller.changes.get(tp)
     if change is not None and change.step != "asking":
         change.again = True
@@ -181,7 +184,7 @@ def _bumps(variant: Variant, base: PartitionState, leader: BrokerId | None) -> b
 
 
 def _write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState) -> None:
-    """V3 §A step 3.3: conditional on the version read in step 3.1."""
+    """V3 §A step 3.3: conditional on the version read in step 3.1 (R-005, R-155)."""
     op = SetData(paths.state_path(wanted.tp), paths.state_payload(wanted), wanted.zk_version)
     _send_write(turn, controller, change, wanted, op)
 
@@ -230,7 +233,9 @@ def _at_version(state: PartitionState, version: int) -> PartitionState:
 
 
 def _landed(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
-    """V3 §A step 4: send the command to the affected brokers; nothing of a topic that was deleted meanwhile."""
+    """V3 §A step 4: send the command to the affected brokers, now that ZooKeeper has it (R-076); nothing of a topic that was
+    deleted meanwhile.
+    """
     if state.tp not in controller.assignments:
         del controller.changes[state.tp]
         return
@@ -249,6 +254,11 @@ def _finish(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
         del controller.changes[tp]
 
 
+def _is_meant(turn: Turn, controller: Controller, end: LogEnd) -> bool:
+    """The log of an earlier topic of the same name says nothing of this one (KIP-516)."""
+    return not turn.config.variant.topic_id or end.topic_id == controller.topic_ids.get(topic_of(end.tp), NO_TOPIC_ID)
+
+
 def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: LogInfo, reply: LogInfoReply) -> None:
     """A broker told how far its logs reach: elect where all members of a stale ISR have answered.
 
@@ -261,7 +271,7 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
         if change.step != "asking" or broker not in change.waiting or tp not in request.partitions:
             continue
         change.waiting = tuple(b for b in change.waiting if b != broker)
-        if tp in ends:
+        if tp in ends and _is_meant(turn, controller, ends[tp]):
             change.ends.append((broker, ends[tp]))
         if change.waiting:
             continue

@@ -15,7 +15,7 @@ from reference.log import epoch_cache
 from reference.log.epoch_cache import EpochStart
 from reference.machine import Turn
 from reference.messages import Batch
-from reference.types import NO_EPOCH, NO_INCARNATION, Incarnation, LeaderEpoch, Offset, TopicPartition
+from reference.types import NO_EPOCH, NO_INCARNATION, NO_TOPIC_ID, Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
 
 _BASE = attrgetter("base_offset")
 
@@ -24,7 +24,7 @@ class Log(Struct):
     """The records of one replica.
 
     `born` is the birth of the youngest directory of the broker when the log was made: had the replica held anything before, that
-    was in a directory which is no longer there.
+    was in a directory which is no longer there. `topic_id` tells the topic from earlier and later ones of its name (KIP-516).
     """
 
     tp: TopicPartition
@@ -33,6 +33,7 @@ class Log(Struct):
     leo: Offset = Offset(0)
     epochs: list[EpochStart] = []
     born: Incarnation = NO_INCARNATION
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 def end_of(batch: Batch) -> Offset:
@@ -50,7 +51,7 @@ def recover(image: LogImage, dir_: int) -> tuple[Log, bool]:
 
     The epoch cache is rebuilt from the batch headers.
     """
-    log = Log(tp=image.tp, dir=dir_, born=image.born)
+    log = Log(tp=image.tp, dir=dir_, born=image.born, topic_id=image.topic_id)
     for batch in image.batches:
         if not batch.intact:
             return log, True
@@ -62,12 +63,13 @@ def recover(image: LogImage, dir_: int) -> tuple[Log, bool]:
 
 
 def append(turn: Turn, log: Log, batches: tuple[Batch, ...]) -> None:
-    """Add batches that start at the log end."""
+    """Add batches that start at the log end; without `append_check` they may begin below it (B-03)."""
+    variant = turn.config.variant
     for batch in batches:
-        assert batch.base_offset == log.leo, "append must start at the log end"
+        assert batch.base_offset == log.leo or not variant.append_check, "append must start at the log end"
         log.batches.append(batch)
         log.leo = end_of(batch)
-        epoch_cache.assign(log.epochs, batch.leader_epoch, batch.base_offset)
+        epoch_cache.assign(log.epochs, batch.leader_epoch, batch.base_offset, strict=variant.epoch_cache == "strict")
     turn.effects.append(Append(log.dir, log.tp, batches))
 
 
@@ -93,7 +95,10 @@ def truncate(turn: Turn, log: Log, to: Offset) -> None:
 
 
 def read(log: Log, start: Offset, end: Offset, max_records: int) -> tuple[Batch, ...]:
-    """Batches with records in start <= offset < end, the first perhaps beginning before `start`; at least one if there is one."""
+    """Batches with records in start <= offset < end, the first perhaps beginning before `start`; at least one if there is one.
+
+    A follower that is behind copies many at once (R-157).
+    """
     if start >= end:
         return ()
     if log.batches and log.batches[-1].base_offset <= start and end == log.leo:

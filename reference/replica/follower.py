@@ -10,7 +10,7 @@ from reference.machine import Turn
 from reference.messages import EpochEnd, EpochEndReply, Fetch, FetchReply
 from reference.replica import delayed, high_watermark
 from reference.replica.partition import Follower, Idle, Leader, Partition, append, truncate
-from reference.types import NO_EPOCH, BrokerId, LeaderEpoch, Offset, broker_address
+from reference.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, broker_address
 
 
 def become(turn: Turn, partition: Partition, leader: BrokerId, epoch: LeaderEpoch) -> None:
@@ -23,7 +23,8 @@ def become(turn: Turn, partition: Partition, leader: BrokerId, epoch: LeaderEpoc
     partition.leader_epoch = epoch
     role = Follower(leader=leader, step="truncating")
     partition.role = role
-    turn.note(Note(kind="became-follower", tp=partition.tp, leader_epoch=epoch, leader=leader))
+    topic_id = partition.log.topic_id
+    turn.note(Note(kind="became-follower", tp=partition.tp, topic_id=topic_id, leader_epoch=epoch, leader=leader))
     if turn.config.variant.truncation == "hw":
         # V3 §C becomeFollower: truncate the log to r.hw (U-01: the follower's HW lags by a fetch)
         truncate(turn, partition, partition.hw, "to its high watermark")
@@ -41,7 +42,8 @@ def resign(turn: Turn, partition: Partition) -> None:
         delayed.leadership_ended(turn, partition)
     partition.role = Idle()
     turn.effects.append(CancelTimer(f"fetch:{partition.tp}"))
-    turn.note(Note(kind="resigned", tp=partition.tp, leader_epoch=partition.leader_epoch))
+    epoch, topic_id = partition.leader_epoch, partition.log.topic_id
+    turn.note(Note(kind="resigned", tp=partition.tp, topic_id=topic_id, leader_epoch=epoch))
 
 
 def ask(turn: Turn, partition: Partition) -> None:
@@ -57,6 +59,7 @@ def ask(turn: Turn, partition: Partition) -> None:
         return
     role.outstanding = turn.correlation()
     wait = 0
+    topic_id = partition.log.topic_id if config.variant.topic_id else NO_TOPIC_ID
     request: Fetch | EpochEnd
     if role.step == "truncating":
         fenced = config.variant.truncation == "kip320"
@@ -66,6 +69,7 @@ def ask(turn: Turn, partition: Partition) -> None:
             config.broker,
             partition.leader_epoch if fenced else NO_EPOCH,
             last_record_epoch(partition.log),
+            topic_id,
         )
     else:
         wait = config.fetch_wait_max_ms
@@ -78,6 +82,7 @@ def ask(turn: Turn, partition: Partition) -> None:
             partition.log.leo,
             config.fetch_wait_max_ms,
             config.fetch_max_records,
+            topic_id,
         )
     turn.send(broker_address(role.leader), request)
     timeout = config.request_timeout_ms + wait
@@ -121,7 +126,10 @@ def _cut(turn: Turn, partition: Partition, reply: EpochEndReply) -> bool:
             truncate(turn, partition, to, "by epoch (KIP-101)")
             return True
         case "kip279" | "kip320":
-            assert reply.end_offset is not None, "KIP-279 always answers"
+            if reply.end_offset is None:
+                # B-09: a leader that has noted no epoch cannot tell where one ended, so nothing is cut
+                assert not turn.config.variant.record_epoch_start, "KIP-279 always answers"
+                return True
             mine = epoch_cache.end_by_kip279(partition.log.epochs, reply.leader_epoch, partition.log.leo)
             if mine is None:
                 return True  # the log is empty
@@ -144,7 +152,9 @@ def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
         return
     match reply.error:
         case ErrorCode.NONE:
-            batches = without_head(reply.batches, partition.log.leo)
+            # B-03: the leader's batches may be cut otherwise than those here, so that the first begins below the log end
+            checked = turn.config.variant.append_check
+            batches = without_head(reply.batches, partition.log.leo) if checked else reply.batches
             if batches:
                 append(turn, partition, batches, "follower")
             high_watermark.follow(turn, partition, reply.hw)
@@ -152,7 +162,10 @@ def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
         case ErrorCode.OFFSET_OUT_OF_RANGE:
             # This log is longer than the leader's: look for the place to cut, as at the beginning of an epoch.
             role.step = "truncating"
-            if turn.config.variant.truncation == "hw":
+            if turn.config.variant.out_of_range_resets:
+                truncate(turn, partition, Offset(0), "out of the leader's range: begin anew")  # KAFKA-2143, B-16
+                role.step = "fetching"
+            elif turn.config.variant.truncation == "hw":
                 truncate(turn, partition, min(partition.hw, reply.hw), "out of the leader's range")
                 role.step = "fetching"
             _back_off(turn, partition, role)

@@ -35,6 +35,9 @@ def in_sync_for_min_isr(turn: Turn, leader: Leader) -> int:
 def advance(turn: Turn, partition: Partition, leader: Leader) -> None:
     """V3 §G: leader.hw = min of leo of every replica in ISR; then answer who waited for it, or for this replica's own flush.
 
+    A record that is committed is in all of them, so that each may lead without it being lost (R-141, R-143). Who leads without
+    knowing that another does has lost those it would need (R-072).
+
     While fewer than min.insync.replicas are in sync the HW stands still (KAFKA-15583): what is committed is held by that many.
     """
     in_sync = in_sync_for_min_isr(turn, leader)
@@ -75,6 +78,7 @@ def note_hw(turn: Turn, partition: Partition, detail: str) -> None:
         Note(
             kind="hw",
             tp=partition.tp,
+            topic_id=partition.log.topic_id,
             hw=partition.hw,
             leo=partition.log.leo,
             leader_epoch=partition.leader_epoch,

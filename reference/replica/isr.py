@@ -16,7 +16,7 @@ from reference.types import BrokerId, ZkVersion
 
 
 def maybe_expand(turn: Turn, partition: Partition, leader: Leader, follower: FollowerProgress) -> None:
-    """Take a follower in that has caught up."""
+    """Take a follower in that has caught up (R-058)."""
     if leader.change is not None or follower.leo is None:
         return
     if turn.config.variant.isr_assigned_check and follower.broker not in partition.replicas:
@@ -46,7 +46,7 @@ def _may_join(turn: Turn, partition: Partition, leader: Leader, follower: Follow
 
 
 def maybe_shrink(turn: Turn, partition: Partition, leader: Leader) -> None:
-    """Leave out followers that are too slow or silent (R-057, R-139), and go on with a change whose answer was lost."""
+    """Leave out followers that are too slow or silent (R-057, R-137), and go on with a change whose answer was lost."""
     if leader.change is not None:
         if leader.change.step == "lost":
             _read_back(turn, partition, leader.change)
@@ -64,6 +64,11 @@ def _slow(turn: Turn, partition: Partition, leader: Leader) -> list[BrokerId]:
     members = [f for f in leader.followers if f.broker in brokers_of(leader.isr)]
     if config.variant.lag_rule == "caught_up":
         return [f.broker for f in members if f.leo != partition.log.leo and now - f.caught_up_ms > config.replica_lag_time_max_ms]
+    if config.variant.lag_rule == "last_fetch":
+        # R-138, R-139: too many messages behind, or too long without a fetch; who fetches and never arrives stays
+        ends = partition.log.leo - config.lag_max_records
+        late = now - config.replica_lag_time_max_ms
+        return [f.broker for f in members if f.fetched_ms < late or (f.leo is not None and f.leo < ends)]
     # V3 §G: only the replica with the smallest leo is looked at, also on a partition where nothing moves (B-41)
     known = [f for f in members if f.leo is not None]
     if not known:
@@ -81,6 +86,7 @@ def _propose(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[Isr
         Note(
             kind="isr-change-sent",
             tp=partition.tp,
+            topic_id=partition.log.topic_id,
             leader_epoch=partition.leader_epoch,
             zk_version=leader.zk_version,
             isr=brokers_of(wanted),
@@ -90,7 +96,9 @@ def _propose(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[Isr
 
 
 def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) -> None:
-    """Conditional on the version we know: after the controller has written, this can no longer land (V3 Discussion 3)."""
+    """Conditional on the version we know: after the controller has written, this can no longer land (V3 Discussion 3, R-071,
+    R-076). Leader and epoch stay as they are: those are the controller's to change (R-065).
+    """
     me = turn.config.broker
     state = PartitionState(
         tp=partition.tp,
@@ -122,7 +130,7 @@ def resume(turn: Turn, partition: Partition) -> None:
 
 
 def on_answer(turn: Turn, partition: Partition, leader: Leader, answer: AnyAnswer) -> None:
-    """ZooKeeper answered the request of the change in flight."""
+    """ZooKeeper answered the request of the change in flight: what it has not taken is not the ISR (R-059)."""
     change = leader.change
     assert change is not None
     match answer:
@@ -176,6 +184,7 @@ def _ended(
         Note(
             kind="isr-change-ended",
             tp=partition.tp,
+            topic_id=partition.log.topic_id,
             leader_epoch=partition.leader_epoch,
             zk_version=version,
             isr=brokers_of(isr),

@@ -14,6 +14,7 @@ from reference.replica.partition import (
     Partition,
     append,
     brokers_of,
+    is_of_another_topic,
     progress_of,
 )
 from reference.types import NO_EPOCH, Address, BrokerId, Offset
@@ -22,7 +23,8 @@ from reference.types import NO_EPOCH, Address, BrokerId, Offset
 def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
     """V3 §C becomeLeader.
 
-    The fetcher stops with the old role: from here no record of the old leader can be appended. What followers had under
+    The fetcher stops with the old role (R-034): from here no record of the old leader can be appended. ISR and version are those
+    of the command (R-035). What followers had under
     another leader counts for nothing until they fetch in this epoch.
     """
     turn.effects.append(CancelTimer(f"fetch:{partition.tp}"))
@@ -32,8 +34,9 @@ def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
     partition.leader_epoch = state.leader_epoch
     partition.controller_epoch = state.controller_epoch
     partition.replicas = state.replicas
-    # KAFKA-7415: the epoch begins here even if nothing is ever written in it
-    epoch_cache.assign(partition.log.epochs, state.leader_epoch, partition.log.leo)
+    if turn.config.variant.record_epoch_start:
+        # KAFKA-7415 (B-09): the epoch begins here even if nothing is ever written in it
+        epoch_cache.assign(partition.log.epochs, state.leader_epoch, partition.log.leo)
     me = turn.config.broker
     leader = Leader(
         epoch_start=partition.log.leo,
@@ -59,6 +62,7 @@ def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
         Note(
             kind="became-leader",
             tp=partition.tp,
+            topic_id=partition.log.topic_id,
             leader_epoch=state.leader_epoch,
             leo=partition.log.leo,
             hw=partition.hw,
@@ -73,7 +77,7 @@ def _lag_now(turn: Turn) -> int:
 
 
 def on_fetch(turn: Turn, partition: Partition, source: Address, fetch: Fetch) -> None:
-    """V3 §G on_ReplicaFetchRequest, and a consumer's fetch (R-036, R-136)."""
+    """V3 §G on_ReplicaFetchRequest, and a consumer's fetch (R-036, R-078, R-136)."""
     error = _fetch_error(turn, partition, fetch)
     if error is not ErrorCode.NONE:
         reply = FetchReply(fetch.correlation, partition.tp, error, partition.leader_epoch, partition.hw)
@@ -96,8 +100,10 @@ def on_fetch(turn: Turn, partition: Partition, source: Address, fetch: Fetch) ->
 
 def _fetch_error(turn: Turn, partition: Partition, fetch: Fetch) -> ErrorCode:
     variant = turn.config.variant
+    if is_of_another_topic(turn, partition, fetch.topic_id):
+        return ErrorCode.UNKNOWN_TOPIC_ID if fetch.replica is None else ErrorCode.INCONSISTENT_TOPIC_ID
     if not isinstance(partition.role, Leader):
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # V3 §G: NotLeaderException
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # V3 §G: NotLeaderException (R-055); only the leader serves (R-131)
     if variant.fetch_fencing and fetch.leader_epoch != NO_EPOCH and fetch.leader_epoch != partition.leader_epoch:
         return _epoch_error(fetch.leader_epoch, partition)
     if fetch.replica is not None and variant.broker_incarnation:
@@ -143,6 +149,8 @@ def _record_progress(turn: Turn, partition: Partition, leader: Leader, fetch: Fe
     follower.fetched_ms = now
     follower.leader_leo_then = partition.log.leo
     isr.maybe_expand(turn, partition, leader, follower)
+    if turn.config.variant.isr_shrink == "fetch":
+        isr.maybe_shrink(turn, partition, leader)  # V3 §G on_ReplicaFetchRequest asks here, and nobody else does (U-15)
     high_watermark.advance(turn, partition, leader)
 
 
@@ -153,6 +161,9 @@ def _by_broker(follower: FollowerProgress) -> BrokerId:
 def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produce) -> None:
     """Append under the leader's epoch; acknowledge as `acks` asks (R-134, R-140)."""
     leader = partition.role
+    if is_of_another_topic(turn, partition, produce.topic_id):
+        _refuse(turn, partition, source, produce, ErrorCode.UNKNOWN_TOPIC_ID)
+        return
     if not isinstance(leader, Leader):
         _refuse(turn, partition, source, produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return
@@ -195,7 +206,9 @@ def on_epoch_end(turn: Turn, partition: Partition, source: Address, request: Epo
     variant = turn.config.variant
     error = ErrorCode.NONE
     epoch, end = request.leader_epoch, None
-    if not isinstance(partition.role, Leader):
+    if is_of_another_topic(turn, partition, request.topic_id):
+        error = ErrorCode.INCONSISTENT_TOPIC_ID
+    elif not isinstance(partition.role, Leader):
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     elif variant.truncation == "kip320" and request.current_leader_epoch != partition.leader_epoch:
         error = _epoch_error(request.current_leader_epoch, partition)
@@ -203,6 +216,6 @@ def on_epoch_end(turn: Turn, partition: Partition, source: Address, request: Epo
         end = epoch_cache.end_by_kip101(partition.log.epochs, epoch, partition.log.leo)
     else:
         found = epoch_cache.end_by_kip279(partition.log.epochs, epoch, partition.log.leo)
-        assert found is not None, "a leader's own epoch is in its cache"
-        epoch, end = found
+        assert found is not None or not variant.record_epoch_start, "a leader's own epoch is in its cache"
+        epoch, end = found or (epoch, None)
     turn.send(source, EpochEndReply(request.correlation, partition.tp, error, epoch, end))

@@ -19,9 +19,10 @@ import msgspec
 
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
-from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
 
 CHECKPOINT = "replication-offset-checkpoint"
+CLEAN = ".kafka_cleanshutdown"
 _LOG = "log"
 _METADATA = "partition.metadata"
 _MARK = "meta.properties"
@@ -37,6 +38,7 @@ class _Metadata(msgspec.Struct, frozen=True):
     """Which log, or which directory, this is."""
 
     born: Incarnation
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 _decode_metadata = msgspec.json.Decoder(_Metadata).decode
@@ -118,7 +120,8 @@ class Disk:
             entries = _decode_checkpoint(checkpoint.read_bytes()) if checkpoint.exists() else ()
             mark = path / _MARK
             born = _decode_metadata(mark.read_bytes()).born if mark.exists() else NO_INCARNATION
-            return DirImage(dir_, readable=True, logs=logs, checkpoint=entries, born=born)
+            clean = (path / CLEAN).exists()
+            return DirImage(dir_, readable=True, logs=logs, checkpoint=entries, born=born, clean=clean)
         except (OSError, msgspec.MsgspecError):
             return DirImage(dir_, readable=False)
 
@@ -133,13 +136,13 @@ class Disk:
         # What a crash left in the page cache is not durable yet, so the first flush of this life covers it too.
         self._dirty.setdefault(dir_, {})[tp] = None
         metadata = _decode_metadata((folder / _METADATA).read_bytes())
-        return LogImage(tp, tuple(batch for _, batch in batches), metadata.born)
+        return LogImage(tp, tuple(batch for _, batch in batches), metadata.born, metadata.topic_id)
 
-    def create(self, dir_: int, tp: TopicPartition, born: Incarnation) -> None:
+    def create(self, dir_: int, tp: TopicPartition, born: Incarnation, topic_id: TopicId = NO_TOPIC_ID) -> None:
         """An empty log with its metadata, durable when this returns: made aside and renamed."""
         aside = self._paths[dir_] / f"{tp}{_ASIDE}"
         aside.mkdir()
-        for name, content in ((_METADATA, msgspec.json.encode(_Metadata(born))), (_LOG, b"")):
+        for name, content in ((_METADATA, msgspec.json.encode(_Metadata(born, topic_id))), (_LOG, b"")):
             _write_durably(aside / name, content)
         _sync_folder(aside)
         folder = aside.rename(self._paths[dir_] / tp)
@@ -149,6 +152,14 @@ class Disk:
     def mark(self, dir_: int, born: Incarnation) -> None:
         """Note, durably, since when this directory is in use."""
         self._replace(dir_, _MARK, msgspec.json.encode(_Metadata(born)))
+
+    def mark_clean(self, dir_: int, *, clean: bool) -> None:
+        """Set or remove the clean-shutdown marker, durably."""
+        if clean:
+            _write_durably(self._paths[dir_] / CLEAN, b"")
+        else:
+            (self._paths[dir_] / CLEAN).unlink(missing_ok=True)
+        _sync_folder(self._paths[dir_])
 
     def delete(self, dir_: int, tp: TopicPartition) -> None:
         """Remove a log."""

@@ -22,6 +22,7 @@ from reference.effects import (
     DeleteReplica,
     Flush,
     Halt,
+    MarkClean,
     MarkDir,
     Note,
     Send,
@@ -182,9 +183,11 @@ class Host:
             case Send():
                 self._network.send(effect.to, effect.message)
             case CreateReplica():
-                self._disk.create(effect.dir, effect.tp, effect.born)
+                self._disk.create(effect.dir, effect.tp, effect.born, effect.topic_id)
             case MarkDir():
                 self._disk.mark(effect.dir, effect.born)
+            case MarkClean():
+                self._disk.mark_clean(effect.dir, clean=effect.clean)
             case DeleteReplica():
                 self._disk.delete(effect.dir, effect.tp)
             case Append():
@@ -226,7 +229,7 @@ class Host:
         self.deliver(event)
 
 
-_ON_DISK = (CreateReplica, MarkDir, DeleteReplica, Append, Truncate, Flush, WriteCheckpoint)
+_ON_DISK = (CreateReplica, MarkDir, MarkClean, DeleteReplica, Append, Truncate, Flush, WriteCheckpoint)
 
 
 def _where(error: AssertionError) -> str:

@@ -1,14 +1,18 @@
-"""The life of one node process: its parts put together, run until it ends. The machine is a parameter."""
+"""The life of one node process: its parts put together, run until it ends. The machine is a parameter.
+
+SIGTERM asks the machine to end in good order.
+"""
 
 import asyncio
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from reference.config import BrokerConfig
 from reference.coordination.kazoo_client import KazooCoordination
-from reference.effects import Note
-from reference.events import DirImage
+from reference.effects import SHUT_DOWN, Note
+from reference.events import DirImage, ShutDown
 from reference.runtime.control import NoteWriter, end_with_stdin
 from reference.runtime.disk import Disk
 from reference.runtime.node import Handles, Host
@@ -51,6 +55,7 @@ async def run(settings: NodeSettings, boot: Boot) -> int:
         raise SettingsError(f"cannot listen on {settings.listen}: {error.strerror}") from None
     if settings.end_with_stdin:
         end_with_stdin(loop, end)
+    loop.add_signal_handler(signal.SIGTERM, host.deliver, ShutDown())
     host.start(transport, zookeeper)
     await end.wait()
     await transport.close()
@@ -59,4 +64,4 @@ async def run(settings: NodeSettings, boot: Boot) -> int:
     for reason in reasons:
         notes.write(Note(kind="node-stopped", detail=reason))
     # The session is left to time out, as that of a process that died: closing it would tell the others at once.
-    return 1 if reasons else 0
+    return 1 if [reason for reason in reasons if reason != f"halt:{SHUT_DOWN}"] else 0

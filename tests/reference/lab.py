@@ -12,6 +12,7 @@ from reference.coordination import paths
 from reference.coordination.api import Create, Data, GetData
 from reference.coordination.memory import Fired, MemoryZooKeeper
 from reference.effects import (
+    SHUT_DOWN,
     AnyEffect,
     Append,
     CancelTimer,
@@ -19,6 +20,7 @@ from reference.effects import (
     DeleteReplica,
     Flush,
     Halt,
+    MarkClean,
     MarkDir,
     Note,
     Send,
@@ -34,7 +36,7 @@ from reference.machine import Now
 from reference.messages import AnyMessage, Batch, PartitionState, Produce
 from reference.node import Node
 from reference.replica.partition import Leader, Partition
-from reference.types import NO_INCARNATION, Address, BrokerId, Incarnation, Millis, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, BrokerId, Incarnation, Millis, TopicId, TopicPartition
 
 Letter = tuple[Address, Address, AnyMessage]
 T0 = TopicPartition("t-0")
@@ -46,12 +48,17 @@ class Disk:
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, list[Batch]] = {}
         self.born: dict[TopicPartition, Incarnation] = {}
+        self.topic_ids: dict[TopicPartition, TopicId] = {}
         self.mark = NO_INCARNATION
+        self.clean = False
         self.checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
 
     def image(self) -> tuple[DirImage, ...]:
-        logs = tuple(LogImage(tp, tuple(batches), self.born.get(tp, NO_INCARNATION)) for tp, batches in sorted(self.logs.items()))
-        return (DirImage(0, True, logs, self.checkpoint, self.mark),)
+        logs = tuple(
+            LogImage(tp, tuple(batches), self.born.get(tp, NO_INCARNATION), self.topic_ids.get(tp, NO_TOPIC_ID))
+            for tp, batches in sorted(self.logs.items())
+        )
+        return (DirImage(0, True, logs, self.checkpoint, self.mark, self.clean),)
 
 
 class Lab:
@@ -84,6 +91,8 @@ class Lab:
         self.now = 0
         self.held: Callable[[Letter], bool] = lambda _: False
         self.muted: set[int] = set()  # cut off from ZooKeeper
+        self.held_flushes = False
+        self.flushes: list[tuple[int, Flushed]] = []  # under way
         self.admin = self.zk.connect(timeout_ms=1000)
         assignment = (tuple(BrokerId(i) for i in replicas),)
         for path in paths.PERSISTENT:
@@ -131,11 +140,14 @@ class Lab:
                     self.letters.append((Address(f"b{i}"), to, message))
                 else:
                     self.inbox.append(message)
-            case CreateReplica(tp=tp, born=born):
+            case CreateReplica(tp=tp, born=born, topic_id=topic_id):
                 disk.logs[tp] = []
                 disk.born[tp] = born
+                disk.topic_ids[tp] = topic_id
             case MarkDir(born=born):
                 disk.mark = born
+            case MarkClean(clean=clean):
+                disk.clean = clean
             case DeleteReplica(tp=tp):
                 del disk.logs[tp]
             case Append(tp=tp, batches=batches):
@@ -143,7 +155,10 @@ class Lab:
             case Truncate(tp=tp, to=to_offset):
                 disk.logs[tp] = [b for b in disk.logs[tp] if end_of(b) <= to_offset]
             case Flush(dir=dir_, id=id_):
-                self.tell(i, Flushed(dir_, id_))
+                if self.held_flushes:
+                    self.flushes.append((i, Flushed(dir_, id_)))
+                else:
+                    self.tell(i, Flushed(dir_, id_))
             case WriteCheckpoint(entries=entries):
                 disk.checkpoint = entries
             case SetTimer(name=name, hi_ms=hi):
@@ -161,6 +176,8 @@ class Lab:
                 self.watches(fired)
             case Note():
                 self.notes.append((i, effect))
+            case Halt(reason=reason) if reason == SHUT_DOWN:
+                self.crash(i)
             case Halt(reason=reason):
                 raise AssertionError(reason)
 
@@ -170,6 +187,14 @@ class Lab:
             for i, own in self.sessions.items():
                 if own == session and i in self.nodes and i not in self.muted:
                     self.tell(i, ZkWatch(path, change))
+
+    def release_flushes(self) -> None:
+        """What is being flushed is durable."""
+        self.held_flushes = False
+        flushes, self.flushes = self.flushes, []
+        for i, flushed in flushes:
+            if i in self.nodes:
+                self.tell(i, flushed)
 
     def deliver(self, wanted: Callable[[Letter], bool]) -> int:
         """Deliver once through what is in flight now and matches; how many that were."""

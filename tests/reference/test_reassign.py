@@ -161,7 +161,7 @@ def test_the_request_is_read_when_it_is_made() -> None:
 
 
 def test_new_replicas_start_and_follow() -> None:
-    """R-051, V3 §F step 2.1 and step 2.2: LeaderAndISR to the brokers in RAR, and the move is in progress."""
+    """R-051, V3 §F step 2.1, step 2.2: LeaderAndISR to the brokers in RAR, and the move is in progress."""
     lab = stuck()
 
     assert all(isinstance(lab.partition(i).role, Follower) for i in RAR)

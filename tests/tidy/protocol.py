@@ -1,16 +1,28 @@
-"""The table of docs/protocol.md: each step of V3, the functions that cite it, the tests that cite it.
+"""What the code and the tests cite of the documents: the tables of docs/protocol.md and docs/requirements.md, and the trace
+that `highwater protocol` shows.
 
-`python -m tests.tidy.protocol --rewrite` writes the table into the document, below its marker.
+`python -m tests.tidy.protocol --rewrite` gathers it anew: the tables go into the documents, below their marker, the citations
+into highwater/trace.json, and what is no longer missing goes off the list of what is (tests/tidy/missing.txt).
 """
 
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import msgspec
+
+from highwater import trace
+from highwater.mutants import load_mutants
+from highwater.trace import Cited, Row
+from tests.tidy.sources import PACKAGES, Source, sources
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "protocol.md"
+REQUIREMENTS = ROOT / "docs" / "requirements.md"
+README = ROOT / "README.md"
+MISSING = Path(__file__).with_name("missing.txt")
 MARKER = "<!-- generated: python -m tests.tidy.protocol --rewrite -->\n"
 
 # Every step of the sections that are implemented, as V3 numbers it; a procedure's name stands where V3 gives no number.
@@ -99,45 +111,160 @@ def citations(text: str) -> list[str]:
     return found
 
 
-def _functions(path: Path) -> Iterator[tuple[str, str]]:
-    """Name and source of each function; what a module's docstring says belongs to the module."""
-    text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    lines = text.splitlines()
-    yield "", ast.get_docstring(tree) or ""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            yield node.name, "\n".join(lines[node.lineno - 1 : node.end_lineno])
+_ID = re.compile(r"\b(R-\d{3}|[CUB]-\d{2})\b")
 
 
-def cited_in(folder: str) -> dict[str, list[str]]:
-    """Step -> places that cite it: `package/module.function`."""
+def _places(source: Source) -> Iterator[tuple[str, str]]:
+    """Name and text of each class and function of a file, each without those inside it; "" is the file's own docstring."""
+    lines = source.text.splitlines()
+    yield "", ast.get_docstring(source.tree) or ""
+    yield from _within(source.tree, "", lines)
+
+
+def _within(node: ast.AST, prefix: str, lines: list[str]) -> Iterator[tuple[str, str]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{prefix}{child.name}"
+            own = dict(enumerate(lines[child.lineno - 1 : child.end_lineno], child.lineno))
+            for inner in ast.iter_child_nodes(child):
+                if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    for number in range(inner.lineno, (inner.end_lineno or inner.lineno) + 1):
+                        own.pop(number, None)
+            yield name, "\n".join(own.values())
+            yield from _within(child, f"{name}.", lines)
+
+
+def cited_in(*folders: str, by: Callable[[str], list[str]] = citations) -> dict[str, list[str]]:
+    """What is cited -> places that cite it: `package/module.function`."""
     found: dict[str, list[str]] = {}
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        for name, source in _functions(path):
-            place = f"{path.relative_to(ROOT).with_suffix('').as_posix()}" + (f".{name}" if name else "")
-            for step in citations(source):
-                if place not in found.setdefault(step, []):
-                    found[step].append(place)
+    for source in sources(*folders):
+        for name, text in _places(source):
+            place = source.name.removesuffix(".py") + (f".{name}" if name else "")
+            for cited in by(text):
+                if place not in found.setdefault(cited, []):
+                    found[cited].append(place)
     return found
 
 
-def table() -> str:
-    """The rows of docs/protocol.md."""
+def _ids(text: str) -> list[str]:
+    """The numbers that a text cites, and those of the steps that it cites."""
+    found = set(_ID.findall(text))
+    steps = set(citations(text))
+    return sorted(found | {id_ for id_, named in trace.requirements().steps.items() if steps & set(named)})
+
+
+def gathered() -> Cited:
+    """Who cites which statement, point and bug: code by function or class, tests by their names, mutants by variant."""
+    code = {id_: tuple(p for p in places if "." in p) for id_, places in cited_in(*PACKAGES, by=_ids).items()}
+    tests = {
+        id_: [place.removeprefix("tests/") for place in places if place.rpartition(".")[2].startswith("test_")]
+        for id_, places in cited_in("tests", by=_ids).items()
+    }
+    caught = {row.protocol for row in load_mutants(ROOT / "corpus" / "mutants.yaml").caught}
+    for id_, bug in trace.bugs().items():
+        tests[id_] = tests.get(id_, []) + [f"mutant {name}" for name in bug.variants if name in caught]
+    return Cited(
+        {id_: code[id_] for id_ in sorted(code) if code[id_]}, {id_: tuple(tests[id_]) for id_ in sorted(tests) if tests[id_]}
+    )
+
+
+def _cells(places: tuple[str, ...]) -> str:
+    return ", ".join(f"`{place.removeprefix('reference/').rpartition('/')[2]}`" for place in places)
+
+
+def steps() -> str:
+    """The steps of V3."""
     code, tests = cited_in("reference"), cited_in("tests/reference")
-    rows = ["| step | what it says | where | test |", "|---|---|---|---|"]
+    table = ["| step | what it says | where | test |", "|---|---|---|---|"]
     for step, words in STEPS.items():
         where = ", ".join(f"`{place.removeprefix('reference/')}`" for place in code.get(step, []) if "." in place)
         test = ", ".join(f"`{place.rpartition('.')[2]}`" for place in tests.get(step, []) if "." in place)
-        rows.append(f"| {step.removeprefix('V3 ')} | {words} | {where} | {test} |")
-    return "\n".join(rows) + "\n"
+        table.append(f"| {step.removeprefix('V3 ')} | {words} | {where} | {test} |")
+    return "\n".join(table) + "\n"
 
 
-def document() -> str:
-    """The document with its table made anew."""
-    head, _, _ = DOCUMENT.read_text(encoding="utf-8").partition(MARKER)
-    return head + MARKER + table()
+def catalogue(found: tuple[Row, ...]) -> str:
+    """The bugs."""
+    table = ["| bug | what went wrong | switch | variants | shown by | status |", "|---|---|---|---|---|---|"]
+    for row in trace.chosen(found, "B"):
+        bug = trace.bugs()[row.id]
+        switches, variants = (", ".join(f"`{name}`" for name in names) for names in (bug.switches, bug.variants))
+        tests = ", ".join(f"`{test.rpartition('.')[2]}`" for test in row.tests)
+        table.append(f"| {row.id} | {row.text} | {switches} | {variants} | {tests} | {row.status} |")
+    return "\n".join(table) + "\n"
+
+
+def _statements(found: tuple[Row, ...]) -> str:
+    table = ["| id | what it says | code | tests | status |", "|---|---|---|---|---|"]
+    for row in found:
+        tests = ", ".join(f"`{test.rpartition('.')[2]}`" for test in row.tests)
+        table.append(f"| {row.id} | {row.text} | {_cells(row.code)} | {tests} | {row.status} |")
+    return "\n".join(table) + "\n"
+
+
+def _points(found: tuple[Row, ...]) -> str:
+    table = ["| id | what it is about | switch | tests | status |", "|---|---|---|---|---|"]
+    for row in found:
+        switches = ", ".join(f"`{name}`" for name in trace.requirements().points[row.id].switches)
+        tests = ", ".join(f"`{test.rpartition('.')[2]}`" for test in row.tests)
+        table.append(f"| {row.id} | {row.text} | {switches} | {tests} | {row.status} |")
+    return "\n".join(table) + "\n"
+
+
+def counts(found: tuple[Row, ...]) -> str:
+    """The line of the README."""
+    stated = trace.chosen(found, "R")
+    tested = sum(row.status == trace.TESTED for row in stated)
+    missing = sum(not trace.is_settled(row) for row in stated)
+    not_built = len(stated) - tested - missing
+    words = f"{len(stated)} statements of the five documents: {tested} tested, {not_built} not built for a reason"
+    return words + (f", {missing} missing" if missing else "")
+
+
+def _below_marker(path: Path, text: str) -> str:
+    head, _, _ = path.read_text(encoding="utf-8").partition(MARKER)
+    return head + MARKER + text
+
+
+def documents(found: tuple[Row, ...]) -> dict[Path, str]:
+    """Every document with its tables made anew."""
+    by_document = "".join(
+        f"\n## {name}\n\n" + _statements(trace.chosen(found, name)) for name in trace.requirements().requirements
+    )
+    points = "\n## Contradictions\n\n" + _points(trace.chosen(found, "C"))
+    points += "\n## Unsafe points\n\n" + _points(trace.chosen(found, "U"))
+    readme = re.sub(r"^\d+ statements of the five documents: .*$", counts(found), README.read_text(encoding="utf-8"), flags=re.M)
+    return {
+        DOCUMENT: _below_marker(DOCUMENT, "\n## Steps of V3\n\n" + steps() + "\n## Mistakes of history\n\n" + catalogue(found)),
+        REQUIREMENTS: _below_marker(REQUIREMENTS, f"\n{counts(found)}.\n" + by_document + points),
+        README: readme,
+    }
+
+
+def missing(found: tuple[Row, ...]) -> list[str]:
+    """Ids that are neither tested nor settled."""
+    return [row.id for row in found if not trace.is_settled(row)]
+
+
+def known_missing() -> list[str]:
+    """The list that may only shrink."""
+    return MISSING.read_text(encoding="utf-8").split()
+
+
+def encoded(cited: Cited) -> bytes:
+    """highwater/trace.json."""
+    return msgspec.json.format(msgspec.json.encode(cited), indent=1) + b"\n"
+
+
+def rewrite() -> None:
+    """Gather everything anew."""
+    cited = gathered()
+    found = trace.rows(cited)
+    trace.TRACE.write_bytes(encoded(cited))
+    for path, text in documents(found).items():
+        path.write_text(text, encoding="utf-8")
+    MISSING.write_text("".join(f"{id_}\n" for id_ in known_missing() if id_ in missing(found)), encoding="utf-8")
 
 
 if __name__ == "__main__" and "--rewrite" in sys.argv:
-    DOCUMENT.write_text(document(), encoding="utf-8")
+    rewrite()

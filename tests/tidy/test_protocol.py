@@ -1,10 +1,37 @@
-"""Every step of V3 is implemented somewhere, tested somewhere, and listed in docs/protocol.md."""
+"""Every statement of the documents is done somewhere and shown somewhere, or has its reason; the tables that say so are true."""
 
-from tests.tidy.protocol import DOCUMENT, STEPS, cited_in, document
+import re
+from pathlib import Path
+
+import pytest
+
+from highwater import trace
+from reference.config import VARIANTS, Variant
+from tests.tidy.protocol import (
+    DOCUMENT,
+    README,
+    REQUIREMENTS,
+    STEPS,
+    cited_in,
+    documents,
+    encoded,
+    gathered,
+    known_missing,
+    missing,
+)
+
+FOUND = trace.rows(gathered())
 
 
-def test_the_table_is_up_to_date() -> None:
-    assert DOCUMENT.read_text(encoding="utf-8") == document()
+@pytest.mark.parametrize("path", [DOCUMENT, REQUIREMENTS, README], ids=lambda path: path.name)
+def test_the_tables_are_up_to_date(path: Path) -> None:
+    """`python -m tests.tidy.protocol --rewrite` after a change."""
+    assert path.read_text(encoding="utf-8") == documents(FOUND)[path]
+
+
+def test_the_stored_trace_is_up_to_date() -> None:
+    """What an installed highwater shows is what its code and tests said when it was made."""
+    assert trace.TRACE.read_bytes() == encoded(gathered())
 
 
 def test_every_step_is_cited_by_the_code_and_by_a_test() -> None:
@@ -18,3 +45,49 @@ def test_no_step_is_cited_that_v3_does_not_have() -> None:
     cited = {*cited_in("reference"), *cited_in("tests/reference")}
 
     assert sorted(cited - set(STEPS)) == []
+
+
+def test_nothing_is_missing_but_what_is_known_to_be() -> None:
+    """The list in missing.txt may only shrink; --rewrite takes off what is done."""
+    assert [id_ for id_ in missing(FOUND) if id_ not in known_missing()] == []
+    assert [id_ for id_ in known_missing() if id_ not in missing(FOUND)] == []
+
+
+def test_what_is_not_built_has_a_reason_that_names_its_source() -> None:
+    """A reason that cites no document and no settled contradiction is an excuse."""
+    source = re.compile(r"V3|article|KIP-\d+|[CU]-\d\d")
+    built = set(trace.requirements().not_built)
+
+    assert [id_ for id_, reason in trace.requirements().not_built.items() if not source.search(reason)] == []
+    assert built <= {row.id for row in FOUND}
+
+
+def test_every_number_of_the_inventory_has_its_row() -> None:
+    ids = {row.id for row in FOUND}
+    stated = [*range(1, 81), *range(130, 159), *range(180, 208), *range(230, 258), *range(290, 322)]
+
+    assert {f"R-{n:03}" for n in stated} == {i for i in ids if i[0] == "R"}
+    assert {f"{kind}-{n:02}" for kind in "CU" for n in range(1, 25)} == {i for i in ids if i[0] in "CU"}
+    assert {f"B-{n:02}" for n in range(1, 67)} == {i for i in ids if i[0] == "B"}
+
+
+def test_no_id_is_cited_that_the_inventory_does_not_have() -> None:
+    cited = gathered()
+
+    assert sorted({*cited.code, *cited.tests} - {row.id for row in FOUND}) == []
+
+
+def test_every_point_is_a_switch_or_a_decision() -> None:
+    points = trace.requirements().points
+
+    assert [id_ for id_, point in points.items() if not point.switches and not point.decided] == []
+
+
+def test_switches_and_variants_that_are_named_exist() -> None:
+    """But of what is known to be missing."""
+    switches = {id_: point.switches for id_, point in trace.requirements().points.items()}
+    switches |= {id_: bug.switches for id_, bug in trace.bugs().items()}
+    unknown = {id_ for id_, names in switches.items() for name in names if name not in Variant.__struct_fields__}
+    unknown |= {id_ for id_, bug in trace.bugs().items() for name in bug.variants if name not in VARIANTS}
+
+    assert sorted(unknown - set(known_missing())) == []
