@@ -68,8 +68,8 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     # reassignment (V3 §F, KIP-236)
     reassign_path: Literal["json", "v3"] = "json"  # C-06: /admin/reassign_partitions | /admin/partitions_reassigned/[t]/[p]
-    reassign_widen: bool = True  # C-12: AR := OAR + RAR in the topic znode before a new replica is started
-    reassign_ready: Literal["rar_in_isr", "isr_is_all"] = "rar_in_isr"  # C-11: moved when RAR is in the ISR | ISR == AR + RAR
+    reassign_widens: bool = True  # C-12: AR := OAR + RAR in the topic znode before a new replica is started
+    reassign_complete: Literal["rar_in_isr", "isr_is_all"] = "rar_in_isr"  # C-11: moved when RAR is in the ISR | ISR == AR + RAR
     reassign_order: Literal["ar_last", "ar_first"] = "ar_last"  # B-59: AR := RAR after | before the old replicas are deleted
     reassign_failover: Literal["resume", "abort", "premature", "zombie"] = "resume"  # B-58: KAFKA-4214, KAFKA-6193, KAFKA-9478
     cancel_requires_isr: bool = True  # U-21, B-60: a rollback elects only from the ISR
@@ -111,8 +111,8 @@ V3 = Variant(
     stop_replica_epoch=False,
     recovery_election=False,
     reassign_path="v3",
-    reassign_widen=False,
-    reassign_ready="isr_is_all",
+    reassign_widens=False,
+    reassign_complete="isr_is_all",
     isr_assigned_check=False,
     topic_id=False,
 )
@@ -189,8 +189,8 @@ VARIANTS: dict[str, Variant] = {
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
     "no-topic-id": _without(topic_id=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
-    "reassign-isr-is-all": _without(reassign_ready="isr_is_all"),
-    "reassign-without-widening": _without(reassign_widen=False),
+    "reassign-isr-is-all": _without(reassign_complete="isr_is_all"),
+    "reassign-without-widening": _without(reassign_widens=False),
     "reassign-ar-first": _without(reassign_order="ar_first"),
     "reassign-failover-aborts": _without(reassign_failover="abort"),
     "reassign-failover-premature": _without(reassign_failover="premature"),

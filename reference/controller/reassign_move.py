@@ -47,7 +47,7 @@ def is_ready(turn: Turn, controller: Controller, state: PartitionState, move: Mo
     if state.leader is None:
         return False
     variant = turn.config.variant
-    if not move.back and variant.reassign_ready == "isr_is_all":
+    if not move.back and variant.reassign_complete == "isr_is_all":
         return set(brokers_of(state.isr)) == set(controller.assignments[state.tp]) | set(move.target)
     held = reassign_selection.held_by(variant, state, move.target, electable(controller, state.tp))
     return len(held) >= reassign_selection.members_wanted(turn.config, replace(state, replicas=move.target), move)
@@ -61,7 +61,7 @@ def join(turn: Turn, controller: Controller, tp: TopicPartition, full: tuple[Bro
     move = controller.agent.moves[tp]
     move.step = "joining"
     controller.assignments[tp] = full
-    if turn.config.variant.reassign_widen:
+    if turn.config.variant.reassign_widens:
         state_change.start(turn, controller, tp, "raise")
     elif tp in controller.states:
         channel.tell_state(controller, controller.states[tp], to=move.target)
@@ -74,7 +74,7 @@ def lead(turn: Turn, controller: Controller, tp: TopicPartition) -> None:
     """
     move = controller.agent.moves[tp]
     controller.assignments[tp] = move.target
-    move.step = "leading" if turn.config.variant.reassign_widen else "shrinking"
+    move.step = "leading" if turn.config.variant.reassign_widens else "shrinking"
     state_change.start(turn, controller, tp, "lead" if move.step == "leading" else "shrink")
 
 

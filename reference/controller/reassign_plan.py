@@ -110,7 +110,7 @@ def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: Topi
         case "widening":
             full = (*assigned, *(b for b in move.target if b not in assigned))
             written = variant.reassign_path == "v3" or draft.entries[tp] == controller.agent.entries[tp]
-            if variant.reassign_widen and full != assigned:
+            if variant.reassign_widens and full != assigned:
                 draft.assigned[tp] = full
             elif not written:
                 pass  # without OAR in ZooKeeper nobody could take it back
