@@ -10,6 +10,7 @@ from checkers import (
     assertions,
     assumptions,
     availability,
+    convergence,
     duplicates,
     election,
     isr_agreement,
@@ -37,6 +38,7 @@ ALL: tuple[Checker, ...] = (
     vacuity.CHECKER,
     availability.PARTITIONS,
     availability.CLUSTER,
+    convergence.CHECKER,
 )
 
 _HEAD = """# What the checkers claim

@@ -37,6 +37,7 @@ class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     request_timeout_ms: int = 2000
     fetch_wait_max_ms: int = 500
     checkpoint_interval_ms: int = 5000
+    legacy_brokers: tuple[int, ...] = ()  # those with the inter-broker protocol of before KIP-343
 
 
 class NetworkShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

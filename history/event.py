@@ -26,6 +26,12 @@ class EventKind(StrEnum):
     REGISTERED = "registered", "node, life, incarnation (from ZooKeeper, at the moment of the write)"
     SESSION_ENDED = "session-ended", "node, incarnation: its registration is gone (from ZooKeeper)"
     CONTROLLER_ELECTED = "controller-elected", "node, controller_epoch"
+    BROKER_STATE = (
+        "broker-state",
+        "node (controller), leader (the broker), controller_epoch, incarnation (of the broker), detail: state",
+    )
+    FENCED = "fenced", "node, life, incarnation: takes no requests of clients and followers from here"
+    UNFENCED = "unfenced", "node, life, incarnation: takes them again"
     CONTROLLER_RESIGNED = "controller-resigned", "node, controller_epoch"
     STATE_WRITTEN = (
         "state-written",
@@ -53,6 +59,18 @@ class EventKind(StrEnum):
     FAULT_ACTED = "fault-acted", "fault, node, detail: kind name, offset: how often it bit (dropped messages, refused writes ...)"
     HEALED = "healed", "every fault is over; nothing is broken from here on"
     FINAL_READS = "final-reads", "the final readers start"
+    ZK_STATE = (
+        "zk-state",
+        "topic_id, partition, leader, leader_epoch, zk_version, isr, elr, replicas: as ZooKeeper holds it at the very end",
+    )
+    METADATA_VIEW = (
+        "metadata-view",
+        "node, topic_id, partition, leader, leader_epoch, isr, replicas: what the broker tells clients at the very end",
+    )
+    LOG_ON_DISK = (
+        "log-on-disk",
+        "node, dir, topic_id, partition, leo, value: digest of the records; what lies in a directory at the very end",
+    )
     UNCLEAN_ELECTION_ORDERED = "unclean-election-ordered", "partition, leader"
     ASSERTION = "assertion", "node, life, detail: an assertion of the system under test failed"
 
@@ -76,6 +94,7 @@ class ClusterEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     isr: tuple[str, ...] | None = None
     stamps: tuple[int, ...] | None = None
     elr: tuple[str, ...] | None = None
+    replicas: tuple[str, ...] | None = None
     hw: int | None = None
     leo: int | None = None
     offset: int | None = None

@@ -53,6 +53,7 @@ class EventColumns(TypedDict, total=False):
     isr: tuple[str, ...] | None
     stamps: tuple[int, ...] | None
     elr: tuple[str, ...] | None
+    replicas: tuple[str, ...] | None
     hw: int | None
     leo: int | None
     offset: int | None

@@ -87,6 +87,7 @@ EVENTS = (
     _optional("isr", "texts", "in-sync replicas"),
     _optional("stamps", "ints", "registrations under which the members of `isr` joined it, in its order"),
     _optional("elr", "texts", "eligible leader replicas: the last ISR that had min.insync.replicas members"),
+    _optional("replicas", "texts", "assigned replicas, the preferred one first"),
     _optional("hw", "int", "high watermark"),
     _optional("leo", "int", "log end offset"),
     _optional("offset", "int", "offset the event is about; of a wound: the first one destroyed"),

@@ -29,6 +29,7 @@ from nemesis.faults import (
     PowerLoss,
     Reset,
     Restart,
+    Shutdown,
     Slow,
 )
 from nemesis.schedule import Window
@@ -97,6 +98,8 @@ def _simulated(fault: AnyFault) -> str:
             return "no event reaches the node; afterwards overdue timers and waiting messages come in drawn order"
         case Crash() | Restart():
             return "the machine is dropped between two effects; the disk keeps its page cache"
+        case Shutdown():
+            return "the machine is told ShutDown, and dropped where it still runs at the end of the window"
         case CrashAt():
             return "the machine is dropped right after the effect, or right before it; the disk keeps its page cache"
         case PowerLoss():
@@ -122,6 +125,8 @@ def _of_processes(fault: AnyFault) -> Ability:
             return Cannot("it sends signals and nothing else: the session ends when its timeout is over")
         case Crash() | Restart():
             return Can("SIGKILL, then a new process on the same directories")
+        case Shutdown():
+            return Can("SIGTERM, SIGKILL where it still runs at the end of the window, then a new process")
         case CrashAt():
             return Cannot(_OUTSIDE)
         case Partition() | Packets() | Slow() | Clog() | Reset():
@@ -158,6 +163,8 @@ def _of_containers(fault: AnyFault) -> Ability:
             return Can("libfaketime in the broker's process")
         case Pause():
             return Can("the container's cgroup is frozen")
+        case Shutdown():
+            return Can("SIGTERM to the container's process, SIGKILL at the end of the window, then a start")
         case CrashAt():
             return Cannot(_OUTSIDE)
         case Crash() | Restart():

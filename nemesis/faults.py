@@ -126,6 +126,13 @@ class Restart(Fault, frozen=True, kw_only=True, tag="restart"):
     session_ends: bool = False
 
 
+class Shutdown(Fault, frozen=True, kw_only=True, tag="shutdown"):
+    """SIGTERM: the broker hands its leaderships over, ends in good order, and is started again at the end of the window.
+
+    One that has not come to an end by then is killed (KIP-343 stopping, controlled.shutdown.max.retries).
+    """
+
+
 class PowerLoss(Fault, frozen=True, kw_only=True, tag="power-loss"):
     """kill -9 and every unflushed suffix lost (drawn per file), the last batch perhaps torn. A wound under flush=none."""
 
@@ -185,6 +192,7 @@ AnyFault = (
     | Crash
     | CrashAt
     | Restart
+    | Shutdown
     | PowerLoss
     | ExpireSession
     | DirUnreadable
@@ -209,7 +217,7 @@ def wounds(fault: AnyFault, flush: Flush) -> bool:
             return True
         case Partition() | Packets() | Slow() | Clog() | Reset() | ClockJump() | ClockDrift() | ClockStrobe():
             return False
-        case Pause() | Crash() | CrashAt() | Restart() | ExpireSession() | DirUnreadable() | DiskFull() | DiskSlow():
+        case Pause() | Crash() | CrashAt() | Restart() | Shutdown() | ExpireSession() | DirUnreadable() | DiskFull() | DiskSlow():
             return False
         case _:
             assert_never(fault)

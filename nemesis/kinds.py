@@ -10,7 +10,7 @@ from typing import Literal
 
 from nemesis import blows as b
 from nemesis.blows import Draw, blow
-from nemesis.faults import Crash, ExpireSession, Links, Partition, Pause
+from nemesis.faults import Crash, ExpireSession, Links, Partition, Pause, Shutdown
 
 Destroys = Literal["nothing", "unflushed", "everything"]
 
@@ -242,6 +242,12 @@ KINDS: tuple[Kind, ...] = (
         says="kill -9 of all brokers at once",
         draw=blow(Crash(), b.everyone, b.brief),
         everyone=True,
+    ),
+    Kind(
+        name="shutdown",
+        family="crash",
+        says="a broker that is asked to end, hands over and comes back",
+        draw=blow(Shutdown(), b.some_role, b.around_session),
     ),
     Kind(
         name="bounce",

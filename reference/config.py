@@ -15,7 +15,8 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One protocol. The comment behind a switch names the statement or bug that it is about."""
 
     # how a follower finds where its log leaves the leader's: U-01, B-01, B-04, B-06
-    truncation: Literal["hw", "kip101", "kip279", "kip320"] = "kip320"
+    # "fetch" is what Kafka does since 2.7 (KIP-595): the leader finds it while it serves a fetch
+    truncation: Literal["hw", "kip101", "kip279", "kip320", "fetch"] = "kip320"
     fetch_fencing: bool = True  # U-12, B-06: fetches carry the leader epoch, others are refused
     follower_change: Literal["epoch", "leader_id"] = "epoch"  # U-07, B-07: act on each epoch | only on another leader (R-032)
     leader_change: Literal["epoch", "role"] = "epoch"  # U-06, C-10: act on each epoch | only if not leader already (R-031)
@@ -25,6 +26,8 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     append_check: bool = True  # B-03: what begins below the log end is not appended as it is
     record_epoch_start: bool = True  # B-09, KAFKA-7415: a leader notes where its epoch starts before it writes in it
     epoch_cache: Literal["strict", "lazy"] = "strict"  # B-11, KAFKA-10706: epochs that contradict a later one go | stay
+    leo_of_diverging: bool = False  # B-12, KAFKA-13141: with truncation=fetch, who has yet to truncate counts all the same
+    hw_of_diverging: bool = False  # B-13, KAFKA-14704: with truncation=fetch, the HW is taken before the log is cut
     out_of_range_resets: bool = False  # B-16, KAFKA-2143: a follower out of its leader's range begins again from nothing
     epoch_before_transition: bool = False  # B-56: an epoch counts as followed though its transition was cut off
     session_handler_lock: bool = False  # B-46, KAFKA-4360: a controller that outlived its session never stands again
@@ -75,6 +78,16 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cancel_requires_isr: bool = True  # U-21, B-60: a rollback elects only from the ISR
     isr_assigned_check: bool = True  # B-38, B-39: only assigned replicas join the ISR, a leader drops others
 
+    # --- heartbeats and ISR changes (KIP-343) ---
+    heartbeat: bool = True  # R-180, B-43: brokers show themselves to the controller, and fence themselves where they cannot
+    isr_change_via: Literal["controller", "zookeeper"] = "controller"  # C-24: R-192 | V3 §G
+    isr_change_version: bool = True  # U-13, B-31: a change names the version of the state it was made from
+    isr_member_epoch: bool = True  # B-35, B-36, KIP-903: a change names the registration of each member
+    isr_add_shutting_down: bool = False  # B-37, KIP-841: who is fenced or stops may be added to an ISR
+    isr_change_zombie: Literal["not_controller", "authoritative"] = "not_controller"  # B-55: judged by ZooKeeper | by memory
+    isr_pending_clear: Literal["by_version", "on_lair"] = "by_version"  # B-32: any answer is taken for that of the change
+    recheck_hw_after_isr: bool = True  # B-25: the HW is looked at again when an ISR change has ended
+
     # identity of topics, deletion, and control requests that come late
     topic_id: bool = True  # KIP-516, U-14, B-61: a log, a command or a request of another topic of the same name is told apart
 
@@ -114,6 +127,8 @@ V3 = Variant(
     reassign_widens=False,
     reassign_complete="isr_is_all",
     isr_assigned_check=False,
+    heartbeat=False,
+    isr_change_via="zookeeper",
     topic_id=False,
 )
 
@@ -143,6 +158,10 @@ VARIANTS: dict[str, Variant] = {
     "kip101": _without(truncation="kip101", fetch_fencing=False, isr_join="hw_only"),
     "kip279": _without(truncation="kip279", fetch_fencing=False, isr_join="hw_only"),
     "kip320": _without(truncation="kip320", isr_join="hw_only"),
+    "truncate-on-fetch": _without(truncation="fetch"),
+    "kip320-first-try": _without(truncation="fetch", fetch_fencing=False),
+    "diverging-is-counted": _without(truncation="fetch", leo_of_diverging=True),
+    "hw-before-truncation": _without(truncation="fetch", hw_of_diverging=True),
     "no-fetch-fencing": _without(fetch_fencing=False),
     "follower-by-leader-id": _without(follower_change="leader_id", fetch_fencing=False),
     "leader-by-role": _without(leader_change="role"),
@@ -150,13 +169,13 @@ VARIANTS: dict[str, Variant] = {
     "no-append-check": _without(append_check=False),
     "no-epoch-start": _without(record_epoch_start=False),
     "epoch-cache-lazy": _without(epoch_cache="lazy"),
-    "out-of-range-resets": _without(out_of_range_resets=True, fetch_fencing=False),
+    "out-of-range-resets": _without(out_of_range_resets=True),
     "epoch-before-transition": _without(epoch_before_transition=True),
     "isr-join-hw-only": _without(isr_join="hw_only"),
     "isr-expand-v3": _without(isr_join="v3_literal"),
-    "isr-current": _without(isr_change="current"),
-    "isr-eager": _without(isr_change="eager"),
-    "isr-no-reread": _without(isr_version_reread=False),
+    "isr-current": _without(isr_change="current", isr_change_via="zookeeper"),
+    "isr-eager": _without(isr_change="eager", isr_change_via="zookeeper"),
+    "isr-no-reread": _without(isr_version_reread=False, isr_change_via="zookeeper"),
     "lag-by-last-change": _without(lag_rule="last_change"),
     "lag-by-last-fetch": _without(lag_rule="last_fetch"),
     "lag-by-wall-clock": _without(lag_clock="wall"),
@@ -175,7 +194,8 @@ VARIANTS: dict[str, Variant] = {
     "no-elr": _without(elr=False),
     "no-log-birth": _without(log_birth=False),
     "no-min-isr-check": _without(min_isr_check="none", hw_under_min_isr=True),
-    "unclean-election": _without(unclean_election=True),
+    # KIP-343 keeps this one from happening: a leader cut off from everybody is taken for absent, and has nobody to ask
+    "unclean-election": _without(unclean_election=True, heartbeat=False, isr_change_via="zookeeper"),
     "empty-isr": _without(empty_isr=True),
     "controller-epoch-in-memory": _without(controller_epoch_persist=False, zk_guard=False),
     "controller-outlives-its-session": _without(session_handler_lock=True),
@@ -183,8 +203,15 @@ VARIANTS: dict[str, Variant] = {
     "no-zk-guard": _without(zk_guard=False),
     "no-broker-incarnation": _without(broker_incarnation=False),
     "epoch-bump-on-leader-change": _without(epoch_bump="leader_change"),
-    "stuck-zk-version": _without(epoch_bump="leader_change", isr_version_reread=False),
-    "no-epoch-bump": _without(epoch_bump="never", leader_change="role", follower_change="leader_id", fetch_fencing=False),
+    "stuck-zk-version": _without(epoch_bump="leader_change", isr_version_reread=False, isr_change_via="zookeeper"),
+    "no-epoch-bump": _without(
+        epoch_bump="never",
+        leader_change="role",
+        follower_change="leader_id",
+        fetch_fencing=False,
+        heartbeat=False,
+        isr_change_via="zookeeper",
+    ),
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
     "no-topic-id": _without(topic_id=False),
@@ -197,6 +224,14 @@ VARIANTS: dict[str, Variant] = {
     "reassign-failover-zombie": _without(reassign_failover="zombie"),
     "cancel-without-isr": _without(cancel_requires_isr=False),
     "isr-unassigned": _without(isr_assigned_check=False),
+    "no-heartbeat": _without(heartbeat=False),
+    "isr-via-zookeeper": _without(isr_change_via="zookeeper"),
+    "isr-no-version": _without(isr_change_version=False),
+    "isr-no-member-epoch": _without(isr_member_epoch=False),
+    "isr-adds-stopping": _without(isr_add_shutting_down=True),
+    "isr-zombie-controller": _without(isr_change_zombie="authoritative"),
+    "isr-answers-mixed-up": _without(isr_pending_clear="on_lair"),
+    "no-hw-recheck": _without(recheck_hw_after_isr=False),
 }
 
 
@@ -227,6 +262,29 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     lag_max_records: int = 4000  # replica.lag.max.messages (R-138), V3's MAX_BYTES_LAG; with lag_rule=last_change
     reassign_interval_ms: Millis = Millis(1000)  # how often the reassignment agent wakes up at the latest (V3 §F: e.g. 30 s)
     retry_backoff_ms: Millis = Millis(300)  # of registration, elections and reads from ZooKeeper
+    inter_broker_protocol: Literal["legacy", "kip343"] = "kip343"  # inter.broker.protocol.version of the double roll (R-205)
+    controller_heartbeat_timeout_ms: Millis = Millis(6000)  # controller.heartbeat.timeout.ms (R-204)
+    broker_heartbeat_timeout_ms: Millis = Millis(9000)  # broker.heartbeat.timeout.ms (R-204)
+    controlled_shutdown_max_retries: int = 3  # controlled.shutdown.max.retries (R-158)
+    controlled_shutdown_retry_backoff_ms: Millis = Millis(5000)  # controlled.shutdown.retry.backoff.ms (R-158)
+
+    def __post_init__(self) -> None:
+        """R-188: a broker must not fence itself before the controller has declared it inactive (U-19)."""
+        if self.broker_heartbeat_timeout_ms <= self.controller_heartbeat_timeout_ms:
+            raise ValueError(
+                f"broker_heartbeat_timeout_ms {self.broker_heartbeat_timeout_ms} is not above"
+                f" controller_heartbeat_timeout_ms {self.controller_heartbeat_timeout_ms}"
+            )
+
+
+def sends_heartbeats(config: BrokerConfig) -> bool:
+    """R-205: with an older inter-broker protocol a broker neither sends heartbeats nor fences itself."""
+    return config.variant.heartbeat and config.inter_broker_protocol == "kip343"
+
+
+def asks_controller(config: BrokerConfig) -> bool:
+    """C-24, R-205: does a leader ask the controller for an ISR change, or write it itself?"""
+    return config.variant.isr_change_via == "controller" and config.inter_broker_protocol == "kip343"
 
 
 # Kafka 0.8.2's defaults (R-158), and the field that stands for each: a simulated cluster has shorter times, so that a run of a

@@ -9,8 +9,10 @@ from msgspec import Struct
 
 from reference.errors import ErrorCode
 from reference.types import (
+    NO_EPOCH,
     NO_TOPIC_ID,
     BrokerId,
+    BrokerState,
     ControllerEpoch,
     Incarnation,
     LeaderEpoch,
@@ -77,6 +79,14 @@ class Fetch(Message, frozen=True, tag=True):
     max_wait_ms: Millis
     max_records: int
     topic_id: TopicId = NO_TOPIC_ID
+    last_epoch: LeaderEpoch = NO_EPOCH  # of the follower's last record, where the leader is to look for divergence (KIP-595)
+
+
+class Diverging(Struct, frozen=True, array_like=True):
+    """The follower's log leaves the leader's: its last epoch, or the largest one below it, ends here at the leader (KIP-595)."""
+
+    leader_epoch: LeaderEpoch
+    end_offset: Offset
 
 
 class FetchReply(Message, frozen=True, tag=True):
@@ -87,6 +97,7 @@ class FetchReply(Message, frozen=True, tag=True):
     leader_epoch: LeaderEpoch
     hw: Offset
     batches: tuple[Batch, ...] = ()
+    diverging: Diverging | None = None
 
 
 class EpochEnd(Message, frozen=True, tag=True):
@@ -203,6 +214,65 @@ class LogInfoReply(Message, frozen=True, tag=True):
     ends: tuple[LogEnd, ...] = ()
 
 
+# --- requests to the controller (KIP-343) -------------------------------------------------------------------------------------
+
+
+class MetadataHeartbeat(Message, frozen=True, tag=True):
+    """MetadataHeartbeatRequest (R-194): I am here, under this registration, and want to be in this state (R-189)."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    target_state: BrokerState
+
+
+class MetadataHeartbeatReply(Message, frozen=True, tag=True):
+    """MetadataHeartbeatResponse (R-195): the state that the controller has decided on.
+
+    It says nothing of ids: the text speaks of some, the schema has none (C-16).
+    """
+
+    error: ErrorCode
+    error_string: str | None
+    current_state: BrokerState
+
+
+class IsrProposal(Struct, frozen=True, array_like=True):
+    """One partition of an IsrChange: the ISR that its leader wants in place of the one that it knows.
+
+    Beyond R-197: the version of the state that it was made from (KIP-497, U-13) and the registration of each member (KIP-903).
+    """
+
+    tp: TopicPartition
+    leader_epoch: LeaderEpoch
+    isr: tuple[IsrMember, ...]
+    zk_version: ZkVersion
+    topic_id: TopicId = NO_TOPIC_ID
+
+
+class IsrChange(Message, frozen=True, tag=True):
+    """IsrChangeRequest (R-197)."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    changes: tuple[IsrProposal, ...]
+
+
+class IsrResult(Struct, frozen=True, array_like=True):
+    """What became of one proposal, and the state of the partition after it, as AlterPartition answers (KIP-497)."""
+
+    error: ErrorCode
+    message: str | None = None
+    state: PartitionState | None = None
+
+
+class IsrChangeReply(Message, frozen=True, tag=True):
+    """IsrChangeResponse (R-198): results in the order of the request, none where the top-level error is another than NONE."""
+
+    error: ErrorCode
+    message: str | None = None
+    results: tuple[IsrResult, ...] = ()
+
+
 # --- clients ----------------------------------------------------------------------------------------------------------------
 
 
@@ -251,9 +321,22 @@ class MetadataReply(Message, frozen=True, tag=True):
 
     brokers: tuple[BrokerId, ...]
     states: tuple[PartitionState, ...]
+    error: ErrorCode = ErrorCode.NONE  # BROKER_NOT_AVAILABLE of a fenced broker, which tells nothing else (R-186)
 
 
-Request = Fetch | EpochEnd | LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo | Produce | ListOffsets | Metadata
+Request = (
+    Fetch
+    | EpochEnd
+    | LeaderAndIsr
+    | StopReplica
+    | UpdateMetadata
+    | LogInfo
+    | MetadataHeartbeat
+    | IsrChange
+    | Produce
+    | ListOffsets
+    | Metadata
+)
 Reply = (
     FetchReply
     | EpochEndReply
@@ -261,6 +344,8 @@ Reply = (
     | StopReplicaReply
     | UpdateMetadataReply
     | LogInfoReply
+    | MetadataHeartbeatReply
+    | IsrChangeReply
     | ProduceReply
     | ListOffsetsReply
     | MetadataReply

@@ -10,7 +10,17 @@ import msgspec
 from msgspec import Struct
 
 from reference.broker import broker as brokers
-from reference.broker import leader_and_isr, log_info, metadata, shutdown, startup, stop_replica
+from reference.broker import (
+    controlled_shutdown,
+    heartbeats,
+    isr_change,
+    leader_and_isr,
+    log_info,
+    metadata,
+    shutdown,
+    startup,
+    stop_replica,
+)
 from reference.broker.broker import Broker
 from reference.config import BrokerConfig
 from reference.controller import controller as controllers
@@ -38,6 +48,8 @@ from reference.messages import (
     EpochEndReply,
     Fetch,
     FetchReply,
+    IsrChange,
+    IsrChangeReply,
     LeaderAndIsr,
     LeaderAndIsrReply,
     ListOffsets,
@@ -45,6 +57,8 @@ from reference.messages import (
     LogInfo,
     LogInfoReply,
     Metadata,
+    MetadataHeartbeat,
+    MetadataHeartbeatReply,
     MetadataReply,
     Produce,
     ProduceReply,
@@ -124,22 +138,31 @@ class Node:
             case ZkState():
                 self._on_session(turn, event)
             case Booted():
+                heartbeats.boot(turn)
                 startup.boot(turn, state.broker, state.image)
                 state.image = ()
             case DirFailed(dir=dir_, error=error):
                 turn.effects.append(Halt(f"log directory {dir_} failed: {error}"))
             case ShutDown():
-                shutdown.begin(turn, state.broker)
+                controlled_shutdown.begin(turn, state.broker)
             case ConnectionLost():
                 pass  # requests in flight run into their timers
             case _ as unreachable:
                 assert_never(unreachable)
+        elected = state.controller.elected
+        if elected is not None and elected != state.broker.membership.controller:
+            heartbeats.follow(turn, state.broker, elected)
+            isr_change.ask_all_again(turn, state.broker)
+        isr_change.send_due(turn, state.broker)
+        controlled_shutdown.end_of_turn(turn, state.broker)
         brokers.end_of_turn(turn, state.broker)
         return turn.effects
 
     def _receive(self, turn: Turn, source: Address, message: AnyMessage) -> None:
         broker, controller = self.state.broker, self.state.controller
         match message:
+            case Fetch() | EpochEnd() | Produce() | ListOffsets() | Metadata() if heartbeats.is_fenced(broker):
+                heartbeats.refuse(turn, source, message)
             case Fetch():
                 brokers.on_fetch(turn, broker, source, message)
             case FetchReply():
@@ -164,6 +187,14 @@ class Node:
                 log_info.on_log_info(turn, broker, source, message)
             case LeaderAndIsrReply() | UpdateMetadataReply() | StopReplicaReply() | LogInfoReply():
                 controllers.on_reply(turn, controller, BrokerId(int(source[1:])), message)
+            case MetadataHeartbeat():
+                controllers.on_heartbeat(turn, controller, source, message)
+            case MetadataHeartbeatReply():
+                heartbeats.on_reply(turn, broker, message)
+            case IsrChange():
+                controllers.on_isr_change(turn, controller, source, message)
+            case IsrChangeReply():
+                isr_change.on_reply(turn, broker, message)
             case ProduceReply() | ListOffsetsReply() | MetadataReply():
                 pass  # answers to clients: not for a broker
             case _ as unreachable:
@@ -181,6 +212,16 @@ class Node:
                 brokers.on_park_timer(turn, broker)
             case "isr":
                 brokers.on_isr_timer(turn, broker)
+            case "ask-isr":
+                isr_change.on_timer(turn, broker, TopicPartition(what))
+            case "heartbeat":
+                heartbeats.beat(turn, broker)
+            case "fence":
+                heartbeats.on_fence_timer(turn, broker)
+            case "hand-over":
+                controlled_shutdown.on_timer(turn, broker)
+            case "silent":
+                controllers.on_silence(turn, controller, BrokerId(int(what)))
             case "checkpoint":
                 brokers.on_checkpoint_timer(turn, broker)
             case "register":
@@ -198,6 +239,7 @@ class Node:
         state = self.state
         if request == state.broker.registration_request:
             if startup.on_answer(turn, state.broker, answers, state.session):
+                heartbeats.on_registered(turn, state.broker)
                 controllers.on_registered(turn, state.controller)
         elif not stop_replica.on_answer(turn, state.broker, request, answers[0]) and not controllers.on_answer(
             turn, state.controller, request, answers, state.session
@@ -218,4 +260,5 @@ class Node:
                 pass  # the session lives on; whoever is cut off goes on as leader or controller
             case "expired":
                 controllers.on_expired(turn, state.controller)
+                heartbeats.on_expired(turn, state.broker)
                 startup.on_expired(turn, state.broker)

@@ -45,6 +45,9 @@ def broker_config(plan: Plan, broker: BrokerId) -> BrokerConfig:
         request_timeout_ms=Millis(cluster.request_timeout_ms),
         fetch_wait_max_ms=Millis(cluster.fetch_wait_max_ms),
         checkpoint_interval_ms=Millis(cluster.checkpoint_interval_ms),
+        inter_broker_protocol="legacy" if broker in cluster.legacy_brokers else "kip343",
+        controller_heartbeat_timeout_ms=Millis(cluster.session_timeout_ms),
+        broker_heartbeat_timeout_ms=Millis(cluster.session_timeout_ms * 3 // 2),
     )
 
 

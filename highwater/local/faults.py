@@ -34,6 +34,7 @@ from nemesis.faults import (
     PowerLoss,
     Reset,
     Restart,
+    Shutdown,
     Slow,
 )
 from nemesis.schedule import Window
@@ -116,6 +117,9 @@ class Faults:
                 self._kill(node)
                 if not self.keeps_down(broker):
                     self._start(node)
+            case Shutdown():
+                self._downs[broker] += 1
+                node.terminate()
             case Pause():
                 self._pauses[broker] += 1
                 node.pause()
@@ -147,7 +151,9 @@ class Faults:
             return
         for broker in brokers:
             node = self._nodes[broker]
-            if isinstance(window.fault, Crash):
+            if isinstance(window.fault, Shutdown):
+                self._kill(node)
+            if isinstance(window.fault, Crash | Shutdown):
                 self._downs[broker] -= 1
                 if not self.keeps_down(broker) and not node.is_running():
                     self._start(node)

@@ -41,9 +41,11 @@ from nemesis.faults import (
     PowerLoss,
     Reset,
     Restart,
+    Shutdown,
     Slow,
 )
 from nemesis.schedule import Window
+from reference.events import ShutDown
 from reference.types import Address, BrokerId, broker_address, index_of, topic_of
 
 RESTART_MS_MIN = 20  # from the end of a process to the start of the next
@@ -198,6 +200,11 @@ class Faults:
             case Restart():
                 self._kill(node, acting, partial(node.stop, "crash"))
                 self._start_soon(node)
+            case Shutdown():
+                self._trouble[node.config.broker].holds += 1
+                acting.count += node.up
+                node.take("operator", ShutDown())
+                opened.undo.append(partial(self._end_shutdown, node, node.life))
             case PowerLoss():
                 self._kill(node, acting, partial(self._lose_power, opened.window.id, fault, node))
                 opened.undo.append(partial(self._let_run, node))
@@ -328,6 +335,12 @@ class Faults:
         self._trouble[node.config.broker].holds += 1
         acting.count += 1
         node.ambush(blow)
+
+    def _end_shutdown(self, node: NodeHost, life: int) -> None:
+        """Whoever has not come to an end in good order is killed now."""
+        if node.life == life:
+            node.stop("crash")
+        self._let_run(node)
 
     def _let_run(self, node: NodeHost) -> None:
         """One window less keeps this process down."""

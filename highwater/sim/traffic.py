@@ -8,7 +8,7 @@ import msgspec
 from highwater.plan import kebab
 from history.manifest import MessageCount
 from reference.errors import ErrorCode
-from reference.messages import AnyMessage, Reply, Request, StopReplica
+from reference.messages import AnyMessage, IsrChangeReply, Reply, Request, StopReplica
 
 DELETE = "delete"  # a StopReplica that takes the log away too is counted once more under this
 
@@ -18,7 +18,6 @@ def _with_field(name: str) -> frozenset[type]:
     return frozenset(kind for kind in kinds if any(field.name == name for field in msgspec.structs.fields(kind)))
 
 
-_WITH_ERROR = _with_field("error")
 _WITH_ERRORS = _with_field("errors")  # one for each partition, beside that of the whole answer
 _NAMES: dict[type, str] = {kind: kebab(kind.__name__) for kind in get_args(AnyMessage)}
 
@@ -41,10 +40,13 @@ class Traffic:
     def answered(self, reply: Reply) -> None:
         """An answer reached the life of a process that asked."""
         kind = reply.__class__
-        self._answered[kind, reply.error if kind in _WITH_ERROR else None] += 1  # type: ignore[union-attr]  # looked up
+        self._answered[kind, reply.error] += 1
         if kind in _WITH_ERRORS:
             for _, error in reply.errors:  # type: ignore[union-attr]  # looked up
                 self._answered[kind, error] += 1
+        elif isinstance(reply, IsrChangeReply):
+            for result in reply.results:
+                self._answered[kind, result.error] += 1
 
     def counts(self) -> tuple[MessageCount, ...]:
         """By kind and error, sorted."""

@@ -5,7 +5,7 @@ Commands of the controller are in `leader_and_isr`, `stop_replica` and `metadata
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reference.config import min_isr_of
 from reference.coordination.api import AnyAnswer
@@ -26,12 +26,13 @@ from reference.messages import (
     StopReplicaReply,
 )
 from reference.replica import delayed, follower, high_watermark, isr, leader
-from reference.replica.partition import Idle, Leader, Partition, is_of_another_topic
+from reference.replica.partition import Idle, IsrAsked, Leader, Partition, is_of_another_topic
 from reference.types import (
     NO_EPOCH,
     NO_INCARNATION,
     Address,
     BrokerId,
+    BrokerState,
     ControllerEpoch,
     Incarnation,
     Offset,
@@ -42,6 +43,16 @@ from reference.types import (
 
 # the step of broker.startup in progress
 Registration = Literal["none", "creating", "reading", "learning-topics", "learning-assignments", "learning-states", "registered"]
+
+
+class Membership(Struct):
+    """What this broker is in the cluster, as far as it knows (KIP-343)."""
+
+    state: BrokerState = BrokerState.INITIAL
+    target: BrokerState = BrokerState.ACTIVE
+    controller: BrokerId | None = None  # to whom heartbeats and ISR changes go
+    outstanding: int = 0  # the heartbeat in flight
+    attempts: int = 0  # at controlled shutdown, one for each retry backoff
 
 
 class DirFlush(Struct):
@@ -87,6 +98,8 @@ class Broker(Struct):
     flushes: list[DirFlush] = []
     settling: list[Settling] = []
     park_armed_ms: int | None = None
+    membership: Membership = field(default_factory=Membership)
+    asked: list[IsrAsked] = []
     closing: tuple[int, ...] | None = None  # shutting down: the directories that are not flushed yet
 
 
@@ -181,7 +194,13 @@ def on_isr_answer(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -
     """Was this the answer to an ISR change of a leader? If so it is dealt with."""
     for partition in broker.partitions.values():
         role = partition.role
-        if isinstance(role, Leader) and role.change is not None and role.change.request == request:
+        change = role.change if isinstance(role, Leader) else None
+        if (
+            isinstance(role, Leader)
+            and change is not None
+            and change.request == request
+            and change.step in ("writing", "reading")
+        ):
             isr.on_answer(turn, partition, role, answer)
             return True
     return False
@@ -206,10 +225,10 @@ def start_timers(turn: Turn) -> None:
 
 def on_isr_timer(turn: Turn, broker: Broker) -> None:
     """Every replica.lag.time.max.ms / 2: without it a dead follower would stay in the ISR of an idle partition (R-060, U-15)."""
+    fenced = broker.membership.state is BrokerState.INACTIVE  # it refuses the fetches that it would miss here (R-186)
     for partition in broker.partitions.values():
-        if isinstance(partition.role, Leader) and (
-            turn.config.variant.isr_shrink == "timer" or partition.role.change is not None
-        ):
+        looked_at = turn.config.variant.isr_shrink == "timer" and not fenced
+        if isinstance(partition.role, Leader) and (looked_at or partition.role.change is not None):
             isr.maybe_shrink(turn, partition, partition.role)
     half = turn.config.replica_lag_time_max_ms // 2
     turn.effects.append(SetTimer("isr", half, half))

@@ -5,7 +5,7 @@ from reference.broker.leader_and_isr import command_error
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import Metadata, MetadataReply, PartitionState, UpdateMetadata, UpdateMetadataReply
-from reference.types import Address, LeaderEpoch, TopicId
+from reference.types import Address, LeaderEpoch, TopicId, ZkVersion
 
 
 def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: UpdateMetadata) -> None:
@@ -22,8 +22,8 @@ def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: Upd
     turn.send(source, UpdateMetadataReply(command.correlation, error))
 
 
-def _age(state: PartitionState) -> tuple[TopicId, LeaderEpoch]:
-    return state.topic_id, state.leader_epoch
+def _age(state: PartitionState) -> tuple[TopicId, LeaderEpoch, ZkVersion]:
+    return state.topic_id, state.leader_epoch, state.zk_version
 
 
 def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reference.broker.broker import Assigned, Broker, create_partition, recovered_note, start_timers
 from reference.broker.leader_and_isr import apply, delete_replica
+from reference.config import sends_heartbeats
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Create, Data, GetChildren, GetData, SessionExpired, Unknown
 from reference.effects import CancelTimer, Halt, MarkClean, MarkDir, Note, SetTimer, Truncate, ZkConnect, ZkRequest
@@ -52,10 +53,12 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
 
 
 def register(turn: Turn, broker: Broker) -> None:
-    """Create the registration, and the nodes above it where they are missing."""
+    """Create the registration (C-02), and the nodes above it where they are missing."""
     config = turn.config
     ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
-    ops.append(Create(paths.broker_path(config.broker), paths.broker_payload(config.broker), ephemeral=True))
+    ops.append(
+        Create(paths.broker_path(config.broker), paths.broker_payload(heartbeats=sends_heartbeats(config)), ephemeral=True)
+    )
     broker.registration = "creating"
     _ask(turn, broker, tuple(ops))
 

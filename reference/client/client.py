@@ -156,6 +156,9 @@ class Client(Struct, kw_only=True):
         # An answer to an earlier lookup is as good: on a slow link the timeout would otherwise discard every one of them.
         if self.looking_at is None:
             return []
+        if reply.error is not ErrorCode.NONE:
+            # KIP-343: this broker is fenced and what it knows may be old. The next one is asked, after a pause.
+            return [SetTimer(_LOOKUP_TIMER, LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS)]
         learn_states(self.routes, reply.states)
         outputs: Outputs = []
         waiting = [p for p in self.pending.values() if p.leader is None]

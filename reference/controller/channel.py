@@ -6,7 +6,7 @@ queue ends with the registration it was made for.
 
 from msgspec.structs import replace
 
-from reference.controller.context import Channel, Controller, LiveBroker, live_ids
+from reference.controller.context import Channel, Controller, LiveBroker, served_by
 from reference.effects import CancelTimer, SetTimer
 from reference.errors import ErrorCode
 from reference.machine import Turn
@@ -69,6 +69,15 @@ def tell_state(controller: Controller, state: PartitionState, *, to: tuple[Broke
     state = stamped(controller, state)
     for channel in controller.channels:
         if channel.broker in (state.replicas if to is None else to):
+            channel.states[state.tp] = state
+        channel.metadata[state.tp] = state
+        channel.metadata_due = True
+
+
+def tell_metadata(controller: Controller, state: PartitionState) -> None:
+    """Queue a state whose leader knows it already; a command for it that still waits must not tell of an older one."""
+    for channel in controller.channels:
+        if state.tp in channel.states:
             channel.states[state.tp] = state
         channel.metadata[state.tp] = state
         channel.metadata_due = True
@@ -150,7 +159,7 @@ def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> Non
 
 
 def pump(turn: Turn, controller: Controller) -> None:
-    """Send what is queued where nothing is in flight: direct RPC, one message for each broker (R-017, R-069, R-156)."""
+    """Send what is queued where nothing is in flight: direct RPC, one for each broker (R-017, R-069, R-156, C-05)."""
     for channel in controller.channels:
         if channel.in_flight is None and not channel.backing_off:
             _send_next(turn, controller, channel)
@@ -174,7 +183,7 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         full = channel.metadata_full
         found = controller.states if full else channel.metadata
         states = tuple(stamped(controller, found[tp]) for tp in sorted(found))
-        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, live_ids(controller), states, full)
+        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, served_by(controller), states, full)
         channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False
     else:
         return

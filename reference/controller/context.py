@@ -6,8 +6,29 @@ from msgspec import Struct, field
 
 from reference.coordination.admin_paths import Reassignments
 from reference.coordination.api import AnyOp
-from reference.messages import LeaderAndIsr, LogEnd, LogInfo, PartitionState, StopPartition, StopReplica, UpdateMetadata
-from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicId, TopicPartition, ZkVersion
+from reference.messages import (
+    IsrChange,
+    IsrProposal,
+    IsrResult,
+    LeaderAndIsr,
+    LogEnd,
+    LogInfo,
+    PartitionState,
+    StopPartition,
+    StopReplica,
+    UpdateMetadata,
+)
+from reference.types import (
+    Address,
+    BrokerId,
+    BrokerState,
+    ControllerEpoch,
+    Incarnation,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+    ZkVersion,
+)
 
 
 class LiveBroker(Struct, frozen=True, order=True):
@@ -22,6 +43,22 @@ class LiveBroker(Struct, frozen=True, order=True):
 Wish = Literal["preferred", "raise", "lead", "shrink"]
 
 
+class Standing(Struct):
+    """What a broker that sends heartbeats is to the controller, and under which registration (R-182)."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    state: BrokerState
+
+
+class IsrRequest(Struct):
+    """An IsrChange that is not answered yet: one place for each of its proposals."""
+
+    source: Address
+    asked: IsrChange
+    results: list[IsrResult | None]
+
+
 class StateChange(Struct):
     """V3 §A step 3 for one partition. A `request` of 0 waits for the retry timer; `again` starts over when this one is done."""
 
@@ -33,6 +70,8 @@ class StateChange(Struct):
     ends: list[tuple[BrokerId, LogEnd]] = []
     again: bool = False
     wish: Wish | None = None
+    granting: bool = False  # what is being written is the wish
+    proposal: IsrProposal | None = None  # of the leader, being written
 
 
 class Listing(Struct):
@@ -112,13 +151,17 @@ class Agent(Struct):
 
 
 class Controller(Struct):
-    """One broker's controller module. Everything but `step` and `request` belongs to the reign and goes with it."""
+    """One broker's controller module. Everything but `step`, `request` and `elected` belongs to the reign and goes with it."""
 
     step: Literal["off", "looking", "watching", "claiming", "raising-epoch", "listing", "reading", "states", "active"] = "off"
     request: int = 0
     epoch: ControllerEpoch = ControllerEpoch(0)
     epoch_version: ZkVersion = ZkVersion(-1)
+    elected: BrokerId | None = None  # whom /controller named when it was last read; outlives the reign
     live: tuple[LiveBroker, ...] = ()
+    legacy: tuple[LiveBroker, ...] = ()  # of those, with an older BrokerInfo (R-206)
+    standings: list[Standing] = []  # of the others
+    isr_requests: list[IsrRequest] = []
     topics: tuple[str, ...] = ()
     assignments: dict[TopicPartition, tuple[BrokerId, ...]] = {}
     topic_ids: dict[str, TopicId] = {}
@@ -133,10 +176,35 @@ class Controller(Struct):
 
 
 def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:
-    """The brokers that may be in the ISR of a partition or lead it, with the incarnations under which they are registered."""
-    return {live.broker: live.incarnation for live in controller.live}
+    """The brokers that may be in the ISR of a partition or lead it, with the incarnations under which they are registered.
+
+    An inactive broker is treated as an absent one (R-183).
+    """
+    inactive = _in_state(controller, BrokerState.INACTIVE)
+    return {live.broker: live.incarnation for live in controller.live if live.broker not in inactive}
+
+
+def leaving(controller: Controller) -> tuple[BrokerId, ...]:
+    """Brokers in controlled shutdown: they lead and stay in sync only where nobody else can (R-184)."""
+    return _in_state(controller, BrokerState.STOPPING)
+
+
+def staying(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:
+    """Those of them that are not on their way out: a partition is given to them alone where there is a choice."""
+    stopping = leaving(controller)
+    return {broker: incarnation for broker, incarnation in electable(controller, tp).items() if broker not in stopping}
+
+
+def _in_state(controller: Controller, state: BrokerState) -> tuple[BrokerId, ...]:
+    return tuple(standing.broker for standing in controller.standings if standing.state is state)
 
 
 def live_ids(controller: Controller) -> tuple[BrokerId, ...]:
-    """The live brokers, by id."""
+    """The registered brokers, by id."""
     return tuple(live.broker for live in controller.live)
+
+
+def served_by(controller: Controller) -> tuple[BrokerId, ...]:
+    """The brokers that clients and other brokers are told of: inactive ones are not (R-183)."""
+    inactive = _in_state(controller, BrokerState.INACTIVE)
+    return tuple(live.broker for live in controller.live if live.broker not in inactive)

@@ -6,6 +6,8 @@ from reference.controller import (
     channel,
     election,
     failover,
+    heartbeats,
+    isr_change,
     reassign_move,
     reassignment,
     resign,
@@ -18,8 +20,8 @@ from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, SessionExpired
 from reference.errors import ErrorCode
 from reference.machine import Turn
-from reference.messages import LogInfo, LogInfoReply, StopReplica, StopReplicaReply
-from reference.types import BrokerId
+from reference.messages import IsrChange, LogInfo, LogInfoReply, MetadataHeartbeat, StopReplica, StopReplicaReply
+from reference.types import Address, BrokerId
 
 
 def on_registered(turn: Turn, controller: Controller) -> None:
@@ -139,6 +141,24 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
     elif isinstance(request, StopReplica) and isinstance(reply, StopReplicaReply):
         reassign_move.on_stopped(controller, reply)
         _proceed(turn, controller)
+
+
+def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: MetadataHeartbeat) -> None:
+    """A broker shows itself (KIP-343)."""
+    heartbeats.on_heartbeat(turn, controller, source, request)
+    channel.pump(turn, controller)
+
+
+def on_silence(turn: Turn, controller: Controller, broker: BrokerId) -> None:
+    """A broker has not shown itself for too long (KIP-343)."""
+    heartbeats.on_silence(turn, controller, broker)
+    channel.pump(turn, controller)
+
+
+def on_isr_change(turn: Turn, controller: Controller, source: Address, request: IsrChange) -> None:
+    """A leader asks for another ISR (KIP-343)."""
+    isr_change.on_isr_change(turn, controller, source, request)
+    channel.pump(turn, controller)
 
 
 def on_expired(turn: Turn, controller: Controller) -> None:

@@ -4,7 +4,7 @@ Everything is read from ZooKeeper, which is the truth (R-066), and told to every
 controller may have been lost (R-044).
 """
 
-from reference.controller import admin, broker_change, channel, reassignment, state_change, topics
+from reference.controller import admin, broker_change, channel, reassignment, standings, state_change, topics
 from reference.controller.context import Controller
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
@@ -49,6 +49,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
     """V3 §D step 3: read the LeaderAndISR path for each partition."""
     names = controller.brokers_listing.names
     controller.live = broker_change.registrations(names, answers[: len(names)])
+    controller.legacy = broker_change.legacy_registrations(names, answers[: len(names)])
     controller.assignments, controller.topic_ids = {}, {}
     for topic, answer in zip(controller.topics, answers[len(names) :], strict=True):
         if isinstance(answer, Data):
@@ -70,6 +71,7 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     }
     controller.step = "active"
     controller.request = 0
+    standings.take_over(turn, controller)
     channel.open_channels(turn, controller, controller.live)
     for live in controller.live:
         channel.tell_everything(controller, live.broker, init=True)  # V3 §D step 4: LeaderAndISR with the flag INIT

@@ -34,9 +34,13 @@ Choice = Keep | Elect | Offline | AskLogs
 Live = dict[BrokerId, Incarnation]
 
 
-def select(variant: Variant, state: PartitionState, live: Live) -> Choice:
-    """V3 §A step 3.2: out of ISR ∩ live (R-021, R-144), else any live replica or nobody (R-022, R-145), else nobody (R-023)."""
+def select(variant: Variant, state: PartitionState, live: Live, leaving: tuple[BrokerId, ...] = ()) -> Choice:
+    """V3 §A step 3.2: out of ISR ∩ live (R-021, R-144), else any live replica or nobody (R-022, R-145), else nobody (R-023).
+
+    Who is `leaving` (R-184) hands over to the rest of the ISR, and stays where there is no rest.
+    """
     alive = tuple(m for m in state.isr if as_stamped(variant, m, live))
+    alive = tuple(m for m in alive if m.broker not in leaving) or alive
     if alive:
         return _among(state, alive)
     eligible = {m.broker: m for m in state.elr if as_stamped(variant, m, live)}

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from reference.config import Variant
 from reference.controller import channel, reassign_selection, state_change
-from reference.controller.context import Controller, LiveBroker, Move, MoveStep, electable
+from reference.controller.context import Controller, LiveBroker, Move, MoveStep, staying
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import PartitionState, StopPartition, StopReplicaReply
@@ -49,7 +49,7 @@ def is_ready(turn: Turn, controller: Controller, state: PartitionState, move: Mo
     variant = turn.config.variant
     if not move.back and variant.reassign_complete == "isr_is_all":
         return set(brokers_of(state.isr)) == set(controller.assignments[state.tp]) | set(move.target)
-    held = reassign_selection.held_by(variant, state, move.target, electable(controller, state.tp))
+    held = reassign_selection.held_by(variant, state, move.target, staying(controller, state.tp))
     return len(held) >= reassign_selection.members_wanted(turn.config, replace(state, replicas=move.target), move)
 
 

@@ -1,6 +1,6 @@
 """Laying down the office: the reign's state goes, nothing more is sent."""
 
-from reference.controller import channel
+from reference.controller import channel, proposals, standings
 from reference.controller.context import Agent, Controller, Listing
 from reference.effects import CancelTimer, Note
 from reference.machine import Turn
@@ -12,6 +12,8 @@ def resign(turn: Turn, controller: Controller) -> None:
         epoch = controller.epoch if turn.config.variant.controller_epoch else None
         turn.note(Note(kind="controller-resigned", controller_epoch=epoch))
     channel.close(turn, controller)
+    proposals.disown(turn, controller)
+    standings.forget(turn, controller)
     controller.step = "off"
     controller.request = 0
     controller.live = ()

@@ -7,8 +7,8 @@ replaced without knowing writes nothing (KAFKA-6082). Every write raises the lea
 from msgspec.structs import replace
 
 from reference.config import Variant, min_isr_of
-from reference.controller import channel, reassign_selection
-from reference.controller.context import Controller, StateChange, Wish, electable
+from reference.controller import channel, proposals, reassign_selection
+from reference.controller.context import Controller, StateChange, Wish, electable, leaving, staying
 from reference.controller.leader_selection import (
     AskLogs,
     Choice,
@@ -52,7 +52,8 @@ def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | N
     change = controller.changes.get(tp)
     if change is not None and change.step != "asking":
         change.again = True
-        change.wish = wish or change.wish
+        if wish is not None:
+            change.wish, change.granting = wish, False
         return
     controller.changes[tp] = StateChange(step="reading", wish=wish)
     _read(turn, tp, controller.changes[tp])
@@ -62,6 +63,7 @@ def _read(turn: Turn, tp: TopicPartition, change: StateChange) -> None:
     """V3 §A step 3.1: read the current ISR from the LeaderAndISR path."""
     change.step = "reading"
     change.again = False
+    change.proposal, change.granting = None, False
     change.request = turn.zk_id()
     turn.effects.append(ZkRequest(change.request, (GetData(paths.state_path(tp)),)))
 
@@ -104,31 +106,28 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
     live = electable(controller, tp)
     if replicas is None:
         del controller.changes[tp]  # the topic is gone
+        proposals.refuse(turn, controller, tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
     if not isinstance(answer, Data):
-        first = first_leader(replicas, live)
+        first = first_leader(replicas, {b: i for b, i in live.items() if b not in leaving(controller)} or live)
         if first is None:
+            proposals.refuse(turn, controller, tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             _finish(turn, controller, tp, change)
         else:
             _create(turn, controller, tp, change, first)
         return
     base = paths.decode_state(tp, replicas, answer)
     change.base = base
-    choice = select(turn.config.variant, base, live)
-    shrinks = False
+    choice = select(turn.config.variant, base, live, leaving(controller))
     if change.wish is not None and isinstance(choice, Keep):
         choice = _wished(turn, controller, change.wish, base)
-        shrinks = change.wish == "shrink"
+        change.granting = True
     match choice:
         case Keep():
-            known = controller.states.get(tp)
-            controller.states[tp] = base
-            if known is None or known.leader_epoch != base.leader_epoch:
-                channel.tell_state(controller, base)
-            _finish(turn, controller, tp, change)
+            _keep(turn, controller, change, base)
         case Elect(leader=leader, isr=isr):
             wanted = _next_state(turn, controller, base, leader, isr)
-            if shrinks:  # who loses its replica is not waited for
+            if change.granting and change.wish == "shrink":  # who loses its replica is not waited for
                 wanted = replace(wanted, elr=tuple(m for m in wanted.elr if m.broker in base.replicas))
             _write(turn, controller, change, wanted)
         case Offline(isr=isr):
@@ -137,13 +136,14 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
             change.step = "asking"
             change.waiting = brokers
             change.ends = []
+            proposals.refuse(turn, controller, tp, ErrorCode.NOT_LEADER_OR_FOLLOWER, base)
             for broker in brokers:
                 channel.ask_log(controller, broker, tp)
 
 
 def _wished(turn: Turn, controller: Controller, wish: Wish, base: PartitionState) -> Choice:
-    """Nobody has died: what somebody asked for."""
-    variant, live = turn.config.variant, electable(controller, base.tp)
+    """Nobody has died: what somebody asked for. Who is in controlled shutdown is given nothing (R-184)."""
+    variant, live = turn.config.variant, staying(controller, base.tp)
     if wish == "preferred":
         return prefer(variant, base, live)
     if wish == "raise":
@@ -152,6 +152,20 @@ def _wished(turn: Turn, controller: Controller, wish: Wish, base: PartitionState
     if wish == "lead":
         return reassign_selection.lead(variant, base, live, enough)
     return reassign_selection.shrink(variant, base, live, enough)
+
+
+def _keep(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
+    """The leader stays; it may have the ISR that it asked for (R-065: leaders change only by the controller's own choice)."""
+    change.wish = None
+    known = controller.states.get(base.tp)
+    controller.states[base.tp] = base
+    if known is None or known.leader_epoch != base.leader_epoch:
+        channel.tell_state(controller, base)
+    change.proposal = proposals.choose(turn, controller, base)
+    if change.proposal is None:
+        _finish(turn, controller, base.tp, change)
+    else:
+        _write(turn, controller, change, proposals.wanted(turn, controller, change.proposal, base))
 
 
 def _next_state(
@@ -238,17 +252,24 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
     """
     if state.tp not in controller.assignments:
         del controller.changes[state.tp]
+        proposals.refuse(turn, controller, state.tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
     controller.states[state.tp] = state
-    # R-236, V3 §F step 3.2.3: of an ISR that was shrunk the leader alone need hear; but where fetches are fenced its followers
-    # must know the epoch that this write began.
-    leader_alone = change.wish == "shrink" and not turn.config.variant.fetch_fencing
-    channel.tell_state(controller, state, to=None if not leader_alone or state.leader is None else (state.leader,))
+    if change.proposal is None:
+        # R-236, V3 §F step 3.2.3: of an ISR that was shrunk the leader alone need hear; but where fetches are fenced its
+        # followers must know the epoch that this write began.
+        alone = change.granting and change.wish == "shrink" and not turn.config.variant.fetch_fencing
+        channel.tell_state(controller, state, to=(state.leader,) if alone and state.leader is not None else None)
+    else:
+        channel.tell_metadata(controller, state)
+        proposals.applied(turn, controller, change.proposal, state)
+    if change.granting:
+        change.wish = None
     _finish(turn, controller, state.tp, change)
 
 
 def _finish(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange) -> None:
-    if change.again:
+    if change.again or proposals.pending(controller, tp):
         _read(turn, tp, change)
     else:
         del controller.changes[tp]

@@ -30,6 +30,8 @@ PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
 DELETE_TOPICS = "/admin/delete_topics"
+LEGACY_REGISTRATION = 4  # versions of BrokerInfo (KIP-343 Compatibility)
+HEARTBEAT_REGISTRATION = 5
 PERSISTENT = ("/brokers", BROKER_IDS, TOPICS)  # made by whoever finds them missing
 
 
@@ -78,6 +80,7 @@ class _StateJson(Struct):
 
 
 _encode = msgspec.json.Encoder().encode
+_broker = msgspec.json.Decoder(_BrokerJson).decode
 _topic = msgspec.json.Decoder(_TopicJson).decode
 _state = msgspec.json.Decoder(_StateJson).decode
 _preferred = msgspec.json.Decoder(_PreferredJson).decode
@@ -91,9 +94,14 @@ def broker_path(broker: BrokerId) -> str:
     return f"{BROKER_IDS}/{broker}"
 
 
-def broker_payload(broker: BrokerId, host: str = "localhost", port: int = 9092) -> bytes:
-    """R-150."""
-    return _encode(_BrokerJson(1, host, port, -1))
+def broker_payload(*, heartbeats: bool, host: str = "localhost", port: int = 9092) -> bytes:
+    """R-150; by its version a broker says whether it sends heartbeats (R-206)."""
+    return _encode(_BrokerJson(HEARTBEAT_REGISTRATION if heartbeats else LEGACY_REGISTRATION, host, port, -1))
+
+
+def is_legacy_registration(data: bytes) -> bool:
+    """R-206: a broker that registered so is active without heartbeats."""
+    return _broker(data).version < HEARTBEAT_REGISTRATION
 
 
 def controller_payload(broker: BrokerId) -> bytes:
@@ -125,7 +133,7 @@ def decode_topic(topic: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[B
 
 
 def state_path(tp: TopicPartition) -> str:
-    """/brokers/topics/[topic]/partitions/[id]/state (R-152)."""
+    """/brokers/topics/[topic]/partitions/[id]/state (R-152, C-03)."""
     return f"{TOPICS}/{topic_of(tp)}/partitions/{index_of(tp)}/state"
 
 

@@ -29,7 +29,7 @@ def become(turn: Turn, partition: Partition, leader: BrokerId, epoch: LeaderEpoc
         # V3 §C becomeFollower: truncate the log to r.hw (U-01: the follower's HW lags by a fetch)
         truncate(turn, partition, partition.hw, "to its high watermark")
         role.step = "fetching"
-    elif not partition.log.batches:
+    elif turn.config.variant.truncation == "fetch" or not partition.log.batches:
         role.step = "fetching"
     ask(turn, partition)
 
@@ -83,6 +83,7 @@ def ask(turn: Turn, partition: Partition) -> None:
             config.fetch_wait_max_ms,
             config.fetch_max_records,
             topic_id,
+            last_record_epoch(partition.log) if config.variant.truncation == "fetch" else NO_EPOCH,
         )
     turn.send(broker_address(role.leader), request)
     timeout = config.request_timeout_ms + wait
@@ -130,19 +131,24 @@ def _cut(turn: Turn, partition: Partition, reply: EpochEndReply) -> bool:
                 # B-09: a leader that has noted no epoch cannot tell where one ended, so nothing is cut
                 assert not turn.config.variant.record_epoch_start, "KIP-279 always answers"
                 return True
-            mine = epoch_cache.end_by_kip279(partition.log.epochs, reply.leader_epoch, partition.log.leo)
-            if mine is None:
-                return True  # the log is empty
-            epoch, end = mine
-            if epoch == reply.leader_epoch:
-                truncate(turn, partition, Offset(min(end, reply.end_offset)), "by epoch (KIP-279)")
-                return True
-            truncate(turn, partition, end, "by epoch (KIP-279)")
-            return not partition.log.batches
-        case "hw":
+            return _cut_at(turn, partition, reply.leader_epoch, reply.end_offset)
+        case "hw" | "fetch":
             return True
         case _ as unreachable:
             assert_never(unreachable)
+
+
+def _cut_at(turn: Turn, partition: Partition, asked: LeaderEpoch, end_offset: Offset) -> bool:
+    """KIP-279: cut where the largest epoch that both know ends; False where that is not found yet."""
+    mine = epoch_cache.end_by_kip279(partition.log.epochs, asked, partition.log.leo)
+    if mine is None:
+        return True  # the log is empty
+    epoch, end = mine
+    if epoch == asked:
+        truncate(turn, partition, Offset(min(end, end_offset)), "by epoch (KIP-279)")
+        return True
+    truncate(turn, partition, end, "by epoch (KIP-279)")
+    return not partition.log.batches
 
 
 def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
@@ -151,6 +157,11 @@ def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
     if not isinstance(role, Follower) or role.step != "fetching" or reply.correlation != role.outstanding:
         return
     match reply.error:
+        case ErrorCode.NONE if reply.diverging is not None:
+            if turn.config.variant.hw_of_diverging:
+                high_watermark.follow(turn, partition, reply.hw)  # KAFKA-14704 (B-13): over records that are about to go
+            _cut_at(turn, partition, reply.diverging.leader_epoch, reply.diverging.end_offset)
+            ask(turn, partition)
         case ErrorCode.NONE:
             # B-03: the leader's batches may be cut otherwise than those here, so that the first begins below the log end
             checked = turn.config.variant.append_check

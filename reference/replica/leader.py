@@ -4,7 +4,17 @@ from reference.effects import CancelTimer, Note
 from reference.errors import ErrorCode
 from reference.log import epoch_cache
 from reference.machine import Turn
-from reference.messages import Batch, EpochEnd, EpochEndReply, Fetch, FetchReply, PartitionState, Produce, ProduceReply
+from reference.messages import (
+    Batch,
+    Diverging,
+    EpochEnd,
+    EpochEndReply,
+    Fetch,
+    FetchReply,
+    PartitionState,
+    Produce,
+    ProduceReply,
+)
 from reference.replica import delayed, high_watermark, isr
 from reference.replica.partition import (
     FollowerProgress,
@@ -85,7 +95,14 @@ def on_fetch(turn: Turn, partition: Partition, source: Address, fetch: Fetch) ->
         return
     assert isinstance(partition.role, Leader)
     if fetch.replica is not None:
-        _record_progress(turn, partition, partition.role, fetch)
+        diverging = _divergence(partition, fetch)
+        if diverging is None or turn.config.variant.leo_of_diverging:
+            _record_progress(turn, partition, partition.role, fetch)
+        if diverging is not None:
+            # KAFKA-13141 (B-12): where it says it ends it holds other records, so that it counts for nothing yet
+            epoch, hw = partition.leader_epoch, partition.hw
+            turn.send(source, FetchReply(fetch.correlation, partition.tp, ErrorCode.NONE, epoch, hw, diverging=diverging))
+            return
     parked = ParkedFetch(
         source=source,
         correlation=fetch.correlation,
@@ -110,11 +127,21 @@ def _fetch_error(turn: Turn, partition: Partition, fetch: Fetch) -> ErrorCode:
         known = progress_of(partition.role, fetch.replica)
         if known is not None and fetch.incarnation < known.incarnation:
             return ErrorCode.STALE_BROKER_EPOCH  # an earlier life of this follower, delayed on the way
-    if fetch.offset > partition.log.leo:
+    if fetch.offset > partition.log.leo and fetch.last_epoch == NO_EPOCH:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if fetch.replica is None and fetch.offset > partition.hw and variant.fetch_between_hw_leo == "out_of_range":
         return ErrorCode.OFFSET_OUT_OF_RANGE
     return ErrorCode.NONE
+
+
+def _divergence(partition: Partition, fetch: Fetch) -> Diverging | None:
+    """Where the asker's log leaves this one, if it says with which epoch it ends (KIP-595)."""
+    if fetch.last_epoch == NO_EPOCH:
+        return None
+    found = epoch_cache.end_by_kip279(partition.log.epochs, fetch.last_epoch, partition.log.leo)
+    if found is None or (found[0] == fetch.last_epoch and found[1] >= fetch.offset):
+        return None
+    return Diverging(*found)
 
 
 def _epoch_error(asked: int, partition: Partition) -> ErrorCode:

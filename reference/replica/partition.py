@@ -38,15 +38,27 @@ class FollowerProgress(Struct):
     changed_ms: int  # when its leo last moved (R-057)
     fetched_ms: int
     leader_leo_then: Offset  # the leader's LEO at that fetch
+    refused_ms: int | None = None  # when the controller last refused to have it in the ISR
 
 
 class IsrChange(Struct):
-    """An ISR write in flight. Until it is known to have failed or to have been applied it may land at any time."""
+    """An ISR write in flight. Until it is known to have failed or to have been applied it may land at any time.
+
+    So may those of `earlier`: they were refused on the same version, but a late copy of one may meet another answer.
+    """
 
     wanted: tuple[IsrMember, ...]
     elr: tuple[IsrMember, ...]  # that goes with it
     request: int
-    step: Literal["writing", "reading", "lost", "superseded"] = "writing"
+    step: Literal["writing", "reading", "asking", "lost", "superseded"] = "writing"
+    earlier: tuple[tuple[IsrMember, ...], ...] = ()
+
+
+class IsrAsked(Struct):
+    """A request to the controller for other ISRs: of which partitions, in its order."""
+
+    correlation: int
+    tps: tuple[TopicPartition, ...] = ()
 
 
 class Leader(Struct, tag=True):

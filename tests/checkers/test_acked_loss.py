@@ -13,8 +13,7 @@ from checkers.verdict import Validity, Verdict
 from checkers.wounds import Sessions
 from history.promise import TopicPromise
 from tests.checkers import stories
-from tests.checkers.stories import committed, power_out
-from tests.checkers.story import Story, begin, promise
+from tests.checkers.story import Story, begin, committed, power_out, promise
 
 
 def kinds(verdict: Verdict) -> list[str]:

@@ -5,8 +5,8 @@ import msgspec
 from checkers.single import judge
 from history.event import EventKind
 from history.history import History
-from tests.checkers.stories import BOUND_NS, committed, power_out, whole_again
-from tests.checkers.story import MS, Story, begin, promise
+from tests.checkers.end_stories import whole_again
+from tests.checkers.story import BOUND_NS, MS, Story, begin, committed, power_out, promise
 
 
 def healed(story: Story) -> History:

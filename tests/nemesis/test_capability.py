@@ -6,7 +6,7 @@ import pytest
 
 from nemesis.capability import BACKENDS, Backend, Can, Cannot, ability, refusals
 from nemesis.document import sample
-from nemesis.faults import AnyFault, Clog, Crash, Packets, Partition, Pause, Restart
+from nemesis.faults import AnyFault, Clog, Crash, Packets, Partition, Pause, Restart, Shutdown
 from nemesis.schedule import Window
 
 
@@ -18,7 +18,7 @@ def test_the_simulator_performs_everything(fault: type[AnyFault]) -> None:
 def test_processes_are_killed_and_stopped_and_nothing_else() -> None:
     able = {type(fault) for fault in map(sample, get_args(AnyFault)) if isinstance(ability("process", fault), Can)}
 
-    assert able == {Crash, Restart, Pause}
+    assert able == {Crash, Restart, Shutdown, Pause}
 
 
 @pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(kinds=("fetch",)), Clog(kinds=("fetch",))])

@@ -61,7 +61,7 @@ def log_of_the_last_leader(protocol: str) -> list[str]:
 
 
 def test_truncation_to_the_high_watermark_loses_what_was_acknowledged() -> None:
-    """KIP-101 scenario 1: a follower truncates to its lagging HW and leads before it has fetched again."""
+    """KIP-101 scenario 1 (U-01, B-01, B-28): a follower truncates to its lagging HW and leads before it has fetched again."""
     assert log_of_the_last_leader("truncate-to-hw") == []
     assert log_of_the_last_leader("v3") == []
     assert log_of_the_last_leader("safe") == ["m1"]
@@ -112,7 +112,7 @@ def test_a_leader_resigns_when_it_hears_that_its_session_is_over() -> None:
 
 
 def test_a_paused_leader_commits_nothing_after_its_followers_left() -> None:
-    """V3 Discussion 3: the old leader cannot commit without its ISR, and cannot change its ISR in ZooKeeper."""
+    """V3 Discussion 3 (R-071): the old leader cannot commit without its ISR, and cannot change its ISR in ZooKeeper."""
     lab = Lab(3)
     lab.wait(3000)
     assert lab.isr() == [1, 2, 3]

@@ -4,6 +4,7 @@ The steps are counted by the cluster itself: a table ends with the first number 
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 
 import pytest
@@ -31,8 +32,10 @@ def is_narrowed(lab: Mortal) -> bool:
 def outcomes(begin: Callable[[], Mortal], act: Callable[[Mortal], None], after: Callable[[Mortal], None]) -> list[Mortal]:
     """One cluster for each step that its controller can die after."""
     found = []
+    first = begin()
+    first.twice = False
     for n in range(1, STEPS_MAX):
-        lab = begin()
+        lab = deepcopy(first)
         lab.left = n
         act(lab)
         finish(lab, partial(is_dead, lab), limit_ms=3000)

@@ -1,12 +1,15 @@
 """A broker that is asked to end does so in good order, and one that was not starts without trust in its logs."""
 
+from reference.config import VARIANTS
 from reference.events import ShutDown
 from tests.reference.lab import T0, Lab
+
+AT_ONCE = VARIANTS["no-heartbeat"]  # nobody is told before: test_controlled_shutdown is about that
 
 
 def test_a_broker_that_ends_in_good_order_leaves_its_checkpoint_and_a_marker() -> None:
     """R-048: else every start would have to look through its logs, and the high watermark would be that of some time ago."""
-    lab = Lab(2)
+    lab = Lab(2, variant=AT_ONCE)
     lab.produce(1, "a")
     lab.settle()
     lab.tell(1, ShutDown())
@@ -16,7 +19,7 @@ def test_a_broker_that_ends_in_good_order_leaves_its_checkpoint_and_a_marker() -
 
 def test_a_broker_that_closes_appends_nothing_more() -> None:
     """R-048: what is appended behind the last flush would be trusted at the next start though it may be torn."""
-    lab = Lab(2, before_ack=True)
+    lab = Lab(2, variant=AT_ONCE, before_ack=True)
     lab.held_flushes = True
     lab.tell(1, ShutDown())
     lab.produce(1, "late")

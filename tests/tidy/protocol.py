@@ -163,6 +163,9 @@ def gathered() -> Cited:
     caught = {row.protocol for row in load_mutants(ROOT / "corpus" / "mutants.yaml").caught}
     for id_, bug in trace.bugs().items():
         tests[id_] = tests.get(id_, []) + [f"mutant {name}" for name in bug.variants if name in caught]
+    for entry in sorted((ROOT / "corpus" / "seeds").glob("*.yaml")):
+        for id_ in _ID.findall(entry.read_text(encoding="utf-8")):
+            tests[id_] = [*tests.get(id_, []), f"corpus {entry.stem}"]
     return Cited(
         {id_: code[id_] for id_ in sorted(code) if code[id_]}, {id_: tuple(tests[id_]) for id_ in sorted(tests) if tests[id_]}
     )
