@@ -121,7 +121,7 @@ def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: Topi
         case "joining" if ready:
             reassign_move.lead(turn, controller, tp)
         case "narrowing" if assigned != move.target:
-            draft.assigned[tp] = move.target  # V3 §F step 3.2.5, R-238: AR := RAR in the topic znode
+            draft.assigned[tp] = move.target  # V3 §F step 3.2.5: AR := RAR in the topic znode
         case "narrowing":
             reassign_move.go_on(variant, move)
             controller.agent.again = True
