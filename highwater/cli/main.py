@@ -18,6 +18,7 @@ from highwater.cli.describe import describe
 from highwater.cli.explore import explore
 from highwater.cli.judge import judge
 from highwater.cli.output import complain
+from highwater.cli.reassign import reassign
 from highwater.cli.replay import replay
 from highwater.cli.report import report
 from highwater.cli.run import run
@@ -43,6 +44,8 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     protocol,
     faults,
 )
+# Below `highwater admin`.
+ADMIN_COMMANDS: tuple[Callable[..., int], ...] = (reassign,)
 
 
 def build() -> typer.Typer:
@@ -57,6 +60,10 @@ def build() -> typer.Typer:
     )
     for command in COMMANDS:
         app.command()(command)
+    admin = typer.Typer(rich_markup_mode=None)
+    for command in ADMIN_COMMANDS:
+        admin.command()(command)
+    app.add_typer(admin, name="admin", help="What an administrator asks of a cluster, through ZooKeeper.")
     return app
 
 
