@@ -12,7 +12,7 @@ from checkers.checker import PARTITION, Checker, Facts, partition_of, promised
 from checkers.isr_history import IsrHistory
 from checkers.rows import EventRow, event_rows
 from checkers.verdict import Anomaly, Cut, Findings
-from checkers.wounds import Sessions, Wounded
+from checkers.wounds import NOTICE_ROWS, Sessions, Wounded
 from history.event import EventKind as K
 
 NAME = "election"
@@ -70,7 +70,7 @@ class _Elections:
             else:
                 self.from_elr += leader not in self.standing.isr
         ordered = self.by_operator and leader == self.ordered
-        if leader in self.emptied and not self.sessions.lasts(leader, self.emptied[leader].incarnation):
+        if leader in self.emptied and not self.sessions.hides(self.emptied[leader]):
             self._emptied(row, leader)
         if leader not in eligible and not ordered:
             before = ", ".join(eligible) or "empty"
@@ -119,7 +119,7 @@ CHECKER = Checker(
     blind="Brokers that act as leader without being named in ZooKeeper (single-leader and isr-agreement see what they do).",
     kinds=("unclean-election", "empty-leader"),
     group_by=PARTITION,
-    events=(K.STATE_WRITTEN, K.BECAME_LEADER, K.WOUND, K.REGISTERED, K.SESSION_ENDED, K.UNCLEAN_ELECTION_ORDERED),
+    events=(K.STATE_WRITTEN, K.BECAME_LEADER, K.WOUND, *NOTICE_ROWS, K.UNCLEAN_ELECTION_ORDERED),
     needs=(K.STATE_WRITTEN,),
     check=check,
 )

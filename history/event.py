@@ -45,6 +45,8 @@ class EventKind(StrEnum):
     BECAME_LEADER = "became-leader", "node, life, partition, leader_epoch, leo, hw, isr"
     BECAME_FOLLOWER = "became-follower", "node, life, partition, leader_epoch, leader"
     RESIGNED = "resigned", "node, life, partition, leader_epoch: acts as neither from here"
+    DIR_FAILED = "dir-failed", "node, life, incarnation, dir, detail: why. The broker reports that it is out of service"
+    GAUGE = "gauge", "node, life, detail: the name of a metric that changed, offset: its value"
     RECOVERED = "recovered", "node, life, partition, leo, hw, dir: the replica as found at startup"
     APPEND = "append", "node, life, partition, offset, leader_epoch (of the record), value, detail: leader | follower"
     TRUNCATE = "truncate", "node, life, partition, offset (the new LEO), detail: why"

@@ -86,6 +86,16 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # how a broker ends and starts
     clean_marker: Literal["early", "late"] = "early"  # B-64, KAFKA-10471: gone before the logs are loaded | after
     create_replica_without_leader: bool = True  # B-19, KAFKA-1647: a replica is there, and in the checkpoint, without a leader
+    # clients
+    idempotence: bool = True  # B-66: what an idempotent producer sent twice is appended once; 0.8 knows no such producer
+    idempotence_state_on_failover: bool = True  # B-66: followers keep the sequences with the log | only its leader knows them
+    acks0_silent: bool = False  # B-65, KAFKA-955: a produce with acks=0 to who does not lead is dropped without a sign
+    # KIP-112
+    log_dir_failure: Literal["replicas", "broker"] = "replicas"  # C-23: what a bad directory takes out of service
+    dir_fail_keep_leader: bool = False  # B-63 a: a leader in a bad directory goes on until the controller asks
+    offline_replica_recreated: bool = False  # B-63 d, h: a replica in a bad directory is made anew, empty, in another one
+    notification_requery: bool = True  # the controller asks the broker whose notification it has read
+    failover_query: bool = True  # R-307, U-22, B-63 i: a new controller learns from its first commands who is offline
 
 
 SAFE = Variant()
@@ -119,9 +129,12 @@ V3 = Variant(
     init_deletes=True,
     stop_replica_epoch=False,
     recovery_election=False,
+    log_dir_failure="broker",
     heartbeat=False,
     isr_change_via="zookeeper",
     topic_id=False,
+    idempotence=False,
+    acks0_silent=True,
 )
 
 # The 0.8 article: V3 with the controller epoch and the versioned state znode that it adds.
@@ -211,6 +224,11 @@ VARIANTS: dict[str, Variant] = {
     "no-replica-without-leader": _without(create_replica_without_leader=False, truncation="hw", broker_incarnation=False),
     "hw-checkpoint-zero-on-shutdown": _without(hw_checkpoint="zero_on_shutdown", truncation="hw", broker_incarnation=False),
     "no-topic-id": _without(topic_id=False),
+    "log-dir-fails-broker": _without(log_dir_failure="broker"),
+    "log-dir-keep-leader": _without(dir_fail_keep_leader=True),
+    "offline-replica-recreated": _without(offline_replica_recreated=True),
+    "no-notification-requery": _without(notification_requery=False),
+    "no-failover-query": _without(failover_query=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
     "no-heartbeat": _without(heartbeat=False),
     "isr-via-zookeeper": _without(isr_change_via="zookeeper"),
@@ -220,6 +238,8 @@ VARIANTS: dict[str, Variant] = {
     "isr-zombie-controller": _without(isr_change_zombie="authoritative"),
     "isr-answers-mixed-up": _without(isr_pending_clear="on_lair"),
     "no-hw-recheck": _without(recheck_hw_after_isr=False),
+    "no-idempotence": _without(idempotence=False),
+    "idempotence-of-the-leader": _without(idempotence_state_on_failover=False),
 }
 
 

@@ -60,6 +60,9 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         records_per_produce=spec.records_per_produce,
         acks=spec.acks,
         poll_interval_ms=spec.poll_interval_ms,
+        seek_one_in=spec.seek_one_in,
+        idempotent=spec.idempotent,
+        retries=spec.retries,
     )
     return generate(spec.name, plan.draws, parameters)
 

@@ -37,5 +37,5 @@ def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:
 
 
 def on_metadata(turn: Turn, broker: Broker, source: Address, request: Metadata) -> None:
-    """Who leads what, as far as this broker was told."""
+    """Who leads what, as far as this broker was told, and which replicas are offline (R-305)."""
     turn.send(source, MetadataReply(request.correlation, broker.live_brokers, tuple(broker.metadata.values())))

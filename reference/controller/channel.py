@@ -6,7 +6,7 @@ queue ends with the registration it was made for.
 
 from msgspec.structs import replace
 
-from reference.controller.context import Channel, Controller, LiveBroker, served_by
+from reference.controller.context import Channel, Controller, LiveBroker, offline_replicas, served_by
 from reference.effects import CancelTimer, SetTimer
 from reference.errors import ErrorCode
 from reference.machine import Turn
@@ -90,7 +90,7 @@ def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> 
     channel = channel_of(controller, broker)
     if channel is None:
         return
-    channel.init = init
+    channel.init = channel.init or init
     _tell_all_metadata(channel)
     for state in controller.states.values():
         if broker in state.replicas:
@@ -106,6 +106,26 @@ def tell_what_is_gone(controller: Controller) -> None:
 def _tell_all_metadata(channel: Channel) -> None:
     """What there is when it is sent."""
     channel.metadata, channel.metadata_due, channel.metadata_full = {}, True, True
+
+
+def tell_offline(controller: Controller, tp: TopicPartition) -> None:
+    """Queue the metadata of one partition for everybody: which of its replicas are offline has changed (R-304)."""
+    state = controller.states.get(tp)
+    if state is not None:
+        for channel in controller.channels:
+            channel.metadata[tp] = state
+            channel.metadata_due = True
+
+
+def mark_new(controller: Controller, tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> None:
+    """R-302: these brokers are to make this replica, which they never had (NewReplica to Online). Said until it is answered.
+
+    To be called when the state is queued. It ends with the registration: a broker that starts with a bad directory may have made
+    the replica there in its former life.
+    """
+    for channel in controller.channels:
+        if channel.broker in brokers and tp in channel.states and tp not in channel.new:
+            channel.new = tuple(sorted((*channel.new, tp)))
 
 
 def tell_live_brokers(controller: Controller) -> None:
@@ -124,6 +144,8 @@ def stop_replica(controller: Controller, stop: StopPartition, replicas: tuple[Br
             kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
             channel.in_flight = replace(channel.in_flight, states=kept)  # sent again it must not make the replica anew
         channel.states.pop(tp, None)
+        channel.new = tuple(other for other in channel.new if other != tp)
+        channel.offline = tuple(other for other in channel.offline if other != tp)
         if channel.broker in replicas:
             channel.stops[tp] = stop
 
@@ -150,7 +172,8 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         channel.stops = {}
     elif channel.states or channel.init:
         states = tuple(channel.states[tp] for tp in sorted(channel.states))
-        channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states)
+        new = tuple(tp for tp in channel.new if tp in channel.states)  # R-310
+        channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states, new)
         channel.states, channel.init = {}, False
     elif channel.logs:
         channel.in_flight = LogInfo(turn.correlation(), me, epoch, incarnation, channel.logs)
@@ -158,7 +181,7 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
     elif channel.metadata_due:
         full = channel.metadata_full
         found = controller.states if full else channel.metadata
-        states = tuple(stamped(controller, found[tp]) for tp in sorted(found))
+        states = tuple(_with_offline(controller, stamped(controller, found[tp])) for tp in sorted(found))
         number, live = turn.correlation(), served_by(controller)
         channel.in_flight = UpdateMetadata(number, me, epoch, incarnation, live, states, full, number)
         channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False
@@ -167,6 +190,12 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
     turn.send(broker_address(channel.broker), channel.in_flight)
     timeout = turn.config.request_timeout_ms
     turn.effects.append(SetTimer(f"channel:{channel.broker}", timeout, timeout))
+
+
+def _with_offline(controller: Controller, state: PartitionState) -> PartitionState:
+    """R-304, R-311: as it is at the moment of sending."""
+    offline = offline_replicas(controller, state.tp, state.replicas)
+    return state if offline == state.offline else replace(state, offline=offline)
 
 
 def _requeue(channel: Channel) -> None:
@@ -214,6 +243,8 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
         return None
     channel.in_flight = None
     turn.effects.append(CancelTimer(f"channel:{broker}"))
+    if isinstance(request, LeaderAndIsr) and reply.error is ErrorCode.NONE:
+        channel.new = tuple(tp for tp in channel.new if tp not in request.new)
     if reply.error is ErrorCode.NONE:
         _send_next(turn, controller, channel)
     return request

@@ -206,6 +206,7 @@ def _written(turn: Turn, controller: Controller, tp: TopicPartition, change: Sta
             _landed(turn, controller, change, _at_version(wanted, version))
         case Created():
             _landed(turn, controller, change, wanted)
+            channel.mark_new(controller, tp, wanted.replicas)
         case _:
             # V3 §A step 3.3: the version moved, so somebody else wrote between our read and our write. Read again (step 3.1)
             # rather than retry: the ISR that we chose from may have shrunk meanwhile.
