@@ -200,7 +200,7 @@ VARIANTS: dict[str, Variant] = {
     "no-min-isr-check": _without(min_isr_check="none", hw_under_min_isr=True),
     # KIP-343 keeps this one from happening: a leader cut off from everybody is taken for absent, and has nobody to ask
     "unclean-election": _without(unclean_election=True, heartbeat=False, isr_change_via="zookeeper"),
-    "empty-isr": _without(empty_isr=True),
+    "empty-isr": _without(empty_isr=True, heartbeat=False, isr_change_via="zookeeper"),  # on the plan of unclean-election
     "controller-epoch-in-memory": _without(controller_epoch_persist=False, zk_guard=False),
     "controller-outlives-its-session": _without(session_handler_lock=True),
     "no-controller-epoch-check": _without(controller_epoch_check=False),
@@ -308,8 +308,8 @@ KAFKA_082_DEFAULTS: dict[str, tuple[int | bool, str | None]] = {
     "auto.leader.rebalance.enable": (True, None),  # preferred leaders are elected on request alone
     "leader.imbalance.check.interval.seconds": (300, None),
     "controller.socket.timeout.ms": (30_000, "request_timeout_ms"),
-    "controlled.shutdown.max.retries": (3, None),
-    "controlled.shutdown.retry.backoff.ms": (5000, None),
+    "controlled.shutdown.max.retries": (3, "controlled_shutdown_max_retries"),
+    "controlled.shutdown.retry.backoff.ms": (5000, "controlled_shutdown_retry_backoff_ms"),
     "default.replication.factor": (1, "topics"),
 }
 

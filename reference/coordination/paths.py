@@ -145,7 +145,7 @@ def topic_payload(assignment: tuple[tuple[BrokerId, ...], ...]) -> bytes:
 
 
 def decode_topic(topic: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[BrokerId, ...]], ...]:
-    """The partitions of a topic with their replicas, by index."""
+    """The partitions of a topic with their replicas, by index; the first replica is the preferred one (R-003)."""
     partitions = _topic(data).partitions
     return tuple(
         (topic_partition(topic, i), tuple(BrokerId(b) for b in partitions[str(i)])) for i in sorted(map(int, partitions))
