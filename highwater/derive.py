@@ -147,7 +147,7 @@ def _cluster(rng: Rng, wishes: Wishes, *, spare_copies: bool) -> ClusterShape:
     )
     return ClusterShape(
         brokers=brokers,
-        log_dirs=2 if rng.ratio(1, 4) else 1,
+        log_dirs=rng.pick((1, 1, 2, 3)),
         topics=topics,
         session_timeout_ms=100 * rng.between(15, 60),
         replica_lag_time_max_ms=100 * rng.between(10, 40),

@@ -139,6 +139,12 @@ class Story:
     def wound(self, node: str, offset: int, incarnation: int, why: str = "power-loss") -> int:
         return self.event(EventKind.WOUND, node=node, offset=offset, incarnation=incarnation, dir=0, detail=why)
 
+    def dir_failed(self, node: str, index: int = 0) -> int:
+        return self.event(EventKind.DIR_FAILED, whole_node=True, node=node, dir=index, life=1)
+
+    def node_started(self, node: str, life: int) -> int:
+        return self.event(EventKind.NODE_STARTED, whole_node=True, node=node, life=life)
+
     # --- the very end ---------------------------------------------------------------------------------------------------
 
     def zookeeper(self, leader: str | None, epoch: int, replicas: str, *, id: str = "10") -> int:
@@ -147,11 +153,12 @@ class Story:
         kind = EventKind.ZK_STATE
         return self.event(kind, topic_id=id, leader=leader, leader_epoch=epoch, isr=on, elr=(), replicas=on, zk_version=0)
 
-    def tells(self, node: str, leader: str | None, epoch: int, replicas: str, *, id: str = "10") -> int:
+    def tells(self, node: str, leader: str | None, epoch: int, replicas: str, *, id: str = "10", isr: str | None = None) -> int:
         """What a broker tells clients."""
         on = tuple(replicas.split())
         kind = EventKind.METADATA_VIEW
-        return self.event(kind, node=node, topic_id=id, leader=leader, leader_epoch=epoch, isr=on, replicas=on)
+        counted = on if isr is None else tuple(isr.split())
+        return self.event(kind, node=node, topic_id=id, leader=leader, leader_epoch=epoch, isr=counted, replicas=on)
 
     def has_log(self, node: str, leo: int, digest: str, *, dir: int = 0, id: str | None = None) -> int:
         """What lies in one of its directories."""
