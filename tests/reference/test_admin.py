@@ -7,7 +7,7 @@ import pytest
 from reference.config import SAFE, VARIANTS, Variant
 from reference.controller import leader_selection
 from reference.controller.leader_selection import Elect, Keep
-from reference.coordination import paths
+from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyOp, Create, Data, Exists, GetChildren, GetData, Unknown
 from reference.effects import AnyEffect, ZkRequest
 from reference.events import ZkReplied
@@ -134,7 +134,7 @@ def test_the_partitions_to_be_added_are_those_below_the_path() -> None:
 
 
 def test_an_added_partition_gets_a_leader() -> None:
-    """V3 §H on_partitions_add step 2: call init_leaders(set_p)."""
+    """R-063, V3 §H on_partitions_add step 2: call init_leaders(set_p)."""
     lab = full()
     add(lab, 3, 2)
 
@@ -334,6 +334,7 @@ def led_by_another() -> Interrupted:
 
 
 def test_the_preferred_replica_leads_again() -> None:
+    """R-147: and the request is deleted when it is done."""
     lab = led_by_another()
     prefer(lab)
 
@@ -458,7 +459,9 @@ def test_the_controller_alone_watches_and_without_a_request_does_no_more() -> No
     procedures = lab.nodes[2].state.controller.admin.values()
     watching = {path: ids for path, ids in lab.zk.data_watches.items() if path.startswith("/admin")}
 
-    assert watching == {path: [lab.sessions[2]] for path in (*ROOTS, paths.PREFERRED_ELECTION, paths.DELETE_TOPICS)}
+    reassigning = (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA, admin_paths.REASSIGN_CANCEL)
+    wanted = (*ROOTS, paths.PREFERRED_ELECTION, paths.DELETE_TOPICS, *reassigning)
+    assert watching == {path: [lab.sessions[2]] for path in wanted}
     assert [(p.step, p.request, p.again) for p in procedures] == [("idle", 0, False)] * 4
 
 
