@@ -14,7 +14,7 @@ from checkers.checker import PARTITION, Checker, Facts, partition_of, promised
 from checkers.isr_history import IsrHistory
 from checkers.rows import EventRow, event_rows
 from checkers.verdict import Anomaly, Cut, Findings
-from checkers.wounds import UNSTAMPED, Sessions, Wounded
+from checkers.wounds import NOTICE_ROWS, UNSTAMPED, Sessions, Wounded
 from history.event import EventKind as K
 
 NAME = "election"
@@ -84,7 +84,7 @@ class _Elections:
 
     def _cannot_lead(self, row: EventRow, leader: str, swap: EventRow) -> bool:
         """The state is no more than what a controller writes that has not heard: the process that it names is gone."""
-        if self.sessions.lasts(leader, swap.incarnation):
+        if self.sessions.hides(swap):
             return True
         stamp = row.stamps[row.isr.index(leader)] if row.stamps and leader in row.isr else UNSTAMPED
         return stamp != UNSTAMPED and stamp == swap.incarnation
@@ -129,7 +129,7 @@ CHECKER = Checker(
     blind="Brokers that act as leader without being named in ZooKeeper (single-leader and isr-agreement see what they do).",
     kinds=("unclean-election", "empty-leader"),
     group_by=PARTITION,
-    events=(K.STATE_WRITTEN, K.BECAME_LEADER, K.WOUND, K.REGISTERED, K.SESSION_ENDED, K.UNCLEAN_ELECTION_ORDERED),
+    events=(K.STATE_WRITTEN, K.BECAME_LEADER, K.WOUND, *NOTICE_ROWS, K.UNCLEAN_ELECTION_ORDERED),
     needs=(K.STATE_WRITTEN,),
     check=check,
 )

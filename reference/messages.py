@@ -130,7 +130,7 @@ class EpochEndReply(Message, frozen=True, tag=True):
 
 
 class LeaderAndIsr(Message, frozen=True, tag=True):
-    """LeaderAndISRRequest (R-011), with the controller's epoch and the receiver's incarnation."""
+    """LeaderAndISRRequest (R-011, R-310), with the controller's epoch and the receiver's incarnation (U-09)."""
 
     controller: BrokerId
     controller_epoch: ControllerEpoch
@@ -175,7 +175,8 @@ class StopReplicaReply(Message, frozen=True, tag=True):
 class UpdateMetadata(Message, frozen=True, tag=True):
     """What clients are told of the cluster, pushed to every broker (KIP-112's UpdateMetadataRequest, R-311).
 
-    `full` lists all partitions that there are: what else the receiver knows is of a topic that is gone.
+    `full` lists all partitions that there are: what else the receiver knows is of a topic that is gone. `number` counts up
+    within a reign.
     """
 
     controller: BrokerId
@@ -184,6 +185,7 @@ class UpdateMetadata(Message, frozen=True, tag=True):
     live_brokers: tuple[BrokerId, ...]
     states: tuple[PartitionState, ...]
     full: bool = False
+    number: int = 0
 
 
 class UpdateMetadataReply(Message, frozen=True, tag=True):
@@ -215,10 +217,11 @@ class LogEnd(Struct, frozen=True, array_like=True):
 
 
 class LogInfoReply(Message, frozen=True, tag=True):
-    """The ends of the logs that were asked for and exist."""
+    """The ends of the logs that were asked for and exist; `offline` are those that may exist in a directory that is bad now."""
 
     error: ErrorCode
     ends: tuple[LogEnd, ...] = ()
+    offline: tuple[TopicPartition, ...] = ()
 
 
 # --- requests to the controller (KIP-343) -------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from reference.broker import (
     heartbeats,
     isr_change,
     leader_and_isr,
+    log_dirs,
     log_info,
     metadata,
     producer_ids,
@@ -27,7 +28,7 @@ from reference.config import BrokerConfig
 from reference.controller import controller as controllers
 from reference.controller.context import Controller
 from reference.coordination.api import AnyAnswer
-from reference.effects import AnyEffect, Halt
+from reference.effects import AnyEffect
 from reference.events import (
     AnyEvent,
     Booted,
@@ -145,7 +146,7 @@ class Node:
                 startup.boot(turn, state.broker, state.image)
                 state.image = ()
             case DirFailed(dir=dir_, error=error):
-                turn.effects.append(Halt(f"log directory {dir_} failed: {error}"))
+                log_dirs.on_dir_failed(turn, state.broker, dir_, error)
             case ShutDown():
                 controlled_shutdown.begin(turn, state.broker)
             case ConnectionLost():
@@ -231,8 +232,12 @@ class Node:
                 brokers.on_checkpoint_timer(turn, broker)
             case "register":
                 startup.on_timer(turn, broker)
+            case "dir-event":
+                log_dirs.on_timer(turn, broker)
             case "controller":
                 controllers.on_timer(turn, controller)
+            case "reassign":
+                controllers.on_reassign_timer(turn, controller)
             case "channel":
                 controllers.on_channel_timer(turn, controller, BrokerId(int(what)))
             case _:
@@ -246,6 +251,8 @@ class Node:
                 controllers.on_registered(turn, state.controller)
         elif request == state.broker.producer_ids.request:
             producer_ids.on_answer(turn, state.broker.producer_ids, answers[0])
+        elif request == state.broker.dir_event_request:
+            log_dirs.on_notified(turn, state.broker, answers)
         elif not stop_replica.on_answer(turn, state.broker, request, answers[0]) and not controllers.on_answer(
             turn, state.controller, request, answers, state.session
         ):

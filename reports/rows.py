@@ -28,6 +28,8 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.BECAME_LEADER: "election",
     EventKind.BECAME_FOLLOWER: "replica",
     EventKind.RESIGNED: "election",
+    EventKind.DIR_FAILED: "node",
+    EventKind.GAUGE: "node",
     EventKind.RECOVERED: "replica",
     EventKind.APPEND: "replica",
     EventKind.TRUNCATE: "replica",
@@ -187,6 +189,10 @@ def _node_words(row: ClusterEvent) -> str:
             return f"takes requests again{life}"
         case EventKind.CONTROLLER_RESIGNED:
             return f"is controller no longer, controller epoch {row.controller_epoch}"
+        case EventKind.DIR_FAILED:
+            return f"takes log directory {row.dir} out of service{life}: {row.detail or 'no reason given'}"
+        case EventKind.GAUGE:
+            return f"gauge {row.detail}: {row.offset}"
         case _:
             return ""
 

@@ -55,10 +55,11 @@ Mark = list[tuple[TopicPartition, _Log, int]]  # up to which operation of each l
 class Directory:
     """One log directory."""
 
-    __slots__ = ("born", "checkpoint", "clean", "dirty", "gone", "logs", "refusals", "slows")
+    __slots__ = ("born", "checkpoint", "clean", "dirs", "dirty", "gone", "logs", "refusals", "slows")
 
     def __init__(self) -> None:
         self.born = NO_INCARNATION
+        self.dirs = 0  # as marked
         self.clean = False
         self.logs: dict[TopicPartition, _Log] = {}
         self.dirty: dict[TopicPartition, _Log] = {}
@@ -109,8 +110,8 @@ class Disk:
             case CreateReplica(tp=tp, born=born, topic_id=topic_id):
                 assert tp not in directory.logs
                 directory.logs[tp] = _Log(born, topic_id)
-            case MarkDir(born=born):
-                directory.born = born
+            case MarkDir(born=born, dirs=dirs):
+                directory.born, directory.dirs = born, dirs
             case MarkClean(clean=clean):
                 directory.clean = clean
             case DeleteReplica(tp=tp):
@@ -131,6 +132,10 @@ class Disk:
             log.journal.append(tuple(log.batches[keep:]))
             del log.batches[keep:]
             directory.dirty[tp] = log
+
+    def replicas_in(self, index: int) -> tuple[TopicPartition, ...]:
+        """Whose logs a directory holds."""
+        return tuple(self.dirs[index].logs)
 
     def flush_delay_ns(self, index: int) -> int:
         """How long an fsync of this directory takes that starts now."""
@@ -196,7 +201,17 @@ class Disk:
                 continue
             found = sorted(directory.logs.items())
             logs = tuple(LogImage(tp, tuple(log.batches), log.born, log.topic_id) for tp, log in found)
-            images.append(DirImage(index, True, logs, directory.checkpoint, directory.born, directory.clean))
+            images.append(
+                DirImage(
+                    index,
+                    readable=True,
+                    logs=logs,
+                    checkpoint=directory.checkpoint,
+                    born=directory.born,
+                    dirs=directory.dirs,
+                    clean=directory.clean,
+                )
+            )
         return tuple(images)
 
 

@@ -91,10 +91,14 @@ class Broker(Struct):
     learning: list[Assigned] = []  # partitions whose states are being read (V3 §E step 2)
     before_learning: tuple[TopicPartition, ...] = ()
     dir_births: tuple[Incarnation, ...] = ()  # of each log directory
+    offline_dirs: tuple[int, ...] = ()  # bad for the rest of this life (broker.log_dirs)
+    offline: dict[TopicPartition, TopicId] = {}  # replicas in them, as far as known
+    dir_event: Literal["none", "due", "writing"] = "none"  # the notification of the controller
+    dir_event_request: int = 0
     partitions: dict[TopicPartition, Partition] = {}
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # the greatest seen in a command
     metadata: dict[TopicPartition, PartitionState] = {}
-    metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and correlation of the last update taken
+    metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and number of the last update taken
     live_brokers: tuple[BrokerId, ...] = ()
     flushes: list[DirFlush] = []
     settling: list[Settling] = []
@@ -123,14 +127,16 @@ def _by_name(item: tuple[TopicPartition, Partition]) -> TopicPartition:
     return item[0]
 
 
+def absence(broker: Broker, tp: TopicPartition) -> ErrorCode:
+    """What to answer about a replica that does not serve here: it is in a bad directory (C-22, KAFKA-6027), or unknown."""
+    return ErrorCode.KAFKA_STORAGE_ERROR if tp in broker.offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def on_fetch(turn: Turn, broker: Broker, source: Address, fetch: Fetch) -> None:
     """V3 §G, or a consumer's fetch."""
     partition = broker.partitions.get(fetch.tp)
     if partition is None:
-        turn.send(
-            source,
-            FetchReply(fetch.correlation, fetch.tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_EPOCH, Offset(0)),
-        )
+        turn.send(source, FetchReply(fetch.correlation, fetch.tp, absence(broker, fetch.tp), NO_EPOCH, Offset(0)))
     else:
         leader.on_fetch(turn, partition, source, fetch)
 
@@ -146,8 +152,7 @@ def on_epoch_end(turn: Turn, broker: Broker, source: Address, request: EpochEnd)
     """OffsetForLeaderEpoch."""
     partition = broker.partitions.get(request.tp)
     if partition is None:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        turn.send(source, EpochEndReply(request.correlation, request.tp, error, NO_EPOCH, None))
+        turn.send(source, EpochEndReply(request.correlation, request.tp, absence(broker, request.tp), NO_EPOCH, None))
     else:
         leader.on_epoch_end(turn, partition, source, request)
 
@@ -165,7 +170,7 @@ def on_produce(turn: Turn, broker: Broker, source: Address, produce: Produce) ->
     if partition is not None:
         leader.on_produce(turn, partition, source, produce)
     else:
-        leader.refuse(turn, source, produce, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        leader.refuse(turn, source, produce, absence(broker, produce.tp))
 
 
 def on_list_offsets(turn: Turn, broker: Broker, source: Address, request: ListOffsets) -> None:
@@ -177,7 +182,7 @@ def on_list_offsets(turn: Turn, broker: Broker, source: Address, request: ListOf
         turn.send(source, ListOffsetsReply(request.correlation, request.tp, ErrorCode.UNKNOWN_TOPIC_ID))
         return
     if partition is None or not isinstance(partition.role, Leader):
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        error = absence(broker, request.tp) if partition is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
         turn.send(source, ListOffsetsReply(request.correlation, request.tp, error))
         return
     asked = request.leader_epoch
@@ -246,9 +251,10 @@ def on_checkpoint_timer(turn: Turn, broker: Broker) -> None:
 
 
 def write_checkpoints(turn: Turn, broker: Broker) -> None:
-    """Those of all directories."""
+    """Those of all good directories: each has a file of its own, and that of a bad one is left alone (B-21, KAFKA-6604)."""
     for dir_ in range(turn.config.log_dirs):
-        write_checkpoint(turn, broker, dir_)
+        if dir_ not in broker.offline_dirs:
+            write_checkpoint(turn, broker, dir_)
 
 
 def write_checkpoint(turn: Turn, broker: Broker, dir_: int) -> None:
@@ -308,7 +314,7 @@ def _flush_of(broker: Broker, dir_: int) -> DirFlush:
 
 def end_of_turn(turn: Turn, broker: Broker) -> None:
     """Ask for the flushes that were wanted, one in flight for each directory, and arm the timer of parked requests."""
-    for dir_ in turn.flush_dirs:
+    for dir_ in [dir_ for dir_ in turn.flush_dirs if dir_ not in broker.offline_dirs]:
         flush = _flush_of(broker, dir_)
         flush.dirty = flush.in_flight != 0
         if flush.dirty:

@@ -6,7 +6,7 @@ queue ends with the registration it was made for.
 
 from msgspec.structs import replace
 
-from reference.controller.context import Channel, Controller, LiveBroker, served_by
+from reference.controller.context import Channel, Controller, LiveBroker, offline_replicas, served_by
 from reference.effects import CancelTimer, SetTimer
 from reference.errors import ErrorCode
 from reference.machine import Turn
@@ -64,11 +64,11 @@ def stamped(controller: Controller, state: PartitionState) -> PartitionState:
     return replace(state, topic_id=controller.topic_ids.get(topic_of(state.tp), NO_TOPIC_ID))
 
 
-def tell_state(controller: Controller, state: PartitionState) -> None:
-    """Queue a state: the command for its replicas, the metadata for everybody (V3 §A step 4)."""
+def tell_state(controller: Controller, state: PartitionState, *, to: tuple[BrokerId, ...] | None = None) -> None:
+    """Queue a state: the command for its replicas, or for `to` of them; the metadata for everybody (V3 §A step 4, R-238)."""
     state = stamped(controller, state)
     for channel in controller.channels:
-        if channel.broker in state.replicas:
+        if channel.broker in (state.replicas if to is None else to):
             channel.states[state.tp] = state
         if not channel.metadata_full:
             channel.metadata[state.tp] = state
@@ -77,6 +77,7 @@ def tell_state(controller: Controller, state: PartitionState) -> None:
 
 def tell_metadata(controller: Controller, state: PartitionState) -> None:
     """Queue a state whose leader knows it already; a command for it that still waits must not tell of an older one."""
+    state = stamped(controller, state)
     for channel in controller.channels:
         if state.tp in channel.states:
             channel.states[state.tp] = state
@@ -89,7 +90,7 @@ def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> 
     channel = channel_of(controller, broker)
     if channel is None:
         return
-    channel.init = init
+    channel.init = channel.init or init
     _tell_all_metadata(channel)
     for state in controller.states.values():
         if broker in state.replicas:
@@ -107,6 +108,26 @@ def _tell_all_metadata(channel: Channel) -> None:
     channel.metadata, channel.metadata_due, channel.metadata_full = {}, True, True
 
 
+def tell_offline(controller: Controller, tp: TopicPartition) -> None:
+    """Queue the metadata of one partition for everybody: which of its replicas are offline has changed (R-304)."""
+    state = controller.states.get(tp)
+    if state is not None:
+        for channel in controller.channels:
+            channel.metadata[tp] = state
+            channel.metadata_due = True
+
+
+def mark_new(controller: Controller, tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> None:
+    """R-302: these brokers are to make this replica, which they never had (NewReplica to Online). Said until it is answered.
+
+    To be called when the state is queued. It ends with the registration: a broker that starts with a bad directory may have made
+    the replica there in its former life.
+    """
+    for channel in controller.channels:
+        if channel.broker in brokers and tp in channel.states and tp not in channel.new:
+            channel.new = tuple(sorted((*channel.new, tp)))
+
+
 def tell_live_brokers(controller: Controller) -> None:
     """Queue the list of live brokers for everybody."""
     for channel in controller.channels:
@@ -119,12 +140,45 @@ def stop_replica(controller: Controller, stop: StopPartition, replicas: tuple[Br
     if stop.topic_id == NO_TOPIC_ID:
         stop = replace(stop, topic_id=controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID))
     for channel in controller.channels:
-        if isinstance(channel.in_flight, LeaderAndIsr):
-            kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
-            channel.in_flight = replace(channel.in_flight, states=kept)  # sent again it must not make the replica anew
-        channel.states.pop(tp, None)
+        _forget_command(channel, tp)
         if channel.broker in replicas:
             channel.stops[tp] = stop
+
+
+def drop_replica(controller: Controller, stop: StopPartition, replicas: tuple[BrokerId, ...]) -> None:
+    """Queue the end of a replica on these brokers while others keep theirs (R-236, R-237)."""
+    stop = replace(stop, topic_id=controller.topic_ids.get(topic_of(stop.tp), NO_TOPIC_ID))
+    for channel in controller.channels:
+        if channel.broker in replicas:
+            _forget_command(channel, stop.tp)
+            channel.stops[stop.tp] = stop
+
+
+def is_stopping(channel: Channel, tp: TopicPartition) -> bool:
+    """A StopReplica for this partition has not been answered yet."""
+    in_flight = channel.in_flight.partitions if isinstance(channel.in_flight, StopReplica) else ()
+    return tp in channel.stops or any(stop.tp == tp for stop in in_flight)
+
+
+def _forget_command(channel: Channel, tp: TopicPartition) -> None:
+    if isinstance(channel.in_flight, LeaderAndIsr):
+        kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
+        channel.in_flight = replace(channel.in_flight, states=kept)  # sent again it must not make the replica anew
+    channel.states.pop(tp, None)
+    channel.new = tuple(other for other in channel.new if other != tp)
+    channel.offline = tuple(other for other in channel.offline if other != tp)
+
+
+def _new_here(controller: Controller, channel: Channel, states: tuple[PartitionState, ...]) -> tuple[TopicPartition, ...]:
+    """The partitions that this broker is to hold for the first time (R-302, R-308, R-310).
+
+    Of one that moves it is said until the broker is counted on for it, also by the next controller: else a broker with a
+    directory that cannot be read would refuse to make the replica in another one for ever (KAFKA-10314).
+    """
+    moves = controller.agent.moves
+    moving = [s for s in states if s.tp in moves and channel.broker in moves[s.tp].new]
+    new = {s.tp for s in moving if all(m.broker != channel.broker for m in (*s.isr, *s.elr))}
+    return tuple(s.tp for s in states if s.tp in new or s.tp in channel.new)
 
 
 def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> None:
@@ -149,7 +203,8 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         channel.stops = {}
     elif channel.states or channel.init:
         states = tuple(channel.states[tp] for tp in sorted(channel.states))
-        channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states)
+        new = _new_here(controller, channel, states)
+        channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states, new)
         channel.states, channel.init = {}, False
     elif channel.logs:
         channel.in_flight = LogInfo(turn.correlation(), me, epoch, incarnation, channel.logs)
@@ -157,14 +212,21 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
     elif channel.metadata_due:
         full = channel.metadata_full
         found = controller.states if full else channel.metadata
-        states = tuple(stamped(controller, found[tp]) for tp in sorted(found))
-        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, served_by(controller), states, full)
+        states = tuple(_with_offline(controller, stamped(controller, found[tp])) for tp in sorted(found))
+        number, live = turn.correlation(), served_by(controller)
+        channel.in_flight = UpdateMetadata(number, me, epoch, incarnation, live, states, full, number)
         channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False
     else:
         return
     turn.send(broker_address(channel.broker), channel.in_flight)
     timeout = turn.config.request_timeout_ms
     turn.effects.append(SetTimer(f"channel:{channel.broker}", timeout, timeout))
+
+
+def _with_offline(controller: Controller, state: PartitionState) -> PartitionState:
+    """R-304, R-311: as it is at the moment of sending."""
+    offline = offline_replicas(controller, state.tp, state.replicas)
+    return state if offline == state.offline else replace(state, offline=offline)
 
 
 def _requeue(channel: Channel) -> None:
@@ -212,6 +274,8 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
         return None
     channel.in_flight = None
     turn.effects.append(CancelTimer(f"channel:{broker}"))
+    if isinstance(request, LeaderAndIsr) and reply.error is ErrorCode.NONE:
+        channel.new = tuple(tp for tp in channel.new if tp not in request.new)
     if reply.error is ErrorCode.NONE:
         _send_next(turn, controller, channel)
     return request

@@ -139,6 +139,12 @@ class Story:
     def wound(self, node: str, offset: int, incarnation: int, why: str = "power-loss") -> int:
         return self.event(EventKind.WOUND, node=node, offset=offset, incarnation=incarnation, dir=0, detail=why)
 
+    def dir_failed(self, node: str, index: int = 0) -> int:
+        return self.event(EventKind.DIR_FAILED, whole_node=True, node=node, dir=index, life=1)
+
+    def node_started(self, node: str, life: int) -> int:
+        return self.event(EventKind.NODE_STARTED, whole_node=True, node=node, life=life)
+
     # --- the very end ---------------------------------------------------------------------------------------------------
 
     def zookeeper(self, leader: str | None, epoch: int, replicas: str, *, id: str = "10") -> int:

@@ -77,7 +77,7 @@ def test_a_log_is_there_after_power_loss_with_nothing_in_it() -> None:
 
 def test_a_directory_remembers_its_birth_until_it_is_swapped() -> None:
     of = disk()
-    of.perform(MarkDir(0, Incarnation(5)))
+    of.perform(MarkDir(0, Incarnation(5), 1))
     of.lose_unflushed(0, "test", torn=False, all_of_it=True)
     before = of.image()[0].born
     of.swap(0)

@@ -81,8 +81,8 @@ def test_a_flush_is_answered_when_it_is_done() -> None:
     assert den.node.disk.lose_unflushed(0, "test", torn=False, all_of_it=True) == []
 
 
-def test_a_refused_effect_ends_the_list_and_is_told_at_once() -> None:
-    den = Den(poked(CREATE, Note(kind="resigned")))
+def test_a_refused_effect_is_told_at_once_and_nothing_is_said_of_its_replica() -> None:
+    den = Den(poked(CREATE, Note(kind="resigned", tp=T0)))
     den.node.disk.dirs[0].refusals.append(Refusal(Acting("f1", "b1"), "EIO", reads=False))
     den.poke()
 
