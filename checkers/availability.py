@@ -219,5 +219,6 @@ PARTITIONS = Checker(
     operations=("produce", "poll", "latest"),
     events=(*REPLAYED, *ISR_ROWS, *_ROLES, K.REGISTERED, K.HW),
     needs=(K.STATE_WRITTEN,),
+    of_the_living=True,
     check=check_partition,
 )

@@ -18,6 +18,7 @@ from checkers import (
     offset_agreement,
     order,
     single_leader,
+    topic_identity,
     vacuity,
 )
 from checkers.checker import Checker
@@ -33,6 +34,7 @@ ALL: tuple[Checker, ...] = (
     single_leader.CONTROLLERS,
     isr_agreement.CHECKER,
     election.CHECKER,
+    topic_identity.CHECKER,
     assertions.CHECKER,
     assumptions.CHECKER,
     vacuity.CHECKER,

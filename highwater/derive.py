@@ -83,7 +83,7 @@ def derive(
         seed=seed,
         cluster=cluster,
         network=_network(rng.fork("network")),
-        workload=_workload(rng.fork("workload"), workload, cluster, wishes),
+        workload=_sessions(rng.fork("sessions"), _workload(rng.fork("workload"), workload, cluster, wishes)),
         promise=promise,
         faults_ms=1000 * (rng.fork("length").between(15, 45) if seconds is None else seconds),
         quiet_ms=promise.bound_ms + _QUIET_SLACK_MS,
@@ -139,7 +139,7 @@ def _cluster(rng: Rng, wishes: Wishes, *, spare_copies: bool) -> ClusterShape:
     )
     return ClusterShape(
         brokers=brokers,
-        log_dirs=2 if rng.ratio(1, 4) else 1,
+        log_dirs=rng.pick((1, 1, 2, 3)),
         topics=topics,
         session_timeout_ms=100 * rng.between(15, 60),
         replica_lag_time_max_ms=100 * rng.between(10, 40),
@@ -197,3 +197,10 @@ def _workload(rng: Rng, name: str, cluster: ClusterShape, wishes: Wishes) -> Wor
         poll_interval_ms=rng.pick((100, 200, 400)),
         request_timeout_ms=cluster.request_timeout_ms,
     )
+
+
+def _sessions(rng: Rng, workload: WorkloadSpec) -> WorkloadSpec:
+    """About half of the producers are idempotent; in two plans of three what fails is sent again. Consumers seek."""
+    idempotent = (workload.producers + rng.below(2)) // 2
+    retries = rng.pick((3, 3, 0))  # R-130: message.send.max.retries
+    return replace(workload, idempotent=idempotent, retries=retries, seek_one_in=rng.pick((20, 40)))

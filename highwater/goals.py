@@ -32,7 +32,6 @@ EXCUSED_LOSSES = "excused-losses"
 
 # Error codes that no standard campaign can meet, with the reason.
 NOT_MET: dict[ErrorCode, str] = {
-    ErrorCode.BROKER_NOT_AVAILABLE: "the code of the old clients of the 0.8 article; nothing here answers with it",
     ErrorCode.INVALID_REQUIRED_ACKS: "workloads send acks 0, 1 and all, and nothing else",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "workloads name topics as they may be named",
 }

@@ -60,6 +60,9 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     acks: tuple[int, ...] = (-1,)  # each call draws one of these
     poll_interval_ms: int = 200
     request_timeout_ms: int = 2000
+    seek_one_in: int = 0  # before one poll in so many a consumer seeks; 0: never
+    idempotent: int = 0  # so many of the producers
+    retries: int = 0  # of each produce that asks for an answer (message.send.max.retries)
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -187,6 +190,11 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
     for name in ("producers", "produce_per_s", "records_per_produce", "poll_interval_ms", "request_timeout_ms"):
         if getattr(workload, name) < 1:
             yield Complaint(path=("workload", name), sentence=f"{name} must be at least 1")
+    if not 0 <= workload.idempotent <= workload.producers:
+        yield Complaint(path=("workload", "idempotent"), sentence=f"idempotent is not from 0 to {workload.producers} producers")
+    for name in ("retries", "seek_one_in"):
+        if getattr(workload, name) < 0:
+            yield Complaint(path=("workload", name), sentence=f"{name} must not be below 0")
     if not workload.acks or any(acks not in (-1, 0, 1) for acks in workload.acks):
         yield Complaint(path=("workload", "acks"), sentence="acks holds one or more of -1 (all), 0 and 1")
     network = plan.network

@@ -32,6 +32,8 @@ class OperationColumns(TypedDict, total=False):
     topic_id: str | None
     partition: int | None
     acks: int | None
+    delivery: str | None
+    attempts: int | None
     hw: int | None
     error: str | None
     node: str | None

@@ -43,7 +43,7 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     hw_monotone: bool = True  # U-04: a leader's HW never falls within its epoch
     hw_clamp: bool = True  # U-03, B-20: HW <= LEO at a follower and after recovery
-    hw_checkpoint: Literal["merge", "eager", "missing"] = "merge"  # B-18, B-19
+    hw_checkpoint: Literal["merge", "eager", "missing", "zero_on_shutdown"] = "merge"  # B-18, B-19
     consumer_limit: Literal["hw", "leo"] = "hw"  # B-23
     fetch_between_hw_leo: Literal["empty", "out_of_range"] = "empty"  # B-22
     list_offsets_before_epoch_start: bool = False  # B-22, KIP-207
@@ -90,6 +90,21 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     # identity of topics, deletion, and control requests that come late
     topic_id: bool = True  # KIP-516, U-14, B-61: a log, a command or a request of another topic of the same name is told apart
+    broker_epoch_newer: Literal["again", "reject"] = "again"  # B-51, KAFKA-9839: who knows less of itself is asked again
+    controller_send_retry: bool = True  # B-54: a request that was not answered is sent again | forgotten
+    # how a broker ends and starts
+    clean_marker: Literal["early", "late"] = "early"  # B-64, KAFKA-10471: gone before the logs are loaded | after
+    create_replica_without_leader: bool = True  # B-19, KAFKA-1647: a replica is there, and in the checkpoint, without a leader
+    # clients
+    idempotence: bool = True  # B-66: what an idempotent producer sent twice is appended once; 0.8 knows no such producer
+    idempotence_state_on_failover: bool = True  # B-66: followers keep the sequences with the log | only its leader knows them
+    acks0_silent: bool = False  # B-65, KAFKA-955: a produce with acks=0 to who does not lead is dropped without a sign
+    # KIP-112
+    log_dir_failure: Literal["replicas", "broker"] = "replicas"  # C-23: what a bad directory takes out of service
+    dir_fail_keep_leader: bool = False  # B-63 a: a leader in a bad directory goes on until the controller asks
+    offline_replica_recreated: bool = False  # B-63 d, h: a replica in a bad directory is made anew, empty, in another one
+    notification_requery: bool = True  # the controller asks the broker whose notification it has read
+    failover_query: bool = True  # R-307, U-22, B-63 i: a new controller learns from its first commands who is offline
 
 
 SAFE = Variant()
@@ -127,9 +142,12 @@ V3 = Variant(
     reassign_widens=False,
     reassign_complete="isr_is_all",
     isr_assigned_check=False,
+    log_dir_failure="broker",
     heartbeat=False,
     isr_change_via="zookeeper",
     topic_id=False,
+    idempotence=False,
+    acks0_silent=True,
 )
 
 # The 0.8 article: V3 with the controller epoch and the versioned state znode that it adds.
@@ -196,7 +214,7 @@ VARIANTS: dict[str, Variant] = {
     "no-min-isr-check": _without(min_isr_check="none", hw_under_min_isr=True),
     # KIP-343 keeps this one from happening: a leader cut off from everybody is taken for absent, and has nobody to ask
     "unclean-election": _without(unclean_election=True, heartbeat=False, isr_change_via="zookeeper"),
-    "empty-isr": _without(empty_isr=True),
+    "empty-isr": _without(empty_isr=True, heartbeat=False, isr_change_via="zookeeper"),  # on the plan of unclean-election
     "controller-epoch-in-memory": _without(controller_epoch_persist=False, zk_guard=False),
     "controller-outlives-its-session": _without(session_handler_lock=True),
     "no-controller-epoch-check": _without(controller_epoch_check=False),
@@ -214,7 +232,17 @@ VARIANTS: dict[str, Variant] = {
     ),
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
+    "broker-epoch-newer-rejected": _without(broker_epoch_newer="reject"),
+    "control-requests-once": _without(controller_send_retry=False),
+    "clean-marker-late": _without(clean_marker="late"),
+    "no-replica-without-leader": _without(create_replica_without_leader=False, truncation="hw", broker_incarnation=False),
+    "hw-checkpoint-zero-on-shutdown": _without(hw_checkpoint="zero_on_shutdown", truncation="hw", broker_incarnation=False),
     "no-topic-id": _without(topic_id=False),
+    "log-dir-fails-broker": _without(log_dir_failure="broker"),
+    "log-dir-keep-leader": _without(dir_fail_keep_leader=True),
+    "offline-replica-recreated": _without(offline_replica_recreated=True),
+    "no-notification-requery": _without(notification_requery=False),
+    "no-failover-query": _without(failover_query=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
     "reassign-isr-is-all": _without(reassign_complete="isr_is_all"),
     "reassign-without-widening": _without(reassign_widens=False),
@@ -232,6 +260,8 @@ VARIANTS: dict[str, Variant] = {
     "isr-zombie-controller": _without(isr_change_zombie="authoritative"),
     "isr-answers-mixed-up": _without(isr_pending_clear="on_lair"),
     "no-hw-recheck": _without(recheck_hw_after_isr=False),
+    "no-idempotence": _without(idempotence=False),
+    "idempotence-of-the-leader": _without(idempotence_state_on_failover=False),
 }
 
 
@@ -301,8 +331,8 @@ KAFKA_082_DEFAULTS: dict[str, tuple[int | bool, str | None]] = {
     "auto.leader.rebalance.enable": (True, None),  # preferred leaders are elected on request alone
     "leader.imbalance.check.interval.seconds": (300, None),
     "controller.socket.timeout.ms": (30_000, "request_timeout_ms"),
-    "controlled.shutdown.max.retries": (3, None),
-    "controlled.shutdown.retry.backoff.ms": (5000, None),
+    "controlled.shutdown.max.retries": (3, "controlled_shutdown_max_retries"),
+    "controlled.shutdown.retry.backoff.ms": (5000, "controlled_shutdown_retry_backoff_ms"),
     "default.replication.factor": (1, "topics"),
 }
 

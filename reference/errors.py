@@ -62,3 +62,6 @@ REFRESH_METADATA = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
+
+# What a producer may send again: the cause may pass, and whatever the attempt did, an idempotent one does it once (R-130, U-24).
+RETRIABLE = REFRESH_METADATA | {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}

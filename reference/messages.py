@@ -10,6 +10,8 @@ from msgspec import Struct
 from reference.errors import ErrorCode
 from reference.types import (
     NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
     NO_TOPIC_ID,
     BrokerId,
     BrokerState,
@@ -18,6 +20,7 @@ from reference.types import (
     LeaderEpoch,
     Millis,
     Offset,
+    ProducerId,
     TopicId,
     TopicPartition,
     ZkVersion,
@@ -27,13 +30,17 @@ from reference.types import (
 class Batch(Struct, frozen=True, array_like=True):
     """Records appended together: offsets base_offset … base_offset + len(values) - 1, one leader epoch (KIP-101).
 
-    `intact` stands for the CRC of the real format: the disk of the simulator clears it in a torn write.
+    `intact` stands for the CRC of the real format: the disk of the simulator clears it in a torn write. An idempotent producer
+    numbers its records in each partition; base_sequence is the number of the first one here (B-66).
     """
 
     base_offset: Offset
     leader_epoch: LeaderEpoch
     values: tuple[str, ...]
     intact: bool = True
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: int = 0
+    base_sequence: int = NO_SEQUENCE
 
 
 class IsrMember(Struct, frozen=True, array_like=True, order=True):
@@ -123,7 +130,7 @@ class EpochEndReply(Message, frozen=True, tag=True):
 
 
 class LeaderAndIsr(Message, frozen=True, tag=True):
-    """LeaderAndISRRequest (R-011), with the controller's epoch and the receiver's incarnation."""
+    """LeaderAndISRRequest (R-011, R-310), with the controller's epoch and the receiver's incarnation (U-09)."""
 
     controller: BrokerId
     controller_epoch: ControllerEpoch
@@ -168,7 +175,8 @@ class StopReplicaReply(Message, frozen=True, tag=True):
 class UpdateMetadata(Message, frozen=True, tag=True):
     """What clients are told of the cluster, pushed to every broker (KIP-112's UpdateMetadataRequest, R-311).
 
-    `full` lists all partitions that there are: what else the receiver knows is of a topic that is gone.
+    `full` lists all partitions that there are: what else the receiver knows is of a topic that is gone. `number` counts up
+    within a reign.
     """
 
     controller: BrokerId
@@ -177,6 +185,7 @@ class UpdateMetadata(Message, frozen=True, tag=True):
     live_brokers: tuple[BrokerId, ...]
     states: tuple[PartitionState, ...]
     full: bool = False
+    number: int = 0
 
 
 class UpdateMetadataReply(Message, frozen=True, tag=True):
@@ -208,10 +217,11 @@ class LogEnd(Struct, frozen=True, array_like=True):
 
 
 class LogInfoReply(Message, frozen=True, tag=True):
-    """The ends of the logs that were asked for and exist."""
+    """The ends of the logs that were asked for and exist; `offline` are those that may exist in a directory that is bad now."""
 
     error: ErrorCode
     ends: tuple[LogEnd, ...] = ()
+    offline: tuple[TopicPartition, ...] = ()
 
 
 # --- requests to the controller (KIP-343) -------------------------------------------------------------------------------------
@@ -277,13 +287,19 @@ class IsrChangeReply(Message, frozen=True, tag=True):
 
 
 class Produce(Message, frozen=True, tag=True):
-    """Append `values` as one batch. acks: 0 no answer, 1 the leader has it, -1 the ISR has it."""
+    """Append `values` as one batch. acks: 0 no answer, 1 the leader has it, -1 the ISR has it (R-140).
+
+    An idempotent producer sends a batch again under the sequence that it had (B-66).
+    """
 
     tp: TopicPartition
     acks: int
     values: tuple[str, ...]
     timeout_ms: Millis
     topic_id: TopicId = NO_TOPIC_ID
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: int = 0
+    base_sequence: int = NO_SEQUENCE
 
 
 class ProduceReply(Message, frozen=True, tag=True):
@@ -295,12 +311,29 @@ class ProduceReply(Message, frozen=True, tag=True):
     leader_epoch: LeaderEpoch | None = None
 
 
+class InitProducerId(Message, frozen=True, tag=True):
+    """An id for an idempotent producer, of any broker."""
+
+
+class InitProducerIdReply(Message, frozen=True, tag=True):
+    """An id that nobody else has or had."""
+
+    error: ErrorCode
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: int = 0
+
+
+LATEST = -1  # timestamps of ListOffsets, as Kafka's
+EARLIEST = -2
+
+
 class ListOffsets(Message, frozen=True, tag=True):
-    """The latest offset a consumer may read to (the high watermark)."""
+    """The latest offset a consumer may read to (the high watermark), or the earliest that there is."""
 
     tp: TopicPartition
     leader_epoch: LeaderEpoch
     topic_id: TopicId = NO_TOPIC_ID
+    timestamp: int = LATEST
 
 
 class ListOffsetsReply(Message, frozen=True, tag=True):
@@ -334,6 +367,7 @@ Request = (
     | MetadataHeartbeat
     | IsrChange
     | Produce
+    | InitProducerId
     | ListOffsets
     | Metadata
 )
@@ -347,6 +381,7 @@ Reply = (
     | MetadataHeartbeatReply
     | IsrChangeReply
     | ProduceReply
+    | InitProducerIdReply
     | ListOffsetsReply
     | MetadataReply
 )

@@ -15,8 +15,10 @@ from reference.broker import (
     heartbeats,
     isr_change,
     leader_and_isr,
+    log_dirs,
     log_info,
     metadata,
+    producer_ids,
     shutdown,
     startup,
     stop_replica,
@@ -26,7 +28,7 @@ from reference.config import BrokerConfig
 from reference.controller import controller as controllers
 from reference.controller.context import Controller
 from reference.coordination.api import AnyAnswer
-from reference.effects import AnyEffect, Halt
+from reference.effects import AnyEffect
 from reference.events import (
     AnyEvent,
     Booted,
@@ -48,6 +50,8 @@ from reference.messages import (
     EpochEndReply,
     Fetch,
     FetchReply,
+    InitProducerId,
+    InitProducerIdReply,
     IsrChange,
     IsrChangeReply,
     LeaderAndIsr,
@@ -142,7 +146,7 @@ class Node:
                 startup.boot(turn, state.broker, state.image)
                 state.image = ()
             case DirFailed(dir=dir_, error=error):
-                turn.effects.append(Halt(f"log directory {dir_} failed: {error}"))
+                log_dirs.on_dir_failed(turn, state.broker, dir_, error)
             case ShutDown():
                 controlled_shutdown.begin(turn, state.broker)
             case ConnectionLost():
@@ -161,7 +165,7 @@ class Node:
     def _receive(self, turn: Turn, source: Address, message: AnyMessage) -> None:
         broker, controller = self.state.broker, self.state.controller
         match message:
-            case Fetch() | EpochEnd() | Produce() | ListOffsets() | Metadata() if heartbeats.is_fenced(broker):
+            case Fetch() | EpochEnd() | Produce() | InitProducerId() | ListOffsets() | Metadata() if heartbeats.is_fenced(broker):
                 heartbeats.refuse(turn, source, message)
             case Fetch():
                 brokers.on_fetch(turn, broker, source, message)
@@ -175,6 +179,8 @@ class Node:
                 brokers.on_epoch_end_reply(turn, broker, message)
             case ListOffsets():
                 brokers.on_list_offsets(turn, broker, source, message)
+            case InitProducerId():
+                producer_ids.on_request(turn, broker.producer_ids, source, message)
             case Metadata():
                 metadata.on_metadata(turn, broker, source, message)
             case LeaderAndIsr():
@@ -195,7 +201,7 @@ class Node:
                 controllers.on_isr_change(turn, controller, source, message)
             case IsrChangeReply():
                 isr_change.on_reply(turn, broker, message)
-            case ProduceReply() | ListOffsetsReply() | MetadataReply():
+            case ProduceReply() | InitProducerIdReply() | ListOffsetsReply() | MetadataReply():
                 pass  # answers to clients: not for a broker
             case _ as unreachable:
                 assert_never(unreachable)
@@ -226,6 +232,8 @@ class Node:
                 brokers.on_checkpoint_timer(turn, broker)
             case "register":
                 startup.on_timer(turn, broker)
+            case "dir-event":
+                log_dirs.on_timer(turn, broker)
             case "controller":
                 controllers.on_timer(turn, controller)
             case "reassign":
@@ -241,6 +249,10 @@ class Node:
             if startup.on_answer(turn, state.broker, answers, state.session):
                 heartbeats.on_registered(turn, state.broker)
                 controllers.on_registered(turn, state.controller)
+        elif request == state.broker.producer_ids.request:
+            producer_ids.on_answer(turn, state.broker.producer_ids, answers[0])
+        elif request == state.broker.dir_event_request:
+            log_dirs.on_notified(turn, state.broker, answers)
         elif not stop_replica.on_answer(turn, state.broker, request, answers[0]) and not controllers.on_answer(
             turn, state.controller, request, answers, state.session
         ):

@@ -28,10 +28,13 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.BECAME_LEADER: "election",
     EventKind.BECAME_FOLLOWER: "replica",
     EventKind.RESIGNED: "election",
+    EventKind.DIR_FAILED: "node",
+    EventKind.GAUGE: "node",
     EventKind.RECOVERED: "replica",
     EventKind.APPEND: "replica",
     EventKind.TRUNCATE: "replica",
     EventKind.HW: "replica",
+    EventKind.TOPIC_DELETED: "election",
     EventKind.REPLICA_DELETED: "replica",
     EventKind.WOUND: "wound",
     EventKind.FAULT_BEGUN: "fault",
@@ -186,6 +189,10 @@ def _node_words(row: ClusterEvent) -> str:
             return f"takes requests again{life}"
         case EventKind.CONTROLLER_RESIGNED:
             return f"is controller no longer, controller epoch {row.controller_epoch}"
+        case EventKind.DIR_FAILED:
+            return f"takes log directory {row.dir} out of service{life}: {row.detail or 'no reason given'}"
+        case EventKind.GAUGE:
+            return f"gauge {row.detail}: {row.offset}"
         case _:
             return ""
 
@@ -228,6 +235,8 @@ def _replica_words(row: ClusterEvent) -> str:
             return f"moves its HW to {row.hw}, LEO {row.leo}{why}"
         case EventKind.REPLICA_DELETED:
             return "deletes its replica"
+        case EventKind.TOPIC_DELETED:
+            return f"the topic is deleted (id {row.topic_id})"
         case _:
             return ""
 

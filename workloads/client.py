@@ -1,7 +1,7 @@
 """The client port: what a workload asks of a backend, and how a backend reports what came of it.
 
-A workload process is sequential: one invocation at a time, as Jepsen's. The backend performs it without retries, so that each
-attempt is an operation, and records the invocation and its completion.
+A workload process is sequential: one invocation at a time, as Jepsen's. The backend performs it, a produce as often as its
+`retries` allow, and records the invocation and its completion.
 """
 
 from typing import Literal, Protocol
@@ -14,13 +14,15 @@ Phase = Literal["faults", "quiet", "final"]
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
-    """One attempt. `offset` is the position of a poll; `values` are of a produce."""
+    """One operation. `offset` is the position of a poll; `values`, `acks`, `retries` and `idempotent` are of a produce."""
 
-    f: Literal["produce", "poll", "latest"]
+    f: Literal["produce", "poll", "latest", "earliest"]
     topic: str
     partition: int
     values: tuple[str, ...] = ()
     acks: int = -1
+    retries: int = 0
+    idempotent: bool = False
     offset: int = 0
     max_records: int = 500
 
@@ -38,7 +40,7 @@ class Completion(Struct, frozen=True, kw_only=True):
 
     type: OpType  # ok | fail | info
     error: str | None = None
-    offset: int | None = None  # produce: of the first value; latest: the end offset
+    offset: int | None = None  # produce: of the first value; latest, earliest: that offset
     leader_epoch: int | None = None
     hw: int | None = None
     node: str | None = None

@@ -1,8 +1,11 @@
 """One workload process on any backend: its invocations become calls and rows, its answers completions and rows."""
 
+from typing import assert_never
+
+from highwater.topics import written
 from history.op import OpType
-from history.recorder import Record, Recorder
-from reference.client.calls import Answered, Call, LatestCall, PollCall, ProduceCall
+from history.recorder import OperationColumns, Record, Recorder
+from reference.client.calls import Answered, Call, EarliestCall, LatestCall, PollCall, ProduceCall
 from reference.errors import ErrorCode
 from reference.types import Offset, topic_partition
 from workloads.client import Completion, Invocation, PolledRecord, Process
@@ -31,14 +34,26 @@ class Attempts:
             records = tuple(Record(value=value) for value in invocation.values)
         else:
             records = (Record(offset=invocation.offset),) if invocation.f == "poll" else ()
-        acks = invocation.acks if invocation.f == "produce" else None
-        self._record(OpType.INVOKE, invocation, records, acks=acks)
+        self._record(OpType.INVOKE, invocation, records, _of_produce(invocation))
         tp = topic_partition(invocation.topic, invocation.partition)
-        if invocation.f == "produce":
-            return ProduceCall(id=self.calls, tp=tp, values=invocation.values, acks=invocation.acks)
-        if invocation.f == "poll":
-            return PollCall(id=self.calls, tp=tp, offset=Offset(invocation.offset), max_records=invocation.max_records)
-        return LatestCall(id=self.calls, tp=tp)
+        match invocation.f:
+            case "produce":
+                return ProduceCall(
+                    id=self.calls,
+                    tp=tp,
+                    values=invocation.values,
+                    acks=invocation.acks,
+                    retries=invocation.retries,
+                    idempotent=invocation.idempotent,
+                )
+            case "poll":
+                return PollCall(id=self.calls, tp=tp, offset=Offset(invocation.offset), max_records=invocation.max_records)
+            case "latest":
+                return LatestCall(id=self.calls, tp=tp)
+            case "earliest":
+                return EarliestCall(id=self.calls, tp=tp)
+            case _:
+                assert_never(invocation.f)
 
     def end(self, answered: Answered) -> None:
         """Record the completion and tell the process."""
@@ -47,15 +62,19 @@ class Attempts:
         assert answered.id == self.calls
         self.open = None
         error = None if answered.error is ErrorCode.NONE else answered.error.name
-        outcome = completion_type(invocation.f, error, sent=answered.sent)
+        earlier = tuple(code.name for code in answered.earlier)
+        outcome = completion_type(invocation.f, error, sent=answered.attempts > 0, earlier=earlier)
         self._record(
             outcome,
             invocation,
             _rows(invocation, answered),
-            acks=invocation.acks if invocation.f == "produce" else None,
-            hw=answered.hw,
-            error=error,
-            node=answered.node,
+            {
+                "hw": answered.hw,
+                "error": error,
+                "node": answered.node,
+                "topic_id": written(answered.topic_id),
+                **_of_produce(invocation, answered.attempts),
+            },
         )
         self.number = number_after(self.number, outcome, processes=self._processes)
         polled = (PolledRecord(offset=r.offset, value=r.value, leader_epoch=r.leader_epoch) for r in answered.records)
@@ -77,24 +96,22 @@ class Attempts:
         type: OpType,
         invocation: Invocation,
         records: tuple[Record, ...],
-        *,
-        acks: int | None = None,
-        hw: int | None = None,
-        error: str | None = None,
-        node: str | None = None,
+        columns: OperationColumns,
     ) -> None:
+        columns["topic"], columns["partition"] = invocation.topic, invocation.partition
         self._recorder.operation(
             process=self.number,
             type=type,
             f=invocation.f,
             records=records,
-            topic=invocation.topic,
-            partition=invocation.partition,
-            acks=acks,
-            hw=hw,
-            error=error,
-            node=node,
+            **columns,
         )
+
+
+def _of_produce(invocation: Invocation, attempts: int | None = None) -> OperationColumns:
+    if invocation.f != "produce":
+        return {}
+    return {"acks": invocation.acks, "delivery": "once" if invocation.idempotent else None, "attempts": attempts}
 
 
 def _rows(invocation: Invocation, answered: Answered) -> tuple[Record, ...]:

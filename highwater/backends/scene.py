@@ -4,6 +4,7 @@ from highwater.backends.api import Provenance
 from highwater.plan import Plan
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
 from reference.config import VARIANTS, BrokerConfig, Variant
+from reference.placement import placed
 from reference.types import BrokerId, Millis, broker_address
 from workloads.client import Process
 from workloads.generate import generate
@@ -21,13 +22,10 @@ def variant_of(plan: Plan) -> Variant:
 
 
 def assign(plan: Plan) -> dict[str, tuple[tuple[BrokerId, ...], ...]]:
-    """Replicas of each partition of each topic, preferred first: replica j of partition i on broker (i + j) mod n (R-132)."""
+    """Replicas of each partition of each topic, preferred first."""
     brokers = brokers_of(plan)
     return {
-        topic.name: tuple(
-            tuple(brokers[(index + j) % len(brokers)] for j in range(topic.replication_factor))
-            for index in range(topic.partitions)
-        )
+        topic.name: placed(brokers, partitions=topic.partitions, replication_factor=topic.replication_factor)
         for topic in plan.cluster.topics
     }
 
@@ -62,6 +60,9 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         records_per_produce=spec.records_per_produce,
         acks=spec.acks,
         poll_interval_ms=spec.poll_interval_ms,
+        seek_one_in=spec.seek_one_in,
+        idempotent=spec.idempotent,
+        retries=spec.retries,
     )
     return generate(spec.name, plan.draws, parameters)
 

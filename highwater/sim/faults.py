@@ -20,6 +20,7 @@ from highwater.sim.targets import resolve
 from highwater.sim.transport import PacketLoss, kinds_named
 from highwater.sim.traps import Trap
 from highwater.sim.zk import ZOOKEEPER, ZkServer
+from highwater.topics import written
 from history.event import EventKind
 from history.manifest import FaultCount
 from nemesis.faults import (
@@ -415,12 +416,13 @@ class Faults:
             self._start_soon(node)
 
     def _wound(self, node: NodeHost, index: int, wounds: Wounds, why: str) -> None:
-        for tp, offset in wounds:
+        for tp, topic_id, offset in wounds:
             self._stage.recorder.event(
                 EventKind.WOUND,
                 node=node.address,
                 incarnation=self._evidence.incarnations.get(node.address),
                 topic=topic_of(tp),
+                topic_id=written(topic_id),
                 partition=index_of(tp),
                 dir=index,
                 offset=offset,

@@ -18,6 +18,8 @@ from reference.messages import (
     EpochEndReply,
     Fetch,
     FetchReply,
+    InitProducerId,
+    InitProducerIdReply,
     ListOffsets,
     ListOffsetsReply,
     Metadata,
@@ -31,7 +33,7 @@ from reference.types import NO_EPOCH, NO_INCARNATION, Address, BrokerId, BrokerS
 
 BEATS_PER_TIMEOUT = 4  # so that one lost heartbeat, or two, make nobody inactive
 
-Ordinary = Fetch | EpochEnd | Produce | ListOffsets | Metadata
+Ordinary = Fetch | EpochEnd | Produce | InitProducerId | ListOffsets | Metadata
 
 
 def boot(turn: Turn) -> None:
@@ -124,6 +126,8 @@ def refuse(turn: Turn, source: Address, request: Ordinary) -> None:
             turn.send(source, FetchReply(correlation, tp, error, NO_EPOCH, Offset(0)))
         case EpochEnd(tp=tp):
             turn.send(source, EpochEndReply(correlation, tp, error, NO_EPOCH, None))
+        case InitProducerId():
+            turn.send(source, InitProducerIdReply(correlation, error))
         case ListOffsets(tp=tp):
             turn.send(source, ListOffsetsReply(correlation, tp, error))
         case Metadata():

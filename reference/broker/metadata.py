@@ -29,7 +29,7 @@ def _age(state: PartitionState) -> tuple[TopicId, LeaderEpoch, ZkVersion]:
 def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:
     """A copy that was overtaken would take topics away that were made since: a reign counts its requests."""
     variant = turn.config.variant
-    order = (command.controller_epoch, command.correlation)
+    order = (command.controller_epoch, command.number)
     if variant.controller_epoch and variant.controller_epoch_persist and order < broker.metadata_order:
         return True
     broker.metadata_order = order
@@ -37,5 +37,5 @@ def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:
 
 
 def on_metadata(turn: Turn, broker: Broker, source: Address, request: Metadata) -> None:
-    """Who leads what, as far as this broker was told."""
+    """Who leads what, as far as this broker was told, and which replicas are offline (R-305)."""
     turn.send(source, MetadataReply(request.correlation, broker.live_brokers, tuple(broker.metadata.values())))

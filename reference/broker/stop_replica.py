@@ -46,6 +46,11 @@ def on_answer(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> bo
 def _stop(turn: Turn, broker: Broker, stop: StopPartition) -> ErrorCode:
     """KIP-570, U-10: not a replica that was told a later epoch, nor (KIP-516, B-61) one of another topic of the same name."""
     partition = broker.partitions.get(stop.tp)
+    if partition is None and stop.tp in broker.offline:
+        # R-308. It stays known as offline (KAFKA-7313, B-63 d): the next command would else make it anew in another directory.
+        if turn.config.variant.offline_replica_recreated:
+            del broker.offline[stop.tp]
+        return ErrorCode.KAFKA_STORAGE_ERROR
     if partition is None:
         return ErrorCode.NONE
     variant = turn.config.variant

@@ -87,9 +87,16 @@ def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker,
 def revisit(turn: Turn, controller: Controller, moved: set[BrokerId]) -> None:
     """These brokers came, went, or are to be treated as if they had."""
     channel.tell_live_brokers(controller)
+    look_at(turn, controller, moved)
+
+
+def look_at(turn: Turn, controller: Controller, moved: set[BrokerId]) -> None:
+    """Go through the partitions that these brokers have a part in."""
     # V3 §A step 2: partitions whose leader is no longer live, or whose ISR will change because a broker is down; and those
     # that wait for a leader
     for tp, replicas in sorted(controller.assignments.items()):
         state = controller.states.get(tp)
+        if any(b in moved for b in replicas):
+            channel.tell_offline(controller, tp)  # R-304: its offline replicas are others now
         if state is None or state.leader is None or any(b in moved for b in replicas):
             state_change.start(turn, controller, tp)

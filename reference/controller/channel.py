@@ -6,7 +6,7 @@ queue ends with the registration it was made for.
 
 from msgspec.structs import replace
 
-from reference.controller.context import Channel, Controller, LiveBroker, served_by
+from reference.controller.context import Channel, Controller, LiveBroker, offline_replicas, served_by
 from reference.effects import CancelTimer, SetTimer
 from reference.errors import ErrorCode
 from reference.machine import Turn
@@ -70,12 +70,14 @@ def tell_state(controller: Controller, state: PartitionState, *, to: tuple[Broke
     for channel in controller.channels:
         if channel.broker in (state.replicas if to is None else to):
             channel.states[state.tp] = state
-        channel.metadata[state.tp] = state
+        if not channel.metadata_full:
+            channel.metadata[state.tp] = state
         channel.metadata_due = True
 
 
 def tell_metadata(controller: Controller, state: PartitionState) -> None:
     """Queue a state whose leader knows it already; a command for it that still waits must not tell of an older one."""
+    state = stamped(controller, state)
     for channel in controller.channels:
         if state.tp in channel.states:
             channel.states[state.tp] = state
@@ -88,8 +90,8 @@ def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> 
     channel = channel_of(controller, broker)
     if channel is None:
         return
-    channel.init = init
-    channel.metadata_due = channel.metadata_full = True
+    channel.init = channel.init or init
+    _tell_all_metadata(channel)
     for state in controller.states.values():
         if broker in state.replicas:
             channel.states[state.tp] = stamped(controller, state)
@@ -98,7 +100,32 @@ def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> 
 def tell_what_is_gone(controller: Controller) -> None:
     """Partitions are no more: clients of every broker shall hear of it."""
     for channel in controller.channels:
-        channel.metadata_due = channel.metadata_full = True
+        _tell_all_metadata(channel)
+
+
+def _tell_all_metadata(channel: Channel) -> None:
+    """What there is when it is sent."""
+    channel.metadata, channel.metadata_due, channel.metadata_full = {}, True, True
+
+
+def tell_offline(controller: Controller, tp: TopicPartition) -> None:
+    """Queue the metadata of one partition for everybody: which of its replicas are offline has changed (R-304)."""
+    state = controller.states.get(tp)
+    if state is not None:
+        for channel in controller.channels:
+            channel.metadata[tp] = state
+            channel.metadata_due = True
+
+
+def mark_new(controller: Controller, tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> None:
+    """R-302: these brokers are to make this replica, which they never had (NewReplica to Online). Said until it is answered.
+
+    To be called when the state is queued. It ends with the registration: a broker that starts with a bad directory may have made
+    the replica there in its former life.
+    """
+    for channel in controller.channels:
+        if channel.broker in brokers and tp in channel.states and tp not in channel.new:
+            channel.new = tuple(sorted((*channel.new, tp)))
 
 
 def tell_live_brokers(controller: Controller) -> None:
@@ -138,17 +165,8 @@ def _forget_command(channel: Channel, tp: TopicPartition) -> None:
         kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
         channel.in_flight = replace(channel.in_flight, states=kept)  # sent again it must not make the replica anew
     channel.states.pop(tp, None)
-
-
-def _new_here(controller: Controller, channel: Channel, states: tuple[PartitionState, ...]) -> tuple[TopicPartition, ...]:
-    """The partitions that this broker is to hold for the first time (R-302, R-308).
-
-    Said until it is in the ISR, also by the next controller: else a broker with a directory that cannot be read would refuse
-    to make the replica in another one for ever (KAFKA-10314).
-    """
-    moves = controller.agent.moves
-    new = [s for s in states if s.tp in moves and channel.broker in moves[s.tp].new]
-    return tuple(s.tp for s in new if all(m.broker != channel.broker for m in s.isr))
+    channel.new = tuple(other for other in channel.new if other != tp)
+    channel.offline = tuple(other for other in channel.offline if other != tp)
 
 
 def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> None:
@@ -173,7 +191,7 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         channel.stops = {}
     elif channel.states or channel.init:
         states = tuple(channel.states[tp] for tp in sorted(channel.states))
-        new = _new_here(controller, channel, states)
+        new = tuple(tp for tp in channel.new if tp in channel.states)  # R-310
         channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states, new)
         channel.states, channel.init = {}, False
     elif channel.logs:
@@ -182,14 +200,21 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
     elif channel.metadata_due:
         full = channel.metadata_full
         found = controller.states if full else channel.metadata
-        states = tuple(stamped(controller, found[tp]) for tp in sorted(found))
-        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, served_by(controller), states, full)
+        states = tuple(_with_offline(controller, stamped(controller, found[tp])) for tp in sorted(found))
+        number, live = turn.correlation(), served_by(controller)
+        channel.in_flight = UpdateMetadata(number, me, epoch, incarnation, live, states, full, number)
         channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False
     else:
         return
     turn.send(broker_address(channel.broker), channel.in_flight)
     timeout = turn.config.request_timeout_ms
     turn.effects.append(SetTimer(f"channel:{channel.broker}", timeout, timeout))
+
+
+def _with_offline(controller: Controller, state: PartitionState) -> PartitionState:
+    """R-304, R-311: as it is at the moment of sending."""
+    offline = offline_replicas(controller, state.tp, state.replicas)
+    return state if offline == state.offline else replace(state, offline=offline)
 
 
 def _requeue(channel: Channel) -> None:
@@ -203,8 +228,8 @@ def _requeue(channel: Channel) -> None:
         case LogInfo(partitions=tps):
             channel.logs = tps + tuple(tp for tp in channel.logs if tp not in tps)
         case UpdateMetadata(states=states, full=full):
-            channel.metadata = {s.tp: s for s in states} | channel.metadata
             channel.metadata_full = channel.metadata_full or full
+            channel.metadata = {} if channel.metadata_full else {s.tp: s for s in states} | channel.metadata
             channel.metadata_due = True
         case None:
             pass
@@ -215,7 +240,9 @@ def on_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
     """No answer in time (R-017, R-077): send again, with what changed meanwhile."""
     channel = channel_of(controller, broker)
     if channel is not None:
-        _requeue(channel)
+        if turn.config.variant.controller_send_retry or channel.backing_off:
+            _requeue(channel)
+        channel.in_flight = None  # B-54: without a retry the queue goes on as if the broker had been told
         channel.backing_off = False
         _send_next(turn, controller, channel)
 
@@ -226,7 +253,7 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
     if channel is None or channel.in_flight is None or channel.in_flight.correlation != reply.correlation:
         return None
     request = channel.in_flight
-    if reply.error is ErrorCode.STALE_BROKER_EPOCH:
+    if reply.error is ErrorCode.STALE_BROKER_EPOCH and turn.config.variant.broker_epoch_newer == "again":
         # The broker has not heard yet under which registration it lives (KAFKA-9839), or it has a newer one: the watch tells.
         _requeue(channel)
         channel.backing_off = True
@@ -235,6 +262,8 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
         return None
     channel.in_flight = None
     turn.effects.append(CancelTimer(f"channel:{broker}"))
+    if isinstance(request, LeaderAndIsr) and reply.error is ErrorCode.NONE:
+        channel.new = tuple(tp for tp in channel.new if tp not in request.new)
     if reply.error is ErrorCode.NONE:
         _send_next(turn, controller, channel)
     return request

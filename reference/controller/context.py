@@ -83,13 +83,29 @@ class Listing(Struct):
     again: bool = False
 
 
+class DirEvents(Struct):
+    """Notifications of failed log directories being worked off (R-300). A `request` of 0 while not idle waits for the timer."""
+
+    step: Literal["idle", "listing", "reading", "deleting"] = "idle"
+    request: int = 0
+    names: tuple[str, ...] = ()
+    brokers: tuple[BrokerId, ...] = ()  # who left them
+    again: bool = False  # a watch fired meanwhile
+
+
 class Channel(Struct):
-    """What one broker is to be told. Later states of a partition replace earlier ones; one request is in flight at a time."""
+    """What one broker is to be told. Later states of a partition replace earlier ones; one request is in flight at a time.
+
+    `new` are the replicas that the broker is to make because it never had them; `offline` those that it could not reach when it
+    was last asked. Both end with the registration.
+    """
 
     broker: BrokerId
     incarnation: Incarnation
     init: bool = False
     states: dict[TopicPartition, PartitionState] = {}
+    new: tuple[TopicPartition, ...] = ()
+    offline: tuple[TopicPartition, ...] = ()
     metadata: dict[TopicPartition, PartitionState] = {}
     metadata_due: bool = False
     metadata_full: bool = True  # the next update lists all there is: this registration was told nothing, or something is gone
@@ -172,16 +188,17 @@ class Controller(Struct):
     channels: list[Channel] = []
     admin: dict[AdminKind, AdminProcedure] = {}
     agent: Agent = field(default_factory=Agent)
+    dir_events: DirEvents = field(default_factory=DirEvents)
     locked: bool = False  # session_handler_lock: waits for itself, for good
 
 
 def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:
     """The brokers that may be in the ISR of a partition or lead it, with the incarnations under which they are registered.
 
-    An inactive broker is treated as an absent one (R-183).
+    Not an inactive one, which is treated as an absent one (R-183), nor one whose replica is in a bad directory (KIP-112, U-16).
     """
-    inactive = _in_state(controller, BrokerState.INACTIVE)
-    return {live.broker: live.incarnation for live in controller.live if live.broker not in inactive}
+    without = {*_in_state(controller, BrokerState.INACTIVE), *_out_of_reach(controller, tp)}
+    return {live.broker: live.incarnation for live in controller.live if live.broker not in without}
 
 
 def leaving(controller: Controller) -> tuple[BrokerId, ...]:
@@ -197,6 +214,16 @@ def staying(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarn
 
 def _in_state(controller: Controller, state: BrokerState) -> tuple[BrokerId, ...]:
     return tuple(standing.broker for standing in controller.standings if standing.state is state)
+
+
+def _out_of_reach(controller: Controller, tp: TopicPartition) -> tuple[BrokerId, ...]:
+    return tuple(channel.broker for channel in controller.channels if tp in channel.offline)
+
+
+def offline_replicas(controller: Controller, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    """R-304: of these replicas those that are out of service, because of their broker or of its disk."""
+    served, unreachable = served_by(controller), _out_of_reach(controller, tp)
+    return tuple(broker for broker in replicas if broker not in served or broker in unreachable)
 
 
 def live_ids(controller: Controller) -> tuple[BrokerId, ...]:

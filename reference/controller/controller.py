@@ -8,6 +8,7 @@ from reference.controller import (
     failover,
     heartbeats,
     isr_change,
+    log_dirs,
     reassign_move,
     reassignment,
     resign,
@@ -20,7 +21,16 @@ from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, SessionExpired
 from reference.errors import ErrorCode
 from reference.machine import Turn
-from reference.messages import IsrChange, LogInfo, LogInfoReply, MetadataHeartbeat, StopReplica, StopReplicaReply
+from reference.messages import (
+    IsrChange,
+    LeaderAndIsr,
+    LeaderAndIsrReply,
+    LogInfo,
+    LogInfoReply,
+    MetadataHeartbeat,
+    StopReplica,
+    StopReplicaReply,
+)
 from reference.types import Address, BrokerId
 
 
@@ -46,6 +56,8 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> None:
             topics.on_watch(turn, controller)
         else:
             controller.topics_listing.again = True
+    elif path == paths.LOG_DIR_EVENTS:
+        log_dirs.on_watch(turn, controller)
     elif not reassignment.on_watch(turn, controller, path):
         admin.on_watch(turn, controller, path)
 
@@ -66,6 +78,8 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
         topics.on_answer(turn, controller, answers)
     else:
         known = state_change.on_answer(turn, controller, request, answers)
+        if known is None:
+            known = log_dirs.on_answer(turn, controller, request, answers)
         if known is None:
             known = admin.on_answer(turn, controller, request, answers)
         if known is None:
@@ -114,6 +128,7 @@ def on_timer(turn: Turn, controller: Controller) -> None:
         broker_change.retry(turn, controller)
         topics.retry(turn, controller)
         state_change.retry(turn, controller)
+        log_dirs.retry(turn, controller)
         admin.retry(turn, controller)
         reassignment.retry(turn, controller)
 
@@ -136,7 +151,11 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
     if reply.error is ErrorCode.STALE_CONTROLLER_EPOCH:
         election.look(turn, controller)  # there is a newer controller: see, and resign if it is so
     elif isinstance(request, LogInfo) and isinstance(reply, LogInfoReply):
+        log_dirs.on_log_info(turn, controller, broker, reply)
         state_change.on_log_info(turn, controller, broker, request, reply)
+        channel.pump(turn, controller)
+    elif isinstance(request, LeaderAndIsr) and isinstance(reply, LeaderAndIsrReply):
+        log_dirs.on_told(turn, controller, broker, request, reply)
         channel.pump(turn, controller)
     elif isinstance(request, StopReplica) and isinstance(reply, StopReplicaReply):
         reassign_move.on_stopped(controller, reply)

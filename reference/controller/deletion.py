@@ -106,6 +106,7 @@ def begin_stopping(controller: Controller, procedure: AdminProcedure) -> None:
 def stop(controller: Controller, procedure: AdminProcedure) -> None:
     """V3 §H on_partitions_remove step 2: StopReplica to the affected brokers; go on when all that are live have answered."""
     replicas = {broker for brokers in procedure.partitions.values() for broker in brokers}
+    # R-309: whatever a broker answers, it is done; a replica that it cannot reach is treated as if the broker were down
     waiting = False
     for peer in controller.channels:
         registration = LiveBroker(peer.broker, peer.incarnation)

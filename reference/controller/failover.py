@@ -4,8 +4,8 @@ Everything is read from ZooKeeper, which is the truth (R-066), and told to every
 controller may have been lost (R-044).
 """
 
-from reference.controller import admin, broker_change, channel, reassignment, standings, state_change, topics
-from reference.controller.context import Controller
+from reference.controller import admin, broker_change, channel, log_dirs, reassignment, standings, state_change, topics
+from reference.controller.context import ADMIN_KINDS, Controller
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
 from reference.effects import ZkRequest
@@ -22,6 +22,7 @@ def begin(turn: Turn, controller: Controller) -> None:
         GetChildren(paths.TOPICS, watch=True),
         *reassignment.watches(turn),
         *admin.watches(),
+        *log_dirs.watches(turn),
     )
     _ask(turn, controller, ops)
 
@@ -36,7 +37,8 @@ def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     _, brokers, topics, *requests = answers
     count = len(reassignment.watches(turn))
     reassignment.on_listed(controller, tuple(requests[:count]))
-    admin.on_listed(controller, tuple(requests[count:]))
+    admin.on_listed(controller, tuple(requests[count : count + len(ADMIN_KINDS)]))
+    log_dirs.on_listed(controller, tuple(requests[count + len(ADMIN_KINDS) :]))
     controller.brokers_listing.names = brokers.names if isinstance(brokers, Children) else ()
     controller.topics = topics.names if isinstance(topics, Children) else ()
     controller.step = "reading"
@@ -74,7 +76,8 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     standings.take_over(turn, controller)
     channel.open_channels(turn, controller, controller.live)
     for live in controller.live:
-        channel.tell_everything(controller, live.broker, init=True)  # V3 §D step 4: LeaderAndISR with the flag INIT
+        # V3 §D step 4: LeaderAndISR with the flag INIT; its answers say which replicas are offline (R-307)
+        channel.tell_everything(controller, live.broker, init=True)
     # V3 §D step 5: on_broker_change(), and step 6: init_leaders() for the partitions without a leader. No change of the
     # former controller's time was seen here, so each partition is looked at.
     for tp in sorted(controller.assignments):
@@ -84,5 +87,6 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
         broker_change.on_watch(turn, controller)
     if controller.topics_listing.again:
         topics.on_watch(turn, controller)
+    log_dirs.begin(turn, controller)
     reassignment.begin(turn, controller)  # V3 §D step 7: call on_partitions_reassigned()
     admin.begin(turn, controller)

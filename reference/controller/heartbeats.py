@@ -28,6 +28,9 @@ def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: M
         standings.move(turn, controller, standing, state)
         if changed:
             broker_change.revisit(turn, controller, {request.broker})
+        elif state is BrokerState.STOPPING:
+            # gradually. Somebody may have joined the ISR since, of a partition that it alone could lead.
+            broker_change.look_at(turn, controller, {request.broker})
     turn.send(source, MetadataHeartbeatReply(request.correlation, ErrorCode.NONE, None, state))
 
 

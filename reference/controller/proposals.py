@@ -43,7 +43,8 @@ def judge(turn: Turn, controller: Controller, request: IsrRequest, proposal: Isr
     variant = turn.config.variant
     if base.leader != request.asked.broker:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if variant.topic_id and proposal.topic_id != controller.topic_ids.get(topic_of(base.tp), NO_TOPIC_ID) != NO_TOPIC_ID:
+    topic_id = controller.topic_ids.get(topic_of(base.tp), NO_TOPIC_ID)
+    if variant.topic_id and proposal.topic_id not in (NO_TOPIC_ID, topic_id):
         return ErrorCode.INCONSISTENT_TOPIC_ID
     if proposal.leader_epoch != base.leader_epoch:
         # KAFKA-14154: whoever speaks of an epoch that ZooKeeper has not shown us yet has another controller

@@ -1,7 +1,7 @@
 """Laying down the office: the reign's state goes, nothing more is sent."""
 
 from reference.controller import channel, proposals, standings
-from reference.controller.context import Agent, Controller, Listing
+from reference.controller.context import Agent, Controller, DirEvents, Listing
 from reference.effects import CancelTimer, Note
 from reference.machine import Turn
 
@@ -27,4 +27,5 @@ def resign(turn: Turn, controller: Controller) -> None:
     controller.admin = {}
     controller.agent = Agent()
     turn.effects.append(CancelTimer("reassign"))
+    controller.dir_events = DirEvents()
     turn.effects.append(CancelTimer("controller"))

@@ -236,6 +236,7 @@ def _written(turn: Turn, controller: Controller, tp: TopicPartition, change: Sta
             _landed(turn, controller, change, _at_version(wanted, version))
         case Created():
             _landed(turn, controller, change, wanted)
+            channel.mark_new(controller, tp, wanted.replicas)
         case _:
             # V3 §A step 3.3: the version moved, so somebody else wrote between our read and our write. Read again (step 3.1)
             # rather than retry: the ISR that we chose from may have shrunk meanwhile.
@@ -264,6 +265,8 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
         channel.tell_metadata(controller, state)
         proposals.applied(turn, controller, change.proposal, state)
     if change.granting:
+        if change.wish == "raise":
+            channel.mark_new(controller, state.tp, reassign_selection.newcomers(controller.agent.moves.get(state.tp), state))
         change.wish = None
     _finish(turn, controller, state.tp, change)
 

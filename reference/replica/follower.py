@@ -34,12 +34,12 @@ def become(turn: Turn, partition: Partition, leader: BrokerId, epoch: LeaderEpoc
     ask(turn, partition)
 
 
-def resign(turn: Turn, partition: Partition) -> None:
-    """Neither lead nor follow until the controller says so."""
+def resign(turn: Turn, partition: Partition, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+    """Neither lead nor follow until the controller says so; who waits here is answered with `error`."""
     if isinstance(partition.role, Idle):
         return
     if isinstance(partition.role, Leader):
-        delayed.leadership_ended(turn, partition)
+        delayed.leadership_ended(turn, partition, error)
     partition.role = Idle()
     turn.effects.append(CancelTimer(f"fetch:{partition.tp}"))
     epoch, topic_id = partition.leader_epoch, partition.log.topic_id

@@ -112,7 +112,7 @@ def _note_sent(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[I
 
 def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) -> None:
     """Conditional on the version we know: after the controller has written, this can no longer land (V3 Discussion 3, R-071,
-    R-076). Leader and epoch stay as they are: those are the controller's to change (R-065).
+    R-076). Leader and epoch stay as they are: those are the controller's to change (R-004, R-065).
     """
     me = turn.config.broker
     state = PartitionState(

@@ -1,8 +1,9 @@
 """Leading a partition: taking the role, serving followers, taking records from producers (V3 §C becomeLeader, §G)."""
 
-from reference.effects import CancelTimer, Note
+from reference.effects import CancelTimer, Disconnect, Note
 from reference.errors import ErrorCode
-from reference.log import epoch_cache
+from reference.log import epoch_cache, producers
+from reference.log.producers import Written
 from reference.machine import Turn
 from reference.messages import (
     Batch,
@@ -27,7 +28,7 @@ from reference.replica.partition import (
     is_of_another_topic,
     progress_of,
 )
-from reference.types import NO_EPOCH, Address, BrokerId, Offset
+from reference.types import NO_EPOCH, NO_PRODUCER_ID, Address, BrokerId, Offset
 
 
 def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
@@ -47,6 +48,8 @@ def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
     if turn.config.variant.record_epoch_start:
         # KAFKA-7415 (B-09): the epoch begins here even if nothing is ever written in it
         epoch_cache.assign(partition.log.epochs, state.leader_epoch, partition.log.leo)
+    if not turn.config.variant.idempotence_state_on_failover and not isinstance(partition.role, Leader):
+        partition.log.producers.clear()  # B-66: the sequences were known to the last leader alone
     me = turn.config.broker
     leader = Leader(
         epoch_start=partition.log.leo,
@@ -186,46 +189,87 @@ def _by_broker(follower: FollowerProgress) -> BrokerId:
 
 
 def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produce) -> None:
-    """Append under the leader's epoch; acknowledge as `acks` asks (R-134, R-140)."""
+    """Append under the leader's epoch; acknowledge as `acks` asks (R-134, R-140).
+
+    What an idempotent producer sends again is not appended again. It is acknowledged as the first time: with the offset that it
+    has, and under acks=all not before it is committed (B-66).
+    """
     leader = partition.role
     if is_of_another_topic(turn, partition, produce.topic_id):
-        _refuse(turn, partition, source, produce, ErrorCode.UNKNOWN_TOPIC_ID)
+        refuse(turn, source, produce, ErrorCode.UNKNOWN_TOPIC_ID)
         return
     if not isinstance(leader, Leader):
-        _refuse(turn, partition, source, produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        refuse(turn, source, produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # R-075: it will be, or was; the client asks again
         return
     if produce.acks not in (0, 1, -1) or not produce.values:
         error = ErrorCode.INVALID_REQUEST if produce.acks in (0, 1, -1) else ErrorCode.INVALID_REQUIRED_ACKS
-        _refuse(turn, partition, source, produce, error)
+        refuse(turn, source, produce, error)
         return
-    variant = turn.config.variant
+    known = _known(turn, partition, produce)
+    if isinstance(known, Written):
+        _await(turn, partition, source, produce, known.base_offset)
+        delayed.complete_produces(turn, partition, high_watermark.in_sync_for_min_isr(turn, leader))
+        return
+    if known is not ErrorCode.NONE:
+        refuse(turn, source, produce, known)
+        return
     in_sync = high_watermark.in_sync_for_min_isr(turn, leader)
-    if produce.acks == -1 and variant.min_isr_check != "none" and in_sync < partition.min_isr:
-        _refuse(turn, partition, source, produce, ErrorCode.NOT_ENOUGH_REPLICAS)  # before the append: a definite failure
+    if produce.acks == -1 and turn.config.variant.min_isr_check != "none" and in_sync < partition.min_isr:
+        refuse(turn, source, produce, ErrorCode.NOT_ENOUGH_REPLICAS)  # before the append: a definite failure (U-24)
         return
     base = partition.log.leo
-    append(turn, partition, (Batch(base, partition.leader_epoch, produce.values),), "leader")
-    if produce.acks != 0:
-        deadline = turn.now.monotonic_ms + produce.timeout_ms
-        partition.produces.append(
-            ParkedProduce(
-                source=source,
-                correlation=produce.correlation,
-                acks=produce.acks,
-                base_offset=base,
-                end_offset=partition.log.leo,
-                leader_epoch=partition.leader_epoch,
-                deadline_ms=deadline,
-            )
-        )
-        turn.due(deadline)
+    append(turn, partition, (_batch(turn, partition, produce),), "leader")
+    _await(turn, partition, source, produce, base)
     delayed.complete_fetches(turn, partition)
     high_watermark.advance(turn, partition, leader)
 
 
-def _refuse(turn: Turn, partition: Partition, source: Address, produce: Produce, error: ErrorCode) -> None:
+def _known(turn: Turn, partition: Partition, produce: Produce) -> ErrorCode | Written:
+    """What the log says to the sequence of a produce; NONE where it has none."""
+    variant = turn.config.variant
+    if produce.producer_id == NO_PRODUCER_ID or not variant.idempotence:
+        return ErrorCode.NONE
+    return producers.check(partition.log.producers, produce, complete=variant.idempotence_state_on_failover)
+
+
+def _batch(turn: Turn, partition: Partition, produce: Produce) -> Batch:
+    if not turn.config.variant.idempotence:
+        return Batch(partition.log.leo, partition.leader_epoch, produce.values)
+    return Batch(
+        partition.log.leo,
+        partition.leader_epoch,
+        produce.values,
+        producer_id=produce.producer_id,
+        producer_epoch=produce.producer_epoch,
+        base_sequence=produce.base_sequence,
+    )
+
+
+def _await(turn: Turn, partition: Partition, source: Address, produce: Produce, base: Offset) -> None:
+    """Let a produce whose records stand at `base` wait until they are held as widely as it asks."""
+    if produce.acks == 0:
+        return
+    deadline = turn.now.monotonic_ms + produce.timeout_ms
+    partition.produces.append(
+        ParkedProduce(
+            source=source,
+            correlation=produce.correlation,
+            acks=produce.acks,
+            base_offset=base,
+            end_offset=Offset(base + len(produce.values)),
+            leader_epoch=partition.leader_epoch,
+            deadline_ms=deadline,
+        )
+    )
+    turn.due(deadline)
+
+
+def refuse(turn: Turn, source: Address, produce: Produce, error: ErrorCode) -> None:
+    """Answer with an error. Who asked for no answer learns from its broken connection to look elsewhere (B-65, KAFKA-955)."""
     if produce.acks != 0:
-        turn.send(source, ProduceReply(produce.correlation, partition.tp, error))
+        turn.send(source, ProduceReply(produce.correlation, produce.tp, error))
+    elif not turn.config.variant.acks0_silent:
+        turn.effects.append(Disconnect(source))
 
 
 def on_epoch_end(turn: Turn, partition: Partition, source: Address, request: EpochEnd) -> None:

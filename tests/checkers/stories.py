@@ -417,6 +417,34 @@ def nothing_happened() -> History:
     return story.history(min_acked=1, required_marks=("wound", "fault:pause"), faults=(), outcome="incomplete")
 
 
+def made_again() -> Story:
+    """x is committed in topic 5; that is deleted, and y is committed at the same offset in topic 9 of the same name."""
+    story = begin()
+    story.topic_id = "5"
+    committed(story)
+    story.event(EventKind.TOPIC_DELETED)
+    for node in ("b1", "b2"):
+        story.event(EventKind.REPLICA_DELETED, node=node, life=1)
+    story.topic_id = "9"
+    story.state("b1", 1, "b1 b2 b3")
+    story.leads("b1", 1, leo=0)
+    committed(story, "y")
+    return story
+
+
+def topic_made_again() -> History:
+    story = made_again()
+    story.polls(2, 0, "y")
+    return story.history()
+
+
+def old_record_in_a_new_topic() -> History:
+    """b3 was away and kept its log."""
+    story = made_again()
+    story.polls(2, 0, "x")
+    return story.history()
+
+
 STORIES: dict[str, Told] = {
     "ok/acked-loss-excused-then-rewritten": Told(
         excused_then_rewritten, Expected(excused=((0, "x", 14),), counts=(("excused", 1),))
@@ -466,6 +494,10 @@ STORIES: dict[str, Told] = {
     "ok/election-from-the-elr": Told(from_the_elr, Expected(counts=(("leader_changes", 1),))),
     "bad/election-from-outside": Told(from_outside, invalid(("unclean-election", (12, 13)))),
     "bad/election-emptied-leads": Told(emptied_leads, invalid(("empty-leader", (12, 19)), excused=((0, "x", 14),))),
+    "ok/topic-identity-made-again": Told(topic_made_again, Expected()),
+    "bad/topic-identity-old-record": Told(
+        old_record_in_a_new_topic, invalid(("inconsistent-offsets", (21, 24)), ("other-topic", (7, 24)), ("phantom-read", (24,)))
+    ),
     "ok/assertions-none": Told(nothing_asserted, Expected()),
     "bad/assertions-failed": Told(assertion_failed, invalid(("assertion", (6,)))),
     "ok/assumptions-one-at-a-time": Told(one_at_a_time, Expected()),

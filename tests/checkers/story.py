@@ -60,6 +60,7 @@ class Story:
         self.topic, self.partition = self.manifest.promise.topics[0].topic, 0
         self.operations: list[Operation] = []
         self.events: list[ClusterEvent] = []
+        self.topic_id: str | None = None
         self.index = 0
         self.time_ns = 0
 
@@ -77,7 +78,9 @@ class Story:
 
     def event(self, kind: EventKind, *, whole_node: bool = False, **columns: object) -> int:
         """One row; its index."""
-        where: dict[str, object] = {} if whole_node else {"topic": self.topic, "partition": self.partition}
+        where: dict[str, object] = (
+            {} if whole_node else {"topic": self.topic, "partition": self.partition, "topic_id": self.topic_id}
+        )
         row = {"index": self._next(), "kind": kind, "time_ns": self.time_ns, **where, **columns}
         self.events.append(msgspec.convert(row, ClusterEvent))
         return self.index
@@ -136,6 +139,12 @@ class Story:
     def wound(self, node: str, offset: int, incarnation: int, why: str = "power-loss") -> int:
         return self.event(EventKind.WOUND, node=node, offset=offset, incarnation=incarnation, dir=0, detail=why)
 
+    def dir_failed(self, node: str, index: int = 0) -> int:
+        return self.event(EventKind.DIR_FAILED, whole_node=True, node=node, dir=index, life=1)
+
+    def node_started(self, node: str, life: int) -> int:
+        return self.event(EventKind.NODE_STARTED, whole_node=True, node=node, life=life)
+
     # --- the very end ---------------------------------------------------------------------------------------------------
 
     def zookeeper(self, leader: str | None, epoch: int, replicas: str, *, id: str = "10") -> int:
@@ -144,11 +153,12 @@ class Story:
         kind = EventKind.ZK_STATE
         return self.event(kind, topic_id=id, leader=leader, leader_epoch=epoch, isr=on, elr=(), replicas=on, zk_version=0)
 
-    def tells(self, node: str, leader: str | None, epoch: int, replicas: str, *, id: str = "10") -> int:
+    def tells(self, node: str, leader: str | None, epoch: int, replicas: str, *, id: str = "10", isr: str | None = None) -> int:
         """What a broker tells clients."""
         on = tuple(replicas.split())
         kind = EventKind.METADATA_VIEW
-        return self.event(kind, node=node, topic_id=id, leader=leader, leader_epoch=epoch, isr=on, replicas=on)
+        counted = on if isr is None else tuple(isr.split())
+        return self.event(kind, node=node, topic_id=id, leader=leader, leader_epoch=epoch, isr=counted, replicas=on)
 
     def has_log(self, node: str, leo: int, digest: str, *, dir: int = 0, id: str | None = None) -> int:
         """What lies in one of its directories."""
@@ -161,7 +171,8 @@ class Story:
         index = self._next()
         base = {"index": index, "process": process, "type": type, "f": f, "topic": self.topic, "partition": self.partition}
         for slot, columns in enumerate(rows):
-            row = {**base, "slot": slot, "time_ns": self.time_ns, **columns}
+            named = {} if type is OpType.INVOKE else {"topic_id": self.topic_id}  # a client learns the id with its answer
+            row = {**base, **named, "slot": slot, "time_ns": self.time_ns, **columns}
             self.operations.append(msgspec.convert(row, Operation))
         return index
 

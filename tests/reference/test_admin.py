@@ -124,7 +124,7 @@ def back(lab: Lab, i: int) -> None:
 
 
 def test_the_partitions_to_be_added_are_those_below_the_path() -> None:
-    """V3 §H on_partitions_add step 1: also one whose topic node was there before it."""
+    """V3 §H on_partitions_add step 1, R-007: also one whose topic node was there before it."""
     lab = full()
     write(lab, Create(f"{paths.PARTITIONS_ADD}/t", b""))
     assert listed(lab) == {T0: BROKERS}
@@ -174,7 +174,7 @@ def test_a_partition_of_an_unknown_topic_or_without_replicas_is_dropped() -> Non
 
 
 def test_the_partitions_to_be_removed_are_those_below_the_path() -> None:
-    """V3 §H on_partitions_remove step 1: the other partitions of the topic are left alone."""
+    """V3 §H on_partitions_remove step 1, R-008: the other partitions of the topic are left alone."""
     lab = full()
     add(lab, 3, 2)
     remove(lab)
@@ -391,6 +391,7 @@ def test_a_preferred_election_survives_its_controller(before: int) -> None:
 
 
 def test_a_topic_is_deleted_with_all_it_had() -> None:
+    """R-149, B-62: the logs go first, then the znodes and with them what was asked for."""
     lab = full()
     add(lab, 3, 2)
     delete_topic(lab)
