@@ -231,6 +231,7 @@ class Client(Struct, kw_only=True):
         return [] if self.looking_at is not None else self._look_up()
 
     def _send(self, pending: Pending, leader: BrokerId, now: Now) -> Outputs:
+        """R-133: to the leader alone, however many replicas there are."""
         route = self.routes[pending.call.tp]
         if pending.attempts and pending.topic_id not in (NO_TOPIC_ID, route.topic_id):
             # The topic that the first attempt was for is gone: sent again, the records might stand under both ids (promise P8).
@@ -306,6 +307,7 @@ class Client(Struct, kw_only=True):
     # --- another attempt --------------------------------------------------------------------------------------------------
 
     def _may_try_again(self, pending: Pending, now: Now) -> bool:
+        """R-130: while there are retries, and time, left."""
         call = pending.call
         in_time = now.monotonic_ms + RETRY_BACKOFF_MS < pending.deadline_ms
         return isinstance(call, ProduceCall) and pending.attempts <= call.retries and in_time

@@ -46,7 +46,7 @@ def test_a_deletion_of_unknown_outcome_is_asked_for_again() -> None:
     asked = run(admin, "faults", Completion(type=OpType.INFO, error="REQUEST_TIMED_OUT"))
 
     assert {i.f for i in asked} == {"delete-topic"}
-    assert run(admin, "faults", OK)[1].f == "create-topic"
+    assert run(admin, "faults", OK, until_ms=200_000)[1].f == "create-topic"
 
 
 def test_without_a_topic_there_is_no_such_workload() -> None:

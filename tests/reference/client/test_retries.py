@@ -169,7 +169,7 @@ def test_a_late_answer_to_an_earlier_attempt_is_not_taken() -> None:
 
 
 def test_an_attempt_after_a_lost_connection_looks_for_the_leader() -> None:
-    """R-075: who is routed to a broker that does not lead yet, or no more, tries again with fresh metadata."""
+    """R-075, R-133: who is routed to a broker that does not lead yet, or no more, tries again with fresh metadata."""
     client = routed()
     client.start(produce(retries=1), now=START)
     paused = client.handle(ConnectionLost(B1), now=START)
