@@ -37,11 +37,12 @@ class _Row(NamedTuple):
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """One partition. Nothing is said of a run that nobody looked at in the end."""
-    if deadline_ns(facts) is None or not events.height:
+    ends = events.filter(pl.col("kind") != str(K.STATE_WRITTEN))
+    if deadline_ns(facts) is None or not ends.height:
         return Findings()
     topic, number = partition_of(operations, events)
     name = f"{topic}-{number}"
-    rows = _rows(events)
+    rows = _rows(ends)
     state = next((row for row in rows if row.kind == K.ZK_STATE), None)
     views = [row for row in rows if row.kind == K.METADATA_VIEW]
     logs = [row for row in rows if row.kind == K.LOG_ON_DISK]
@@ -50,6 +51,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         why += [f"a log of {name}, which ZooKeeper does not hold, lies on {_where(row)}" for row in logs]
     else:
         why = [*_views(name, state, views, facts.brokers), *_logs(name, state, logs)]
+        if _writer(events) != state.leader:
+            why += _isrs(name, state, views)
     return Findings(not_live=tuple(f"{said} at the end" for said in why), live_judged=True, counts={"end_states": 1})
 
 
@@ -76,6 +79,21 @@ def _views(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) 
         if view.topic_id is not None and view.topic_id != state.topic_id:
             why.append(f"{node} tells clients of {name} under id {view.topic_id}, ZooKeeper holds {state.topic_id}")
     return why
+
+
+def _writer(events: pl.DataFrame) -> str | None:
+    """Who wrote the state last."""
+    written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
+    return None if not written.height else str(written["node"][-1])
+
+
+def _isrs(name: str, state: _Row, views: list[_Row]) -> list[str]:
+    """The ISR that clients are told of. A leader that writes it itself (V3 §G) tells nobody: there is no message for it."""
+    return [
+        f"{view.node} tells clients that {_list(view.isr)} are in the ISR of {name}, ZooKeeper holds {_list(state.isr)}"
+        for view in views
+        if sorted(view.isr or ()) != sorted(state.isr or ())
+    ]
 
 
 def _logs(name: str, state: _Row, logs: list[_Row]) -> list[str]:
@@ -117,10 +135,10 @@ CHECKER = Checker(
     name="convergence",
     claim="At the very end ZooKeeper, what brokers tell clients, and the logs on the disks agree; no log is stray or missing.",
     assumes="The laboratory looks at all three once the run has come to rest.",
-    blind="The ISR that brokers tell clients of, a hint; partitions without a leader, whose logs nobody can call right.",
+    blind="The ISR told to clients where its leader wrote it; partitions without a leader, whose logs nobody can call right.",
     kinds=(),
     group_by=PARTITION,
-    events=_END,
+    events=(*_END, K.STATE_WRITTEN),
     across_topics=True,
     check=check,
 )

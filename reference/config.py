@@ -69,6 +69,15 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stop_replica_epoch: bool = True  # U-10, B-52
     recovery_election: bool = True  # all of a stale ISR registered: elect the longest log among them
 
+    # reassignment (V3 §F, KIP-236)
+    reassign_path: Literal["json", "v3"] = "json"  # C-06: /admin/reassign_partitions | /admin/partitions_reassigned/[t]/[p]
+    reassign_widens: bool = True  # C-12: AR := OAR + RAR in the topic znode before a new replica is started
+    reassign_complete: Literal["rar_in_isr", "isr_is_all"] = "rar_in_isr"  # C-11: moved when RAR is in the ISR | ISR == AR + RAR
+    reassign_order: Literal["ar_last", "ar_first"] = "ar_last"  # B-59: AR := RAR after | before the old replicas are deleted
+    reassign_failover: Literal["resume", "abort", "premature", "zombie"] = "resume"  # B-58: KAFKA-4214, KAFKA-6193, KAFKA-9478
+    cancel_requires_isr: bool = True  # U-21, B-60: a rollback elects only from the ISR
+    isr_assigned_check: bool = True  # B-38, B-39: only assigned replicas join the ISR, a leader drops others
+
     # --- heartbeats and ISR changes (KIP-343) ---
     heartbeat: bool = True  # R-180, B-43: brokers show themselves to the controller, and fence themselves where they cannot
     isr_change_via: Literal["controller", "zookeeper"] = "controller"  # C-24: R-192 | V3 §G
@@ -130,6 +139,10 @@ V3 = Variant(
     stop_replica_epoch=False,
     recovery_election=False,
     log_dir_failure="broker",
+    reassign_path="v3",
+    reassign_widens=False,
+    reassign_complete="isr_is_all",
+    isr_assigned_check=False,
     heartbeat=False,
     isr_change_via="zookeeper",
     topic_id=False,
@@ -146,6 +159,7 @@ ARTICLE = msgspec.structs.replace(
     init_deletes=False,
     lag_rule="last_fetch",
     hw_clamp=True,
+    reassign_path="json",  # R-148
 )
 
 
@@ -230,6 +244,14 @@ VARIANTS: dict[str, Variant] = {
     "no-notification-requery": _without(notification_requery=False),
     "no-failover-query": _without(failover_query=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
+    "reassign-isr-is-all": _without(reassign_complete="isr_is_all"),
+    "reassign-without-widening": _without(reassign_widens=False),
+    "reassign-ar-first": _without(reassign_order="ar_first"),
+    "reassign-failover-aborts": _without(reassign_failover="abort"),
+    "reassign-failover-premature": _without(reassign_failover="premature"),
+    "reassign-failover-zombie": _without(reassign_failover="zombie"),
+    "cancel-without-isr": _without(cancel_requires_isr=False),
+    "isr-unassigned": _without(isr_assigned_check=False),
     "no-heartbeat": _without(heartbeat=False),
     "isr-via-zookeeper": _without(isr_change_via="zookeeper"),
     "isr-no-version": _without(isr_change_version=False),
@@ -268,6 +290,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     fetch_max_records: int = 500
     checkpoint_interval_ms: Millis = Millis(5000)  # replica.high.watermark.checkpoint.interval.ms
     lag_max_records: int = 4000  # replica.lag.max.messages (R-138), V3's MAX_BYTES_LAG; with lag_rule=last_change
+    reassign_interval_ms: Millis = Millis(1000)  # how often the reassignment agent wakes up at the latest (V3 §F: e.g. 30 s)
     retry_backoff_ms: Millis = Millis(300)  # of registration, elections and reads from ZooKeeper
     inter_broker_protocol: Literal["legacy", "kip343"] = "kip343"  # inter.broker.protocol.version of the double roll (R-205)
     controller_heartbeat_timeout_ms: Millis = Millis(6000)  # controller.heartbeat.timeout.ms (R-204)
@@ -308,8 +331,8 @@ KAFKA_082_DEFAULTS: dict[str, tuple[int | bool, str | None]] = {
     "auto.leader.rebalance.enable": (True, None),  # preferred leaders are elected on request alone (R-147)
     "leader.imbalance.check.interval.seconds": (300, None),
     "controller.socket.timeout.ms": (30_000, "request_timeout_ms"),
-    "controlled.shutdown.max.retries": (3, None),
-    "controlled.shutdown.retry.backoff.ms": (5000, None),
+    "controlled.shutdown.max.retries": (3, "controlled_shutdown_max_retries"),
+    "controlled.shutdown.retry.backoff.ms": (5000, "controlled_shutdown_retry_backoff_ms"),
     "default.replication.factor": (1, "topics"),
 }
 

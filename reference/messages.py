@@ -130,7 +130,7 @@ class EpochEndReply(Message, frozen=True, tag=True):
 
 
 class LeaderAndIsr(Message, frozen=True, tag=True):
-    """LeaderAndISRRequest (R-011), with the controller's epoch and the receiver's incarnation."""
+    """LeaderAndISRRequest (R-011, R-310), with the controller's epoch and the receiver's incarnation (U-09)."""
 
     controller: BrokerId
     controller_epoch: ControllerEpoch
@@ -175,7 +175,8 @@ class StopReplicaReply(Message, frozen=True, tag=True):
 class UpdateMetadata(Message, frozen=True, tag=True):
     """What clients are told of the cluster, pushed to every broker (KIP-112's UpdateMetadataRequest, R-311).
 
-    `full` lists all partitions that there are: what else the receiver knows is of a topic that is gone.
+    `full` lists all partitions that there are: what else the receiver knows is of a topic that is gone. `number` counts up
+    within a reign.
     """
 
     controller: BrokerId
@@ -184,6 +185,7 @@ class UpdateMetadata(Message, frozen=True, tag=True):
     live_brokers: tuple[BrokerId, ...]
     states: tuple[PartitionState, ...]
     full: bool = False
+    number: int = 0
 
 
 class UpdateMetadataReply(Message, frozen=True, tag=True):
@@ -386,5 +388,5 @@ Reply = (
 AnyMessage = Request | Reply
 
 # What brokers and controllers order and report; the rest moves records and answers clients.
-_DATA = (Fetch, EpochEnd, Produce, ListOffsets, Metadata)
+_DATA = (Fetch, EpochEnd, Produce, InitProducerId, ListOffsets, Metadata)
 CONTROL_REQUESTS: tuple[type[Message], ...] = tuple(request for request in get_args(Request) if request not in _DATA)

@@ -236,6 +236,8 @@ class Node:
                 log_dirs.on_timer(turn, broker)
             case "controller":
                 controllers.on_timer(turn, controller)
+            case "reassign":
+                controllers.on_reassign_timer(turn, controller)
             case "channel":
                 controllers.on_channel_timer(turn, controller, BrokerId(int(what)))
             case _:

@@ -3,12 +3,13 @@
 from highwater.backends.api import Provenance
 from highwater.plan import Plan
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
-from reference.config import VARIANTS, BrokerConfig, Variant
+from reference.config import VARIANTS, BrokerConfig, TopicSpec, Variant
 from reference.placement import placed
 from reference.types import BrokerId, Millis, broker_address
+from workloads.admin_storm import ADDED_MAX
 from workloads.client import Process
 from workloads.generate import generate
-from workloads.parameters import Parameters, PartitionName
+from workloads.parameters import Parameters, PartitionName, TopicShape
 
 
 def brokers_of(plan: Plan) -> tuple[BrokerId, ...]:
@@ -63,8 +64,19 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         seek_one_in=spec.seek_one_in,
         idempotent=spec.idempotent,
         retries=spec.retries,
+        topics=tuple(_shape(plan, topic) for topic in plan.cluster.topics),
     )
     return generate(spec.name, plan.draws, parameters)
+
+
+def _shape(plan: Plan, topic: TopicSpec) -> TopicShape:
+    """A topic as administrators know it, with room to grow."""
+    count = topic.partitions + ADDED_MAX
+    return TopicShape(
+        topic.name,
+        topic.partitions,
+        placed(brokers_of(plan), partitions=count, replication_factor=topic.replication_factor),
+    )
 
 
 def manifest(

@@ -98,7 +98,7 @@ class Broker(Struct):
     partitions: dict[TopicPartition, Partition] = {}
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # the greatest seen in a command
     metadata: dict[TopicPartition, PartitionState] = {}
-    metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and correlation of the last update taken
+    metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and number of the last update taken
     live_brokers: tuple[BrokerId, ...] = ()
     flushes: list[DirFlush] = []
     settling: list[Settling] = []

@@ -64,7 +64,8 @@ def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = Fals
         return ErrorCode.NONE  # KAFKA-1647
     if partition is None:
         partition = start_replica(turn, broker, state.tp, state.topic_id)  # V3 §C step 2.0
-    partition.replicas = state.replicas
+    if state.leader_epoch >= partition.leader_epoch:
+        partition.replicas = state.replicas  # B-38: a late copy of an earlier command must not assign a replica again
     variant = turn.config.variant
     if state.leader == turn.config.broker:
         if variant.leader_change == "role":

@@ -29,7 +29,7 @@ def _age(state: PartitionState) -> tuple[TopicId, LeaderEpoch, ZkVersion]:
 def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:
     """A copy that was overtaken would take topics away that were made since: a reign counts its requests."""
     variant = turn.config.variant
-    order = (command.controller_epoch, command.correlation)
+    order = (command.controller_epoch, command.number)
     if variant.controller_epoch and variant.controller_epoch_persist and order < broker.metadata_order:
         return True
     broker.metadata_order = order

@@ -67,7 +67,10 @@ def _is_left_over(log: LogImage, dir_: int, image: tuple[DirImage, ...]) -> bool
 
 
 def register(turn: Turn, broker: Broker) -> None:
-    """Create the registration (C-02), and the nodes above it where they are missing."""
+    """Create the registration, and the nodes above it where they are missing.
+
+    R-002, C-02: the broker makes it itself, for an ephemeral node of an administrator would end with his session.
+    """
     config = turn.config
     ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
     ops.append(

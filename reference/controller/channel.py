@@ -64,11 +64,11 @@ def stamped(controller: Controller, state: PartitionState) -> PartitionState:
     return replace(state, topic_id=controller.topic_ids.get(topic_of(state.tp), NO_TOPIC_ID))
 
 
-def tell_state(controller: Controller, state: PartitionState) -> None:
-    """Queue a state: the command for its replicas, the metadata for everybody (V3 §A step 4)."""
+def tell_state(controller: Controller, state: PartitionState, *, to: tuple[BrokerId, ...] | None = None) -> None:
+    """Queue a state: the command for its replicas, or for `to` of them; the metadata for everybody (V3 §A step 4, R-238)."""
     state = stamped(controller, state)
     for channel in controller.channels:
-        if channel.broker in state.replicas:
+        if channel.broker in (state.replicas if to is None else to):
             channel.states[state.tp] = state
         if not channel.metadata_full:
             channel.metadata[state.tp] = state
@@ -77,6 +77,7 @@ def tell_state(controller: Controller, state: PartitionState) -> None:
 
 def tell_metadata(controller: Controller, state: PartitionState) -> None:
     """Queue a state whose leader knows it already; a command for it that still waits must not tell of an older one."""
+    state = stamped(controller, state)
     for channel in controller.channels:
         if state.tp in channel.states:
             channel.states[state.tp] = state
@@ -139,14 +140,45 @@ def stop_replica(controller: Controller, stop: StopPartition, replicas: tuple[Br
     if stop.topic_id == NO_TOPIC_ID:
         stop = replace(stop, topic_id=controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID))
     for channel in controller.channels:
-        if isinstance(channel.in_flight, LeaderAndIsr):
-            kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
-            channel.in_flight = replace(channel.in_flight, states=kept)  # sent again it must not make the replica anew
-        channel.states.pop(tp, None)
-        channel.new = tuple(other for other in channel.new if other != tp)
-        channel.offline = tuple(other for other in channel.offline if other != tp)
+        _forget_command(channel, tp)
         if channel.broker in replicas:
             channel.stops[tp] = stop
+
+
+def drop_replica(controller: Controller, stop: StopPartition, replicas: tuple[BrokerId, ...]) -> None:
+    """Queue the end of a replica on these brokers while others keep theirs (R-236, R-237)."""
+    stop = replace(stop, topic_id=controller.topic_ids.get(topic_of(stop.tp), NO_TOPIC_ID))
+    for channel in controller.channels:
+        if channel.broker in replicas:
+            _forget_command(channel, stop.tp)
+            channel.stops[stop.tp] = stop
+
+
+def is_stopping(channel: Channel, tp: TopicPartition) -> bool:
+    """A StopReplica for this partition has not been answered yet."""
+    in_flight = channel.in_flight.partitions if isinstance(channel.in_flight, StopReplica) else ()
+    return tp in channel.stops or any(stop.tp == tp for stop in in_flight)
+
+
+def _forget_command(channel: Channel, tp: TopicPartition) -> None:
+    if isinstance(channel.in_flight, LeaderAndIsr):
+        kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
+        channel.in_flight = replace(channel.in_flight, states=kept)  # sent again it must not make the replica anew
+    channel.states.pop(tp, None)
+    channel.new = tuple(other for other in channel.new if other != tp)
+    channel.offline = tuple(other for other in channel.offline if other != tp)
+
+
+def _new_here(controller: Controller, channel: Channel, states: tuple[PartitionState, ...]) -> tuple[TopicPartition, ...]:
+    """The partitions that this broker is to hold for the first time (R-302, R-308, R-310).
+
+    Of one that moves it is said until the broker is counted on for it, also by the next controller: else a broker with a
+    directory that cannot be read would refuse to make the replica in another one for ever (KAFKA-10314).
+    """
+    moves = controller.agent.moves
+    moving = [s for s in states if s.tp in moves and channel.broker in moves[s.tp].new]
+    new = {s.tp for s in moving if all(m.broker != channel.broker for m in (*s.isr, *s.elr))}
+    return tuple(s.tp for s in states if s.tp in new or s.tp in channel.new)
 
 
 def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> None:
@@ -171,7 +203,7 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         channel.stops = {}
     elif channel.states or channel.init:
         states = tuple(channel.states[tp] for tp in sorted(channel.states))
-        new = tuple(tp for tp in channel.new if tp in channel.states)  # R-310
+        new = _new_here(controller, channel, states)
         channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states, new)
         channel.states, channel.init = {}, False
     elif channel.logs:
@@ -181,7 +213,8 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         full = channel.metadata_full
         found = controller.states if full else channel.metadata
         states = tuple(_with_offline(controller, stamped(controller, found[tp])) for tp in sorted(found))
-        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, served_by(controller), states, full)
+        number, live = turn.correlation(), served_by(controller)
+        channel.in_flight = UpdateMetadata(number, me, epoch, incarnation, live, states, full, number)
         channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False
     else:
         return

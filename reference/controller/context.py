@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from reference.coordination.admin_paths import Reassignments
 from reference.coordination.api import AnyOp
 from reference.messages import (
     IsrChange,
@@ -37,6 +38,11 @@ class LiveBroker(Struct, frozen=True, order=True):
     incarnation: Incarnation
 
 
+# What a change shall bring about where nobody has died: the first replica leads; a new epoch, all else as it is; the leader is
+# one of AR; the ISR too
+Wish = Literal["preferred", "raise", "lead", "shrink"]
+
+
 class Standing(Struct):
     """What a broker that sends heartbeats is to the controller, and under which registration (R-182)."""
 
@@ -63,7 +69,8 @@ class StateChange(Struct):
     waiting: tuple[BrokerId, ...] = ()  # whose log ends are still missing
     ends: list[tuple[BrokerId, LogEnd]] = []
     again: bool = False
-    preferred: bool = False  # the first replica shall lead, if it can
+    wish: Wish | None = None
+    granting: bool = False  # what is being written is the wish
     proposal: IsrProposal | None = None  # of the leader, being written
 
 
@@ -126,6 +133,39 @@ class AdminProcedure(Struct):
     writes: list[tuple[AnyOp, ...]] = []  # multis still to be done
 
 
+MoveStep = Literal["widening", "joining", "leading", "shrinking", "stopping", "deleting", "narrowing", "clearing"]
+
+
+class Move(Struct):
+    """One partition on its way to other replicas: an entry of V3 §F's reassigned_partition_map."""
+
+    target: tuple[BrokerId, ...]  # RAR; OAR where it is rolled back
+    original: tuple[BrokerId, ...]  # OAR
+    back: bool  # a rollback (KIP-236)
+    dropped: tuple[BrokerId, ...] = ()  # who shall hold no replica any more
+    new: tuple[BrokerId, ...] = ()  # who is to hold one for the first time
+    step: MoveStep = "widening"
+    told: tuple[LiveBroker, ...] = ()  # who was sent StopReplica in this step
+
+
+class Agent(Struct):
+    """V3 §F's reassignment agent: what it has read last, and the partitions on their way."""
+
+    step: Literal["idle", "listing", "topics", "entries", "reading", "writing"] = "idle"
+    request: int = 0
+    again: bool = False  # notified meanwhile
+    resumed: bool = False  # this controller has gone through what it found at its failover
+    asked: tuple[AnyOp, ...] = ()  # the reads under way
+    entries: Reassignments = {}  # /admin/reassign_partitions as read
+    version: int = -1  # of that znode; -1 where there is none
+    bad: int = 0  # entries that make no sense
+    extra: Reassignments = {}  # /admin/reassign_partitions_extra
+    extra_version: int = -1
+    extra_bad: int = 0
+    cancelled: bool = False  # /admin/reassign_cancel is there
+    moves: dict[TopicPartition, Move] = {}
+
+
 class Controller(Struct):
     """One broker's controller module. Everything but `step`, `request` and `elected` belongs to the reign and goes with it."""
 
@@ -148,6 +188,7 @@ class Controller(Struct):
     channels: list[Channel] = []
     admin: dict[AdminKind, AdminProcedure] = {}
     dir_events: DirEvents = field(default_factory=DirEvents)
+    agent: Agent = field(default_factory=Agent)
     locked: bool = False  # session_handler_lock: waits for itself, for good
 
 
@@ -163,6 +204,12 @@ def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Inca
 def leaving(controller: Controller) -> tuple[BrokerId, ...]:
     """Brokers in controlled shutdown: they lead and stay in sync only where nobody else can (R-184)."""
     return _in_state(controller, BrokerState.STOPPING)
+
+
+def staying(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:
+    """Those of them that are not on their way out: a partition is given to them alone where there is a choice."""
+    stopping = leaving(controller)
+    return {broker: incarnation for broker, incarnation in electable(controller, tp).items() if broker not in stopping}
 
 
 def _in_state(controller: Controller, state: BrokerState) -> tuple[BrokerId, ...]:

@@ -9,6 +9,8 @@ from reference.controller import (
     heartbeats,
     isr_change,
     log_dirs,
+    reassign_move,
+    reassignment,
     resign,
     state_change,
     topics,
@@ -19,7 +21,16 @@ from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, SessionExpired
 from reference.errors import ErrorCode
 from reference.machine import Turn
-from reference.messages import IsrChange, LeaderAndIsr, LeaderAndIsrReply, LogInfo, LogInfoReply, MetadataHeartbeat, StopReplica
+from reference.messages import (
+    IsrChange,
+    LeaderAndIsr,
+    LeaderAndIsrReply,
+    LogInfo,
+    LogInfoReply,
+    MetadataHeartbeat,
+    StopReplica,
+    StopReplicaReply,
+)
 from reference.types import Address, BrokerId
 
 
@@ -47,7 +58,7 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> None:
             controller.topics_listing.again = True
     elif path == paths.LOG_DIR_EVENTS:
         log_dirs.on_watch(turn, controller)
-    else:
+    elif not reassignment.on_watch(turn, controller, path):
         admin.on_watch(turn, controller, path)
 
 
@@ -72,13 +83,21 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
         if known is None:
             known = admin.on_answer(turn, controller, request, answers)
         if known is None:
+            known = reassignment.on_answer(turn, controller, request, answers)
+        if known is None:
             return False
         if not known:
             resign.resign(turn, controller)
             election.look(turn, controller)
+    _proceed(turn, controller)
+    return True
+
+
+def _proceed(turn: Turn, controller: Controller) -> None:
+    """Something was waited for: every procedure goes as far as it can."""
+    reassignment.proceed(turn, controller)
     admin.proceed(turn, controller)
     channel.pump(turn, controller)
-    return True
 
 
 def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
@@ -111,6 +130,12 @@ def on_timer(turn: Turn, controller: Controller) -> None:
         state_change.retry(turn, controller)
         log_dirs.retry(turn, controller)
         admin.retry(turn, controller)
+        reassignment.retry(turn, controller)
+
+
+def on_reassign_timer(turn: Turn, controller: Controller) -> None:
+    """A certain amount of time has passed for the reassignment agent (V3 §F)."""
+    reassignment.wake(turn, controller)
 
 
 def on_channel_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
@@ -131,10 +156,10 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
         channel.pump(turn, controller)
     elif isinstance(request, LeaderAndIsr) and isinstance(reply, LeaderAndIsrReply):
         log_dirs.on_told(turn, controller, broker, request, reply)
-        channel.pump(turn, controller)
-    elif isinstance(request, StopReplica):
-        admin.proceed(turn, controller)
-        channel.pump(turn, controller)
+        _proceed(turn, controller)
+    elif isinstance(request, StopReplica) and isinstance(reply, StopReplicaReply):
+        reassign_move.on_stopped(controller, reply)
+        _proceed(turn, controller)
 
 
 def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: MetadataHeartbeat) -> None:

@@ -79,7 +79,7 @@ def _ours_already(turn: Turn, controller: Controller, known: int, version: int) 
 
 
 def _claim(turn: Turn, controller: Controller, known: int, version: int) -> None:
-    """V3 §D step 1: create /controller."""
+    """V3 §D step 1: create /controller; it is ephemeral, and the first to create it is the controller (R-001, C-01)."""
     variant = turn.config.variant
     create = Create(paths.CONTROLLER, paths.controller_payload(turn.config.broker), ephemeral=True)
     controller.step = "claiming"

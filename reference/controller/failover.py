@@ -1,10 +1,10 @@
-"""A new controller takes over (V3 §D steps 3 to 6, 8 and 9; step 7 belongs to reassignment).
+"""A new controller takes over (V3 §D steps 3 to 9).
 
 Everything is read from ZooKeeper, which is the truth (R-066), and told to every broker, since commands of the former
 controller may have been lost (R-044).
 """
 
-from reference.controller import admin, broker_change, channel, log_dirs, standings, state_change, topics
+from reference.controller import admin, broker_change, channel, log_dirs, reassignment, standings, state_change, topics
 from reference.controller.context import ADMIN_KINDS, Controller
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
@@ -20,6 +20,7 @@ def begin(turn: Turn, controller: Controller) -> None:
         Exists(paths.CONTROLLER, watch=True),
         GetChildren(paths.BROKER_IDS, watch=True),
         GetChildren(paths.TOPICS, watch=True),
+        *reassignment.watches(turn),
         *admin.watches(),
         *log_dirs.watches(turn),
     )
@@ -34,8 +35,11 @@ def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
 def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """Read each registration and each assignment."""
     _, brokers, topics, *requests = answers
-    admin.on_listed(controller, tuple(requests[: len(ADMIN_KINDS)]))
-    log_dirs.on_listed(controller, tuple(requests[len(ADMIN_KINDS) :]))
+    first = len(reassignment.watches(turn))
+    behind = first + len(ADMIN_KINDS)
+    reassignment.on_listed(controller, tuple(requests[:first]))
+    admin.on_listed(controller, tuple(requests[first:behind]))
+    log_dirs.on_listed(controller, tuple(requests[behind:]))
     controller.brokers_listing.names = brokers.names if isinstance(brokers, Children) else ()
     controller.topics = topics.names if isinstance(topics, Children) else ()
     controller.step = "reading"
@@ -85,4 +89,5 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     if controller.topics_listing.again:
         topics.on_watch(turn, controller)
     log_dirs.begin(turn, controller)
+    reassignment.begin(turn, controller)  # V3 §D step 7: call on_partitions_reassigned()
     admin.begin(turn, controller)

@@ -22,7 +22,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
     procedure.writes = [(Delete(paths.PREFERRED_ELECTION, found.version),)]
     procedure.step = "electing"
     for tp in procedure.partitions:
-        state_change.start(turn, controller, tp, preferred=True)
+        state_change.start(turn, controller, tp, "preferred")
 
 
 def wait(controller: Controller, procedure: AdminProcedure) -> None:

@@ -52,7 +52,8 @@ def judge(turn: Turn, controller: Controller, request: IsrRequest, proposal: Isr
         return ErrorCode.NOT_CONTROLLER if newer else ErrorCode.FENCED_LEADER_EPOCH
     ids = [member.broker for member in proposal.isr]
     known = {member.broker for member in base.isr}
-    if base.leader not in ids or len(set(ids)) != len(ids) or any(b not in known and b not in base.replicas for b in ids):
+    strangers = [b for b in ids if b not in known and b not in base.replicas and variant.isr_assigned_check]  # B-38
+    if base.leader not in ids or len(set(ids)) != len(ids) or strangers:
         return ErrorCode.INVALID_REQUEST  # no ISR, one without its leader, or one with strangers
     if variant.isr_change_version and proposal.zk_version != base.zk_version:
         # U-13, B-31: the state has moved since; this may be a copy of what was done long ago (KIP-497)

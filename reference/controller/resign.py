@@ -1,7 +1,7 @@
 """Laying down the office: the reign's state goes, nothing more is sent."""
 
 from reference.controller import channel, proposals, standings
-from reference.controller.context import Controller, DirEvents, Listing
+from reference.controller.context import Agent, Controller, DirEvents, Listing
 from reference.effects import CancelTimer, Note
 from reference.machine import Turn
 
@@ -26,4 +26,6 @@ def resign(turn: Turn, controller: Controller) -> None:
     controller.topics_listing = Listing()
     controller.admin = {}
     controller.dir_events = DirEvents()
+    controller.agent = Agent()
+    turn.effects.append(CancelTimer("reassign"))
     turn.effects.append(CancelTimer("controller"))

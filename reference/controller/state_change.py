@@ -7,9 +7,20 @@ replaced without knowing writes nothing (KAFKA-6082). Every write raises the lea
 from msgspec.structs import replace
 
 from reference.config import Variant, min_isr_of
-from reference.controller import channel, proposals
-from reference.controller.context import Controller, StateChange, electable, leaving
-from reference.controller.leader_selection import AskLogs, Elect, Keep, Offline, first_leader, longest, prefer, select
+from reference.controller import channel, proposals, reassign_selection
+from reference.controller.context import Controller, StateChange, Wish, electable, leaving, staying
+from reference.controller.leader_selection import (
+    AskLogs,
+    Choice,
+    Elect,
+    Keep,
+    Offline,
+    first_leader,
+    longest,
+    prefer,
+    select,
+    stay,
+)
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
@@ -33,7 +44,7 @@ from reference.replica import eligible
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
 
 
-def start(turn: Turn, controller: Controller, tp: TopicPartition, *, preferred: bool = False) -> None:
+def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | None = None) -> None:
     """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards.
 
     Partitions do not wait for one another: one read and one write for each, all in flight at once (R-067, R-068).
@@ -41,9 +52,10 @@ def start(turn: Turn, controller: Controller, tp: TopicPartition, *, preferred: 
     change = controller.changes.get(tp)
     if change is not None and change.step != "asking":
         change.again = True
-        change.preferred = change.preferred or preferred
+        if wish is not None:
+            change.wish, change.granting = wish, False
         return
-    controller.changes[tp] = StateChange(step="reading", preferred=preferred)
+    controller.changes[tp] = StateChange(step="reading", wish=wish)
     _read(turn, tp, controller.changes[tp])
 
 
@@ -51,7 +63,7 @@ def _read(turn: Turn, tp: TopicPartition, change: StateChange) -> None:
     """V3 §A step 3.1: read the current ISR from the LeaderAndISR path."""
     change.step = "reading"
     change.again = False
-    change.proposal = None
+    change.proposal, change.granting = None, False
     change.request = turn.zk_id()
     turn.effects.append(ZkRequest(change.request, (GetData(paths.state_path(tp)),)))
 
@@ -107,13 +119,17 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
     base = paths.decode_state(tp, replicas, answer)
     change.base = base
     choice = select(turn.config.variant, base, live, leaving(controller))
-    if change.preferred and isinstance(choice, Keep):
-        choice = prefer(turn.config.variant, base, {b: i for b, i in live.items() if b not in leaving(controller)})
+    if change.wish is not None and isinstance(choice, Keep):
+        choice = _wished(turn, controller, change.wish, base)
+        change.granting = True
     match choice:
         case Keep():
             _keep(turn, controller, change, base)
         case Elect(leader=leader, isr=isr):
-            _write(turn, controller, change, _next_state(turn, controller, base, leader, isr))
+            wanted = _next_state(turn, controller, base, leader, isr)
+            if change.granting and change.wish == "shrink":  # who loses its replica is not waited for
+                wanted = replace(wanted, elr=tuple(m for m in wanted.elr if m.broker in base.replicas))
+            _write(turn, controller, change, wanted)
         case Offline(isr=isr):
             _write(turn, controller, change, _next_state(turn, controller, base, None, isr))
         case AskLogs(brokers=brokers):
@@ -125,8 +141,22 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
                 channel.ask_log(controller, broker, tp)
 
 
+def _wished(turn: Turn, controller: Controller, wish: Wish, base: PartitionState) -> Choice:
+    """Nobody has died: what somebody asked for. Who is in controlled shutdown is given nothing (R-184)."""
+    variant, live = turn.config.variant, staying(controller, base.tp)
+    if wish == "preferred":
+        return prefer(variant, base, live)
+    if wish == "raise":
+        return stay(base)
+    enough = reassign_selection.members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
+    if wish == "lead":
+        return reassign_selection.lead(variant, base, live, enough)
+    return reassign_selection.shrink(variant, base, live, enough)
+
+
 def _keep(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
     """The leader stays; it may have the ISR that it asked for (R-065: leaders change only by the controller's own choice)."""
+    change.wish = None
     known = controller.states.get(base.tp)
     controller.states[base.tp] = base
     if known is None or known.leader_epoch != base.leader_epoch:
@@ -227,10 +257,15 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
         return
     controller.states[state.tp] = state
     if change.proposal is None:
-        channel.tell_state(controller, state)
+        # R-236, V3 §F step 3.2.3: of an ISR that was shrunk the leader alone need hear; but where fetches are fenced its
+        # followers must know the epoch that this write began.
+        alone = change.granting and change.wish == "shrink" and not turn.config.variant.fetch_fencing
+        channel.tell_state(controller, state, to=(state.leader,) if alone and state.leader is not None else None)
     else:
         channel.tell_metadata(controller, state)
         proposals.applied(turn, controller, change.proposal, state)
+    if change.granting:
+        change.wish = None
     _finish(turn, controller, state.tp, change)
 
 

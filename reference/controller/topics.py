@@ -15,7 +15,7 @@ from reference.types import EPOCH_DURING_DELETE, TopicId, topic_of
 
 
 def on_watch(turn: Turn, controller: Controller) -> None:
-    """V3 §B on_topic_change: look what is new and what is gone."""
+    """V3 §B on_topic_change: look what is new and what is gone; the list of topics is kept in memory (R-026)."""
     if controller.topics_listing.step == "idle":
         _read_children(turn, controller)
     else:

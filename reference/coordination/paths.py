@@ -140,12 +140,12 @@ def topic_path(topic: str) -> str:
 
 
 def topic_payload(assignment: tuple[tuple[BrokerId, ...], ...]) -> bytes:
-    """R-151: partition index -> replicas, preferred first."""
+    """R-151, R-003: partition index -> replicas, preferred first."""
     return _encode(_TopicJson(1, {str(index): list(replicas) for index, replicas in enumerate(assignment)}))
 
 
 def decode_topic(topic: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[BrokerId, ...]], ...]:
-    """The partitions of a topic with their replicas, by index."""
+    """The partitions of a topic with their replicas, by index; the first replica is the preferred one (R-003)."""
     partitions = _topic(data).partitions
     return tuple(
         (topic_partition(topic, i), tuple(BrokerId(b) for b in partitions[str(i)])) for i in sorted(map(int, partitions))
@@ -153,7 +153,7 @@ def decode_topic(topic: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[B
 
 
 def state_path(tp: TopicPartition) -> str:
-    """/brokers/topics/[topic]/partitions/[id]/state (R-152, C-03)."""
+    """/brokers/topics/[topic]/partitions/[id]/state (R-152, C-03): the leaderAndISR of V3 (R-004)."""
     return f"{TOPICS}/{topic_of(tp)}/partitions/{index_of(tp)}/state"
 
 
@@ -207,7 +207,7 @@ def partitions_payload(assignment: dict[TopicPartition, tuple[BrokerId, ...]]) -
 
 
 def partition_add_path(tp: TopicPartition) -> str:
-    """/admin/partitions_add/[topic]/[partition_id] (R-008)."""
+    """/admin/partitions_add/[topic]/[partition_id] (R-007)."""
     return f"{PARTITIONS_ADD}/{topic_of(tp)}/{index_of(tp)}"
 
 

@@ -20,8 +20,10 @@ from reference.types import BrokerId, ZkVersion
 
 def maybe_expand(turn: Turn, partition: Partition, leader: Leader, follower: FollowerProgress) -> None:
     """Take a follower in that has caught up (R-058)."""
-    if leader.change is not None or follower.leo is None or follower.broker not in partition.replicas:
+    if leader.change is not None or follower.leo is None:
         return
+    if turn.config.variant.isr_assigned_check and follower.broker not in partition.replicas:
+        return  # B-38: its log is about to be deleted, and on an idle partition nothing would ever put it out again
     member = IsrMember(follower.broker, follower.incarnation)
     known = leader.isr if turn.config.variant.broker_incarnation else brokers_of(leader.isr)
     if (member if turn.config.variant.broker_incarnation else follower.broker) in known:
@@ -56,6 +58,8 @@ def maybe_shrink(turn: Turn, partition: Partition, leader: Leader) -> None:
             _read_back(turn, partition, leader.change)
         return
     slow = _slow(turn, partition, leader)
+    if turn.config.variant.isr_assigned_check:  # B-39: the ISR that the leader was given may be wider than what is assigned
+        slow += [m.broker for m in leader.isr if m.broker not in (turn.config.broker, *partition.replicas)]
     if slow:
         _propose(turn, partition, leader, tuple(m for m in leader.isr if m.broker not in slow))
 
@@ -108,7 +112,7 @@ def _note_sent(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[I
 
 def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) -> None:
     """Conditional on the version we know: after the controller has written, this can no longer land (V3 Discussion 3, R-071,
-    R-076). Leader and epoch stay as they are: those are the controller's to change (R-065).
+    R-076). Leader and epoch stay as they are: those are the controller's to change (R-004, R-065).
     """
     me = turn.config.broker
     state = PartitionState(

@@ -109,6 +109,18 @@ def told_of_the_past() -> History:
     return story.history(**facts)
 
 
+def old_isr_told() -> History:
+    """The controller, b2, took b3 back into the ISR and never told b1."""
+    story = begin()
+    story.event(EventKind.STATE_WRITTEN, node="b2", leader="b1", leader_epoch=1, isr=("b1", "b2", "b3"), zk_version=1)
+    facts = _at_rest(story)
+    story.zookeeper("b1", 1, "b1 b2 b3")
+    for node in ("b1", "b2", "b3"):
+        story.tells(node, "b1", 1, "b1 b2 b3", isr="b1 b2" if node == "b1" else None)
+        story.has_log(node, 2, "xy")
+    return story.history(**facts)
+
+
 def stray_and_missing() -> History:
     """orders-0 was moved off b3, whose log stayed; b2 has none, and b1 two."""
     story = begin()
@@ -170,6 +182,13 @@ END_STORIES: dict[str, Told] = {
                 "b2 tells clients that orders-0 is on b1, b3, ZooKeeper holds b1, b2, b3 at the end",
                 "b3 tells clients nothing of orders-0 at the end",
             ),
+        ),
+    ),
+    "bad/convergence-old-isr-told": Told(
+        old_isr_told,
+        Expected(
+            live=False,
+            not_live=("b1 tells clients that b1, b2 are in the ISR of orders-0, ZooKeeper holds b1, b2, b3 at the end",),
         ),
     ),
     "bad/convergence-stray-and-missing": Told(

@@ -153,11 +153,12 @@ class Story:
         kind = EventKind.ZK_STATE
         return self.event(kind, topic_id=id, leader=leader, leader_epoch=epoch, isr=on, elr=(), replicas=on, zk_version=0)
 
-    def tells(self, node: str, leader: str | None, epoch: int, replicas: str, *, id: str = "10") -> int:
+    def tells(self, node: str, leader: str | None, epoch: int, replicas: str, *, id: str = "10", isr: str | None = None) -> int:
         """What a broker tells clients."""
         on = tuple(replicas.split())
         kind = EventKind.METADATA_VIEW
-        return self.event(kind, node=node, topic_id=id, leader=leader, leader_epoch=epoch, isr=on, replicas=on)
+        counted = on if isr is None else tuple(isr.split())
+        return self.event(kind, node=node, topic_id=id, leader=leader, leader_epoch=epoch, isr=counted, replicas=on)
 
     def has_log(self, node: str, leo: int, digest: str, *, dir: int = 0, id: str | None = None) -> int:
         """What lies in one of its directories."""

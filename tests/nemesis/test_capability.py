@@ -21,6 +21,12 @@ def test_processes_are_killed_and_stopped_and_nothing_else() -> None:
     assert able == {Crash, Restart, Shutdown, Pause}
 
 
+def test_a_session_that_ends_at_once_is_more_than_a_signal() -> None:
+    """B-47's bounce needs somebody who closes the session; a killed process leaves it to its timeout."""
+    assert isinstance(ability("process", Restart(session_ends=True)), Cannot)
+    assert isinstance(ability("docker", Restart(session_ends=True)), Can)
+
+
 @pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(kinds=("fetch",)), Clog(kinds=("fetch",))])
 def test_containers_cannot_tell_messages_apart(fault: AnyFault) -> None:
     assert isinstance(ability("docker", fault), Cannot)

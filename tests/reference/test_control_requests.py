@@ -14,7 +14,7 @@ CONTROLLER = Address("b1")
 
 
 def test_control_requests_carry_the_fields_of_the_documents() -> None:
-    """R-310, R-311, R-011, R-012, R-014: and beside them the registration of the receiver (KIP-380) and epochs (KIP-570)."""
+    """R-310, R-311, R-011, R-012, R-014, R-015: and beside them the registration of the receiver (KIP-380) and epochs."""
     header = {"correlation", "controller", "controller_epoch", "broker_incarnation"}
     state = {"tp", "leader", "leader_epoch", "isr", "controller_epoch", "zk_version", "replicas", "offline", "topic_id"}
 

@@ -22,6 +22,8 @@ from reference.messages import (
     LeaderAndIsr,
     LeaderAndIsrReply,
     ProduceReply,
+    StopPartition,
+    StopReplica,
 )
 from reference.replica.partition import Follower, Idle, Leader
 from reference.types import Address, BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, Millis, Offset
@@ -354,3 +356,24 @@ def test_an_acknowledgement_does_not_outlive_the_epoch_that_appended() -> None:
 
         assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == errors
         assert not isinstance(lab.partition(1).role, Leader)
+
+
+@pytest.mark.parametrize(("fenced", "there"), [(True, True), (False, False)])
+def test_a_stop_behind_the_command_that_gives_the_replica_back_deletes_nothing(fenced: bool, there: bool) -> None:
+    """B-52, U-10, KIP-570: without an epoch of its own the late one deletes a replica that is in use."""
+    lab = with_switches(3, stop_replica_epoch=fenced)
+    command(lab, 3, told(lab, 2, epoch_up=4))
+    broker = lab.nodes[3].state.broker
+    stops = (StopPartition(T0, LeaderEpoch(1)),)
+    lab.tell(3, Received(Address("b2"), StopReplica(78, BrokerId(2), broker.controller_epoch, broker.incarnation, stops)))
+
+    assert (T0 in broker.partitions) is there
+
+
+@pytest.mark.parametrize(("deletes", "there"), [(False, True), (True, False)])
+def test_a_first_command_that_lists_too_little_deletes_nothing(deletes: bool, there: bool) -> None:
+    """B-53, U-11: a controller that has read a part, or is none any more, takes every other log on every broker."""
+    lab = with_switches(3, init_deletes=deletes)
+    command(lab, 3, init=True)
+
+    assert (T0 in lab.nodes[3].state.broker.partitions) is there

@@ -33,6 +33,7 @@ from reference.types import (
     Millis,
     Offset,
     TopicId,
+    topic_partition,
 )
 from tests.reference.lab import T0, Lab
 from tests.reference.test_admin import BROKERS, back, bury, delete_topic, exists, full, holders, requests, write
@@ -81,6 +82,16 @@ def test_brokers_and_clients_are_told_the_id_with_every_state() -> None:
     bury(lab, 1)
 
     assert {state.topic_id for i in (2, 3) for state in lab.nodes[i].state.broker.metadata.values()} == {topic_id(lab)}
+
+
+def test_a_new_name_in_the_list_of_topics_is_a_topic() -> None:
+    """R-026, R-027, C-02, C-03: the list is watched, and the znode of a topic is all that an administrator need make."""
+    lab = full()
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(2),),))))
+    state = paths.state_path(topic_partition("u", 0))
+
+    assert (lab.nodes[1].state.controller.topics, exists(lab, state)) == (("t", "u"), True)
+    assert state == "/brokers/topics/u/partitions/0/state"
 
 
 # --- made again while a broker is away (B-61) -----------------------------------------------------------------------------------
@@ -231,7 +242,7 @@ def test_metadata_that_was_overtaken_does_not_take_a_topic_away() -> None:
     node = lab.nodes[2].state.broker
     epoch, order = node.metadata_order
     make(lab, 1, 2, 3)
-    late = UpdateMetadata(order, BrokerId(1), ControllerEpoch(epoch), node.incarnation, BROKERS, (), True)
+    late = UpdateMetadata(99, BrokerId(1), ControllerEpoch(epoch), node.incarnation, BROKERS, (), full=True, number=order)
     lab.tell(2, Received(Address("b1"), late))
 
     assert list(node.metadata) == [T0]
