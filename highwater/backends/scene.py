@@ -1,7 +1,7 @@
 """What every backend takes from a plan in the same way: assignments, broker configurations, workload, manifest."""
 
 from highwater.backends.api import Provenance
-from highwater.plan import Plan
+from highwater.plan import Plan, topics_of
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
 from reference.config import VARIANTS, BrokerConfig, TopicSpec, Variant
 from reference.placement import placed
@@ -37,7 +37,7 @@ def broker_config(plan: Plan, broker: BrokerId) -> BrokerConfig:
     return BrokerConfig(
         broker=broker,
         variant=variant_of(plan),
-        topics=cluster.topics,
+        topics=topics_of(plan),
         log_dirs=cluster.log_dirs,
         session_timeout_ms=Millis(cluster.session_timeout_ms),
         replica_lag_time_max_ms=Millis(cluster.replica_lag_time_max_ms),
@@ -65,13 +65,14 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         idempotent=spec.idempotent,
         retries=spec.retries,
         topics=tuple(_shape(plan, topic) for topic in plan.cluster.topics),
+        scratch=None if spec.scratch is None else _shape(plan, spec.scratch, room=0),
     )
     return generate(spec.name, plan.draws, parameters)
 
 
-def _shape(plan: Plan, topic: TopicSpec) -> TopicShape:
+def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX) -> TopicShape:
     """A topic as administrators know it, with room to grow."""
-    count = topic.partitions + ADDED_MAX
+    count = topic.partitions + room
     return TopicShape(
         topic.name,
         topic.partitions,

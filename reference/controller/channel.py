@@ -169,18 +169,6 @@ def _forget_command(channel: Channel, tp: TopicPartition) -> None:
     channel.offline = tuple(other for other in channel.offline if other != tp)
 
 
-def _new_here(controller: Controller, channel: Channel, states: tuple[PartitionState, ...]) -> tuple[TopicPartition, ...]:
-    """The partitions that this broker is to hold for the first time (R-302, R-308, R-310).
-
-    Of one that moves it is said until the broker is counted on for it, also by the next controller: else a broker with a
-    directory that cannot be read would refuse to make the replica in another one for ever (KAFKA-10314).
-    """
-    moves = controller.agent.moves
-    moving = [s for s in states if s.tp in moves and channel.broker in moves[s.tp].new]
-    new = {s.tp for s in moving if all(m.broker != channel.broker for m in (*s.isr, *s.elr))}
-    return tuple(s.tp for s in states if s.tp in new or s.tp in channel.new)
-
-
 def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> None:
     """Queue the question how far a log reaches."""
     channel = channel_of(controller, broker)
@@ -203,7 +191,7 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         channel.stops = {}
     elif channel.states or channel.init:
         states = tuple(channel.states[tp] for tp in sorted(channel.states))
-        new = _new_here(controller, channel, states)
+        new = tuple(tp for tp in channel.new if tp in channel.states)  # R-310
         channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states, new)
         channel.states, channel.init = {}, False
     elif channel.logs:

@@ -187,8 +187,8 @@ class Controller(Struct):
     topics_listing: Listing = field(default_factory=Listing)
     channels: list[Channel] = []
     admin: dict[AdminKind, AdminProcedure] = {}
-    dir_events: DirEvents = field(default_factory=DirEvents)
     agent: Agent = field(default_factory=Agent)
+    dir_events: DirEvents = field(default_factory=DirEvents)
     locked: bool = False  # session_handler_lock: waits for itself, for good
 
 

@@ -156,7 +156,7 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
         channel.pump(turn, controller)
     elif isinstance(request, LeaderAndIsr) and isinstance(reply, LeaderAndIsrReply):
         log_dirs.on_told(turn, controller, broker, request, reply)
-        _proceed(turn, controller)
+        channel.pump(turn, controller)
     elif isinstance(request, StopReplica) and isinstance(reply, StopReplicaReply):
         reassign_move.on_stopped(controller, reply)
         _proceed(turn, controller)

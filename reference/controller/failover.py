@@ -35,11 +35,10 @@ def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
 def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """Read each registration and each assignment."""
     _, brokers, topics, *requests = answers
-    first = len(reassignment.watches(turn))
-    behind = first + len(ADMIN_KINDS)
-    reassignment.on_listed(controller, tuple(requests[:first]))
-    admin.on_listed(controller, tuple(requests[first:behind]))
-    log_dirs.on_listed(controller, tuple(requests[behind:]))
+    count = len(reassignment.watches(turn))
+    reassignment.on_listed(controller, tuple(requests[:count]))
+    admin.on_listed(controller, tuple(requests[count : count + len(ADMIN_KINDS)]))
+    log_dirs.on_listed(controller, tuple(requests[count + len(ADMIN_KINDS) :]))
     controller.brokers_listing.names = brokers.names if isinstance(brokers, Children) else ()
     controller.topics = topics.names if isinstance(topics, Children) else ()
     controller.step = "reading"

@@ -65,6 +65,7 @@ def join(turn: Turn, controller: Controller, tp: TopicPartition, full: tuple[Bro
         state_change.start(turn, controller, tp, "raise")
     elif tp in controller.states:
         channel.tell_state(controller, controller.states[tp], to=move.target)
+        channel.mark_new(controller, tp, reassign_selection.newcomers(move, controller.states[tp]))
 
 
 def lead(turn: Turn, controller: Controller, tp: TopicPartition) -> None:

@@ -22,6 +22,16 @@ def members_wanted(config: BrokerConfig, state: PartitionState, move: Move | Non
     return len(state.replicas)
 
 
+def newcomers(move: Move | None, state: PartitionState) -> tuple[BrokerId, ...]:
+    """R-308: who is to hold a replica that it never had, and has not shown that it does.
+
+    Said again by the next controller: else a broker with a directory that cannot be read would refuse to make the replica in
+    another one, and the move would never end (KAFKA-10314).
+    """
+    counted = {member.broker for member in (*state.isr, *state.elr)}
+    return () if move is None else tuple(b for b in move.new if b not in counted)
+
+
 def held_by(variant: Variant, state: PartitionState, replicas: tuple[BrokerId, ...], live: Live) -> tuple[IsrMember, ...]:
     """The members of the ISR that are among these, and in service under the registration with which they joined."""
     return tuple(m for m in state.isr if m.broker in replicas and as_stamped(variant, m, live))

@@ -25,7 +25,7 @@ def resign(turn: Turn, controller: Controller) -> None:
     controller.brokers_listing = Listing()
     controller.topics_listing = Listing()
     controller.admin = {}
-    controller.dir_events = DirEvents()
     controller.agent = Agent()
     turn.effects.append(CancelTimer("reassign"))
+    controller.dir_events = DirEvents()
     turn.effects.append(CancelTimer("controller"))

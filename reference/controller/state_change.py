@@ -265,6 +265,8 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
         channel.tell_metadata(controller, state)
         proposals.applied(turn, controller, change.proposal, state)
     if change.granting:
+        if change.wish == "raise":
+            channel.mark_new(controller, state.tp, reassign_selection.newcomers(controller.agent.moves.get(state.tp), state))
         change.wish = None
     _finish(turn, controller, state.tp, change)
 

