@@ -124,7 +124,7 @@ def on_timer(turn: Turn, broker: Broker) -> None:
 
 
 def _registered(turn: Turn, broker: Broker, incarnation: Incarnation) -> None:
-    broker.incarnation = turn.incarnation = incarnation
+    broker.incarnation = turn.incarnation = incarnation  # the czxid of the registration
     turn.note(Note(kind="registered", incarnation=incarnation))
     for dir_, born in enumerate(broker.dir_births):
         if born == NO_INCARNATION and dir_ not in broker.offline_dirs:

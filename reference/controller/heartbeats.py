@@ -14,7 +14,7 @@ from reference.types import Address, BrokerId, BrokerState
 
 
 def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: MetadataHeartbeat) -> None:
-    """MetadataHeartbeatRequest (R-194, R-195, R-196)."""
+    """MetadataHeartbeatRequest (R-194, R-195, R-196): the broker is what it wants to be (R-191)."""
     error, words = _error(turn, controller, request)
     if error is not ErrorCode.NONE:
         turn.send(source, MetadataHeartbeatReply(request.correlation, error, words, BrokerState.INACTIVE))
