@@ -11,7 +11,7 @@ from time import perf_counter
 
 from msgspec import Struct
 
-from highwater.derive import derive
+from highwater.derive import MIXED, PLAIN, derive
 from highwater.exit_codes import ExitCode, worst
 from highwater.goals import Reached, table
 from highwater.plan import Plan
@@ -33,7 +33,7 @@ class Request(Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ()
     profile: ProfileName = "within"
     seconds: int | None = None
-    workload: str = "produce-consume"
+    workload: str = MIXED
     backend: BackendName = "sim"
 
     def command(self, seed: int) -> str:
@@ -43,7 +43,7 @@ class Request(Struct, frozen=True, kw_only=True):
         parts += [f"--faults {','.join(self.faults)}"] if self.faults else []
         parts += [f"--profile {self.profile}"] if self.profile != "within" else []
         parts += [f"--seconds {self.seconds}"] if self.seconds is not None else []
-        parts += [f"--workload {self.workload}"] if self.workload != "produce-consume" else []
+        parts += [f"--workload {self.workload}"] if self.workload != MIXED else []
         parts += [f"--backend {self.backend}"] if self.backend != "sim" else []
         return " ".join(parts)
 
@@ -55,7 +55,7 @@ class Request(Struct, frozen=True, kw_only=True):
             faults=self.faults or _OWN_FAULTS[self.backend],
             profile=self.profile,
             seconds=self.seconds,
-            workload=self.workload,
+            workload=PLAIN if self.workload == MIXED and self.backend != "sim" else self.workload,
         )
 
     def task(self, seed: int, *, laboratory: Laboratory, keep: Keep) -> Task:

@@ -63,6 +63,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seek_one_in: int = 0  # before one poll in so many a consumer seeks; 0: never
     idempotent: int = 0  # so many of the producers
     retries: int = 0  # of each produce that asks for an answer (message.send.max.retries)
+    scratch: TopicSpec | None = None  # of create-delete: the topic that comes and goes
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,6 +123,11 @@ def shape_of(plan: Plan) -> Shape:
     )
 
 
+def topics_of(plan: Plan) -> tuple[TopicSpec, ...]:
+    """The topics of the cluster, and the one that an administrator makes."""
+    return plan.cluster.topics if plan.workload.scratch is None else (*plan.cluster.topics, plan.workload.scratch)
+
+
 def complaints(plan: Plan) -> tuple[Complaint, ...]:
     """Everything that makes this plan impossible to perform or its run impossible to judge; empty for a good plan."""
     return (*_identity(plan), *_cluster(plan), *_workload(plan), *_promise(plan), *_schedule(plan), *_marks(plan))
@@ -163,7 +169,7 @@ def _cluster(plan: Plan) -> Iterator[Complaint]:
     if not cluster.topics:
         yield Complaint(path=("cluster", "topics"), sentence="there is no topic")
     seen: set[str] = set()
-    for index, topic in enumerate(cluster.topics):
+    for index, topic in enumerate(topics_of(plan)):
         path = ("cluster", "topics", index)
         if topic.name in seen:
             yield Complaint(path=path, sentence=f"topic {topic.name} is there twice")
@@ -185,6 +191,8 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
     workload = plan.workload
     if workload.name not in WORKLOADS:
         yield Complaint(path=("workload", "name"), sentence=unknown_workload(workload.name))
+    if (workload.name == "create-delete") != (workload.scratch is not None):
+        yield Complaint(path=("workload", "scratch"), sentence="scratch is the topic of create-delete, and of nothing else")
     if workload.consumers < 0:
         yield Complaint(path=("workload", "consumers"), sentence="consumers must not be below 0")
     for name in ("producers", "produce_per_s", "records_per_produce", "poll_interval_ms", "request_timeout_ms"):
@@ -205,7 +213,7 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
 
 def _promise(plan: Plan) -> Iterator[Complaint]:
     promised = {topic.topic for topic in plan.promise.topics}
-    for topic in plan.cluster.topics:
+    for topic in topics_of(plan):
         if topic.name not in promised:
             yield Complaint(path=("promise",), sentence=f"nothing is promised of topic {topic.name}")
     for name in ("session_timeout_ms", "replica_lag_time_max_ms", "request_timeout_ms"):

@@ -26,7 +26,7 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     slot: int = 0  # position of the record within the operation
     process: int
     type: OpType
-    f: str  # "produce" | "poll" | "latest" (the end offset a consumer may read to) | "earliest"
+    f: str  # "produce" | "poll" | "latest" (the end offset a consumer may read to) | "earliest" | what administrators do
     topic: str | None = None
     topic_id: str | None = None
     partition: int | None = None

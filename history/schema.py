@@ -56,11 +56,16 @@ OPERATIONS = (
     _required("slot", "int", "position of the record within the operation, from 0"),
     _required("process", "int", "the client process; it has one operation open at a time"),
     _required("type", "text", "`invoke`, `ok` (certainly done), `fail` (certainly not done), `info` (perhaps done)"),
-    _required("f", "text", "`produce`, `poll`, `latest` (the end offset a consumer may read to), `earliest`"),
+    _required(
+        "f",
+        "text",
+        "`produce`, `poll`, `latest` (the end offset a consumer may read to), `earliest`; of an administrator `create-topic`, "
+        "`delete-topic`, `add-partition`, `elect-preferred` and `admin-pending` (which requests stand under /admin)",
+    ),
     _optional("topic", "text", "name of the topic"),
     _optional("topic_id", "text", "identity of the topic; a topic made again under its name has another"),
     _optional("partition", "int", "partition of the topic"),
-    _optional("value", "text", "value of the record"),
+    _optional("value", "text", "value of the record; of an administrator what is asked for"),
     _optional("offset", "int", "invoke of a poll: position asked for; ok: offset of the record; ok of latest: the end offset"),
     _optional("acks", "int", "produce: 0, 1 or -1 (all)"),
     _optional("delivery", "text", "produce: `once` where the producer is idempotent"),

@@ -388,5 +388,5 @@ Reply = (
 AnyMessage = Request | Reply
 
 # What brokers and controllers order and report; the rest moves records and answers clients.
-_DATA = (Fetch, EpochEnd, Produce, ListOffsets, Metadata)
+_DATA = (Fetch, EpochEnd, Produce, InitProducerId, ListOffsets, Metadata)
 CONTROL_REQUESTS: tuple[type[Message], ...] = tuple(request for request in get_args(Request) if request not in _DATA)

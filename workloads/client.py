@@ -11,20 +11,26 @@ from msgspec import Struct
 from history.op import OpType
 
 Phase = Literal["faults", "quiet", "final"]
+ClientF = Literal["produce", "poll", "latest", "earliest"]
+AdminF = Literal["create-topic", "delete-topic", "add-partition", "elect-preferred", "admin-pending"]
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
-    """One operation. `offset` is the position of a poll; `values`, `acks`, `retries` and `idempotent` are of a produce."""
+    """One operation. `offset` is the position of a poll; `values`, `acks`, `retries` and `idempotent` are of a produce.
 
-    f: Literal["produce", "poll", "latest", "earliest"]
-    topic: str
-    partition: int
+    `assignment` is of a topic to be made, or of one partition to be added: replicas by partition, preferred first.
+    """
+
+    f: ClientF | AdminF
+    topic: str = ""
+    partition: int = 0
     values: tuple[str, ...] = ()
     acks: int = -1
     retries: int = 0
     idempotent: bool = False
     offset: int = 0
     max_records: int = 500
+    assignment: tuple[tuple[int, ...], ...] = ()
 
 
 class PolledRecord(Struct, frozen=True, kw_only=True):
@@ -45,6 +51,7 @@ class Completion(Struct, frozen=True, kw_only=True):
     hw: int | None = None
     node: str | None = None
     records: tuple[PolledRecord, ...] = ()
+    found: tuple[str, ...] = ()  # admin-pending: the requests that stand there
 
 
 class Sleep(Struct, frozen=True):

@@ -60,6 +60,10 @@ PRODUCE: dict[str, OpType] = {
     "INVALID_INCARNATION_ID": OpType.INFO,
 }
 
+# An administrator's requests have an effect too. They are refused where another one, or the topic, stands there already.
+ADMIN = frozenset({"create-topic", "delete-topic", "add-partition", "elect-preferred"})
+ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS"})
+
 
 def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str, ...] = ()) -> OpType:
     """What to record. `error` by Kafka's name, None or "NONE" for success; `sent`: was the operation handed to the network?
@@ -68,6 +72,8 @@ def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str
     """
     if error is None or error == "NONE":
         return OpType.OK
+    if f in ADMIN and sent:
+        return OpType.FAIL if error in ADMIN_REFUSED else OpType.INFO
     if f != "produce" or not sent:
         return OpType.FAIL
     return OpType.FAIL if all(PRODUCE.get(e) is OpType.FAIL for e in (*earlier, error)) else OpType.INFO

@@ -10,6 +10,14 @@ class PartitionName(Struct, frozen=True, array_like=True, order=True):
     partition: int
 
 
+class TopicShape(Struct, frozen=True, array_like=True):
+    """A topic as it is at the start, and where its partitions are, or would be if they were added."""
+
+    name: str
+    partitions: int
+    replicas: tuple[tuple[int, ...], ...]
+
+
 class Parameters(Struct, frozen=True, kw_only=True):
     """Rates are of all clients together; times in ms. `records_per_produce` values go into one batch."""
 
@@ -23,6 +31,8 @@ class Parameters(Struct, frozen=True, kw_only=True):
     poll_interval_ms: int = 200
     seek_one_in: int = 0  # before one poll in so many a consumer seeks; 0: never
     idempotent: int = 0  # so many of the producers
+    topics: tuple[TopicShape, ...] = ()  # for administrators
+    scratch: TopicShape | None = None  # the topic that an administrator makes and deletes
     retries: int = 0  # of each produce that asks for an answer
 
 

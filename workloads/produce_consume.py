@@ -22,6 +22,8 @@ row the partition is given up; that it was not read to its end is then visible i
 Draws are keyed by producer or consumer and purpose, so that the k-th choice of one does not depend on what happened to another.
 """
 
+from collections.abc import Sequence
+
 from history.op import OpType
 from history.seed import Draws
 from workloads.client import Completion, Done, Invocation, Phase, Process, Sleep
@@ -48,15 +50,17 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Producer:
-    """Writes unique values."""
+    """Writes unique values, to `partitions` where they are others than the workload's; there may come to be more of them."""
 
-    def __init__(self, number: int, draws: Draws, parameters: Parameters) -> None:
+    def __init__(
+        self, number: int, draws: Draws, parameters: Parameters, *, partitions: Sequence[PartitionName] | None = None
+    ) -> None:
         self._name = f"p{number}"
         self._draws = draws
         self._parameters = parameters
         self._idempotent = number < parameters.idempotent
         self._gap_us = 1_000_000 * parameters.producers // parameters.produce_per_s
-        self._quiet_gap_us = min(_QUIET_GAP_US_MAX, 1000 * QUIET_ROUND_MS * parameters.producers // len(parameters.partitions))
+        self._partitions = parameters.partitions if partitions is None else partitions
         self._due_us = 0
         self._written = 0
         self._quiet_turn = number * len(parameters.partitions) // parameters.producers
@@ -67,6 +71,8 @@ class Producer:
         assert self._open is None
         if phase == "final":
             return Done()
+        if not self._partitions:
+            return Sleep(QUIET_ROUND_MS)
         if self._due_us > 1000 * now_ms:
             return Sleep((self._due_us - 1000 * now_ms + 999) // 1000)
         self._open = self._drawn(now_ms) if phase == "faults" else self._in_turn(now_ms)
@@ -81,14 +87,15 @@ class Producer:
         jitter_us = self._draws.between(f"workload gap {self._name}", self._gap_us // 2, self._gap_us * 3 // 2)
         # Counted from when it was due, so that waking late does not lower the rate, unless that is long past.
         self._due_us = max(self._due_us + jitter_us, 1000 * now_ms)
-        partitions, acks = self._parameters.partitions, self._parameters.acks
+        partitions, acks = self._partitions, self._parameters.acks
         partition = partitions[self._draws.below(f"workload partition {self._name}", len(partitions))]
         return self._produce(partition, acks[self._draws.below(f"workload acks {self._name}", len(acks))])
 
     def _in_turn(self, now_ms: int) -> Invocation:
-        self._due_us = 1000 * now_ms + self._quiet_gap_us
-        partition = self._parameters.partitions[self._quiet_turn]
-        self._quiet_turn = (self._quiet_turn + 1) % len(self._parameters.partitions)
+        count = len(self._partitions)
+        self._due_us = 1000 * now_ms + min(_QUIET_GAP_US_MAX, 1000 * QUIET_ROUND_MS * self._parameters.producers // count)
+        partition = self._partitions[self._quiet_turn % count]
+        self._quiet_turn = (self._quiet_turn + 1) % count
         return self._produce(partition, ACKS_ALL)
 
     def _produce(self, partition: PartitionName, acks: int) -> Invocation:
@@ -178,8 +185,9 @@ class Consumer:
 class FinalReader:
     """Reads its partitions from their beginning to their end."""
 
-    def __init__(self, partitions: tuple[PartitionName, ...]) -> None:
-        self._left = partitions
+    def __init__(self, partitions: Sequence[PartitionName]) -> None:
+        self._partitions = partitions
+        self._left: tuple[PartitionName, ...] | None = None  # until the final phase begins
         self._position = 0
         self._end: int | None = None  # until the latest offset is known
         self._attempts = 0  # in a row without progress
@@ -189,7 +197,11 @@ class FinalReader:
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
         """The next question for the partition at hand."""
         assert self._open is None
-        if phase != "final" or not self._left:
+        if phase != "final":
+            return Done()
+        if self._left is None:
+            self._left = tuple(self._partitions)
+        if not self._left:
             return Done()
         if self._backing_off:
             self._backing_off = False
@@ -200,6 +212,7 @@ class FinalReader:
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Progress, or one attempt more."""
         assert invocation is self._open
+        assert self._left is not None
         self._open = None
         if completion.type is OpType.OK and invocation.f == "latest" and completion.offset is not None:
             self._end = completion.offset

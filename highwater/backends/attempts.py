@@ -1,14 +1,15 @@
 """One workload process on any backend: its invocations become calls and rows, its answers completions and rows."""
 
-from typing import assert_never
+from typing import get_args
 
 from highwater.topics import written
 from history.op import OpType
 from history.recorder import OperationColumns, Record, Recorder
 from reference.client.calls import Answered, Call, EarliestCall, LatestCall, PollCall, ProduceCall
+from reference.client.commands import AddPartition, Command, CreateTopic, DeleteTopic, ElectPreferred, ListPending
 from reference.errors import ErrorCode
-from reference.types import Offset, topic_partition
-from workloads.client import Completion, Invocation, PolledRecord, Process
+from reference.types import BrokerId, Offset, topic_partition
+from workloads.client import ClientF, Completion, Invocation, PolledRecord, Process
 from workloads.completion import completion_type, number_after
 
 
@@ -25,16 +26,15 @@ class Attempts:
         self.calls = 0
         self.open: Invocation | None = None
 
-    def begin(self, invocation: Invocation) -> Call:
-        """Record an invocation; the call that makes the attempt."""
+    def begin(self, invocation: Invocation) -> Call | Command:
+        """Record an invocation; the call or the command that performs it."""
         assert self.open is None
         self.open = invocation
         self.calls += 1
-        if invocation.f == "produce":
-            records = tuple(Record(value=value) for value in invocation.values)
-        else:
-            records = (Record(offset=invocation.offset),) if invocation.f == "poll" else ()
-        self._record(OpType.INVOKE, invocation, records, _of_produce(invocation))
+        self._record(OpType.INVOKE, invocation, _asked(invocation), _of_produce(invocation))
+        return self._command(invocation) or self._call(invocation)
+
+    def _call(self, invocation: Invocation) -> Call:
         tp = topic_partition(invocation.topic, invocation.partition)
         match invocation.f:
             case "produce":
@@ -53,7 +53,24 @@ class Attempts:
             case "earliest":
                 return EarliestCall(id=self.calls, tp=tp)
             case _:
-                assert_never(invocation.f)
+                raise AssertionError(f"{invocation.f} is a command")
+
+    def _command(self, invocation: Invocation) -> Command | None:
+        tp = topic_partition(invocation.topic, invocation.partition)
+        assignment = tuple(tuple(BrokerId(b) for b in replicas) for replicas in invocation.assignment)
+        match invocation.f:
+            case "create-topic":
+                return CreateTopic(id=self.calls, topic=invocation.topic, assignment=assignment)
+            case "delete-topic":
+                return DeleteTopic(id=self.calls, topic=invocation.topic)
+            case "add-partition":
+                return AddPartition(id=self.calls, tp=tp, replicas=assignment[0])
+            case "elect-preferred":
+                return ElectPreferred(id=self.calls, tps=(tp,))
+            case "admin-pending":
+                return ListPending(id=self.calls)
+            case _:
+                return None
 
     def end(self, answered: Answered) -> None:
         """Record the completion and tell the process."""
@@ -88,6 +105,7 @@ class Attempts:
                 hw=answered.hw,
                 node=answered.node,
                 records=tuple(polled),
+                found=answered.found,
             ),
         )
 
@@ -98,7 +116,8 @@ class Attempts:
         records: tuple[Record, ...],
         columns: OperationColumns,
     ) -> None:
-        columns["topic"], columns["partition"] = invocation.topic, invocation.partition
+        if invocation.f in get_args(ClientF):  # what an administrator does is in words: it is about no log (`_asked`)
+            columns["topic"], columns["partition"] = invocation.topic, invocation.partition
         self._recorder.operation(
             process=self.number,
             type=type,
@@ -106,6 +125,26 @@ class Attempts:
             records=records,
             **columns,
         )
+
+
+def _asked(invocation: Invocation) -> tuple[Record, ...]:
+    name = topic_partition(invocation.topic, invocation.partition)
+    replicas = " ".join(",".join(map(str, of)) for of in invocation.assignment)
+    match invocation.f:
+        case "produce":
+            return tuple(Record(value=value) for value in invocation.values)
+        case "poll":
+            return (Record(offset=invocation.offset),)
+        case "create-topic":
+            return (Record(value=f"{invocation.topic} on {replicas}"),)
+        case "delete-topic":
+            return (Record(value=invocation.topic),)
+        case "add-partition":
+            return (Record(value=f"{name} on {replicas}"),)
+        case "elect-preferred":
+            return (Record(value=name),)
+        case _:
+            return ()
 
 
 def _of_produce(invocation: Invocation, attempts: int | None = None) -> OperationColumns:
@@ -125,5 +164,7 @@ def _rows(invocation: Invocation, answered: Answered) -> tuple[Record, ...]:
             )
         case "poll" if answered.records:
             return tuple(Record(value=record.value, offset=record.offset, leader_epoch=epoch) for record in answered.records)
+        case "admin-pending":
+            return tuple(Record(value=path) for path in answered.found)
         case _:
             return (Record(offset=answered.offset, leader_epoch=epoch),)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from highwater.backends.api import Provenance, Run
 from highwater.backends.attempts import Attempts
 from highwater.backends.scene import assign, broker_config, brokers_of, manifest, workload_processes
+from highwater.derive import PLAIN
 from highwater.end_state import record_logs
 from highwater.errors import HarnessError
 from highwater.local.admin import Admin, states_of
@@ -52,7 +53,9 @@ class ProcessBackend:
     name = "process"
 
     def refuse(self, plan: Plan) -> str | None:
-        """A fault that signals cannot do, or what is missing for a ZooKeeper."""
+        """A fault that signals cannot do, an administrator, or what is missing for a ZooKeeper."""
+        if plan.workload.name != PLAIN:
+            return f"the process backend has no administrators, and so no workload {plan.workload.name}"
         return next(iter(refusals("process", plan.schedule)), None) or missing()
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from highwater.campaign import Campaign, Limits, Request, Tally, exit_code, folder_of, run_campaign, tally
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
+from highwater.derive import MIXED
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.goals import STANDARD_FROM, chosen
 from highwater.pages import write_pages
@@ -43,7 +44,7 @@ def campaign(
     faults: options.Faults = "",
     profile: options.ProfileOption = "within",
     seconds: options.Seconds = None,
-    workload: options.Workload = "produce-consume",
+    workload: options.Workload = MIXED,
     jobs: options.Jobs = None,
     store: options.Store = Path("store"),
     keep_all: Annotated[bool, typer.Option("--keep-all", help="Keep valid runs too, not failures alone.")] = False,

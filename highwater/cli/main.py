@@ -14,6 +14,7 @@ from highwater.cli.campaign import campaign
 from highwater.cli.catalogue import faults, protocol, protocols
 from highwater.cli.chaos import chaos
 from highwater.cli.check import check
+from highwater.cli.describe import describe
 from highwater.cli.explore import explore
 from highwater.cli.judge import judge
 from highwater.cli.output import complain
@@ -35,6 +36,7 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     campaign,
     chaos,
     explore,
+    describe,
     check,
     judge,
     report,

@@ -20,8 +20,10 @@ from highwater.sim.stage import Stage
 from highwater.sim.targets import state_of
 from highwater.sim.zk import ZkServer
 from history.event import EventKind
+from reference.broker import heartbeats
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create, Data
+from reference.messages import MetadataReply
 from reference.node import Node
 from reference.types import BrokerId
 from workloads.client import Phase
@@ -51,7 +53,7 @@ class World:
         }
         processes = workload_processes(plan)
         self.clients = tuple(
-            ClientHost(self.stage, process, number, processes=len(processes), brokers=brokers)
+            ClientHost(self.stage, self.server, process, number, processes=len(processes), brokers=brokers)
             for number, process in enumerate(processes)
         )
         for node in self.nodes.values():
@@ -69,11 +71,7 @@ class World:
     def play(self) -> None:
         """All phases. Raises TooManyEvents; whatever ends it early, the rows so far stand."""
         plan = self.stage.plan
-        self.warm_up()
-        self._zero_ns = self.stage.scheduler.now
-        self.faults.plan(self._zero_ns)
-        self._phase("faults")
-        self._run_for(plan.faults_ms)
+        self.play_until(plan.faults_ms)
         self.faults.heal()
         self.healed_at_ns = self.stage.scheduler.now
         self._phase("quiet")
@@ -87,6 +85,23 @@ class World:
         self._phase("final")
         self._run_until_idle()
         self._look_at_the_end()
+
+    def play_until(self, at_ms: int) -> None:
+        """The first phases alone, up to so long after the start of the workload."""
+        self.warm_up()
+        self._zero_ns = self.stage.scheduler.now
+        self.faults.plan(self._zero_ns)
+        self._phase("faults")
+        self._run_for(at_ms)
+
+    def metadata(self) -> MetadataReply | None:
+        """What the first broker that is in service would answer a client now (R-320: the description of topics)."""
+        for host in self.nodes.values():
+            if isinstance(host.machine, Node):
+                broker = host.machine.state.broker
+                if broker.live_brokers and not heartbeats.is_fenced(broker):
+                    return MetadataReply(0, broker.live_brokers, tuple(broker.metadata.values()))
+        return None
 
     def _run_until_idle(self) -> None:
         end_ns = self.stage.scheduler.now + FINAL_MS_MAX * MS

@@ -26,7 +26,10 @@ OFFLINE_DIRECTORIES = "kafka.server:name=OfflineLogDirectoryCount,type=LogManage
 
 
 def on_dir_failed(turn: Turn, broker: Broker, dir_: int, error: str) -> None:
-    """An access failed; again is nothing new. The replicas there stop as if the controller had said so (R-298)."""
+    """An access failed; again is nothing new. The replicas there stop as if the controller had said so (R-298).
+
+    A disk that is slow without an error comes to nobody's notice (R-314).
+    """
     if dir_ in broker.offline_dirs:
         return
     take_offline(turn, broker, dir_, error)

@@ -79,3 +79,4 @@ class Answered(Struct, frozen=True, kw_only=True, tag=True):
     hw: Offset | None = None
     records: tuple[Polled, ...] = ()
     earlier: tuple[ErrorCode, ...] = ()
+    found: tuple[str, ...] = ()  # of the admin client: the requests that stand there

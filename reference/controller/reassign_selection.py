@@ -28,8 +28,8 @@ def newcomers(move: Move | None, state: PartitionState) -> tuple[BrokerId, ...]:
     Said again by the next controller: else a broker with a directory that cannot be read would refuse to make the replica in
     another one, and the move would never end (KAFKA-10314).
     """
-    in_sync = {member.broker for member in state.isr}
-    return () if move is None else tuple(b for b in move.new if b not in in_sync)
+    counted = {member.broker for member in (*state.isr, *state.elr)}
+    return () if move is None else tuple(b for b in move.new if b not in counted)
 
 
 def held_by(variant: Variant, state: PartitionState, replicas: tuple[BrokerId, ...], live: Live) -> tuple[IsrMember, ...]:

@@ -563,6 +563,45 @@ def test_a_topic_with_an_offline_replica_is_deleted_as_if_its_broker_were_down()
     assert lab.disks[3].dirs[0].logs == {}
 
 
+def a_new_topic_is_served_alone(lab: Lab, i: int) -> None:
+    """KIP-112 system tests 2 and 3, second half: another topic, the other two brokers killed, a producer and a consumer."""
+    create_topic(lab, "u", 1, 2, 3)
+    for other in lab.ids:
+        if other != i:
+            lab.crash(other)
+            lab.expire(other)
+            lab.settle()
+    lab.wait(3000)
+    lab.inbox.clear()
+    asker = Address("c1")
+    lab.tell(i, Received(asker, Produce(60, U0, -1, ("y",), Millis(1000))))
+    lab.settle()
+    lab.tell(i, Received(asker, Fetch(61, U0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(0), 10)))
+    lab.tell(i, Received(asker, Metadata(62)))
+
+    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [b.values for m in lab.inbox if isinstance(m, FetchReply) for b in m.batches] == [("y",)]
+    (seen,) = [m for m in lab.inbox if isinstance(m, MetadataReply)]
+    others = tuple(other for other in lab.ids if other != i)
+    assert {state.tp: (state.leader, state.offline) for state in seen.states}[U0] == (i, others)
+
+
+def test_a_leader_that_lost_a_directory_serves_new_topics_from_its_good_one() -> None:
+    """R-318: the failure is found on the leader; then nobody else is left."""
+    lab = jbod()
+    break_dir(lab, 1)
+    assert lab.leaders() == [2]
+    a_new_topic_is_served_alone(lab, 1)
+
+
+def test_a_follower_that_lost_a_directory_serves_new_topics_from_its_good_one() -> None:
+    """R-319: the failure is found on a follower; then nobody else is left."""
+    lab = jbod()
+    break_dir(lab, 3)
+    assert lab.leaders() == [1]
+    a_new_topic_is_served_alone(lab, 3)
+
+
 # --- elections and repair -------------------------------------------------------------------------------------------------------
 
 

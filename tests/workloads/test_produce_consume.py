@@ -43,6 +43,8 @@ class FakeCluster:
                 return Completion(type=OpType.OK, offset=0)
             case "latest":
                 return Completion(type=OpType.OK, offset=len(log))
+            case _:
+                raise AssertionError(invocation)
 
 
 def perform(processes: tuple[Process, ...], cluster: FakeCluster, *, phase_ms: int = 5000, call_ms: int = 7) -> list[Ended]:
