@@ -36,6 +36,9 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.HW: "replica",
     EventKind.TOPIC_DELETED: "election",
     EventKind.REPLICA_DELETED: "replica",
+    EventKind.REASSIGNMENT_BEGUN: "election",
+    EventKind.REASSIGNMENT_ENDED: "election",
+    EventKind.REASSIGNMENT_REFUSED: "election",
     EventKind.WOUND: "wound",
     EventKind.FAULT_BEGUN: "fault",
     EventKind.FAULT_ENDED: "fault",
@@ -235,6 +238,12 @@ def _replica_words(row: ClusterEvent) -> str:
             return f"moves its HW to {row.hw}, LEO {row.leo}{why}"
         case EventKind.REPLICA_DELETED:
             return "deletes its replica"
+        case EventKind.REASSIGNMENT_BEGUN:
+            return f"begins to move the partition{why}"
+        case EventKind.REASSIGNMENT_ENDED:
+            return f"has moved the partition{why}"
+        case EventKind.REASSIGNMENT_REFUSED:
+            return f"refuses to move the partition{why}"
         case EventKind.TOPIC_DELETED:
             return f"the topic is deleted (id {row.topic_id})"
         case _:

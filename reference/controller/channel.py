@@ -70,9 +70,7 @@ def tell_state(controller: Controller, state: PartitionState, *, to: tuple[Broke
     for channel in controller.channels:
         if channel.broker in (state.replicas if to is None else to):
             channel.states[state.tp] = state
-        if not channel.metadata_full:
-            channel.metadata[state.tp] = state
-        channel.metadata_due = True
+        _queue_metadata(channel, state)
 
 
 def tell_metadata(controller: Controller, state: PartitionState) -> None:
@@ -81,8 +79,14 @@ def tell_metadata(controller: Controller, state: PartitionState) -> None:
     for channel in controller.channels:
         if state.tp in channel.states:
             channel.states[state.tp] = state
+        _queue_metadata(channel, state)
+
+
+def _queue_metadata(channel: Channel, state: PartitionState) -> None:
+    """A full update takes what there is when it is sent: what is queued beside it would only grow old."""
+    if not channel.metadata_full:
         channel.metadata[state.tp] = state
-        channel.metadata_due = True
+    channel.metadata_due = True
 
 
 def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> None:
@@ -113,8 +117,7 @@ def tell_offline(controller: Controller, tp: TopicPartition) -> None:
     state = controller.states.get(tp)
     if state is not None:
         for channel in controller.channels:
-            channel.metadata[tp] = state
-            channel.metadata_due = True
+            _queue_metadata(channel, stamped(controller, state))
 
 
 def mark_new(controller: Controller, tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> None:
