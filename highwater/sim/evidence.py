@@ -7,6 +7,7 @@ from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, Delete, Deleted, SetData, Written
 from reference.coordination.memory import MemoryZooKeeper
 from reference.effects import Note
+from reference.messages import PartitionState
 from reference.types import Address, BrokerId, TopicPartition, broker_address, index_of, topic_of
 
 _KINDS = {kind.value: kind for kind in EventKind}
@@ -81,6 +82,24 @@ def names(brokers: tuple[BrokerId, ...]) -> tuple[str, ...]:
     return tuple(broker_address(broker) for broker in brokers)
 
 
+def record_state(recorder: Recorder, state: PartitionState, *, node: Address | None, topic_id: str | None) -> None:
+    """A state znode was written, by this node where that is known."""
+    recorder.event(
+        EventKind.STATE_WRITTEN,
+        node=node,
+        topic=topic_of(state.tp),
+        topic_id=topic_id,
+        partition=index_of(state.tp),
+        leader=None if state.leader is None else broker_address(state.leader),
+        leader_epoch=state.leader_epoch,
+        controller_epoch=state.controller_epoch,
+        zk_version=state.zk_version,
+        isr=names(tuple(member.broker for member in state.isr)),
+        stamps=tuple(member.incarnation for member in state.isr),
+        elr=names(tuple(member.broker for member in state.elr)),
+    )
+
+
 class ZkEvidence:
     """What ZooKeeper commits: registrations, their end, and every state znode as written."""
 
@@ -136,20 +155,7 @@ class ZkEvidence:
         if above in self._tree.nodes:  # topics are made by administrators, of whom nothing is told here
             self.topics.created(above, self._tree.nodes[above].czxid)
         state = paths.decode_state(tp, (), Data(data, version, 0))
-        self._recorder.event(
-            EventKind.STATE_WRITTEN,
-            node=node,
-            topic=topic_of(tp),
-            topic_id=self.topics.of(tp),
-            partition=index_of(tp),
-            leader=None if state.leader is None else broker_address(state.leader),
-            leader_epoch=state.leader_epoch,
-            controller_epoch=state.controller_epoch,
-            zk_version=version,
-            isr=names(tuple(member.broker for member in state.isr)),
-            stamps=tuple(member.incarnation for member in state.isr),
-            elr=names(tuple(member.broker for member in state.elr)),
-        )
+        record_state(self._recorder, state, node=node, topic_id=self.topics.of(tp))
 
     def _ended(self, path: str, data: bytes | None) -> None:
         for topic, topic_id in self.topics.ended(path, data):
