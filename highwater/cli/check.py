@@ -13,6 +13,9 @@ from typing import Annotated
 import msgspec
 import typer
 
+from checkers.elle.judge import FORBIDS
+from checkers.elle.judge import MODELS as TRANSACTIONS
+from checkers.elle.judge import judge as judge_transactions
 from checkers.linearizability.judge import Judgement
 from checkers.linearizability.judge import judge as judge_linearizability
 from checkers.linearizability.registry import NAMES, WITH_INITIAL, model_named
@@ -27,11 +30,11 @@ from highwater.summary import VALIDITY_NAMES
 from history import store
 from history.errors import HistoryError
 from history.foreign import edn
+from history.foreign.pairing import Paired
 from history.foreign.read import Form, calls, form_of
 
 _OURS = "log"
-_MODELS = (_OURS, *NAMES)
-_MODELS_TO_COME = ("list-append", "rw-register")
+_MODELS = (_OURS, *NAMES, *TRANSACTIONS)
 _LINEARIZABLE = ("strict-serializable", "linearizable")
 
 
@@ -40,19 +43,19 @@ def check(
     *,
     model: Annotated[str, typer.Option(help=f"What the history is of: {', '.join(_MODELS)}.")] = _OURS,
     initial: Annotated[str, typer.Option(help="The first value, as EDN; without it what the format implies.")] = "",
-    consistency: Annotated[str, typer.Option(help="What is promised.")] = _LINEARIZABLE[0],
+    consistency: Annotated[str, typer.Option(help="What is promised; several with commas.")] = _LINEARIZABLE[0],
     json: options.AsJson = False,
 ) -> int:
     """Judge one history; print the verdict, store nothing."""
-    if model in _MODELS_TO_COME:
-        raise UsageError(f"model {model} is not built yet; there is {', '.join(_MODELS)}")
     if model not in _MODELS:
         raise UsageError(f"unknown model {model!r}; there is {', '.join(_MODELS)}")
-    if consistency not in _LINEARIZABLE:
-        raise UsageError(f"model {model} is judged as {' or '.join(_LINEARIZABLE)}, not as {consistency!r}")
+    promised = tuple(consistency.split(","))
+    known = tuple(FORBIDS) if model in TRANSACTIONS else _LINEARIZABLE
+    if any(name not in known for name in promised):
+        raise UsageError(f"model {model} is judged as {', '.join(known)}, not as {consistency!r}")
     form = form_of(file)
     if form is not Form.OURS:
-        return _check_foreign(file, form, model=model, initial=initial, json=json)
+        return _check_foreign(file, form, _Asked(model=model, initial=initial, consistency=promised), json=json)
     if model != _OURS:
         raise UsageError(f"a history of highwater is judged as {_OURS}, not as {model}")
     return _check_ours(file, json=json)
@@ -73,25 +76,40 @@ def _check_ours(file: Path, *, json: bool) -> int:
     return of_verdict(verdict.validity, live=verdict.live)
 
 
-def _check_foreign(file: Path, form: Form, *, model: str, initial: str, json: bool) -> int:
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    model: str
+    initial: str
+    consistency: tuple[str, ...]
+
+
+def _check_foreign(file: Path, form: Form, asked: _Asked, *, json: bool) -> int:
     began = perf_counter()
-    # Another name for the same in a history from elsewhere: a log is a partition log.
-    name = "partition-log" if model == _OURS else model
-    if initial and name not in WITH_INITIAL:
-        raise UsageError(f"a {name} has no initial value to be given")
-    first = edn.value(initial) if initial else _implied(form, name)
-    # etcd's logs write nil for a register that was never written; Knossos for what a read did not write down. Where the register
-    # begins as nil, reading it is an observation.
-    nil_is_a_value = form is Form.ETCD_LOG or first is None
     history = calls(file)
     if not history.steps:
         raise HistoryError(f"{file}: no step of a client in it")
     try:
-        found = judge_linearizability(model_named(name, initial=first, nil_is_a_value=nil_is_a_value), history.calls)
+        if asked.model not in TRANSACTIONS:
+            found = _linearizable(history, form, asked)
+        elif asked.initial:
+            raise UsageError(f"{asked.model} begins with nothing; no initial value can be given")
+        else:
+            found = judge_transactions(asked.model, history, asked.consistency)
     except HistoryError as error:
         raise HistoryError(f"{file}: {error}") from error
     _say_judgement(file, found, _measured(began), json=json)
     return of_verdict(found.validity, live=None)
+
+
+def _linearizable(history: Paired, form: Form, asked: _Asked) -> Judgement:
+    # Another name for the same in a history from elsewhere: a log is a partition log.
+    name = "partition-log" if asked.model == _OURS else asked.model
+    if asked.initial and name not in WITH_INITIAL:
+        raise UsageError(f"a {name} has no initial value to be given")
+    first = edn.value(asked.initial) if asked.initial else _implied(form, name)
+    # etcd's logs write nil for a register that was never written; Knossos for what a read did not write down. Where the register
+    # begins as nil, reading it is an observation.
+    nil_is_a_value = form is Form.ETCD_LOG or first is None
+    return judge_linearizability(model_named(name, initial=first, nil_is_a_value=nil_is_a_value), history.calls)
 
 
 def _implied(form: Form, model: str) -> Hashable:

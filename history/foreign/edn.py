@@ -101,9 +101,7 @@ class _Reader:
                     self._dropping = True
             elif kind not in ("comment", "tag"):
                 self._add(self._value(kind, match.group(), match.start()), match.start())
-        text.keep_from(
-            text.rest.rfind("\n") + 1 if text.rest.rpartition("\n")[2].lstrip(" \t,").startswith(";") else len(text.rest)
-        )
+        text.keep_from(len(text.rest))
 
     def _begin(self, bracket: str, at: int) -> None:
         if self._closed:

@@ -6,7 +6,7 @@ from typing import BinaryIO
 from history.errors import HistoryError
 
 _PIECE_BYTES = 1 << 18
-RECORD_CHARS_MAX = 1 << 26  # a record longer than this is none
+RECORD_CHARS_MAX = 1 << 24  # a record longer than this is none
 
 
 class Text:
