@@ -12,16 +12,25 @@ from history.foreign.pairing import Paired, pair
 
 # Transactions one after another in time, each of a process of its own: (outcome, value).
 _BAD = {
-    "G0": [("ok", "[[:append 1 1] [:append 2 1]]"), ("ok", "[[:append 1 2] [:append 2 2]]"), ("ok", "[[:r 1 [1 2]] [:r 2 [2 1]]]")],
+    "G0": [
+        ("ok", "[[:append 1 1] [:append 2 1]]"),
+        ("ok", "[[:append 1 2] [:append 2 2]]"),
+        ("ok", "[[:r 1 [1 2]] [:r 2 [2 1]]]"),
+    ],
     "G1a": [("fail", "[[:append 1 1]]"), ("ok", "[[:r 1 [1]]]")],
     "G1b": [("ok", "[[:append 1 1] [:append 1 2]]"), ("ok", "[[:r 1 [1]]]")],
     "G1c": [("ok", "[[:append 1 1] [:r 2 [1]]]"), ("ok", "[[:append 2 1] [:r 1 [1]]]")],
     "G-single": [("ok", "[[:append 1 1] [:append 2 1]]"), ("ok", "[[:r 1 [1]] [:r 2 nil]]")],
     "G2-item": [("ok", "[[:append 1 1] [:r 2 nil]]"), ("ok", "[[:append 2 1] [:r 1 nil]]")],
     "internal": [("ok", "[[:append 1 1] [:r 1 nil]]")],
-    "incompatible-order": [("ok", "[[:append 1 1]]"), ("ok", "[[:append 1 2]]"), ("ok", "[[:r 1 [1 2]]]"), ("ok", "[[:r 1 [2]]]")],
+    "incompatible-order": [
+        ("ok", "[[:append 1 1]]"),
+        ("ok", "[[:append 1 2]]"),
+        ("ok", "[[:r 1 [1 2]]]"),
+        ("ok", "[[:r 1 [2]]]"),
+    ],
     "duplicate-elements": [("ok", "[[:append 1 1]]"), ("ok", "[[:r 1 [1 1]]]")],
-}  # fmt: skip
+}
 
 
 def history(*transactions: tuple[str, str], together: bool) -> Paired:

@@ -1,6 +1,7 @@
 """Histories whose verdicts others published, read from beside the project; skipped where they are not there."""
 
 import csv
+import doctest
 import json
 import re
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkers.elle.judge import FORBIDS
+from checkers.linearizability import judge
 from highwater.cli.main import run_command_line
 from tests.tidy.sources import ROOT
 
@@ -24,6 +26,10 @@ def _rows() -> list[tuple[str, str, str, str]]:
                     for row in csv.DictReader(file)
                 ]
     return []
+
+
+def test_the_example_in_the_docstring_runs() -> None:
+    assert doctest.testmod(judge).failed == 0
 
 
 def test_every_published_verdict_is_ours(capsys: pytest.CaptureFixture[str]) -> None:
