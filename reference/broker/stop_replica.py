@@ -44,7 +44,12 @@ def on_answer(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> bo
 
 
 def _stop(turn: Turn, broker: Broker, stop: StopPartition) -> ErrorCode:
-    """KIP-570, U-10: not a replica that was told a later epoch, nor (KIP-516, B-61) one of another topic of the same name."""
+    """KIP-570, U-10: not a replica that was told a later epoch, nor (KIP-516, B-61) one of another topic of the same name.
+
+    What a starting broker is about to read of its assignments may be older than this command, and must not make it anew.
+    """
+    if stop.delete and broker.registration != "registered":
+        broker.stopped = (*broker.stopped, stop.tp)
     partition = broker.partitions.get(stop.tp)
     if partition is None and stop.tp in broker.offline:
         # R-308. It stays known as offline (KAFKA-7313, B-63 d): the next command would else make it anew in another directory.
