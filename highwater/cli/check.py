@@ -1,11 +1,21 @@
-"""`highwater check`: judge one history from a file; prints and stores nothing."""
+"""`highwater check`: judge one history from a file; prints and stores nothing.
 
+Our own runs are judged by the checkers of the log. A history from elsewhere is judged by the model that the caller names.
+"""
+
+import resource
+import sys
+from collections.abc import Hashable
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated
 
 import msgspec
 import typer
 
+from checkers.linearizability.judge import Judgement
+from checkers.linearizability.judge import judge as judge_linearizability
+from checkers.linearizability.registry import NAMES, WITH_INITIAL, model_named
 from checkers.verdict import Verdict
 from highwater.cli import options
 from highwater.cli.output import by_kind, first_of, say, say_json
@@ -15,16 +25,22 @@ from highwater.exit_codes import of_verdict
 from highwater.run import judge
 from highwater.summary import VALIDITY_NAMES
 from history import store
+from history.errors import HistoryError
+from history.foreign import edn
+from history.foreign.read import Form, calls, form_of
 
-# Models of foreign histories come with their own readers.
-_MODELS = ("log",)
-_MODELS_TO_COME = ("register", "cas-register", "multi-register", "kv", "list-append", "rw-register")
+_OURS = "log"
+_MODELS = (_OURS, *NAMES)
+_MODELS_TO_COME = ("list-append", "rw-register")
+_LINEARIZABLE = ("strict-serializable", "linearizable")
 
 
 def check(
-    file: Annotated[Path, typer.Argument(help="The folder of a run, one of its two .parquet files (for both), or a .jsonl.")],
+    file: Annotated[Path, typer.Argument(help="A run (folder, .parquet, .jsonl), Jepsen EDN or JSON, a Porcupine log.")],
     *,
-    model: Annotated[str, typer.Option(help="What the history is of.")] = "log",
+    model: Annotated[str, typer.Option(help=f"What the history is of: {', '.join(_MODELS)}.")] = _OURS,
+    initial: Annotated[str, typer.Option(help="The first value, as EDN; without it what the format implies.")] = "",
+    consistency: Annotated[str, typer.Option(help="What is promised.")] = _LINEARIZABLE[0],
     json: options.AsJson = False,
 ) -> int:
     """Judge one history; print the verdict, store nothing."""
@@ -32,16 +48,73 @@ def check(
         raise UsageError(f"model {model} is not built yet; there is {', '.join(_MODELS)}")
     if model not in _MODELS:
         raise UsageError(f"unknown model {model!r}; there is {', '.join(_MODELS)}")
+    if consistency not in _LINEARIZABLE:
+        raise UsageError(f"model {model} is judged as {' or '.join(_LINEARIZABLE)}, not as {consistency!r}")
+    form = form_of(file)
+    if form is not Form.OURS:
+        return _check_foreign(file, form, model=model, initial=initial, json=json)
+    if model != _OURS:
+        raise UsageError(f"a history of highwater is judged as {_OURS}, not as {model}")
+    return _check_ours(file, json=json)
+
+
+def _check_ours(file: Path, *, json: bool) -> int:
+    began = perf_counter()
     history = store.load(file)
     verdict = judge(history)
     if json:
-        say_json({"file": str(file), **encoded(verdict)})
+        measured = {"operations": history.operations_frame["index"].n_unique(), **_measured(began)}
+        say_json({"file": str(file), **encoded(verdict), **measured})
     else:
         say(headline(history.manifest))
         say(f"{VALIDITY_NAMES[verdict.validity]}: {file}")
         for line in explained(verdict):
             say(f"  {line}")
     return of_verdict(verdict.validity, live=verdict.live)
+
+
+def _check_foreign(file: Path, form: Form, *, model: str, initial: str, json: bool) -> int:
+    began = perf_counter()
+    # Another name for the same in a history from elsewhere: a log is a partition log.
+    name = "partition-log" if model == _OURS else model
+    if initial and name not in WITH_INITIAL:
+        raise UsageError(f"a {name} has no initial value to be given")
+    first = edn.value(initial) if initial else _implied(form, name)
+    # etcd's logs write nil for a register that was never written; Knossos for what a read did not write down. Where the register
+    # begins as nil, reading it is an observation.
+    nil_is_a_value = form is Form.ETCD_LOG or first is None
+    history = calls(file)
+    if not history.steps:
+        raise HistoryError(f"{file}: no step of a client in it")
+    try:
+        found = judge_linearizability(model_named(name, initial=first, nil_is_a_value=nil_is_a_value), history.calls)
+    except HistoryError as error:
+        raise HistoryError(f"{file}: {error}") from error
+    _say_judgement(file, found, _measured(began), json=json)
+    return of_verdict(found.validity, live=None)
+
+
+def _implied(form: Form, model: str) -> Hashable:
+    """What a format means by saying nothing: nil in etcd's logs, 0 in Knossos's histories of registers."""
+    if model == "kv":
+        return ""
+    return 0 if form in (Form.EDN, Form.JSON) and model in ("cas-register", "multi-register") else None
+
+
+def _say_judgement(file: Path, found: Judgement, measured: dict[str, float], *, json: bool) -> None:
+    verdict = VALIDITY_NAMES[found.validity]
+    if json:
+        body = {k: v for k, v in msgspec.structs.asdict(found).items() if k != "validity"}
+        say_json({"file": str(file), "verdict": verdict, **body, **measured})
+        return
+    say(f"{verdict}: {file}: {found.operations} operations, {measured['seconds']} s, {measured['peak_mb']} MB")
+    for line in (*by_kind(found.anomalies), *first_of(found.unchecked), *found.notes):
+        say(f"  {line}")
+
+
+def _measured(began: float) -> dict[str, float]:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"seconds": round(perf_counter() - began, 3), "peak_mb": peak >> 20 if sys.platform == "darwin" else peak >> 10}
 
 
 def encoded(verdict: Verdict) -> dict[str, object]:
