@@ -318,5 +318,6 @@ def test_what_a_starting_broker_has_read_does_not_undo_a_deletion() -> None:
     lab.tell(3, Received(CLIENT, StopReplica(77, BrokerId(1), broker.controller_epoch, broker.incarnation, (stop,))))
     lab.tell(3, ZkReplied(999, read))
 
-    assert broker.learned and not broker.learning
+    assert broker.learned
+    assert not broker.learning
     assert T0 not in lab.disks[3].logs
