@@ -35,7 +35,7 @@ def deadline_ns(facts: Facts) -> int | None:
 
 
 def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One controller, every broker registered, every assigned partition known to ZooKeeper."""
+    """One controller, every broker registered, every assigned partition known to ZooKeeper, nothing left to do under /admin."""
     deadline = deadline_ns(facts)
     if deadline is None:
         return Findings()
@@ -64,7 +64,23 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     for assignment in facts.assignments:
         if (assignment.topic, assignment.partition) not in partitions:
             why.append(f"{assignment.topic}-{assignment.partition} never had a leader")
+    why.extend(_pending(operations, facts))
     return Findings(not_live=tuple(why), live_judged=True)
+
+
+def _pending(operations: pl.DataFrame, facts: Facts) -> list[str]:
+    """L4: what an administrator still found under /admin when the final readers began; nothing where nobody looked."""
+    if facts.final_reads_at_ns is None:
+        return []
+    looks = [
+        call
+        for call in calls(operation_rows(operations))
+        if call.f == "admin-pending" and call.invoked_ns >= facts.final_reads_at_ns
+    ]
+    if looks and not any(call.type == "ok" for call in looks):
+        return ["no administrator learnt at the end what is asked for under /admin"]
+    answered = [call for call in looks if call.type == "ok"]
+    return [f"{row.value} is still asked for at the end" for call in answered for row in call.rows if row.value is not None]
 
 
 def _cluster_lacks(facts: Facts, registered: dict[str, int | None], controller: str | None, when: str) -> list[str]:
@@ -199,11 +215,12 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
 
 CLUSTER = Checker(
     name="availability-cluster",
-    claim="B after healing, and at the end, one broker is controller and every broker is registered.",
+    claim="B after healing, and at the end, one broker is controller and every broker is registered; admin actions have ended.",
     assumes="ZooKeeper's registrations are complete.",
-    blind="Flapping between the two looks.",
+    blind="Flapping between the two looks; requests under /admin where no administrator looked.",
     kinds=(),
     group_by=WHOLE_RUN,
+    operations=("admin-pending",),
     events=(K.REGISTERED, K.SESSION_ENDED, K.CONTROLLER_ELECTED, K.CONTROLLER_RESIGNED, K.STATE_WRITTEN),
     needs=(K.REGISTERED, K.STATE_WRITTEN),
     check=check_cluster,
@@ -219,5 +236,6 @@ PARTITIONS = Checker(
     operations=("produce", "poll", "latest"),
     events=(*REPLAYED, *ISR_ROWS, *_ROLES, K.REGISTERED, K.HW),
     needs=(K.STATE_WRITTEN,),
+    of_the_living=True,
     check=check_partition,
 )

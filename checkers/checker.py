@@ -17,7 +17,8 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.identity import lives
+from checkers.verdict import Anomaly, Cut, Findings, joined
 from history.event import EventKind
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
 from history.promise import Promise, TopicPromise
@@ -73,6 +74,8 @@ class Checker(Struct, frozen=True, kw_only=True):
     events: tuple[EventKind, ...] = ()  # the kinds it reads
     needs: tuple[EventKind, ...] = ()
     stage: Literal["ledger", "others"] = "others"
+    across_topics: bool = False  # sees all topics of one name together instead of one after the other
+    of_the_living: bool = False  # says nothing of a topic that was deleted
     check: Check
 
 
@@ -104,8 +107,31 @@ def narrow(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame) -> 
     )
 
 
+def kinds_read(checkers: Iterable[Checker]) -> set[str]:
+    """The kinds of events that a group must have for these checkers to be judged."""
+    return {str(kind) for checker in checkers for kind in checker.events} | {str(EventKind.TOPIC_DELETED)}
+
+
 def apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: Iterable[Cut] = ()) -> Findings:
-    """One checker over the rows of one group: unchecked where evidence that it needs is missing."""
+    """One checker over the rows of one group; of a partition, over each topic that had the name."""
+    if checker.group_by != PARTITION or checker.across_topics:
+        return _apply(checker, operations, events, facts, tuple(cuts))
+    found = []
+    for life in lives(operations, events):
+        if life.deleted and (checker.of_the_living or not _has_what_it_needs(checker, life.events)):
+            continue
+        mine = tuple(cut for cut in cuts if cut.topic_id == life.topic_id)
+        findings = _apply(checker, life.operations, life.events, facts, mine)
+        found.append(replace(findings, cuts=tuple(replace(cut, topic_id=life.topic_id) for cut in findings.cuts)))
+    return found[0] if len(found) == 1 else joined(found)
+
+
+def _has_what_it_needs(checker: Checker, events: pl.DataFrame) -> bool:
+    return set(map(str, checker.needs)) <= set(events["kind"].unique().to_list())
+
+
+def _apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Unchecked where evidence that the checker needs is missing."""
     seen = set(events["kind"].unique().to_list())
     missing = [str(kind) for kind in checker.needs if kind not in seen]
     if missing:
@@ -113,7 +139,7 @@ def apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, fact
         of = f" of {where}" if where else ""
         return Findings(unchecked=(f"{checker.name}: no {', '.join(missing)} rows{of}",))
     operations, events = narrow(checker, operations, events)
-    return condensed(checker.check(operations, events, facts, tuple(cuts)))
+    return condensed(checker.check(operations, events, facts, cuts))
 
 
 def condensed(findings: Findings) -> Findings:

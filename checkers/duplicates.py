@@ -1,27 +1,98 @@
-"""How often a value was read at more than one offset. Counted, never an anomaly: without idempotence a resent attempt may
-appear once for each time that it was sent (docs/promise.md O3).
+"""How often a value stands in the log (docs/promise.md O3, O4).
+
+An idempotent producer's value stands there at most once, and its values in the order in which it sent them, across failovers. Any
+other value may stand there once for each attempt that was sent; that it does so more than once is counted. The evidence is what
+consumers read: a value at two offsets is there twice. What an excused loss took may come again behind the cut, so places are
+compared within a generation only (C1).
 """
 
 import polars as pl
 
-from checkers.checker import PARTITION, Checker, Facts
-from checkers.verdict import Cut, Findings
+from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.rows import Call, calls, operation_rows
+from checkers.verdict import Anomaly, Cut, Findings
+
+NAME = "duplicates"
+ONCE = "once"
+_Places = dict[tuple[str, int], dict[int, int]]  # (value, generation) -> offset -> the first row that read it there
+
+
+def _read(done: list[Call], cuts: tuple[Cut, ...]) -> _Places:
+    places: _Places = {}
+    for call in done:
+        if call.f != "poll" or call.type != "ok":
+            continue
+        for row in call.rows:
+            if row.value is None or row.offset is None or (cuts and row.leader_epoch is None):
+                continue
+            generation = sum(1 for cut in cuts if row.leader_epoch is not None and row.leader_epoch >= cut.leader_epoch)
+            places.setdefault((row.value, generation), {}).setdefault(row.offset, row.at)
+    return places
+
+
+def _allowed(done: list[Call]) -> dict[str, int | None]:
+    """How often each value may stand in the log; None where nobody knows how often it was sent."""
+    allowed: dict[str, int | None] = {}
+    for call in done:
+        if call.f != "produce":
+            continue
+        times = 1 if call.asked[0].delivery == ONCE else call.rows[0].attempts if call.rows else None
+        for row in call.asked:
+            if row.value is not None:
+                before = allowed.get(row.value, 0)
+                allowed[row.value] = None if times is None or before is None else before + times
+    return allowed
+
+
+def _reordered(done: list[Call], places: _Places, key: str) -> list[Anomaly]:
+    """Values of an idempotent producer that stand in another order than it sent them, each after the answer to the last."""
+    last: dict[tuple[int, int], tuple[int, int, str]] = {}  # (process, generation) -> offset, row, value
+    generations = sorted({generation for _, generation in places})
+    anomalies: list[Anomaly] = []
+    for call in sorted((c for c in done if c.f == "produce" and c.asked[0].delivery == ONCE), key=lambda c: c.invoked):
+        for row in call.asked:
+            for generation in generations:
+                offset, at = min(places.get((row.value or "", generation), {}).items(), default=(-1, -1))
+                if offset < 0:
+                    continue
+                before = last.get((call.process, generation))
+                if before is not None and offset < before[0]:
+                    words = f"{row.value}, sent after {before[2]} by process {call.process}, stands before it at offset {offset}"
+                    witness = tuple(sorted({before[1], at}))
+                    anomalies.append(Anomaly(kind="reordered", checker=NAME, key=key, witness=witness, words=words))
+                last[(call.process, generation)] = (offset, at, row.value or "")
+    return anomalies
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Counts `duplicates`: values of one partition that were read at two offsets or more."""
-    read = operations.filter((pl.col("type") == "ok") & pl.col("value").is_not_null())
-    offsets = read.group_by("value").agg(pl.col("offset").n_unique().alias("places"))
-    return Findings(counts={"duplicates": offsets.filter(pl.col("places") > 1).height})
+    """One partition; counts `duplicates`, the values that were read at two offsets or more."""
+    topic, partition = partition_of(operations, events)
+    key = f"{topic}-{partition}"
+    done = calls(operation_rows(operations))
+    places, allowed = _read(done, cuts_of(cuts, topic, partition)), _allowed(done)
+    anomalies = _reordered(done, places, key)
+    doubled: set[str] = set()
+    for (value, _), rows in places.items():
+        if len(rows) < 2:
+            continue
+        doubled.add(value)
+        times = allowed.get(value)
+        if times is not None and len(rows) > times:
+            where = " and ".join(str(offset) for offset in sorted(rows))
+            often = "once" if times == 1 else f"{times} times"
+            words = f"{value} stands at offsets {where}, though it was to stand there {often} at most"
+            witness = tuple(sorted(rows.values()))[: times + 1]
+            anomalies.append(Anomaly(kind="duplicate", checker=NAME, key=key, witness=witness, words=words))
+    return Findings(anomalies=tuple(anomalies), counts={"duplicates": len(doubled)})
 
 
 CHECKER = Checker(
-    name="duplicates",
-    claim="Nothing: it counts values that were read at more than one offset.",
-    assumes="Values are unique to an attempt.",
-    blind="Duplicates that nobody read.",
-    kinds=(),
+    name=NAME,
+    claim="What an idempotent producer sent stands in the log at most once and in order, anything else once for each attempt.",
+    assumes="Values are unique to an operation; completions say how often it was sent.",
+    blind="Duplicates that nobody read; the order of what a producer sent in several sessions.",
+    kinds=("duplicate", "reordered"),
     group_by=PARTITION,
-    operations=("poll",),
+    operations=("produce", "poll"),
     check=check,
 )

@@ -3,7 +3,9 @@
 Judged at ZooKeeper's own writes: the leader that a state names must stand in the state before it, or in the last ISR that had
 min.insync.replicas members where the one before has fewer. An operator's order makes one election of the replica it names
 clean, where the promise allows orders at all; nothing makes the election of an emptied replica clean. While the swap of its
-directory is unnoticed the controller cannot know, so there only the broker is held to it: it must not act as leader.
+directory is unnoticed the controller cannot know, so there only the broker is held to it: it must not act as leader. The same
+holds for a state that names the very registration that was emptied: the news of its end travels, nobody bears it any more, and
+what the broker registers as afterwards is another one.
 """
 
 import polars as pl
@@ -12,7 +14,7 @@ from checkers.checker import PARTITION, Checker, Facts, partition_of, promised
 from checkers.isr_history import IsrHistory
 from checkers.rows import EventRow, event_rows
 from checkers.verdict import Anomaly, Cut, Findings
-from checkers.wounds import Sessions, Wounded
+from checkers.wounds import NOTICE_ROWS, UNSTAMPED, Sessions, Wounded
 from history.event import EventKind as K
 
 NAME = "election"
@@ -70,7 +72,8 @@ class _Elections:
             else:
                 self.from_elr += leader not in self.standing.isr
         ordered = self.by_operator and leader == self.ordered
-        if leader in self.emptied and not self.sessions.lasts(leader, self.emptied[leader].incarnation):
+        swap = self.emptied.get(leader)
+        if swap is not None and not self._cannot_lead(row, leader, swap):
             self._emptied(row, leader)
         if leader not in eligible and not ordered:
             before = ", ".join(eligible) or "empty"
@@ -78,6 +81,13 @@ class _Elections:
             self._accuse("unclean-election", (self.standing.index, row.at), words)
         if leader == self.ordered:
             self.ordered = None
+
+    def _cannot_lead(self, row: EventRow, leader: str, swap: EventRow) -> bool:
+        """The state is no more than what a controller writes that has not heard: the process that it names is gone."""
+        if self.sessions.hides(swap):
+            return True
+        stamp = row.stamps[row.isr.index(leader)] if row.stamps and leader in row.isr else UNSTAMPED
+        return stamp != UNSTAMPED and stamp == swap.incarnation
 
     def _emptied(self, row: EventRow, leader: str) -> None:
         if row.leader_epoch in self.accused:
@@ -119,7 +129,7 @@ CHECKER = Checker(
     blind="Brokers that act as leader without being named in ZooKeeper (single-leader and isr-agreement see what they do).",
     kinds=("unclean-election", "empty-leader"),
     group_by=PARTITION,
-    events=(K.STATE_WRITTEN, K.BECAME_LEADER, K.WOUND, K.REGISTERED, K.SESSION_ENDED, K.UNCLEAN_ELECTION_ORDERED),
+    events=(K.STATE_WRITTEN, K.BECAME_LEADER, K.WOUND, *NOTICE_ROWS, K.UNCLEAN_ELECTION_ORDERED),
     needs=(K.STATE_WRITTEN,),
     check=check,
 )

@@ -8,7 +8,7 @@ from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow
 from checkers.verdict import Anomaly, Cut, ExcusedLoss, Findings
-from checkers.wounds import Sessions, Wounded
+from checkers.wounds import NOTICE_ROWS, Sessions, Wounded
 from history.event import EventKind as K
 from history.promise import TopicPromise
 
@@ -19,8 +19,7 @@ LEDGER_ROWS = (
     K.HW,
     K.BECAME_LEADER,
     K.BECAME_FOLLOWER,
-    K.REGISTERED,
-    K.SESSION_ENDED,
+    *NOTICE_ROWS,
     K.UNCLEAN_ELECTION_ORDERED,
 )
 
@@ -101,7 +100,7 @@ class Ledger:
             self.ordered = (row.leader or "", row.at)
         else:
             self.sessions.see(row)
-            if kind == K.SESSION_ENDED:
+            if kind in (K.SESSION_ENDED, K.DIR_FAILED):
                 self._notice(row.node)
         if kind in (K.REGISTERED, K.STATE_WRITTEN):
             self.wounded.see(row)
@@ -146,7 +145,7 @@ class Ledger:
     def _notice(self, node: str, *, at_end: bool = False) -> None:
         """Decide for each copy whose loss can be known from now on whether it was the last that counted (P3)."""
         ghosts = self.ghosts.get(node, [])
-        noticed = [g for g in ghosts if at_end or not self.sessions.lasts(node, g.wound.incarnation)]
+        noticed = [g for g in ghosts if at_end or not self.sessions.hides(g.wound)]
         if not noticed:
             return
         self.ghosts[node] = [g for g in ghosts if g not in noticed]

@@ -10,6 +10,7 @@ from checkers import (
     assertions,
     assumptions,
     availability,
+    convergence,
     duplicates,
     election,
     isr_agreement,
@@ -17,6 +18,7 @@ from checkers import (
     offset_agreement,
     order,
     single_leader,
+    topic_identity,
     vacuity,
 )
 from checkers.checker import Checker
@@ -32,11 +34,13 @@ ALL: tuple[Checker, ...] = (
     single_leader.CONTROLLERS,
     isr_agreement.CHECKER,
     election.CHECKER,
+    topic_identity.CHECKER,
     assertions.CHECKER,
     assumptions.CHECKER,
     vacuity.CHECKER,
     availability.PARTITIONS,
     availability.CLUSTER,
+    convergence.CHECKER,
 )
 
 _HEAD = """# What the checkers claim

@@ -29,6 +29,7 @@ class EventRow(NamedTuple):
     leo: int | None
     offset: int
     value: str
+    dir: int | None
     detail: str | None
 
 
@@ -46,6 +47,7 @@ FILLED: tuple[tuple[K, tuple[str, ...]], ...] = (
     (K.BECAME_FOLLOWER, ("node", "leader_epoch")),
     (K.RESIGNED, ("node",)),
     (K.RECOVERED, ("node", "leo")),
+    (K.DIR_FAILED, ("node", "dir")),
     (K.APPEND, ("node", "offset", "leader_epoch", "value")),
     (K.TRUNCATE, ("node", "offset")),
     (K.HW, ("node", "hw", "leader_epoch", "detail")),
@@ -92,6 +94,8 @@ class OperationRow(NamedTuple):
     hw: int | None
     error: str | None
     time_ns: int
+    delivery: str | None = None
+    attempts: int | None = None
 
 
 def operation_rows(operations: pl.DataFrame) -> list[OperationRow]:

@@ -62,7 +62,7 @@ CHECKER = Checker(
     blind="Whether the faults met the moments that matter; campaigns measure that.",
     kinds=(),
     group_by=WHOLE_RUN,
-    operations=("produce", "poll", "latest"),
+    operations=("produce", "poll", "latest", "earliest"),
     events=tuple(K),
     check=check,
 )

@@ -41,6 +41,7 @@ class Cut(Struct, frozen=True, kw_only=True, order=True):
     partition: int
     offset: int
     leader_epoch: int
+    topic_id: str = ""
 
 
 class Findings(Struct, frozen=True, kw_only=True):
@@ -66,6 +67,24 @@ class Verdict(Struct, frozen=True, kw_only=True):
     unchecked: tuple[str, ...]
     not_live: tuple[str, ...]
     counts: dict[str, int]
+
+
+def joined(findings: Iterable[Findings]) -> Findings:
+    """What was found of several parts of one group, as of one."""
+    found = list(findings)
+    counts: dict[str, int] = {}
+    for finding in found:
+        for name, count in finding.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    return Findings(
+        anomalies=tuple(a for f in found for a in f.anomalies),
+        excused=tuple(e for f in found for e in f.excused),
+        cuts=tuple(c for f in found for c in f.cuts),
+        unchecked=tuple(u for f in found for u in f.unchecked),
+        not_live=tuple(n for f in found for n in f.not_live),
+        live_judged=any(f.live_judged for f in found),
+        counts=counts,
+    )
 
 
 def merge(findings: Iterable[Findings]) -> Verdict:

@@ -1,7 +1,7 @@
 """Wounds of one partition: when each is noticed, and which replicas are left out until they rejoined.
 
-A wound is noticed when the session of the incarnation that suffered it has ended (docs/promise.md §1). A wounded replica is
-left out of the replica invariants until it is in the ISR under a new incarnation (C2).
+A wound is noticed when the session of the incarnation that suffered it has ended, or when the broker reports the directory
+(docs/promise.md §1). A wounded replica is left out of the replica invariants until it is in the ISR under a new incarnation (C2).
 """
 
 from checkers.rows import EventRow
@@ -9,26 +9,36 @@ from history.event import EventKind as K
 
 UNSTAMPED = -1  # of a protocol that does not tell registrations apart
 WOUND_ROWS = (K.WOUND, K.REGISTERED, K.SESSION_ENDED, K.STATE_WRITTEN)
+NOTICE_ROWS = (K.REGISTERED, K.SESSION_ENDED, K.NODE_STARTED, K.DIR_FAILED)
 
 
 class Sessions:
-    """Which incarnation of each node ZooKeeper knows, from registered and session-ended rows."""
+    """Which incarnation of each node ZooKeeper knows, and which directories the process of each node has reported."""
 
-    __slots__ = ("current",)
+    __slots__ = ("_reported", "current")
 
     def __init__(self) -> None:
         self.current: dict[str, int | None] = {}
+        self._reported: dict[str, set[int | None]] = {}
 
     def see(self, row: EventRow) -> None:
-        """Apply one registered or session-ended row."""
+        """Apply one row of `NOTICE_ROWS`."""
         if row.kind == K.REGISTERED:
             self.current[row.node] = row.incarnation
+        elif row.kind == K.NODE_STARTED:
+            self._reported.pop(row.node, None)
+        elif row.kind == K.DIR_FAILED:
+            self._reported.setdefault(row.node, set()).add(row.dir)
         elif self.current.get(row.node) == row.incarnation or row.incarnation is None:
             self.current.pop(row.node, None)
 
     def lasts(self, node: str, incarnation: int | None) -> bool:
         """The session of this incarnation has not ended: nobody can have noticed what happened to it."""
         return node in self.current and self.current[node] == incarnation
+
+    def hides(self, wound: EventRow) -> bool:
+        """Nobody can have noticed this wound yet: the session lasts, and the directory was not reported."""
+        return self.lasts(wound.node, wound.incarnation) and wound.dir not in self._reported.get(wound.node, ())
 
 
 class Wounded:

@@ -11,8 +11,9 @@ from time import perf_counter
 
 from msgspec import Struct
 
-from highwater.derive import derive
+from highwater.derive import MIXED, PLAIN, derive
 from highwater.exit_codes import ExitCode, worst
+from highwater.goals import Reached, table
 from highwater.plan import Plan
 from highwater.provenance import Laboratory
 from highwater.run import BackendName, Keep
@@ -32,7 +33,7 @@ class Request(Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ()
     profile: ProfileName = "within"
     seconds: int | None = None
-    workload: str = "produce-consume"
+    workload: str = MIXED
     backend: BackendName = "sim"
 
     def command(self, seed: int) -> str:
@@ -42,7 +43,7 @@ class Request(Struct, frozen=True, kw_only=True):
         parts += [f"--faults {','.join(self.faults)}"] if self.faults else []
         parts += [f"--profile {self.profile}"] if self.profile != "within" else []
         parts += [f"--seconds {self.seconds}"] if self.seconds is not None else []
-        parts += [f"--workload {self.workload}"] if self.workload != "produce-consume" else []
+        parts += [f"--workload {self.workload}"] if self.workload != MIXED else []
         parts += [f"--backend {self.backend}"] if self.backend != "sim" else []
         return " ".join(parts)
 
@@ -54,7 +55,7 @@ class Request(Struct, frozen=True, kw_only=True):
             faults=self.faults or _OWN_FAULTS[self.backend],
             profile=self.profile,
             seconds=self.seconds,
-            workload=self.workload,
+            workload=PLAIN if self.workload == MIXED and self.backend != "sim" else self.workload,
         )
 
     def task(self, seed: int, *, laboratory: Laboratory, keep: Keep) -> Task:
@@ -78,6 +79,7 @@ class Campaign(Struct, frozen=True, kw_only=True):
     wanted: int
     summaries: tuple[Summary, ...]
     stopped: str | None = None  # why seeds are missing
+    goals: tuple[str, ...] = ()  # what all runs together must reach (highwater.goals)
     wall_seconds: float = 0.0
 
 
@@ -118,9 +120,17 @@ class Tally(Struct, frozen=True, kw_only=True):
     sim_seconds: float
     anomalies: tuple[AnomalyTally, ...]
     faults: tuple[FaultTally, ...]
+    reached: tuple[Reached, ...]
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """The goals that no run reached."""
+        return tuple(goal.name for goal in self.reached if goal.missed)
 
 
-def run_campaign(tasks: Iterator[Task], *, wanted: int, jobs: int, limits: Limits, seen: Callable[[Done], None]) -> Campaign:
+def run_campaign(
+    tasks: Iterator[Task], *, wanted: int, jobs: int, limits: Limits, seen: Callable[[Done], None], goals: tuple[str, ...] = ()
+) -> Campaign:
     """Perform tasks until they end, a limit is reached or somebody presses Ctrl-C. `seen` is told of each that is finished."""
     start = perf_counter()
     done: list[Done] = []
@@ -141,7 +151,12 @@ def run_campaign(tasks: Iterator[Task], *, wanted: int, jobs: int, limits: Limit
     missing = stopped if len(summaries) < wanted else None
     protocol = summaries[0].protocol if summaries else ""
     return Campaign(
-        protocol=protocol, wanted=wanted, summaries=summaries, stopped=missing, wall_seconds=round(perf_counter() - start, 1)
+        protocol=protocol,
+        wanted=wanted,
+        summaries=summaries,
+        stopped=missing,
+        goals=goals,
+        wall_seconds=round(perf_counter() - start, 1),
     )
 
 
@@ -156,7 +171,7 @@ def _reached(limits: Limits, done: Sequence[Done], wall_seconds: float) -> str |
     return None
 
 
-def tally(summaries: Sequence[Summary]) -> Tally:
+def tally(summaries: Sequence[Summary], goals: Sequence[str] = ()) -> Tally:
     """The numbers of a campaign."""
     verdicts: dict[ValidityName, int] = {"VALID": 0, "UNKNOWN": 0, "INVALID": 0}
     for summary in summaries:
@@ -176,6 +191,7 @@ def tally(summaries: Sequence[Summary]) -> Tally:
         sim_seconds=round(sum(s.sim_seconds for s in summaries), 1),
         anomalies=_anomalies(summaries),
         faults=_faults(summaries),
+        reached=table(summaries, goals),
     )
 
 
@@ -213,12 +229,17 @@ def _faults(summaries: Sequence[Summary]) -> tuple[FaultTally, ...]:
 
 
 def exit_code(campaign: Campaign, *, unknown_allowed_percent: int) -> ExitCode:
-    """The worst of all runs. Some UNKNOWN runs are allowed; missing runs are not."""
+    """The worst of all runs. Some UNKNOWN runs are allowed; missing runs are not.
+
+    A goal that all runs together missed is a failure of the laboratory, where no run is missing.
+    """
     codes = [s.exit_code for s in campaign.summaries]
     unknown = sum(code is ExitCode.UNKNOWN for code in codes)
     reasons: list[ExitCode] = [code for code in codes if code is not ExitCode.UNKNOWN]
     if 100 * unknown > unknown_allowed_percent * len(codes) or len(codes) < campaign.wanted or not codes:
         reasons.append(ExitCode.UNKNOWN)
+    if len(codes) >= campaign.wanted and any(goal.missed for goal in table(campaign.summaries, campaign.goals)):
+        reasons.append(ExitCode.LABORATORY_FAILED)
     return worst(reasons)
 
 

@@ -19,6 +19,7 @@ from msgspec import Struct
 from highwater import corpus
 from highwater.campaign import INTERRUPTED, Campaign, Limits, Request, exit_code, run_campaign
 from highwater.corpus import Case
+from highwater.derive import PLAIN
 from highwater.errors import HarnessError
 from highwater.exit_codes import ExitCode, worst
 from highwater.provenance import Laboratory
@@ -140,7 +141,7 @@ def fresh_seeds(seeds: Sequence[int], means: Means, *, unknown_allowed_percent: 
 
 def catch(bad: KnownBad, first: int, means: Means) -> Stage:
     """Stage 4 for one protocol: seeds until a run shows what this protocol is known for."""
-    request = Request(protocol=bad.protocol, faults=bad.faults)
+    request = Request(protocol=bad.protocol, faults=bad.faults, workload=PLAIN)
     tasks = (request.task(first + n, laboratory=means.laboratory, keep=means.keep) for n in range(bad.budget))
     found = run_campaign(tasks, wanted=bad.budget, jobs=means.jobs, limits=Limits(anomaly=bad.anomaly), seen=means.seen)
     caught = any(a.kind == bad.anomaly for s in found.summaries for a in s.anomalies)

@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from highwater.derive import derive
+from highwater.derive import PLAIN, derive
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plan import Plan, checked
@@ -94,7 +94,7 @@ def _cases(entry: Entry, path: Path) -> Iterator[Case]:
         else:
             assert entry.seed is not None
             plan = derive(entry.seed, protocol=protocol, faults=entry.faults, seconds=entry.seconds)
-            repeat = f"highwater run --seed {entry.seed} --protocol {protocol}"
+            repeat = f"highwater run --seed {entry.seed} --workload {PLAIN} --protocol {protocol}"
             repeat += f" --faults {','.join(entry.faults)}" if entry.faults else ""
             repeat += f" --seconds {entry.seconds}" if entry.seconds is not None else ""
         yield Case(entry=entry.name, expectation=expectation, plan=checked(plan), repeat=repeat)

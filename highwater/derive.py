@@ -29,6 +29,9 @@ from nemesis.schedule import Window
 from reference.config import VARIANTS, TopicSpec
 from workloads.registry import WORKLOADS
 
+PLAIN = "produce-consume"
+MIXED = "mixed"  # no workload of its own: each seed draws one
+_MIX = (PLAIN, PLAIN, PLAIN, "admin-storm", "create-delete")
 _TOPICS = ("orders", "payments", "events")
 _QUIET_SLACK_MS = 2000  # beyond the promise's bound: final reads must not race the last moment that is allowed
 _MIN_ACKED = 5
@@ -53,17 +56,19 @@ def derive(
     faults: Sequence[str] = (),
     profile: ProfileName = "within",
     seconds: int | None = None,
-    workload: str = "produce-consume",
+    workload: str = PLAIN,
     wishes: Wishes = NO_WISHES,
 ) -> Plan:
-    """The plan of a seed. `faults` names kinds, families or mixes of nemesis.kinds; empty means what the profile holds harmless.
+    """The plan of a seed.
 
+    `faults` names kinds, families or mixes of nemesis.kinds; empty means what the profile holds harmless. `workload` is a name of
+    workloads.registry, or MIXED for a drawn one.
     `seconds` is the time of workload and faults, without the quiet time. Raises PlanError for an unknown protocol, fault or
     profile, and for wishes that no cluster can grant.
     """
     if protocol not in VARIANTS:
         raise PlanError(unknown_protocol(protocol))
-    if workload not in WORKLOADS:
+    if workload != MIXED and workload not in WORKLOADS:
         raise PlanError(unknown_workload(workload))
     if profile not in PROFILES:
         raise PlanError(f"unknown profile {profile!r}; there are {', '.join(PROFILES)}")
@@ -75,7 +80,10 @@ def derive(
         raise PlanError(str(error)) from error
     rng = Rng(seed)
     cluster = _cluster(rng.fork("cluster"), wishes, spare_copies=any(kind(name).destroys != "nothing" for name in chosen))
-    promise = _promise(cluster, profile)
+    name = Rng(seed).fork("workload name").pick(_MIX) if workload == MIXED else workload
+    clients = _sessions(rng.fork("sessions"), _workload(rng.fork("workload"), name, cluster, wishes))
+    clients = replace(clients, scratch=_scratch(rng.fork("scratch"), cluster) if name == "create-delete" else None)
+    promise = _promise(cluster, profile, clients.scratch)
     plan = Plan(
         name=f"seed-{seed}",
         protocol=protocol,
@@ -83,7 +91,7 @@ def derive(
         seed=seed,
         cluster=cluster,
         network=_network(rng.fork("network")),
-        workload=_workload(rng.fork("workload"), workload, cluster, wishes),
+        workload=clients,
         promise=promise,
         faults_ms=1000 * (rng.fork("length").between(15, 45) if seconds is None else seconds),
         quiet_ms=promise.bound_ms + _QUIET_SLACK_MS,
@@ -116,7 +124,7 @@ def standard_bench_plan() -> Plan:
     shape = shape_of(plan)
     profile = Profile(name="within", kinds=default_kinds("within", shape), swarm=False)
     # The first seed whose schedule has every default kind in 60 s.
-    schedule = generate(Rng(3).fork("schedule"), profile, shape)
+    schedule = generate(Rng(0).fork("schedule"), profile, shape)
     return checked(replace(plan, schedule=schedule, required_marks=_marks(schedule)))
 
 
@@ -139,7 +147,7 @@ def _cluster(rng: Rng, wishes: Wishes, *, spare_copies: bool) -> ClusterShape:
     )
     return ClusterShape(
         brokers=brokers,
-        log_dirs=2 if rng.ratio(1, 4) else 1,
+        log_dirs=rng.pick((1, 1, 2, 3)),
         topics=topics,
         session_timeout_ms=100 * rng.between(15, 60),
         replica_lag_time_max_ms=100 * rng.between(10, 40),
@@ -161,11 +169,16 @@ def _topic(rng: Rng, name: str, brokers: int, flush: Sequence[Flush], *, spare_c
     )
 
 
-def _promise(cluster: ClusterShape, profile: ProfileName) -> Promise:
+def _scratch(rng: Rng, cluster: ClusterShape) -> TopicSpec:
+    """A topic like the first one, to be made and deleted."""
+    return replace(cluster.topics[0], name="scratch", partitions=rng.between(1, 2))
+
+
+def _promise(cluster: ClusterShape, profile: ProfileName, scratch: TopicSpec | None = None) -> Promise:
     return Promise(
         topics=tuple(
             TopicPromise(topic=topic.name, min_insync_replicas=topic.min_insync_replicas, flush=topic.flush)
-            for topic in cluster.topics
+            for topic in (*cluster.topics, *(() if scratch is None else (scratch,)))
         ),
         profile=profile,
         session_timeout_ms=cluster.session_timeout_ms,
@@ -197,3 +210,10 @@ def _workload(rng: Rng, name: str, cluster: ClusterShape, wishes: Wishes) -> Wor
         poll_interval_ms=rng.pick((100, 200, 400)),
         request_timeout_ms=cluster.request_timeout_ms,
     )
+
+
+def _sessions(rng: Rng, workload: WorkloadSpec) -> WorkloadSpec:
+    """About half of the producers are idempotent; in two plans of three what fails is sent again. Consumers seek."""
+    idempotent = (workload.producers + rng.below(2)) // 2
+    retries = rng.pick((3, 3, 0))  # R-130: message.send.max.retries
+    return replace(workload, idempotent=idempotent, retries=retries, seek_one_in=rng.pick((20, 40)))

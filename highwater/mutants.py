@@ -131,7 +131,7 @@ They stay as switches because the guard that makes up for them is one too, or ma
 
 _BLIND = """## Checkers without a mutant here
 
-`assertions` and `availability-cluster` are caught out by broken machines: `tests/mutants/test_machines.py`.
+`assertions`, `availability-cluster` and `convergence` are caught out by broken machines: `tests/mutants/test_machines.py`.
 `assumptions` looks at the history, not at the protocol; its bad histories are in `corpus/histories`.
 `duplicates` counts and never accuses.
 """

@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Struct
 
 from checkers.verdict import Validity
+from highwater.goals import table
 from highwater.run import attempting
 from highwater.summary import Summary
 from history.store import write_file
-from reports.index import RunRow
+from reports.index import GoalRow, RunRow
 from reports.junit import junit_xml
 from reports.render import campaign_html
 
@@ -37,15 +38,20 @@ def write_pages(
     repeat: str,
     cases: Sequence[RunRow] | None = None,
     junit: Path | None = None,
+    goals: Sequence[str] = (),
 ) -> Pages:
-    """Write all three. `cases` are the rows of the JUnit file where they differ from the runs; `junit` is its place elsewhere."""
+    """Write all three. `cases` are the rows of the JUnit file where they differ from the runs; `junit` is its place elsewhere.
+
+    `goals` are what all runs together had to reach.
+    """
     rows = [row_of(summary, folder) for summary in summaries]
+    lines = [GoalRow(name=goal.name, count=goal.count, wanted=goal.wanted) for goal in table(summaries, goals)]
     pages = Pages(index=folder / INDEX, junit=junit or folder / JUNIT, runs=folder / RUNS)
     # The numbers first: they stand whatever becomes of the pages.
     write_file(pages.runs, b"".join(msgspec.json.encode(summary) + b"\n" for summary in summaries))
     with attempting(f"reporting {title}", repeat):
         write_file(pages.junit, junit_xml(rows if cases is None else cases, suite=title))
-        write_file(pages.index, campaign_html(rows, title=title, repeat=repeat))
+        write_file(pages.index, campaign_html(rows, title=title, repeat=repeat, goals=lines))
     return pages
 
 

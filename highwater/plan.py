@@ -16,10 +16,11 @@ from highwater.explore.actions import AnyAction
 from history.event import EventKind
 from history.promise import Promise
 from history.store import name_complaint
-from nemesis.faults import Clog, Packets
+from nemesis.faults import Clog, CrashAt, Packets
 from nemesis.schedule import Shape, TopicFacts, Window, validate
 from reference.config import VARIANTS, TopicSpec, Variant
-from reference.messages import AnyMessage
+from reference.effects import AnyEffect
+from reference.messages import CONTROL_REQUESTS, AnyMessage
 from workloads.registry import WORKLOADS
 
 DRAWS_END = 1 << 64  # and of seeds
@@ -36,6 +37,7 @@ class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     request_timeout_ms: int = 2000
     fetch_wait_max_ms: int = 500
     checkpoint_interval_ms: int = 5000
+    legacy_brokers: tuple[int, ...] = ()  # those with the inter-broker protocol of before KIP-343 (R-205)
 
 
 class NetworkShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +60,10 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     acks: tuple[int, ...] = (-1,)  # each call draws one of these
     poll_interval_ms: int = 200
     request_timeout_ms: int = 2000
+    seek_one_in: int = 0  # before one poll in so many a consumer seeks; 0: never
+    idempotent: int = 0  # so many of the producers
+    retries: int = 0  # of each produce that asks for an answer (message.send.max.retries)
+    scratch: TopicSpec | None = None  # of create-delete: the topic that comes and goes
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,10 +116,16 @@ def shape_of(plan: Plan) -> Shape:
             TopicFacts(name=t.name, partitions=t.partitions, min_insync_replicas=t.min_insync_replicas, flush=t.flush)
             for t in plan.cluster.topics
         ),
+        control_requests=tuple(kebab(request.__name__) for request in CONTROL_REQUESTS),
         session_timeout_ms=plan.cluster.session_timeout_ms,
         replica_lag_time_max_ms=plan.cluster.replica_lag_time_max_ms,
         end_ms=plan.faults_ms,
     )
+
+
+def topics_of(plan: Plan) -> tuple[TopicSpec, ...]:
+    """The topics of the cluster, and the one that an administrator makes."""
+    return plan.cluster.topics if plan.workload.scratch is None else (*plan.cluster.topics, plan.workload.scratch)
 
 
 def complaints(plan: Plan) -> tuple[Complaint, ...]:
@@ -157,7 +169,7 @@ def _cluster(plan: Plan) -> Iterator[Complaint]:
     if not cluster.topics:
         yield Complaint(path=("cluster", "topics"), sentence="there is no topic")
     seen: set[str] = set()
-    for index, topic in enumerate(cluster.topics):
+    for index, topic in enumerate(topics_of(plan)):
         path = ("cluster", "topics", index)
         if topic.name in seen:
             yield Complaint(path=path, sentence=f"topic {topic.name} is there twice")
@@ -179,11 +191,18 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
     workload = plan.workload
     if workload.name not in WORKLOADS:
         yield Complaint(path=("workload", "name"), sentence=unknown_workload(workload.name))
+    if (workload.name == "create-delete") != (workload.scratch is not None):
+        yield Complaint(path=("workload", "scratch"), sentence="scratch is the topic of create-delete, and of nothing else")
     if workload.consumers < 0:
         yield Complaint(path=("workload", "consumers"), sentence="consumers must not be below 0")
     for name in ("producers", "produce_per_s", "records_per_produce", "poll_interval_ms", "request_timeout_ms"):
         if getattr(workload, name) < 1:
             yield Complaint(path=("workload", name), sentence=f"{name} must be at least 1")
+    if not 0 <= workload.idempotent <= workload.producers:
+        yield Complaint(path=("workload", "idempotent"), sentence=f"idempotent is not from 0 to {workload.producers} producers")
+    for name in ("retries", "seek_one_in"):
+        if getattr(workload, name) < 0:
+            yield Complaint(path=("workload", name), sentence=f"{name} must not be below 0")
     if not workload.acks or any(acks not in (-1, 0, 1) for acks in workload.acks):
         yield Complaint(path=("workload", "acks"), sentence="acks holds one or more of -1 (all), 0 and 1")
     network = plan.network
@@ -194,7 +213,7 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
 
 def _promise(plan: Plan) -> Iterator[Complaint]:
     promised = {topic.topic for topic in plan.promise.topics}
-    for topic in plan.cluster.topics:
+    for topic in topics_of(plan):
         if topic.name not in promised:
             yield Complaint(path=("promise",), sentence=f"nothing is promised of topic {topic.name}")
     for name in ("session_timeout_ms", "replica_lag_time_max_ms", "request_timeout_ms"):
@@ -211,16 +230,20 @@ def _promise(plan: Plan) -> Iterator[Complaint]:
 def _schedule(plan: Plan) -> Iterator[Complaint]:
     for complaint in validate(plan.schedule, shape_of(plan)):
         yield Complaint(path=("schedule", complaint.index), sentence=complaint.sentence)
-    messages = {_kebab(message.__name__) for message in get_args(AnyMessage)}
+    messages = {kebab(message.__name__) for message in get_args(AnyMessage)}
+    effects = {kebab(effect.__name__) for effect in get_args(AnyEffect)} | {f"send:{message}" for message in messages}
     for index, window in enumerate(plan.schedule):
         named = window.fault.kinds if isinstance(window.fault, Packets | Clog) else ()
         for kind in named:
             if kind not in messages:
                 sentence = f"window {window.id}: unknown message {kind!r}; there are {', '.join(sorted(messages))}"
                 yield Complaint(path=("schedule", index, "fault", "kinds"), sentence=sentence)
+        if isinstance(window.fault, CrashAt) and window.fault.effect not in effects:
+            sentence = f"window {window.id}: unknown effect {window.fault.effect!r}; there are {', '.join(sorted(effects))}"
+            yield Complaint(path=("schedule", index, "fault", "effect"), sentence=sentence)
 
 
-def _kebab(name: str) -> str:
+def kebab(name: str) -> str:
     """FetchReply -> fetch-reply."""
     return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).removeprefix("-")
 

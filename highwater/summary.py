@@ -13,9 +13,10 @@ from highwater.exit_codes import WORDS, ExitCode, of_verdict
 from highwater.plan import Plan
 from history.event import EventKind
 from history.history import History
-from history.manifest import FaultCount, Outcome
+from history.manifest import FaultCount, MessageCount, Outcome
 from history.op import OpType
 
+CLIENTS = "clients"  # the kind of a count of errors that clients report, whoever told them
 ValidityName = Literal["VALID", "UNKNOWN", "INVALID"]
 VALIDITY_NAMES: dict[Validity, ValidityName] = {
     Validity.VALID: "VALID",
@@ -48,6 +49,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     ops: int = 0
     acked: int = 0
     faults: tuple[FaultCount, ...] = ()
+    messages: tuple[MessageCount, ...] = ()  # that reached a process; of kind CLIENTS, errors that calls ended with
     leader_changes: int = 0
     recovery_elections: int = 0  # docs/promise.md N3
     elections_from_elr: int = 0
@@ -95,6 +97,7 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
         ops=calls.filter(pl.col("type") == OpType.INVOKE.value).height,
         acked=calls.filter((pl.col("type") == OpType.OK.value) & (pl.col("f") == "produce")).height,
         faults=manifest.faults,
+        messages=(*manifest.messages, *_reported(calls)),
         leader_changes=leader_changes(history.events_frame),
         recovery_elections=verdict.counts.get("recovery_elections", 0),
         elections_from_elr=verdict.counts.get("elections_from_elr", 0),
@@ -108,6 +111,12 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
         outcome=manifest.outcome,
         repeat=repeat,
     )
+
+
+def _reported(calls: pl.DataFrame) -> tuple[MessageCount, ...]:
+    """The errors that calls of clients ended with; some are the client's own, as when nobody answers in time."""
+    counted = calls.drop_nulls("error").group_by("error").len().sort("error")
+    return tuple(MessageCount(kind=CLIENTS, error=error, count=count) for error, count in counted.iter_rows())
 
 
 def leader_changes(events: pl.DataFrame) -> int:

@@ -119,10 +119,10 @@ def _exist(switches: tuple[str, ...]) -> bool:
 
 
 def _status_of_point(cited: Cited, id_: str, point: Point) -> str:
-    """A switch wants a test that cites the point, a decision alone its reason."""
+    """A switch wants a test that cites the point, a decision the place that keeps to it."""
     if point.switches:
         return TESTED if _exist(point.switches) and cited.tests.get(id_) else MISSING
-    return f"decided: {point.decided}"
+    return f"decided: {point.decided}" if cited.code.get(id_) or cited.tests.get(id_) else MISSING
 
 
 def _status_of_bug(cited: Cited, id_: str, bug: Bug) -> str:

@@ -26,6 +26,12 @@ class EventKind(StrEnum):
     REGISTERED = "registered", "node, life, incarnation (from ZooKeeper, at the moment of the write)"
     SESSION_ENDED = "session-ended", "node, incarnation: its registration is gone (from ZooKeeper)"
     CONTROLLER_ELECTED = "controller-elected", "node, controller_epoch"
+    BROKER_STATE = (
+        "broker-state",
+        "node (controller), leader (the broker), controller_epoch, incarnation (of the broker), detail: state",
+    )
+    FENCED = "fenced", "node, life, incarnation: takes no requests of clients and followers from here"
+    UNFENCED = "unfenced", "node, life, incarnation: takes them again"
     CONTROLLER_RESIGNED = "controller-resigned", "node, controller_epoch"
     STATE_WRITTEN = (
         "state-written",
@@ -39,17 +45,35 @@ class EventKind(StrEnum):
     BECAME_LEADER = "became-leader", "node, life, partition, leader_epoch, leo, hw, isr"
     BECAME_FOLLOWER = "became-follower", "node, life, partition, leader_epoch, leader"
     RESIGNED = "resigned", "node, life, partition, leader_epoch: acts as neither from here"
+    DIR_FAILED = "dir-failed", "node, life, incarnation, dir, detail: why. The broker reports that it is out of service"
+    GAUGE = "gauge", "node, life, detail: the name of a metric that changed, offset: its value"
     RECOVERED = "recovered", "node, life, partition, leo, hw, dir: the replica as found at startup"
     APPEND = "append", "node, life, partition, offset, leader_epoch (of the record), value, detail: leader | follower"
     TRUNCATE = "truncate", "node, life, partition, offset (the new LEO), detail: why"
     HW = "hw", "node, life, partition, hw, leo, leader_epoch, detail: leader | follower"
+    TOPIC_DELETED = "topic-deleted", "partition, topic_id: its deletion was asked for, or its znode is gone (from ZooKeeper)"
     REPLICA_DELETED = "replica-deleted", "node, life, partition"
+    REASSIGNMENT_BEGUN = "reassignment-begun", "node (controller), partition, detail: forward | back, and to which replicas"
+    REASSIGNMENT_ENDED = "reassignment-ended", "node (controller), partition, detail: forward | back, and to which replicas"
+    REASSIGNMENT_REFUSED = "reassignment-refused", "node (controller), partition, detail: why"
     WOUND = "wound", "node, incarnation, dir, partition, offset (first destroyed), detail: power-loss | swapped | dropped"
     FAULT_BEGUN = "fault-begun", "fault (window id), node, detail: kind name"
     FAULT_ENDED = "fault-ended", "fault, node, detail: kind name"
     FAULT_ACTED = "fault-acted", "fault, node, detail: kind name, offset: how often it bit (dropped messages, refused writes ...)"
     HEALED = "healed", "every fault is over; nothing is broken from here on"
     FINAL_READS = "final-reads", "the final readers start"
+    ZK_STATE = (
+        "zk-state",
+        "topic_id, partition, leader, leader_epoch, zk_version, isr, elr, replicas: as ZooKeeper holds it at the very end",
+    )
+    METADATA_VIEW = (
+        "metadata-view",
+        "node, topic_id, partition, leader, leader_epoch, isr, replicas: what the broker tells clients at the very end",
+    )
+    LOG_ON_DISK = (
+        "log-on-disk",
+        "node, dir, topic_id, partition, leo, value: digest of the records; what lies in a directory at the very end",
+    )
     UNCLEAN_ELECTION_ORDERED = "unclean-election-ordered", "partition, leader"
     ASSERTION = "assertion", "node, life, detail: an assertion of the system under test failed"
 
@@ -73,6 +97,7 @@ class ClusterEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     isr: tuple[str, ...] | None = None
     stamps: tuple[int, ...] | None = None
     elr: tuple[str, ...] | None = None
+    replicas: tuple[str, ...] | None = None
     hw: int | None = None
     leo: int | None = None
     offset: int | None = None

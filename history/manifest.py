@@ -26,6 +26,14 @@ class FaultCount(Struct, frozen=True, kw_only=True):
     acted: int
 
 
+class MessageCount(Struct, frozen=True, kw_only=True):
+    """How often messages of one kind reached a process; of answers, those with this error."""
+
+    kind: str
+    error: str | None = None
+    count: int
+
+
 class RunManifest(Struct, frozen=True, kw_only=True):
     """One run. Everything a checker may know beside the rows: it never sees the plan itself."""
 
@@ -49,6 +57,7 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     final_reads_at_ns: int | None = None
     end_ns: int = 0
     faults: tuple[FaultCount, ...] = ()
+    messages: tuple[MessageCount, ...] = ()  # empty where the backend does not see them
     digest: str = ""  # of the rows, history.digest; empty where nobody has worked it out
     operation_rows: int | None = None  # of a stored run, in its tables; None elsewhere
     event_rows: int | None = None

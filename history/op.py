@@ -26,13 +26,15 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     slot: int = 0  # position of the record within the operation
     process: int
     type: OpType
-    f: str  # "produce" | "poll" | "latest" (the end offset a consumer may read to)
+    f: str  # "produce" | "poll" | "latest" (the end offset a consumer may read to) | "earliest" | what administrators do
     topic: str | None = None
     topic_id: str | None = None
     partition: int | None = None
     value: str | None = None
     offset: int | None = None  # invoke of a poll: position asked for; ok: offset of this record (latest: end offset)
     acks: int | None = None  # produce: 0, 1, -1 (all)
+    delivery: str | None = None  # produce: "once" where the producer is idempotent
+    attempts: int | None = None  # produce, completed: how often it was sent
     leader_epoch: int | None = None  # as the answering leader stated it
     hw: int | None = None  # the high watermark field of a fetch response: a hint
     error: str | None = None

@@ -32,6 +32,8 @@ class OperationColumns(TypedDict, total=False):
     topic_id: str | None
     partition: int | None
     acks: int | None
+    delivery: str | None
+    attempts: int | None
     hw: int | None
     error: str | None
     node: str | None
@@ -53,6 +55,7 @@ class EventColumns(TypedDict, total=False):
     isr: tuple[str, ...] | None
     stamps: tuple[int, ...] | None
     elr: tuple[str, ...] | None
+    replicas: tuple[str, ...] | None
     hw: int | None
     leo: int | None
     offset: int | None

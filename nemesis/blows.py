@@ -16,6 +16,7 @@ from nemesis.faults import (
     ClockStrobe,
     Clog,
     Crash,
+    CrashAt,
     DirFailure,
     DirUnreadable,
     DiskFull,
@@ -179,6 +180,30 @@ def _some_links(rng: Rng) -> tuple[Links, ...]:
     return rng.pick(links)
 
 
+def commands_late(rng: Rng, aim: Aim) -> Blow:
+    """One kind of control request waits on its way to one broker while everything else passes; or its answers on the way back."""
+    kind, answers = _command(rng, aim.shape), rng.ratio(1, 4)
+    late = Clog(links=("peers",), kinds=(f"{kind}-reply" if answers else kind,), direction="outbound" if answers else "inbound")
+    return Blow(fault=late, target=some_role(rng, aim), lasts_ms=around_session(rng, aim.shape))
+
+
+def commands_doubled(rng: Rng, aim: Aim) -> Blow:
+    """One kind of control request comes twice to one broker, the copy soon or after an election."""
+    doubled = Packets(duplicate_per_mille=1000, kinds=(_command(rng, aim.shape),))
+    return Blow(fault=doubled, target=some_role(rng, aim), lasts_ms=lasting(rng, aim.shape))
+
+
+def commands_replayed(rng: Rng, aim: Aim) -> Blow:
+    """Old control requests of one kind come again, in another life of whom they were for or another reign of who sent them."""
+    late_ms = aim.shape.session_timeout_ms + rng.between(2000, 12_000)
+    replayed = Packets(duplicate_per_mille=rng.pick((300, 1000)), copy_late_ms_max=late_ms, kinds=(_command(rng, aim.shape),))
+    return Blow(fault=replayed, target=some_role(rng, aim), lasts_ms=lasting(rng, aim.shape))
+
+
+def _command(rng: Rng, shape: Shape) -> str:
+    return rng.pick(shape.control_requests)
+
+
 def clock_jump(rng: Rng, _: Shape) -> AnyFault:
     """A jump either way."""
     return ClockJump(offset_ms=_offset_ms(rng))
@@ -241,3 +266,35 @@ def bounce(rng: Rng, aim: Aim) -> Blow:
     if rng.ratio(1, 2):
         return Blow(fault=Restart(), target=some_role(rng, aim), lasts_ms=rng.between(300, 1000))
     return Blow(fault=Crash(), target=some_role(rng, aim), lasts_ms=rng.between(50, max(50, aim.shape.session_timeout_ms // 2)))
+
+
+def bounce_at_once(rng: Rng, aim: Aim) -> Blow:
+    """Registered again, as another incarnation, before the controller has looked (B-47)."""
+    return Blow(fault=Restart(session_ends=True), target=some_role(rng, aim), lasts_ms=rng.between(300, 1000))
+
+
+_EFFECTS = (
+    "zk-request",
+    "append",
+    "truncate",
+    "flush",
+    "write-checkpoint",
+    "create-replica",
+    "delete-replica",
+    "mark-dir",
+    "send",
+)
+
+
+def crash_at(rng: Rng, aim: Aim) -> Blow:
+    """Between two effects that are named: what a broker writes first and what it says next are not one step."""
+    effect = rng.pick((*_EFFECTS, f"send:{_command(rng, aim.shape)}"))
+    point = CrashAt(effect=effect, nth=rng.between(1, 6), before=rng.ratio(1, 2))
+    return Blow(fault=point, target=some_role(rng, aim), lasts_ms=around_session(rng, aim.shape))
+
+
+def controller_crash_at(rng: Rng, aim: Aim) -> Blow:
+    """Between two steps of a procedure of the controller: a znode written and nobody told, half of the brokers told."""
+    effect = rng.pick(("zk-request", f"send:{rng.pick(aim.shape.control_requests)}"))
+    point = CrashAt(effect=effect, nth=rng.between(1, 12), before=rng.ratio(1, 2))
+    return Blow(fault=point, target=Controller(), lasts_ms=above_session(rng, aim.shape))

@@ -16,6 +16,7 @@ from nemesis.faults import (
     ClockStrobe,
     Clog,
     Crash,
+    CrashAt,
     DirFailure,
     DirUnreadable,
     DiskFull,
@@ -28,6 +29,7 @@ from nemesis.faults import (
     PowerLoss,
     Reset,
     Restart,
+    Shutdown,
     Slow,
 )
 from nemesis.schedule import Window
@@ -49,6 +51,8 @@ class Cannot(Struct, frozen=True):
 
 
 Ability = Can | Cannot
+
+_OUTSIDE = "nobody outside of a process sees its effects"
 
 
 def ability(backend: Backend, fault: AnyFault) -> Ability:
@@ -94,6 +98,10 @@ def _simulated(fault: AnyFault) -> str:
             return "no event reaches the node; afterwards overdue timers and waiting messages come in drawn order"
         case Crash() | Restart():
             return "the machine is dropped between two effects; the disk keeps its page cache"
+        case Shutdown():
+            return "the machine is told ShutDown, and dropped where it still runs at the end of the window"
+        case CrashAt():
+            return "the machine is dropped right after the effect, or right before it; the disk keeps its page cache"
         case PowerLoss():
             return "a crash, and each file is cut back to a drawn length not below what was flushed"
         case ExpireSession():
@@ -113,8 +121,14 @@ def _of_processes(fault: AnyFault) -> Ability:
     match fault:
         case Pause():
             return Can("SIGSTOP, then SIGCONT")
+        case Restart(session_ends=True):
+            return Cannot("it sends signals and nothing else: the session ends when its timeout is over")
         case Crash() | Restart():
             return Can("SIGKILL, then a new process on the same directories")
+        case Shutdown():
+            return Can("SIGTERM, SIGKILL where it still runs at the end of the window, then a new process")
+        case CrashAt():
+            return Cannot(_OUTSIDE)
         case Partition() | Packets() | Slow() | Clog() | Reset():
             return Cannot("processes share one loopback interface; links are cut in containers")
         case ClockJump() | ClockDrift() | ClockStrobe():
@@ -149,6 +163,10 @@ def _of_containers(fault: AnyFault) -> Ability:
             return Can("libfaketime in the broker's process")
         case Pause():
             return Can("the container's cgroup is frozen")
+        case Shutdown():
+            return Can("SIGTERM to the container's process, SIGKILL at the end of the window, then a start")
+        case CrashAt():
+            return Cannot(_OUTSIDE)
         case Crash() | Restart():
             return Can("SIGKILL of the container's process, then a start")
         case PowerLoss():

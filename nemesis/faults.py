@@ -36,12 +36,14 @@ class Packets(Fault, frozen=True, kw_only=True, tag="packets"):
     """Single control requests and fetches between brokers (and their answers) dropped, doubled or overtaken, per 1000 messages.
 
     `kinds` narrows it to message kinds (lower-case class names of reference.messages, `fetch-reply`), `peer` to links with
-    that broker. Never touches produce requests or ZooKeeper: those travel on connections that keep order.
+    that broker. A copy comes up to `copy_late_ms_max` later: into another life of its receiver, or another reign of the
+    controller. Never touches produce requests or ZooKeeper: those travel on connections that keep order.
     """
 
     drop_per_mille: int = 0
     duplicate_per_mille: int = 0
     reorder_per_mille: int = 0
+    copy_late_ms_max: int = 6000
     kinds: tuple[str, ...] = ()
     peer: int | None = None
 
@@ -102,8 +104,33 @@ class Crash(Fault, frozen=True, kw_only=True, tag="crash"):
     """kill -9: the page cache survives. The broker is started again at the end of the window."""
 
 
+class CrashAt(Fault, frozen=True, kw_only=True, tag="crash-at"):
+    """kill -9 between two effects: right after the `nth` effect of one kind within the window, or right before it.
+
+    `effect` is a lower-case class name of reference.effects (`zk-request`, `append`, `flush`, `write-checkpoint`, `send`), or
+    `send:` with a message kind as in Packets (`send:leader-and-isr`). The broker is started again at the end of the window;
+    nothing happens where it performs fewer.
+    """
+
+    effect: str = "zk-request"
+    nth: int = 1
+    before: bool = False
+
+
 class Restart(Fault, frozen=True, kw_only=True, tag="restart"):
-    """A crash that is followed by a start at once; the window only spaces repetitions."""
+    """A crash that is followed by a start at once; the window only spaces repetitions.
+
+    With `session_ends` ZooKeeper ends the session too, and the new process is registered again before anybody could look (B-47).
+    """
+
+    session_ends: bool = False
+
+
+class Shutdown(Fault, frozen=True, kw_only=True, tag="shutdown"):
+    """SIGTERM: the broker hands its leaderships over, ends in good order, and is started again at the end of the window.
+
+    One that has not come to an end by then is killed (KIP-343 stopping, controlled.shutdown.max.retries).
+    """
 
 
 class PowerLoss(Fault, frozen=True, kw_only=True, tag="power-loss"):
@@ -163,7 +190,9 @@ AnyFault = (
     | ClockStrobe
     | Pause
     | Crash
+    | CrashAt
     | Restart
+    | Shutdown
     | PowerLoss
     | ExpireSession
     | DirUnreadable
@@ -188,7 +217,7 @@ def wounds(fault: AnyFault, flush: Flush) -> bool:
             return True
         case Partition() | Packets() | Slow() | Clog() | Reset() | ClockJump() | ClockDrift() | ClockStrobe():
             return False
-        case Pause() | Crash() | Restart() | ExpireSession() | DirUnreadable() | DiskFull() | DiskSlow():
+        case Pause() | Crash() | CrashAt() | Restart() | Shutdown() | ExpireSession() | DirUnreadable() | DiskFull() | DiskSlow():
             return False
         case _:
             assert_never(fault)

@@ -23,7 +23,8 @@ _LEAD_MS = 2500  # the cluster is up and the first records are acknowledged befo
 _ROUNDS_MAX = 100
 _RESTLESS_MAX = 12  # a measure of how many blows fall in a round; swarms stay below it
 _SWIZZLED = ("isolate-one", "cut-zookeeper", "cut-peers", "one-way", "clog", "pause-long", "crash-random")
-_DEPOSING = ("expire-session", "bounce", "crash-leader", "isolate-leader", "cut-zookeeper", "pause-long")
+_DEPOSING = ("expire-session", "bounce", "bounce-at-once", "crash-leader", "isolate-leader", "cut-zookeeper", "pause-long")
+_FLAPPING = ("dir-unreadable", "dir-failure", "disk-full", "dir-drop", "disk-swap")
 _RETRIES = 4  # drawings of a blow that fits into its round; then it is left out
 
 
@@ -102,6 +103,7 @@ def _round(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int, restless: in
     site = _Site(ground=ground, aim=_aim(rng, ground.shape), begin_ms=at, span_ms=rng.between(300, 5000))
     strikes = [*mix, *(rng.pick(mix) for _ in range(rng.below(restless + 1)))]
     windows = _chase(rng.fork("chase"), site, mix)
+    windows += _flap(rng.fork("flap"), site, mix)
     for number, kind in enumerate(strikes):
         windows += _strike(rng.fork(f"strike {number}"), site, kind, windows)
     return windows
@@ -139,6 +141,26 @@ def _chase(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
         windows += [window] if window.until_ms <= shape.end_ms else []
         at += rng.between(low, high)
     return windows
+
+
+def _flap(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
+    """One directory of one broker fails and comes back again and again, sooner than the cluster is whole again (KIP-112).
+
+    Empty in one round of two, and where the mix has no kind that fails a directory.
+    """
+    kind = next((kind for kind in mix if kind.name in _FLAPPING), None)
+    if kind is None or not rng.ratio(1, 2):
+        return []
+    shape = site.ground.shape
+    blow = _spare(rng, site.ground, kind.draw(rng, site.aim))
+    target = blow.target if isinstance(blow.target, Named) else Named(brokers=(rng.pick(broker_ids(shape)),))
+    windows: list[Window] = []
+    at = site.begin_ms
+    for _ in range(rng.between(2, 5)):
+        until = at + rng.between(100, 1500)
+        windows += [Window(id="", kind=kind.name, at_ms=at, until_ms=until, fault=blow.fault, target=target)]
+        at = until + rng.between(50, 1500)
+    return [window for window in windows if window.until_ms <= shape.end_ms]
 
 
 def _aim(rng: Rng, shape: Shape) -> Aim:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from nemesis import blows as b
 from nemesis.blows import Draw, blow
-from nemesis.faults import Crash, ExpireSession, Links, Partition, Pause
+from nemesis.faults import Crash, ExpireSession, Links, Partition, Pause, Shutdown
 
 Destroys = Literal["nothing", "unflushed", "everything"]
 
@@ -113,6 +113,24 @@ KINDS: tuple[Kind, ...] = (
         family="network",
         says="links that deliver everything late, at the end",
         draw=blow(b.clog, b.some_role, b.around_session),
+    ),
+    Kind(
+        name="commands-late",
+        family="network",
+        says="one kind of control request that waits on one link",
+        draw=b.commands_late,
+    ),
+    Kind(
+        name="commands-doubled",
+        family="network",
+        says="one kind of control request that comes twice on one link",
+        draw=b.commands_doubled,
+    ),
+    Kind(
+        name="commands-replayed",
+        family="network",
+        says="old control requests that come again in another life or reign",
+        draw=b.commands_replayed,
     ),
     Kind(
         name="reset",
@@ -226,10 +244,28 @@ KINDS: tuple[Kind, ...] = (
         everyone=True,
     ),
     Kind(
+        name="shutdown",
+        family="crash",
+        says="a broker that is asked to end, hands over and comes back",
+        draw=blow(Shutdown(), b.some_role, b.around_session),
+    ),
+    Kind(
         name="bounce",
         family="crash",
         says="kill -9 and back before the session ends",
         draw=b.bounce,
+    ),
+    Kind(
+        name="point-random",
+        family="point",
+        says="kill -9 between two effects, at a named one",
+        draw=b.crash_at,
+    ),
+    Kind(
+        name="point-controller",
+        family="point",
+        says="kill -9 of the controller between two steps",
+        draw=b.controller_crash_at,
     ),
     Kind(
         name="power-loss",
@@ -252,17 +288,23 @@ KINDS: tuple[Kind, ...] = (
         says="ZooKeeper ends a session",
         draw=blow(ExpireSession(), b.some_role, b.brief),
     ),
+    Kind(
+        name="bounce-at-once",
+        family="session",
+        says="kill -9, the session ended, and registered again before anybody looked",
+        draw=b.bounce_at_once,
+    ),
 )
 
 KIND_NAMES: tuple[str, ...] = tuple(kind.name for kind in KINDS)
-FAMILIES: tuple[str, ...] = ("partition", "network", "clock", "pause", "disk", "crash", "power", "session")
+FAMILIES: tuple[str, ...] = ("partition", "network", "clock", "pause", "disk", "crash", "point", "power", "session")
 
 # mixes people ask for by name; members are kinds and families
 MIXES: dict[str, tuple[str, ...]] = {
     "calm": (),
     "partitions": ("partition",),
-    "crash-heavy": ("crash", "pause"),
-    "zk-flap": ("cut-zookeeper", "expire-session", "pause-long", "controller-kill", "bounce"),
+    "crash-heavy": ("crash", "point", "bounce-at-once", "pause"),
+    "zk-flap": ("cut-zookeeper", "expire-session", "pause-long", "controller-kill", "bounce", "bounce-at-once"),
     "clocks": ("clock", "pause"),
     "all": FAMILIES,
 }

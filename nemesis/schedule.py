@@ -15,6 +15,7 @@ from nemesis.faults import (
     ClockDrift,
     ClockStrobe,
     Clog,
+    CrashAt,
     DirFailure,
     DirUnreadable,
     DiskFull,
@@ -57,6 +58,7 @@ class Shape(Struct, frozen=True, kw_only=True):
     brokers: int
     log_dirs: int
     topics: tuple[TopicFacts, ...]
+    control_requests: tuple[str, ...] = ("leader-and-isr",)  # message kinds by which controllers and brokers speak
     session_timeout_ms: int
     replica_lag_time_max_ms: int
     end_ms: int  # everything is healed here
@@ -146,6 +148,10 @@ def _fault(fault: AnyFault, shape: Shape) -> Iterator[str]:
         shares = (fault.drop_per_mille, fault.duplicate_per_mille, fault.reorder_per_mille)
         if not all(0 <= share <= 1000 for share in shares):
             yield "a share of packets is a number from 0 to 1000"
+        if fault.copy_late_ms_max < 1:
+            yield "copy_late_ms_max must be above 0"
+    if isinstance(fault, CrashAt) and fault.nth < 1:
+        yield "effects are counted from 1"
     if isinstance(fault, Reset | ClockStrobe) and fault.period_ms <= 0:
         yield "period_ms must be above 0"
     if isinstance(fault, Slow | DiskSlow) and fault.extra_ms < 0:

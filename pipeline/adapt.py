@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import broadcast, col
 
-from checkers.checker import Checker, Facts, apply
+from checkers.checker import Checker, Facts, apply, kinds_read
 from checkers.verdict import Cut
 from history.schema import TableName, arrow_schema
 from pipeline.load import Tables
@@ -58,7 +58,7 @@ def _judged(checkers: Sequence[Checker], tables: Tables, headings: DataFrame) ->
     """The findings of checkers that have their `group_by` in common."""
     by = checkers[0].group_by
     names = sorted({name for checker in checkers for name in checker.operations})
-    kinds = sorted({str(kind) for checker in checkers for kind in checker.events})
+    kinds = sorted(kinds_read(checkers))
     # What nobody reads stays out of the shuffle. A group of such rows alone is a group still, so the groups are known before.
     operations = tables.operations.where(col("f").isin(names)).unionByName(headings, allowMissingColumns=True)
     events = tables.events.where(col("kind").isin(kinds))

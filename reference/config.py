@@ -15,21 +15,35 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One protocol. The comment behind a switch names the statement or bug that it is about."""
 
     # how a follower finds where its log leaves the leader's: U-01, B-01, B-04, B-06
-    truncation: Literal["hw", "kip101", "kip279", "kip320"] = "kip320"
+    # "fetch" is what Kafka does since 2.7 (KIP-595): the leader finds it while it serves a fetch
+    truncation: Literal["hw", "kip101", "kip279", "kip320", "fetch"] = "kip320"
     fetch_fencing: bool = True  # U-12, B-06: fetches carry the leader epoch, others are refused
     follower_change: Literal["epoch", "leader_id"] = "epoch"  # U-07, B-07: act on each epoch | only on another leader (R-032)
     leader_change: Literal["epoch", "role"] = "epoch"  # U-06, C-10: act on each epoch | only if not leader already (R-031)
     epoch_end_recheck: bool = True  # B-10: an epoch answer of an earlier epoch is ignored
 
+    # what a log and its epoch cache are held to, and what a follower makes of an answer
+    append_check: bool = True  # B-03: what begins below the log end is not appended as it is
+    record_epoch_start: bool = True  # B-09, KAFKA-7415: a leader notes where its epoch starts before it writes in it
+    epoch_cache: Literal["strict", "lazy"] = "strict"  # B-11, KAFKA-10706: epochs that contradict a later one go | stay
+    leo_of_diverging: bool = False  # B-12, KAFKA-13141: with truncation=fetch, who has yet to truncate counts all the same
+    hw_of_diverging: bool = False  # B-13, KAFKA-14704: with truncation=fetch, the HW is taken before the log is cut
+    out_of_range_resets: bool = False  # B-16, KAFKA-2143: a follower out of its leader's range begins again from nothing
+    epoch_before_transition: bool = False  # B-56: an epoch counts as followed though its transition was cut off
+    session_handler_lock: bool = False  # B-46, KAFKA-4360: a controller that outlived its session never stands again
+
     isr_join: Literal["epoch_start", "hw_only", "v3_literal"] = "epoch_start"  # U-05, B-08 | 0.8 | C-07, B-29
     isr_change: Literal["maximal", "current", "eager"] = "maximal"  # B-30: HW over the union, min ISR over the intersection
-    lag_rule: Literal["caught_up", "last_change"] = "caught_up"  # B-41, C-09 (R-057)
+    # who is too far behind: by the time since it had everything | V3: the last one, in messages or time (R-057, B-41, C-09) |
+    # the article: each, in messages (R-138) or time since its fetch (R-139)
+    lag_rule: Literal["caught_up", "last_change", "last_fetch"] = "caught_up"
+    isr_shrink: Literal["timer", "fetch"] = "timer"  # U-15, R-060: somebody looks from time to time | only who serves a fetch
     lag_clock: Literal["monotonic", "wall"] = "monotonic"
     isr_version_reread: bool = True  # B-40: a refused ISR write is read back
 
     hw_monotone: bool = True  # U-04: a leader's HW never falls within its epoch
     hw_clamp: bool = True  # U-03, B-20: HW <= LEO at a follower and after recovery
-    hw_checkpoint: Literal["merge", "eager", "missing"] = "merge"  # B-18, B-19
+    hw_checkpoint: Literal["merge", "eager", "missing", "zero_on_shutdown"] = "merge"  # B-18, B-19
     consumer_limit: Literal["hw", "leo"] = "hw"  # B-23
     fetch_between_hw_leo: Literal["empty", "out_of_range"] = "empty"  # R-036, R-078, B-22
     list_offsets_before_epoch_start: bool = False  # B-22, KIP-207
@@ -54,6 +68,43 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     init_deletes: bool = False  # U-11, B-53 (R-033)
     stop_replica_epoch: bool = True  # U-10, B-52
     recovery_election: bool = True  # all of a stale ISR registered: elect the longest log among them
+
+    # reassignment (V3 §F, KIP-236)
+    reassign_path: Literal["json", "v3"] = "json"  # C-06: /admin/reassign_partitions | /admin/partitions_reassigned/[t]/[p]
+    reassign_widens: bool = True  # C-12: AR := OAR + RAR in the topic znode before a new replica is started
+    reassign_complete: Literal["rar_in_isr", "isr_is_all"] = "rar_in_isr"  # C-11: moved when RAR is in the ISR | ISR == AR + RAR
+    reassign_order: Literal["ar_last", "ar_first"] = "ar_last"  # B-59: AR := RAR after | before the old replicas are deleted
+    reassign_failover: Literal["resume", "abort", "premature", "zombie"] = "resume"  # B-58: KAFKA-4214, KAFKA-6193, KAFKA-9478
+    cancel_requires_isr: bool = True  # U-21, B-60: a rollback elects only from the ISR
+    isr_assigned_check: bool = True  # B-38, B-39: only assigned replicas join the ISR, a leader drops others
+
+    # --- heartbeats and ISR changes (KIP-343) ---
+    heartbeat: bool = True  # R-180, B-43: brokers show themselves to the controller, and fence themselves where they cannot
+    isr_change_via: Literal["controller", "zookeeper"] = "controller"  # C-24: R-192 | V3 §G
+    isr_change_version: bool = True  # U-13, B-31: a change names the version of the state it was made from
+    isr_member_epoch: bool = True  # B-35, B-36, KIP-903: a change names the registration of each member
+    isr_add_shutting_down: bool = False  # B-37, KIP-841: who is fenced or stops may be added to an ISR
+    isr_change_zombie: Literal["not_controller", "authoritative"] = "not_controller"  # B-55: judged by ZooKeeper | by memory
+    isr_pending_clear: Literal["by_version", "on_lair"] = "by_version"  # B-32: any answer is taken for that of the change
+    recheck_hw_after_isr: bool = True  # B-25: the HW is looked at again when an ISR change has ended
+
+    # identity of topics, deletion, and control requests that come late
+    topic_id: bool = True  # KIP-516, U-14, B-61: a log, a command or a request of another topic of the same name is told apart
+    broker_epoch_newer: Literal["again", "reject"] = "again"  # B-51, KAFKA-9839: who knows less of itself is asked again
+    controller_send_retry: bool = True  # B-54: a request that was not answered is sent again | forgotten
+    # how a broker ends and starts
+    clean_marker: Literal["early", "late"] = "early"  # B-64, KAFKA-10471: gone before the logs are loaded | after
+    create_replica_without_leader: bool = True  # B-19, KAFKA-1647: a replica is there, and in the checkpoint, without a leader
+    # clients
+    idempotence: bool = True  # B-66: what an idempotent producer sent twice is appended once; 0.8 knows no such producer
+    idempotence_state_on_failover: bool = True  # B-66: followers keep the sequences with the log | only its leader knows them
+    acks0_silent: bool = False  # B-65, KAFKA-955: a produce with acks=0 to who does not lead is dropped without a sign
+    # KIP-112
+    log_dir_failure: Literal["replicas", "broker"] = "replicas"  # C-23: what a bad directory takes out of service
+    dir_fail_keep_leader: bool = False  # B-63 a: a leader in a bad directory goes on until the controller asks
+    offline_replica_recreated: bool = False  # B-63 d, h: a replica in a bad directory is made anew, empty, in another one
+    notification_requery: bool = True  # R-300: the controller asks the broker whose notification it has read
+    failover_query: bool = True  # R-307, U-22, B-63 i: a new controller learns from its first commands who is offline
 
 
 SAFE = Variant()
@@ -87,6 +138,16 @@ V3 = Variant(
     init_deletes=True,
     stop_replica_epoch=False,
     recovery_election=False,
+    reassign_path="v3",
+    reassign_widens=False,
+    reassign_complete="isr_is_all",
+    isr_assigned_check=False,
+    log_dir_failure="broker",
+    heartbeat=False,
+    isr_change_via="zookeeper",
+    topic_id=False,
+    idempotence=False,
+    acks0_silent=True,
 )
 
 # The 0.8 article: V3 with the controller epoch and the versioned state znode that it adds.
@@ -96,8 +157,9 @@ ARTICLE = msgspec.structs.replace(
     controller_epoch=True,
     controller_epoch_check=True,
     init_deletes=False,
-    lag_rule="caught_up",
+    lag_rule="last_fetch",
     hw_clamp=True,
+    reassign_path="json",  # R-148
 )
 
 
@@ -114,16 +176,28 @@ VARIANTS: dict[str, Variant] = {
     "kip101": _without(truncation="kip101", fetch_fencing=False, isr_join="hw_only"),
     "kip279": _without(truncation="kip279", fetch_fencing=False, isr_join="hw_only"),
     "kip320": _without(truncation="kip320", isr_join="hw_only"),
+    "truncate-on-fetch": _without(truncation="fetch"),
+    "kip320-first-try": _without(truncation="fetch", fetch_fencing=False),
+    "diverging-is-counted": _without(truncation="fetch", leo_of_diverging=True),
+    "hw-before-truncation": _without(truncation="fetch", hw_of_diverging=True),
     "no-fetch-fencing": _without(fetch_fencing=False),
     "follower-by-leader-id": _without(follower_change="leader_id", fetch_fencing=False),
     "leader-by-role": _without(leader_change="role"),
+    "no-epoch-end-recheck": _without(epoch_end_recheck=False),
+    "no-append-check": _without(append_check=False),
+    "no-epoch-start": _without(record_epoch_start=False),
+    "epoch-cache-lazy": _without(epoch_cache="lazy"),
+    "out-of-range-resets": _without(out_of_range_resets=True),
+    "epoch-before-transition": _without(epoch_before_transition=True),
     "isr-join-hw-only": _without(isr_join="hw_only"),
     "isr-expand-v3": _without(isr_join="v3_literal"),
-    "isr-current": _without(isr_change="current"),
-    "isr-eager": _without(isr_change="eager"),
-    "isr-no-reread": _without(isr_version_reread=False),
+    "isr-current": _without(isr_change="current", isr_change_via="zookeeper"),
+    "isr-eager": _without(isr_change="eager", isr_change_via="zookeeper"),
+    "isr-no-reread": _without(isr_version_reread=False, isr_change_via="zookeeper"),
     "lag-by-last-change": _without(lag_rule="last_change"),
+    "lag-by-last-fetch": _without(lag_rule="last_fetch"),
     "lag-by-wall-clock": _without(lag_clock="wall"),
+    "isr-shrink-on-fetch": _without(isr_shrink="fetch"),
     "hw-not-monotone": _without(hw_monotone=False),
     "hw-not-clamped": _without(hw_clamp=False),
     # the checkpoint decides only where followers truncate to it and where a bounced broker may still be taken for in sync
@@ -138,17 +212,56 @@ VARIANTS: dict[str, Variant] = {
     "no-elr": _without(elr=False),
     "no-log-birth": _without(log_birth=False),
     "no-min-isr-check": _without(min_isr_check="none", hw_under_min_isr=True),
-    "unclean-election": _without(unclean_election=True),
+    # KIP-343 keeps this one from happening: a leader cut off from everybody is taken for absent, and has nobody to ask
+    "unclean-election": _without(unclean_election=True, heartbeat=False, isr_change_via="zookeeper"),
+    "empty-isr": _without(empty_isr=True, heartbeat=False, isr_change_via="zookeeper"),  # on the plan of unclean-election
     "controller-epoch-in-memory": _without(controller_epoch_persist=False, zk_guard=False),
+    "controller-outlives-its-session": _without(session_handler_lock=True),
     "no-controller-epoch-check": _without(controller_epoch_check=False),
     "no-zk-guard": _without(zk_guard=False),
     "no-broker-incarnation": _without(broker_incarnation=False),
     "epoch-bump-on-leader-change": _without(epoch_bump="leader_change"),
-    "stuck-zk-version": _without(epoch_bump="leader_change", isr_version_reread=False),
-    "no-epoch-bump": _without(epoch_bump="never", leader_change="role", follower_change="leader_id", fetch_fencing=False),
+    "stuck-zk-version": _without(epoch_bump="leader_change", isr_version_reread=False, isr_change_via="zookeeper"),
+    "no-epoch-bump": _without(
+        epoch_bump="never",
+        leader_change="role",
+        follower_change="leader_id",
+        fetch_fencing=False,
+        heartbeat=False,
+        isr_change_via="zookeeper",
+    ),
     "no-startup-epoch-floor": _without(startup_epoch_floor=False),
     "command-of-another-life": _without(startup_epoch_floor=False, broker_incarnation=False),
+    "broker-epoch-newer-rejected": _without(broker_epoch_newer="reject"),
+    "control-requests-once": _without(controller_send_retry=False),
+    "clean-marker-late": _without(clean_marker="late"),
+    "no-replica-without-leader": _without(create_replica_without_leader=False, truncation="hw", broker_incarnation=False),
+    "hw-checkpoint-zero-on-shutdown": _without(hw_checkpoint="zero_on_shutdown", truncation="hw", broker_incarnation=False),
+    "no-topic-id": _without(topic_id=False),
+    "log-dir-fails-broker": _without(log_dir_failure="broker"),
+    "log-dir-keep-leader": _without(dir_fail_keep_leader=True),
+    "offline-replica-recreated": _without(offline_replica_recreated=True),
+    "no-notification-requery": _without(notification_requery=False),
+    "no-failover-query": _without(failover_query=False),
     "leads-from-startup": _without(startup_leads=True, broker_incarnation=False),
+    "reassign-isr-is-all": _without(reassign_complete="isr_is_all"),
+    "reassign-without-widening": _without(reassign_widens=False),
+    "reassign-ar-first": _without(reassign_order="ar_first"),
+    "reassign-failover-aborts": _without(reassign_failover="abort"),
+    "reassign-failover-premature": _without(reassign_failover="premature"),
+    "reassign-failover-zombie": _without(reassign_failover="zombie"),
+    "cancel-without-isr": _without(cancel_requires_isr=False),
+    "isr-unassigned": _without(isr_assigned_check=False),
+    "no-heartbeat": _without(heartbeat=False),
+    "isr-via-zookeeper": _without(isr_change_via="zookeeper"),
+    "isr-no-version": _without(isr_change_version=False),
+    "isr-no-member-epoch": _without(isr_member_epoch=False),
+    "isr-adds-stopping": _without(isr_add_shutting_down=True),
+    "isr-zombie-controller": _without(isr_change_zombie="authoritative"),
+    "isr-answers-mixed-up": _without(isr_pending_clear="on_lair"),
+    "no-hw-recheck": _without(recheck_hw_after_isr=False),
+    "no-idempotence": _without(idempotence=False),
+    "idempotence-of-the-leader": _without(idempotence_state_on_failover=False),
 }
 
 
@@ -163,7 +276,7 @@ class TopicSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class BrokerConfig(Struct, frozen=True, kw_only=True):
-    """What one broker is started with. Times in ms; names of Kafka's keys where it has one."""
+    """What one broker is started with (R-062). Times in ms; names of Kafka's keys where it has one (R-158)."""
 
     broker: BrokerId
     variant: Variant
@@ -177,7 +290,51 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     fetch_max_records: int = 500
     checkpoint_interval_ms: Millis = Millis(5000)  # replica.high.watermark.checkpoint.interval.ms
     lag_max_records: int = 4000  # replica.lag.max.messages (R-138), V3's MAX_BYTES_LAG; with lag_rule=last_change
+    reassign_interval_ms: Millis = Millis(1000)  # how often the reassignment agent wakes up at the latest (V3 §F: e.g. 30 s)
     retry_backoff_ms: Millis = Millis(300)  # of registration, elections and reads from ZooKeeper
+    inter_broker_protocol: Literal["legacy", "kip343"] = "kip343"  # inter.broker.protocol.version of the double roll (R-205)
+    controller_heartbeat_timeout_ms: Millis = Millis(6000)  # controller.heartbeat.timeout.ms (R-204)
+    broker_heartbeat_timeout_ms: Millis = Millis(9000)  # broker.heartbeat.timeout.ms (R-204)
+    controlled_shutdown_max_retries: int = 3  # controlled.shutdown.max.retries (R-158)
+    controlled_shutdown_retry_backoff_ms: Millis = Millis(5000)  # controlled.shutdown.retry.backoff.ms (R-158)
+
+    def __post_init__(self) -> None:
+        """R-188: a broker must not fence itself before the controller has declared it inactive (U-19)."""
+        if self.broker_heartbeat_timeout_ms <= self.controller_heartbeat_timeout_ms:
+            raise ValueError(
+                f"broker_heartbeat_timeout_ms {self.broker_heartbeat_timeout_ms} is not above"
+                f" controller_heartbeat_timeout_ms {self.controller_heartbeat_timeout_ms}"
+            )
+
+
+def sends_heartbeats(config: BrokerConfig) -> bool:
+    """R-205: with an older inter-broker protocol a broker neither sends heartbeats nor fences itself."""
+    return config.variant.heartbeat and config.inter_broker_protocol == "kip343"
+
+
+def asks_controller(config: BrokerConfig) -> bool:
+    """C-24, R-205: does a leader ask the controller for an ISR change, or write it itself?"""
+    return config.variant.isr_change_via == "controller" and config.inter_broker_protocol == "kip343"
+
+
+# Kafka 0.8.2's defaults (R-158), and the field that stands for each: a simulated cluster has shorter times, so that a run of a
+# minute holds many failovers. None: its feature is not part of the reference, or is a property of the topic or the world.
+KAFKA_082_DEFAULTS: dict[str, tuple[int | bool, str | None]] = {
+    "replica.lag.time.max.ms": (10_000, "replica_lag_time_max_ms"),
+    "replica.lag.max.messages": (4000, "lag_max_records"),
+    "replica.fetch.wait.max.ms": (500, "fetch_wait_max_ms"),
+    "replica.fetch.min.bytes": (1, None),  # a fetch is answered as soon as there is a record
+    "replica.high.watermark.checkpoint.interval.ms": (5000, "checkpoint_interval_ms"),
+    "log.flush.offset.checkpoint.interval.ms": (60_000, None),  # what is flushed is known from the flush itself
+    "min.insync.replicas": (1, "topics"),
+    "unclean.leader.election.enable": (True, "variant.unclean_election"),
+    "auto.leader.rebalance.enable": (True, None),  # preferred leaders are elected on request alone (R-147)
+    "leader.imbalance.check.interval.seconds": (300, None),
+    "controller.socket.timeout.ms": (30_000, "request_timeout_ms"),
+    "controlled.shutdown.max.retries": (3, "controlled_shutdown_max_retries"),
+    "controlled.shutdown.retry.backoff.ms": (5000, "controlled_shutdown_retry_backoff_ms"),
+    "default.replication.factor": (1, "topics"),
+}
 
 
 def min_isr_of(config: BrokerConfig, topic: str) -> int:

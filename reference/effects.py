@@ -3,7 +3,7 @@
 Append, Truncate and DeleteReplica reach the page cache at once and are not durable; Flush is answered later by `Flushed` and
 makes all of its directory durable that was written before it. CreateReplica, MarkDir and MarkClean are durable at once, as
 is WriteCheckpoint, which replaces a small file atomically (written aside, synced, renamed). Where an effect on a directory fails,
-the rest of the list is dropped and the machine is told `DirFailed`.
+`reference.performing` says what is left out of the rest of the list, and the machine is told `DirFailed` next.
 """
 
 from msgspec import Struct
@@ -12,12 +12,14 @@ from reference.coordination.api import AnyOp
 from reference.messages import AnyMessage, Batch
 from reference.types import (
     NO_INCARNATION,
+    NO_TOPIC_ID,
     Address,
     BrokerId,
     ControllerEpoch,
     Incarnation,
     LeaderEpoch,
     Offset,
+    TopicId,
     TopicPartition,
     ZkVersion,
 )
@@ -37,19 +39,27 @@ class Send(Effect, frozen=True, tag=True):
     message: AnyMessage
 
 
+class Disconnect(Effect, frozen=True, tag=True):
+    """Break the connection that this peer has to us: the one answer to a request that asked for none (KAFKA-955)."""
+
+    peer: Address
+
+
 class CreateReplica(Effect, frozen=True, tag=True):
-    """Make an empty log with a note of its birth (`reference.log.log.Log.born`)."""
+    """Make an empty log with a note of its birth (`reference.log.log.Log.born`) and of its topic's id (partition.metadata)."""
 
     dir: int
     tp: TopicPartition
     born: Incarnation = NO_INCARNATION
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class MarkDir(Effect, frozen=True, tag=True):
-    """Note in a directory under which registration it was first used. Durable at once."""
+    """Note in a directory under which registration it was first used, and among how many directories. Durable at once."""
 
     dir: int
     born: Incarnation
+    dirs: int
 
 
 class MarkClean(Effect, frozen=True, tag=True):
@@ -133,6 +143,7 @@ class Note(Effect, frozen=True, kw_only=True, tag=True):
 
     kind: str
     tp: TopicPartition | None = None
+    topic_id: TopicId | None = None
     leader: BrokerId | None = None
     leader_epoch: LeaderEpoch | None = None
     controller_epoch: ControllerEpoch | None = None
@@ -149,6 +160,7 @@ class Note(Effect, frozen=True, kw_only=True, tag=True):
 
 AnyEffect = (
     Send
+    | Disconnect
     | CreateReplica
     | MarkDir
     | MarkClean

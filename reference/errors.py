@@ -59,5 +59,9 @@ REFRESH_METADATA = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
+
+# What a producer may send again: the cause may pass, and whatever the attempt did, an idempotent one does it once (R-130, U-24).
+RETRIABLE = REFRESH_METADATA | {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}

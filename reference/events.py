@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from reference.coordination.api import AnyAnswer, Change, SessionState
 from reference.messages import AnyMessage, Batch
-from reference.types import NO_INCARNATION, Address, Incarnation, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, Incarnation, TopicId, TopicPartition
 
 
 class Event(Struct, frozen=True, tag=True):
@@ -57,7 +57,7 @@ class Flushed(Event, frozen=True, tag=True):
 
 
 class DirFailed(Event, frozen=True, tag=True):
-    """An effect on this directory failed; what stood after it in the list was dropped."""
+    """An effect on this directory failed; `reference.performing` says what was left out of the rest of the list."""
 
     dir: int
     error: str
@@ -79,6 +79,7 @@ class LogImage(Struct, frozen=True):
     tp: TopicPartition
     batches: tuple[Batch, ...]
     born: Incarnation = NO_INCARNATION
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class DirImage(Struct, frozen=True):
@@ -89,6 +90,7 @@ class DirImage(Struct, frozen=True):
     logs: tuple[LogImage, ...] = ()
     checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
     born: Incarnation = NO_INCARNATION  # NO_INCARNATION: never used before, or not the directory that was
+    dirs: int = 0  # how many directories the broker had when this one was marked
     clean: bool = False  # the process that used it last ended in good order, and nobody has used it since
 
 

@@ -12,7 +12,7 @@ from reference.config import BrokerConfig
 from reference.effects import AnyEffect, Note, Send
 from reference.events import AnyEvent
 from reference.messages import AnyMessage
-from reference.types import Address, Incarnation, Millis
+from reference.types import Address, Incarnation, Millis, TopicPartition
 
 
 class Now(Struct, frozen=True, array_like=True):
@@ -46,11 +46,12 @@ class Ids(Struct):
 class Turn:
     """The handling of one event by a broker.
 
-    `deadline_ms` gathers the earliest deadline of what was parked, `flush_dirs` the directories that need a flush: the broker
-    arms one timer and asks for one flush at the end of the turn.
+    `deadline_ms` gathers the earliest deadline of what was parked, `flush_dirs` the directories that need a flush, `isr_due` the
+    partitions whose leader wants another ISR of the controller: the broker arms one timer, asks for one flush and sends one
+    request at the end of the turn.
     """
 
-    __slots__ = ("config", "deadline_ms", "effects", "flush_dirs", "ids", "incarnation", "now")
+    __slots__ = ("config", "deadline_ms", "effects", "flush_dirs", "ids", "incarnation", "isr_due", "now")
 
     def __init__(self, now: Now, ids: Ids, config: BrokerConfig, incarnation: Incarnation) -> None:
         self.now = now
@@ -60,6 +61,7 @@ class Turn:
         self.effects: list[AnyEffect] = []
         self.deadline_ms: int | None = None
         self.flush_dirs: list[int] = []
+        self.isr_due: list[TopicPartition] = []
 
     def send(self, to: Address, message: AnyMessage) -> None:
         """Hand a message to the network."""
@@ -78,6 +80,11 @@ class Turn:
         """What was written to this directory must become durable."""
         if dir_ not in self.flush_dirs:
             self.flush_dirs.append(dir_)
+
+    def needs_isr_change(self, tp: TopicPartition) -> None:
+        """The controller is to be asked for another ISR of this partition."""
+        if tp not in self.isr_due:
+            self.isr_due.append(tp)
 
     def correlation(self) -> int:
         """A fresh id for a request to a peer."""

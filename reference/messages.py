@@ -3,17 +3,24 @@
 Requests of a life of a process count up from 1; an answer whose correlation nobody waits for is ignored.
 """
 
+from typing import get_args
+
 from msgspec import Struct
 
 from reference.errors import ErrorCode
 from reference.types import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
     NO_TOPIC_ID,
     BrokerId,
+    BrokerState,
     ControllerEpoch,
     Incarnation,
     LeaderEpoch,
     Millis,
     Offset,
+    ProducerId,
     TopicId,
     TopicPartition,
     ZkVersion,
@@ -23,13 +30,17 @@ from reference.types import (
 class Batch(Struct, frozen=True, array_like=True):
     """Records appended together: offsets base_offset … base_offset + len(values) - 1, one leader epoch (KIP-101).
 
-    `intact` stands for the CRC of the real format: the disk of the simulator clears it in a torn write.
+    `intact` stands for the CRC of the real format: the disk of the simulator clears it in a torn write. An idempotent producer
+    numbers its records in each partition; base_sequence is the number of the first one here (B-66).
     """
 
     base_offset: Offset
     leader_epoch: LeaderEpoch
     values: tuple[str, ...]
     intact: bool = True
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: int = 0
+    base_sequence: int = NO_SEQUENCE
 
 
 class IsrMember(Struct, frozen=True, array_like=True, order=True):
@@ -74,6 +85,15 @@ class Fetch(Message, frozen=True, tag=True):
     offset: Offset
     max_wait_ms: Millis
     max_records: int
+    topic_id: TopicId = NO_TOPIC_ID
+    last_epoch: LeaderEpoch = NO_EPOCH  # of the follower's last record, where the leader is to look for divergence (KIP-595)
+
+
+class Diverging(Struct, frozen=True, array_like=True):
+    """The follower's log leaves the leader's: its last epoch, or the largest one below it, ends here at the leader (KIP-595)."""
+
+    leader_epoch: LeaderEpoch
+    end_offset: Offset
 
 
 class FetchReply(Message, frozen=True, tag=True):
@@ -84,6 +104,7 @@ class FetchReply(Message, frozen=True, tag=True):
     leader_epoch: LeaderEpoch
     hw: Offset
     batches: tuple[Batch, ...] = ()
+    diverging: Diverging | None = None
 
 
 class EpochEnd(Message, frozen=True, tag=True):
@@ -93,6 +114,7 @@ class EpochEnd(Message, frozen=True, tag=True):
     replica: BrokerId
     current_leader_epoch: LeaderEpoch  # KIP-320; NO_EPOCH asks unfenced
     leader_epoch: LeaderEpoch
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class EpochEndReply(Message, frozen=True, tag=True):
@@ -108,7 +130,7 @@ class EpochEndReply(Message, frozen=True, tag=True):
 
 
 class LeaderAndIsr(Message, frozen=True, tag=True):
-    """LeaderAndISRRequest (R-011), with the controller's epoch and the receiver's incarnation."""
+    """LeaderAndISRRequest (R-011, R-310), with the controller's epoch and the receiver's incarnation (U-09)."""
 
     controller: BrokerId
     controller_epoch: ControllerEpoch
@@ -151,13 +173,19 @@ class StopReplicaReply(Message, frozen=True, tag=True):
 
 
 class UpdateMetadata(Message, frozen=True, tag=True):
-    """What clients are told of the cluster, pushed to every broker (KIP-112's UpdateMetadataRequest without offline replicas)."""
+    """What clients are told of the cluster, pushed to every broker (KIP-112's UpdateMetadataRequest, R-311).
+
+    `full` lists all partitions that there are: what else the receiver knows is of a topic that is gone. `number` counts up
+    within a reign.
+    """
 
     controller: BrokerId
     controller_epoch: ControllerEpoch
     broker_incarnation: Incarnation
     live_brokers: tuple[BrokerId, ...]
     states: tuple[PartitionState, ...]
+    full: bool = False
+    number: int = 0
 
 
 class UpdateMetadataReply(Message, frozen=True, tag=True):
@@ -176,31 +204,102 @@ class LogInfo(Message, frozen=True, tag=True):
 
 
 class LogEnd(Struct, frozen=True, array_like=True):
-    """The end of one log: (last epoch, LEO) order replicas in a recovery election; `born` tells whether it is the log meant."""
+    """The end of one log: (last epoch, LEO) order replicas in a recovery election.
+
+    `born` and the id of the topic tell whether it is the log meant.
+    """
 
     tp: TopicPartition
     last_epoch: LeaderEpoch
     leo: Offset
     born: Incarnation
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class LogInfoReply(Message, frozen=True, tag=True):
-    """The ends of the logs that were asked for and exist."""
+    """The ends of the logs that were asked for and exist; `offline` are those that may exist in a directory that is bad now."""
 
     error: ErrorCode
     ends: tuple[LogEnd, ...] = ()
+    offline: tuple[TopicPartition, ...] = ()
+
+
+# --- requests to the controller (KIP-343) -------------------------------------------------------------------------------------
+
+
+class MetadataHeartbeat(Message, frozen=True, tag=True):
+    """MetadataHeartbeatRequest (R-194): I am here, under this registration, and want to be in this state (R-189)."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    target_state: BrokerState
+
+
+class MetadataHeartbeatReply(Message, frozen=True, tag=True):
+    """MetadataHeartbeatResponse (R-195): the state that the controller has decided on.
+
+    It says nothing of ids: the text speaks of some, the schema has none (C-16).
+    """
+
+    error: ErrorCode
+    error_string: str | None
+    current_state: BrokerState
+
+
+class IsrProposal(Struct, frozen=True, array_like=True):
+    """One partition of an IsrChange: the ISR that its leader wants in place of the one that it knows.
+
+    Beyond R-197: the version of the state that it was made from (KIP-497, U-13) and the registration of each member (KIP-903).
+    """
+
+    tp: TopicPartition
+    leader_epoch: LeaderEpoch
+    isr: tuple[IsrMember, ...]
+    zk_version: ZkVersion
+    topic_id: TopicId = NO_TOPIC_ID
+
+
+class IsrChange(Message, frozen=True, tag=True):
+    """IsrChangeRequest (R-197)."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    changes: tuple[IsrProposal, ...]
+
+
+class IsrResult(Struct, frozen=True, array_like=True):
+    """What became of one proposal, and the state of the partition after it, as AlterPartition answers (KIP-497)."""
+
+    error: ErrorCode
+    message: str | None = None
+    state: PartitionState | None = None
+
+
+class IsrChangeReply(Message, frozen=True, tag=True):
+    """IsrChangeResponse (R-198): results in the order of the request, none where the top-level error is another than NONE."""
+
+    error: ErrorCode
+    message: str | None = None
+    results: tuple[IsrResult, ...] = ()
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------------
 
 
 class Produce(Message, frozen=True, tag=True):
-    """Append `values` as one batch. acks: 0 no answer, 1 the leader has it, -1 the ISR has it."""
+    """Append `values` as one batch. acks: 0 no answer, 1 the leader has it, -1 the ISR has it (R-140).
+
+    An idempotent producer sends a batch again under the sequence that it had (B-66).
+    """
 
     tp: TopicPartition
     acks: int
     values: tuple[str, ...]
     timeout_ms: Millis
+    topic_id: TopicId = NO_TOPIC_ID
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: int = 0
+    base_sequence: int = NO_SEQUENCE
 
 
 class ProduceReply(Message, frozen=True, tag=True):
@@ -212,11 +311,29 @@ class ProduceReply(Message, frozen=True, tag=True):
     leader_epoch: LeaderEpoch | None = None
 
 
+class InitProducerId(Message, frozen=True, tag=True):
+    """An id for an idempotent producer, of any broker."""
+
+
+class InitProducerIdReply(Message, frozen=True, tag=True):
+    """An id that nobody else has or had."""
+
+    error: ErrorCode
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: int = 0
+
+
+LATEST = -1  # timestamps of ListOffsets, as Kafka's
+EARLIEST = -2
+
+
 class ListOffsets(Message, frozen=True, tag=True):
-    """The latest offset a consumer may read to (the high watermark)."""
+    """The latest offset a consumer may read to (the high watermark), or the earliest that there is."""
 
     tp: TopicPartition
     leader_epoch: LeaderEpoch
+    topic_id: TopicId = NO_TOPIC_ID
+    timestamp: int = LATEST
 
 
 class ListOffsetsReply(Message, frozen=True, tag=True):
@@ -237,9 +354,23 @@ class MetadataReply(Message, frozen=True, tag=True):
 
     brokers: tuple[BrokerId, ...]
     states: tuple[PartitionState, ...]
+    error: ErrorCode = ErrorCode.NONE  # BROKER_NOT_AVAILABLE of a fenced broker, which tells nothing else (R-186)
 
 
-Request = Fetch | EpochEnd | LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo | Produce | ListOffsets | Metadata
+Request = (
+    Fetch
+    | EpochEnd
+    | LeaderAndIsr
+    | StopReplica
+    | UpdateMetadata
+    | LogInfo
+    | MetadataHeartbeat
+    | IsrChange
+    | Produce
+    | InitProducerId
+    | ListOffsets
+    | Metadata
+)
 Reply = (
     FetchReply
     | EpochEndReply
@@ -247,8 +378,15 @@ Reply = (
     | StopReplicaReply
     | UpdateMetadataReply
     | LogInfoReply
+    | MetadataHeartbeatReply
+    | IsrChangeReply
     | ProduceReply
+    | InitProducerIdReply
     | ListOffsetsReply
     | MetadataReply
 )
 AnyMessage = Request | Reply
+
+# What brokers and controllers order and report; the rest moves records and answers clients.
+_DATA = (Fetch, EpochEnd, Produce, InitProducerId, ListOffsets, Metadata)
+CONTROL_REQUESTS: tuple[type[Message], ...] = tuple(request for request in get_args(Request) if request not in _DATA)

@@ -10,13 +10,25 @@ import msgspec
 from msgspec import Struct
 
 from reference.broker import broker as brokers
-from reference.broker import leader_and_isr, log_info, metadata, shutdown, startup, stop_replica
+from reference.broker import (
+    controlled_shutdown,
+    heartbeats,
+    isr_change,
+    leader_and_isr,
+    log_dirs,
+    log_info,
+    metadata,
+    producer_ids,
+    shutdown,
+    startup,
+    stop_replica,
+)
 from reference.broker.broker import Broker
 from reference.config import BrokerConfig
 from reference.controller import controller as controllers
 from reference.controller.context import Controller
 from reference.coordination.api import AnyAnswer
-from reference.effects import AnyEffect, Halt
+from reference.effects import AnyEffect
 from reference.events import (
     AnyEvent,
     Booted,
@@ -38,6 +50,10 @@ from reference.messages import (
     EpochEndReply,
     Fetch,
     FetchReply,
+    InitProducerId,
+    InitProducerIdReply,
+    IsrChange,
+    IsrChangeReply,
     LeaderAndIsr,
     LeaderAndIsrReply,
     ListOffsets,
@@ -45,6 +61,8 @@ from reference.messages import (
     LogInfo,
     LogInfoReply,
     Metadata,
+    MetadataHeartbeat,
+    MetadataHeartbeatReply,
     MetadataReply,
     Produce,
     ProduceReply,
@@ -124,22 +142,31 @@ class Node:
             case ZkState():
                 self._on_session(turn, event)
             case Booted():
+                heartbeats.boot(turn)
                 startup.boot(turn, state.broker, state.image)
                 state.image = ()
             case DirFailed(dir=dir_, error=error):
-                turn.effects.append(Halt(f"log directory {dir_} failed: {error}"))
+                log_dirs.on_dir_failed(turn, state.broker, dir_, error)
             case ShutDown():
-                shutdown.begin(turn, state.broker)
+                controlled_shutdown.begin(turn, state.broker)
             case ConnectionLost():
                 pass  # requests in flight run into their timers
             case _ as unreachable:
                 assert_never(unreachable)
+        elected = state.controller.elected
+        if elected is not None and elected != state.broker.membership.controller:
+            heartbeats.follow(turn, state.broker, elected)
+            isr_change.ask_all_again(turn, state.broker)
+        isr_change.send_due(turn, state.broker)
+        controlled_shutdown.end_of_turn(turn, state.broker)
         brokers.end_of_turn(turn, state.broker)
         return turn.effects
 
     def _receive(self, turn: Turn, source: Address, message: AnyMessage) -> None:
         broker, controller = self.state.broker, self.state.controller
         match message:
+            case Fetch() | EpochEnd() | Produce() | InitProducerId() | ListOffsets() | Metadata() if heartbeats.is_fenced(broker):
+                heartbeats.refuse(turn, source, message)
             case Fetch():
                 brokers.on_fetch(turn, broker, source, message)
             case FetchReply():
@@ -152,6 +179,8 @@ class Node:
                 brokers.on_epoch_end_reply(turn, broker, message)
             case ListOffsets():
                 brokers.on_list_offsets(turn, broker, source, message)
+            case InitProducerId():
+                producer_ids.on_request(turn, broker.producer_ids, source, message)
             case Metadata():
                 metadata.on_metadata(turn, broker, source, message)
             case LeaderAndIsr():
@@ -164,7 +193,15 @@ class Node:
                 log_info.on_log_info(turn, broker, source, message)
             case LeaderAndIsrReply() | UpdateMetadataReply() | StopReplicaReply() | LogInfoReply():
                 controllers.on_reply(turn, controller, BrokerId(int(source[1:])), message)
-            case ProduceReply() | ListOffsetsReply() | MetadataReply():
+            case MetadataHeartbeat():
+                controllers.on_heartbeat(turn, controller, source, message)
+            case MetadataHeartbeatReply():
+                heartbeats.on_reply(turn, broker, message)
+            case IsrChange():
+                controllers.on_isr_change(turn, controller, source, message)
+            case IsrChangeReply():
+                isr_change.on_reply(turn, broker, message)
+            case ProduceReply() | InitProducerIdReply() | ListOffsetsReply() | MetadataReply():
                 pass  # answers to clients: not for a broker
             case _ as unreachable:
                 assert_never(unreachable)
@@ -181,12 +218,26 @@ class Node:
                 brokers.on_park_timer(turn, broker)
             case "isr":
                 brokers.on_isr_timer(turn, broker)
+            case "ask-isr":
+                isr_change.on_timer(turn, broker, TopicPartition(what))
+            case "heartbeat":
+                heartbeats.beat(turn, broker)
+            case "fence":
+                heartbeats.on_fence_timer(turn, broker)
+            case "hand-over":
+                controlled_shutdown.on_timer(turn, broker)
+            case "silent":
+                controllers.on_silence(turn, controller, BrokerId(int(what)))
             case "checkpoint":
                 brokers.on_checkpoint_timer(turn, broker)
             case "register":
                 startup.on_timer(turn, broker)
+            case "dir-event":
+                log_dirs.on_timer(turn, broker)
             case "controller":
                 controllers.on_timer(turn, controller)
+            case "reassign":
+                controllers.on_reassign_timer(turn, controller)
             case "channel":
                 controllers.on_channel_timer(turn, controller, BrokerId(int(what)))
             case _:
@@ -196,8 +247,15 @@ class Node:
         state = self.state
         if request == state.broker.registration_request:
             if startup.on_answer(turn, state.broker, answers, state.session):
+                heartbeats.on_registered(turn, state.broker)
                 controllers.on_registered(turn, state.controller)
-        elif not controllers.on_answer(turn, state.controller, request, answers, state.session):
+        elif request == state.broker.producer_ids.request:
+            producer_ids.on_answer(turn, state.broker.producer_ids, answers[0])
+        elif request == state.broker.dir_event_request:
+            log_dirs.on_notified(turn, state.broker, answers)
+        elif not stop_replica.on_answer(turn, state.broker, request, answers[0]) and not controllers.on_answer(
+            turn, state.controller, request, answers, state.session
+        ):
             brokers.on_isr_answer(turn, state.broker, request, answers[0])
 
     def _on_session(self, turn: Turn, event: ZkState) -> None:
@@ -214,4 +272,5 @@ class Node:
                 pass  # the session lives on; whoever is cut off goes on as leader or controller
             case "expired":
                 controllers.on_expired(turn, state.controller)
+                heartbeats.on_expired(turn, state.broker)
                 startup.on_expired(turn, state.broker)

@@ -34,6 +34,14 @@ class RunRow(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class GoalRow(Struct, frozen=True, kw_only=True):
+    """How often all runs together reached one thing; `wanted` where they had to."""
+
+    name: str
+    count: int
+    wanted: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTotal:
     """One kind of fault over all runs."""
@@ -57,9 +65,10 @@ class CampaignPage:
     totals: tuple[tuple[str, str], ...]
     anomalies: tuple[tuple[str, int, int], ...]  # kind, runs, anomalies
     faults: tuple[FaultTotal, ...]
+    goals: tuple[GoalRow, ...]
 
 
-def campaign_of(rows: Sequence[RunRow], *, title: str, repeat: str) -> CampaignPage:
+def campaign_of(rows: Sequence[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> CampaignPage:
     """The page of many runs, the worst first."""
     anomalies = _anomalies(rows)
     return CampaignPage(
@@ -69,6 +78,7 @@ def campaign_of(rows: Sequence[RunRow], *, title: str, repeat: str) -> CampaignP
         totals=_totals(rows),
         anomalies=anomalies,
         faults=_faults(rows, [kind for kind, _, _ in anomalies]),
+        goals=tuple(goals),
     )
 
 

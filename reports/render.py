@@ -14,7 +14,7 @@ from markupsafe import Markup
 from checkers.verdict import Verdict
 from history.history import History
 from reports.anomalies import AnomalyView
-from reports.index import CampaignPage, RunRow, campaign_of
+from reports.index import CampaignPage, GoalRow, RunRow, campaign_of
 from reports.lag import partition_figure
 from reports.model import VALUES_MAX, RunPage, page_of
 from reports.plots import call_figure
@@ -28,9 +28,9 @@ def run_html(history: History, verdict: Verdict, *, plan: str, repeat: str) -> s
     return render_run(page_of(history, verdict, plan=plan, repeat=repeat))
 
 
-def campaign_html(rows: Sequence[RunRow], *, title: str, repeat: str) -> str:
+def campaign_html(rows: Sequence[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> str:
     """The index page of many runs."""
-    return render_campaign(campaign_of(rows, title=title, repeat=repeat))
+    return render_campaign(campaign_of(rows, title=title, repeat=repeat, goals=goals))
 
 
 def render_run(page: RunPage) -> str:

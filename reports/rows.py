@@ -19,16 +19,22 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.SESSION_ENDED: "node",
     EventKind.CONTROLLER_ELECTED: "election",
     EventKind.CONTROLLER_RESIGNED: "election",
+    EventKind.BROKER_STATE: "election",
+    EventKind.FENCED: "node",
+    EventKind.UNFENCED: "node",
     EventKind.STATE_WRITTEN: "election",
     EventKind.ISR_CHANGE_SENT: "isr",
     EventKind.ISR_CHANGE_ENDED: "isr",
     EventKind.BECAME_LEADER: "election",
     EventKind.BECAME_FOLLOWER: "replica",
     EventKind.RESIGNED: "election",
+    EventKind.DIR_FAILED: "node",
+    EventKind.GAUGE: "node",
     EventKind.RECOVERED: "replica",
     EventKind.APPEND: "replica",
     EventKind.TRUNCATE: "replica",
     EventKind.HW: "replica",
+    EventKind.TOPIC_DELETED: "election",
     EventKind.REPLICA_DELETED: "replica",
     EventKind.WOUND: "wound",
     EventKind.FAULT_BEGUN: "fault",
@@ -38,10 +44,15 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.FINAL_READS: "milestone",
     EventKind.UNCLEAN_ELECTION_ORDERED: "election",
     EventKind.ASSERTION: "assertion",
+    EventKind.ZK_STATE: "milestone",
+    EventKind.METADATA_VIEW: "milestone",
+    EventKind.LOG_ON_DISK: "milestone",
 }
 _OUTCOMES: dict[OpType, Tone] = {OpType.INVOKE: "call", OpType.OK: "ok", OpType.FAIL: "fail", OpType.INFO: "info"}
-# Left out of logs: they come by the thousand, and the figures show them. FAULT_ACTED is summed in the table of faults.
-_BULK = frozenset({EventKind.APPEND, EventKind.HW, EventKind.FAULT_ACTED})
+# Left out of logs: they come by the thousand, and the figures show them. FAULT_ACTED is summed in the table of faults; what is
+# found at the very end is told where it does not fit together.
+_END = frozenset({EventKind.ZK_STATE, EventKind.METADATA_VIEW, EventKind.LOG_ON_DISK})
+_BULK = frozenset({EventKind.APPEND, EventKind.HW, EventKind.FAULT_ACTED}) | _END
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +181,18 @@ def _node_words(row: ClusterEvent) -> str:
             return f"loses its ZooKeeper session, incarnation {row.incarnation}"
         case EventKind.CONTROLLER_ELECTED:
             return f"becomes controller, controller epoch {row.controller_epoch}"
+        case EventKind.BROKER_STATE:
+            return f"takes {row.leader}, incarnation {row.incarnation}, for {row.detail or 'unknown'}"
+        case EventKind.FENCED:
+            return f"fences itself{life}: takes no requests of clients and followers"
+        case EventKind.UNFENCED:
+            return f"takes requests again{life}"
         case EventKind.CONTROLLER_RESIGNED:
             return f"is controller no longer, controller epoch {row.controller_epoch}"
+        case EventKind.DIR_FAILED:
+            return f"takes log directory {row.dir} out of service{life}: {row.detail or 'no reason given'}"
+        case EventKind.GAUGE:
+            return f"gauge {row.detail}: {row.offset}"
         case _:
             return ""
 
@@ -214,6 +235,8 @@ def _replica_words(row: ClusterEvent) -> str:
             return f"moves its HW to {row.hw}, LEO {row.leo}{why}"
         case EventKind.REPLICA_DELETED:
             return "deletes its replica"
+        case EventKind.TOPIC_DELETED:
+            return f"the topic is deleted (id {row.topic_id})"
         case _:
             return ""
 
@@ -234,7 +257,17 @@ def _laboratory_words(row: ClusterEvent) -> str:
             return "every fault is over"
         case EventKind.FINAL_READS:
             return "the final reads begin"
+        case EventKind.ZK_STATE:
+            return f"ZooKeeper ends with {_led(row)}, version {row.zk_version}"
+        case EventKind.METADATA_VIEW:
+            return f"tells clients of {_led(row)}"
+        case EventKind.LOG_ON_DISK:
+            return f"ends with a log up to offset {row.leo} in directory {row.dir}"
         case EventKind.ASSERTION:
             return f"an assertion of the system under test failed: {row.detail}"
         case _:
             raise AssertionError(row.kind)
+
+
+def _led(row: ClusterEvent) -> str:
+    return f"leader {row.leader or 'none'}, leader epoch {row.leader_epoch}, replicas {', '.join(row.replicas or ()) or 'none'}"

@@ -1,7 +1,7 @@
 """The client port: what a workload asks of a backend, and how a backend reports what came of it.
 
-A workload process is sequential: one invocation at a time, as Jepsen's. The backend performs it without retries, so that each
-attempt is an operation, and records the invocation and its completion.
+A workload process is sequential: one invocation at a time, as Jepsen's. The backend performs it, a produce as often as its
+`retries` allow, and records the invocation and its completion.
 """
 
 from typing import Literal, Protocol
@@ -11,18 +11,26 @@ from msgspec import Struct
 from history.op import OpType
 
 Phase = Literal["faults", "quiet", "final"]
+ClientF = Literal["produce", "poll", "latest", "earliest"]
+AdminF = Literal["create-topic", "delete-topic", "add-partition", "elect-preferred", "admin-pending"]
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
-    """One attempt. `offset` is the position of a poll; `values` are of a produce."""
+    """One operation. `offset` is the position of a poll; `values`, `acks`, `retries` and `idempotent` are of a produce.
 
-    f: Literal["produce", "poll", "latest"]
-    topic: str
-    partition: int
+    `assignment` is of a topic to be made, or of one partition to be added: replicas by partition, preferred first.
+    """
+
+    f: ClientF | AdminF
+    topic: str = ""
+    partition: int = 0
     values: tuple[str, ...] = ()
     acks: int = -1
+    retries: int = 0
+    idempotent: bool = False
     offset: int = 0
     max_records: int = 500
+    assignment: tuple[tuple[int, ...], ...] = ()
 
 
 class PolledRecord(Struct, frozen=True, kw_only=True):
@@ -38,11 +46,12 @@ class Completion(Struct, frozen=True, kw_only=True):
 
     type: OpType  # ok | fail | info
     error: str | None = None
-    offset: int | None = None  # produce: of the first value; latest: the end offset
+    offset: int | None = None  # produce: of the first value; latest, earliest: that offset
     leader_epoch: int | None = None
     hw: int | None = None
     node: str | None = None
     records: tuple[PolledRecord, ...] = ()
+    found: tuple[str, ...] = ()  # admin-pending: the requests that stand there
 
 
 class Sleep(Struct, frozen=True):

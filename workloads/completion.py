@@ -2,11 +2,13 @@
 
 A completion is `fail` where the operation certainly had no effect, now and later, and `info` where it may have had one. The
 table is about produce, the only operation with an effect: a poll or a question for the latest offset that failed is `fail`.
-An operation that was never handed to the network (no leader was found) had no effect, whatever the error. An error that the
+An operation that was never handed to the network (no leader was found) had no effect, whatever the error. One that was sent
+several times failed for certain only if each attempt did. An error that the
 table does not know is `info`.
 
-Two answers of a leader are definite, for it gives them before it appends: NOT_ENOUGH_REPLICAS (bugs B-65 d) and
-UNKNOWN_TOPIC_OR_PARTITION, which a produce that waits in purgatory is never answered with here: its partition was known.
+Some answers of a leader are definite, for it gives them before it appends: NOT_ENOUGH_REPLICAS (bugs B-65 d), the refusals of
+a producer's sequence or epoch (bugs B-66), and UNKNOWN_TOPIC_OR_PARTITION, which a produce that waits in purgatory is never
+answered with here: its partition was known.
 NOT_LEADER_OR_FOLLOWER is not: a produce that waits for the ISR is answered with it when the leader is deposed, after its local
 append, and the record may yet be committed by the next leader (requirements U-24).
 
@@ -15,8 +17,6 @@ An ok with acks=0 says that the request was sent and nothing else; acks=1 that o
 After an info the process cannot go on, as in Jepsen: its operation may take effect at any later time, so a later operation of
 the same process number would not be known to follow it. The number is retired and the client goes on under the next one.
 """
-
-from typing import Literal
 
 from history.op import OpType
 
@@ -31,25 +31,52 @@ PRODUCE: dict[str, OpType] = {
     "BROKER_NOT_AVAILABLE": OpType.INFO,
     "STALE_CONTROLLER_EPOCH": OpType.INFO,
     "NETWORK_EXCEPTION": OpType.INFO,
+    "INVALID_TOPIC_EXCEPTION": OpType.INFO,
     "NOT_ENOUGH_REPLICAS": OpType.FAIL,
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND": OpType.INFO,
     "INVALID_REQUIRED_ACKS": OpType.FAIL,
+    "TOPIC_ALREADY_EXISTS": OpType.INFO,
+    "INVALID_PARTITIONS": OpType.INFO,
+    "INVALID_REPLICATION_FACTOR": OpType.INFO,
+    "INVALID_REPLICA_ASSIGNMENT": OpType.INFO,
+    "NOT_CONTROLLER": OpType.INFO,
     "INVALID_REQUEST": OpType.INFO,
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": OpType.FAIL,
+    "DUPLICATE_SEQUENCE_NUMBER": OpType.INFO,
+    "INVALID_PRODUCER_EPOCH": OpType.FAIL,
     "KAFKA_STORAGE_ERROR": OpType.INFO,
+    "LOG_DIR_NOT_FOUND": OpType.INFO,
+    "UNKNOWN_PRODUCER_ID": OpType.FAIL,
+    "REASSIGNMENT_IN_PROGRESS": OpType.INFO,
     "FENCED_LEADER_EPOCH": OpType.INFO,
     "UNKNOWN_LEADER_EPOCH": OpType.INFO,
     "STALE_BROKER_EPOCH": OpType.INFO,
     "OFFSET_NOT_AVAILABLE": OpType.INFO,
+    "NO_REASSIGNMENT_IN_PROGRESS": OpType.INFO,
+    "INVALID_UPDATE_VERSION": OpType.INFO,
+    "UNKNOWN_TOPIC_ID": OpType.INFO,
+    "INCONSISTENT_TOPIC_ID": OpType.INFO,
+    "INELIGIBLE_REPLICA": OpType.INFO,
+    "INVALID_INCARNATION_ID": OpType.INFO,
 }
 
+# An administrator's requests have an effect too. They are refused where another one, or the topic, stands there already.
+ADMIN = frozenset({"create-topic", "delete-topic", "add-partition", "elect-preferred"})
+ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS"})
 
-def completion_type(f: Literal["produce", "poll", "latest"], error: str | None, *, sent: bool) -> OpType:
-    """What to record. `error` by Kafka's name, None or "NONE" for success; `sent`: was the operation handed to the network?"""
+
+def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str, ...] = ()) -> OpType:
+    """What to record. `error` by Kafka's name, None or "NONE" for success; `sent`: was the operation handed to the network?
+
+    `earlier` are the errors of attempts before the last one.
+    """
     if error is None or error == "NONE":
         return OpType.OK
+    if f in ADMIN and sent:
+        return OpType.FAIL if error in ADMIN_REFUSED else OpType.INFO
     if f != "produce" or not sent:
         return OpType.FAIL
-    return PRODUCE.get(error, OpType.INFO)
+    return OpType.FAIL if all(PRODUCE.get(e) is OpType.FAIL for e in (*earlier, error)) else OpType.INFO
 
 
 def number_after(number: int, completed: OpType, *, processes: int) -> int:

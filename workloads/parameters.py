@@ -10,6 +10,14 @@ class PartitionName(Struct, frozen=True, array_like=True, order=True):
     partition: int
 
 
+class TopicShape(Struct, frozen=True, array_like=True):
+    """A topic as it is at the start, and where its partitions are, or would be if they were added."""
+
+    name: str
+    partitions: int
+    replicas: tuple[tuple[int, ...], ...]
+
+
 class Parameters(Struct, frozen=True, kw_only=True):
     """Rates are of all clients together; times in ms. `records_per_produce` values go into one batch."""
 
@@ -21,6 +29,11 @@ class Parameters(Struct, frozen=True, kw_only=True):
     records_per_produce: int = 1
     acks: tuple[int, ...] = (-1,)  # each produce draws one of these
     poll_interval_ms: int = 200
+    seek_one_in: int = 0  # before one poll in so many a consumer seeks; 0: never
+    idempotent: int = 0  # so many of the producers
+    topics: tuple[TopicShape, ...] = ()  # for administrators
+    scratch: TopicShape | None = None  # the topic that an administrator makes and deletes
+    retries: int = 0  # of each produce that asks for an answer
 
 
 class ParametersError(ValueError):
@@ -35,6 +48,12 @@ def check_parameters(parameters: Parameters) -> None:
             raise ParametersError(f"workload: {name} must be at least 1, not {getattr(parameters, name)}")
     if parameters.consumers < 0:
         raise ParametersError(f"workload: consumers must not be negative, but is {parameters.consumers}")
+    if not 0 <= parameters.idempotent <= parameters.producers:
+        raise ParametersError(f"workload: {parameters.idempotent} of {parameters.producers} producers cannot be idempotent")
+    if parameters.seek_one_in < 0:
+        raise ParametersError(f"workload: seek_one_in must not be negative, but is {parameters.seek_one_in}")
+    if parameters.retries < 0:
+        raise ParametersError(f"workload: retries must not be negative, but is {parameters.retries}")
     if not parameters.partitions:
         raise ParametersError("workload: there is no partition to write to")
     if not parameters.acks or any(acks not in (-1, 0, 1) for acks in parameters.acks):

@@ -2,16 +2,18 @@
 
 Values. The k-th value of producer i is "p<i>-<k>", both from 0: unique in the run, never written again.
 
-Producers. In phase "faults" each keeps its share of the rate: a produce every producers / rate seconds on average, the gap drawn
-between half and one and a half of that, to a drawn partition with drawn acks. A producer that waited longer for an answer goes
-on at once and does not catch up. In phase "quiet" each writes with acks=all to one partition after the other, beginning at
-another place than its neighbours, so often that together they visit every partition about once in QUIET_ROUND_MS: so that every
-partition is seen to take writes again soon after it does (docs/promise.md L2). Done in phase "final".
+Producers. In phase "faults" each keeps its share of the rate: a produce every producers / rate seconds on average, the gap
+drawn between half and one and a half of that, to a drawn partition with drawn acks. A producer that waited longer for an answer
+goes on at once and does not catch up. The first `idempotent` producers are idempotent and always ask for acks=all. In phase
+"quiet" each writes with acks=all to one partition after the other, beginning at another place than its neighbours, so often
+that together they visit every partition about once in QUIET_ROUND_MS: so that every partition is seen to take writes again soon
+after it does (docs/promise.md L2). Done in phase "final".
 
-Consumers. Each reads every partition in turn, from offset 0 on, a drawn gap around the interval apart, and goes on behind the
-last record it got; failed polls change nothing but OFFSET_OUT_OF_RANGE, after which it reads from 0 again: what the log holds now
-is then on record, where a jump to the end would hide it. One call in LATEST_ONE_IN asks for the latest offset instead. Done in
-phase "final".
+Consumers. Each reads every partition in turn, from the earliest offset on, a drawn gap around the interval apart, and goes on
+behind the last record it got; failed polls change nothing but OFFSET_OUT_OF_RANGE, after which it begins again at the earliest
+offset (auto.offset.reset): what the log holds now is then on record, where a jump to the end would hide it. One call in
+LATEST_ONE_IN asks for the latest offset instead. Before one poll in `seek_one_in` it seeks: to the beginning, to the end, back
+to a drawn offset, or far beyond the end. Done in phase "final".
 
 Final readers. Fresh in phase "final" and done before; together they read each partition once: ask for its latest offset, then
 poll from 0 until there. A failed or empty answer is asked again after FINAL_BACKOFF_MS, and after FINAL_ATTEMPTS_MAX of them in a
@@ -19,6 +21,8 @@ row the partition is given up; that it was not read to its end is then visible i
 
 Draws are keyed by producer or consumer and purpose, so that the k-th choice of one does not depend on what happened to another.
 """
+
+from collections.abc import Sequence
 
 from history.op import OpType
 from history.seed import Draws
@@ -28,6 +32,7 @@ from workloads.parameters import Parameters, PartitionName
 QUIET_ROUND_MS = 1000
 _QUIET_GAP_US_MAX = 500_000  # of one producer, where there are more producers than partitions
 LATEST_ONE_IN = 10
+BEYOND = 1_000_000  # further than any log of a run reaches
 FINAL_BACKOFF_MS = 250
 FINAL_ATTEMPTS_MAX = 10
 ACKS_ALL = -1
@@ -45,14 +50,17 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Producer:
-    """Writes unique values."""
+    """Writes unique values, to `partitions` where they are others than the workload's; there may come to be more of them."""
 
-    def __init__(self, number: int, draws: Draws, parameters: Parameters) -> None:
+    def __init__(
+        self, number: int, draws: Draws, parameters: Parameters, *, partitions: Sequence[PartitionName] | None = None
+    ) -> None:
         self._name = f"p{number}"
         self._draws = draws
         self._parameters = parameters
+        self._idempotent = number < parameters.idempotent
         self._gap_us = 1_000_000 * parameters.producers // parameters.produce_per_s
-        self._quiet_gap_us = min(_QUIET_GAP_US_MAX, 1000 * QUIET_ROUND_MS * parameters.producers // len(parameters.partitions))
+        self._partitions = parameters.partitions if partitions is None else partitions
         self._due_us = 0
         self._written = 0
         self._quiet_turn = number * len(parameters.partitions) // parameters.producers
@@ -63,6 +71,8 @@ class Producer:
         assert self._open is None
         if phase == "final":
             return Done()
+        if not self._partitions:
+            return Sleep(QUIET_ROUND_MS)
         if self._due_us > 1000 * now_ms:
             return Sleep((self._due_us - 1000 * now_ms + 999) // 1000)
         self._open = self._drawn(now_ms) if phase == "faults" else self._in_turn(now_ms)
@@ -77,21 +87,30 @@ class Producer:
         jitter_us = self._draws.between(f"workload gap {self._name}", self._gap_us // 2, self._gap_us * 3 // 2)
         # Counted from when it was due, so that waking late does not lower the rate, unless that is long past.
         self._due_us = max(self._due_us + jitter_us, 1000 * now_ms)
-        partitions, acks = self._parameters.partitions, self._parameters.acks
+        partitions, acks = self._partitions, self._parameters.acks
         partition = partitions[self._draws.below(f"workload partition {self._name}", len(partitions))]
         return self._produce(partition, acks[self._draws.below(f"workload acks {self._name}", len(acks))])
 
     def _in_turn(self, now_ms: int) -> Invocation:
-        self._due_us = 1000 * now_ms + self._quiet_gap_us
-        partition = self._parameters.partitions[self._quiet_turn]
-        self._quiet_turn = (self._quiet_turn + 1) % len(self._parameters.partitions)
+        count = len(self._partitions)
+        self._due_us = 1000 * now_ms + min(_QUIET_GAP_US_MAX, 1000 * QUIET_ROUND_MS * self._parameters.producers // count)
+        partition = self._partitions[self._quiet_turn % count]
+        self._quiet_turn = (self._quiet_turn + 1) % count
         return self._produce(partition, ACKS_ALL)
 
     def _produce(self, partition: PartitionName, acks: int) -> Invocation:
         first = self._written
         self._written += self._parameters.records_per_produce
         values = tuple(f"{self._name}-{k}" for k in range(first, self._written))
-        return Invocation(f="produce", topic=partition.topic, partition=partition.partition, values=values, acks=acks)
+        return Invocation(
+            f="produce",
+            topic=partition.topic,
+            partition=partition.partition,
+            values=values,
+            acks=ACKS_ALL if self._idempotent else acks,
+            retries=self._parameters.retries,
+            idempotent=self._idempotent,
+        )
 
 
 class Consumer:
@@ -102,9 +121,11 @@ class Consumer:
         self._draws = draws
         self._partitions = parameters.partitions
         self._interval_ms = parameters.poll_interval_ms
-        self._positions = [0] * len(parameters.partitions)
+        self._seek_one_in = parameters.seek_one_in
+        self._positions: list[int | None] = [0] * len(parameters.partitions)  # None: begin at the earliest offset
         self._turn = number * len(parameters.partitions) // max(1, parameters.consumers)
         self._due_ms = 0
+        self._to_end = False  # the open question for the latest offset is a seek
         self._open: Invocation | None = None
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
@@ -120,27 +141,53 @@ class Consumer:
         if self._draws.ratio(f"workload latest {self._name}", 1, LATEST_ONE_IN):
             self._open = _latest(partition)
         else:
-            self._open = _poll(partition, self._positions[self._turn])
+            self._open = self._read(partition)
         return self._open
+
+    def _read(self, partition: PartitionName) -> Invocation:
+        """A poll where it stands; before some, it seeks (R-036, R-136)."""
+        position = self._positions[self._turn]
+        one_in = self._seek_one_in
+        seeks = position is not None and one_in > 0 and self._draws.ratio(f"workload seek {self._name}", 1, one_in)
+        match self._draws.below(f"workload seek where {self._name}", 4) if seeks else -1:
+            case 0:
+                position = None
+            case 1:
+                self._to_end = True
+                return _latest(partition)
+            case 2:
+                position = self._draws.below(f"workload seek back {self._name}", (position or 0) + 1)
+            case 3:
+                position = (position or 0) + BEYOND
+            case _:
+                pass
+        self._positions[self._turn] = position
+        if position is None:
+            return Invocation(f="earliest", topic=partition.topic, partition=partition.partition)
+        return _poll(partition, position)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Move the position, and on to the next partition after a poll."""
         assert invocation is self._open
         self._open = None
-        if invocation.f == "latest":
+        if invocation.f != "poll":
+            if completion.offset is not None and (invocation.f == "earliest" or self._to_end):
+                self._positions[self._turn] = completion.offset
+            self._to_end = False
             return
         if completion.records:
             self._positions[self._turn] = completion.records[-1].offset + 1
         elif completion.error == "OFFSET_OUT_OF_RANGE":
-            self._positions[self._turn] = 0
+            self._positions[self._turn] = None
         self._turn = (self._turn + 1) % len(self._partitions)
 
 
 class FinalReader:
     """Reads its partitions from their beginning to their end."""
 
-    def __init__(self, partitions: tuple[PartitionName, ...]) -> None:
-        self._left = partitions
+    def __init__(self, partitions: Sequence[PartitionName]) -> None:
+        self._partitions = partitions
+        self._left: tuple[PartitionName, ...] | None = None  # until the final phase begins
         self._position = 0
         self._end: int | None = None  # until the latest offset is known
         self._attempts = 0  # in a row without progress
@@ -150,7 +197,11 @@ class FinalReader:
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
         """The next question for the partition at hand."""
         assert self._open is None
-        if phase != "final" or not self._left:
+        if phase != "final":
+            return Done()
+        if self._left is None:
+            self._left = tuple(self._partitions)
+        if not self._left:
             return Done()
         if self._backing_off:
             self._backing_off = False
@@ -161,6 +212,7 @@ class FinalReader:
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Progress, or one attempt more."""
         assert invocation is self._open
+        assert self._left is not None
         self._open = None
         if completion.type is OpType.OK and invocation.f == "latest" and completion.offset is not None:
             self._end = completion.offset

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from workloads import produce_consume
+from workloads import admin_storm, create_delete, produce_consume
 from workloads.client import Process
 from workloads.parameters import Parameters
 
@@ -11,4 +11,6 @@ Factory = Callable[[int, Parameters], tuple[Process, ...]]
 
 WORKLOADS: dict[str, Factory] = {
     "produce-consume": produce_consume.processes,
+    "admin-storm": admin_storm.processes,
+    "create-delete": create_delete.processes,
 }

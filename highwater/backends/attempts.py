@@ -1,11 +1,15 @@
 """One workload process on any backend: its invocations become calls and rows, its answers completions and rows."""
 
+from typing import get_args
+
+from highwater.topics import written
 from history.op import OpType
-from history.recorder import Record, Recorder
-from reference.client.calls import Answered, Call, LatestCall, PollCall, ProduceCall
+from history.recorder import OperationColumns, Record, Recorder
+from reference.client.calls import Answered, Call, EarliestCall, LatestCall, PollCall, ProduceCall
+from reference.client.commands import AddPartition, Command, CreateTopic, DeleteTopic, ElectPreferred, ListPending
 from reference.errors import ErrorCode
-from reference.types import Offset, topic_partition
-from workloads.client import Completion, Invocation, PolledRecord, Process
+from reference.types import BrokerId, Offset, topic_partition
+from workloads.client import ClientF, Completion, Invocation, PolledRecord, Process
 from workloads.completion import completion_type, number_after
 
 
@@ -22,23 +26,51 @@ class Attempts:
         self.calls = 0
         self.open: Invocation | None = None
 
-    def begin(self, invocation: Invocation) -> Call:
-        """Record an invocation; the call that makes the attempt."""
+    def begin(self, invocation: Invocation) -> Call | Command:
+        """Record an invocation; the call or the command that performs it."""
         assert self.open is None
         self.open = invocation
         self.calls += 1
-        if invocation.f == "produce":
-            records = tuple(Record(value=value) for value in invocation.values)
-        else:
-            records = (Record(offset=invocation.offset),) if invocation.f == "poll" else ()
-        acks = invocation.acks if invocation.f == "produce" else None
-        self._record(OpType.INVOKE, invocation, records, acks=acks)
+        self._record(OpType.INVOKE, invocation, _asked(invocation), _of_produce(invocation))
+        return self._command(invocation) or self._call(invocation)
+
+    def _call(self, invocation: Invocation) -> Call:
         tp = topic_partition(invocation.topic, invocation.partition)
-        if invocation.f == "produce":
-            return ProduceCall(id=self.calls, tp=tp, values=invocation.values, acks=invocation.acks)
-        if invocation.f == "poll":
-            return PollCall(id=self.calls, tp=tp, offset=Offset(invocation.offset), max_records=invocation.max_records)
-        return LatestCall(id=self.calls, tp=tp)
+        match invocation.f:
+            case "produce":
+                return ProduceCall(
+                    id=self.calls,
+                    tp=tp,
+                    values=invocation.values,
+                    acks=invocation.acks,
+                    retries=invocation.retries,
+                    idempotent=invocation.idempotent,
+                )
+            case "poll":
+                return PollCall(id=self.calls, tp=tp, offset=Offset(invocation.offset), max_records=invocation.max_records)
+            case "latest":
+                return LatestCall(id=self.calls, tp=tp)
+            case "earliest":
+                return EarliestCall(id=self.calls, tp=tp)
+            case _:
+                raise AssertionError(f"{invocation.f} is a command")
+
+    def _command(self, invocation: Invocation) -> Command | None:
+        tp = topic_partition(invocation.topic, invocation.partition)
+        assignment = tuple(tuple(BrokerId(b) for b in replicas) for replicas in invocation.assignment)
+        match invocation.f:
+            case "create-topic":
+                return CreateTopic(id=self.calls, topic=invocation.topic, assignment=assignment)
+            case "delete-topic":
+                return DeleteTopic(id=self.calls, topic=invocation.topic)
+            case "add-partition":
+                return AddPartition(id=self.calls, tp=tp, replicas=assignment[0])
+            case "elect-preferred":
+                return ElectPreferred(id=self.calls, tps=(tp,))
+            case "admin-pending":
+                return ListPending(id=self.calls)
+            case _:
+                return None
 
     def end(self, answered: Answered) -> None:
         """Record the completion and tell the process."""
@@ -47,15 +79,19 @@ class Attempts:
         assert answered.id == self.calls
         self.open = None
         error = None if answered.error is ErrorCode.NONE else answered.error.name
-        outcome = completion_type(invocation.f, error, sent=answered.sent)
+        earlier = tuple(code.name for code in answered.earlier)
+        outcome = completion_type(invocation.f, error, sent=answered.attempts > 0, earlier=earlier)
         self._record(
             outcome,
             invocation,
             _rows(invocation, answered),
-            acks=invocation.acks if invocation.f == "produce" else None,
-            hw=answered.hw,
-            error=error,
-            node=answered.node,
+            {
+                "hw": answered.hw,
+                "error": error,
+                "node": answered.node,
+                "topic_id": written(answered.topic_id),
+                **_of_produce(invocation, answered.attempts),
+            },
         )
         self.number = number_after(self.number, outcome, processes=self._processes)
         polled = (PolledRecord(offset=r.offset, value=r.value, leader_epoch=r.leader_epoch) for r in answered.records)
@@ -69,6 +105,7 @@ class Attempts:
                 hw=answered.hw,
                 node=answered.node,
                 records=tuple(polled),
+                found=answered.found,
             ),
         )
 
@@ -77,24 +114,43 @@ class Attempts:
         type: OpType,
         invocation: Invocation,
         records: tuple[Record, ...],
-        *,
-        acks: int | None = None,
-        hw: int | None = None,
-        error: str | None = None,
-        node: str | None = None,
+        columns: OperationColumns,
     ) -> None:
+        if invocation.f in get_args(ClientF):  # what an administrator does is in words: it is about no log (`_asked`)
+            columns["topic"], columns["partition"] = invocation.topic, invocation.partition
         self._recorder.operation(
             process=self.number,
             type=type,
             f=invocation.f,
             records=records,
-            topic=invocation.topic,
-            partition=invocation.partition,
-            acks=acks,
-            hw=hw,
-            error=error,
-            node=node,
+            **columns,
         )
+
+
+def _asked(invocation: Invocation) -> tuple[Record, ...]:
+    name = topic_partition(invocation.topic, invocation.partition)
+    replicas = " ".join(",".join(map(str, of)) for of in invocation.assignment)
+    match invocation.f:
+        case "produce":
+            return tuple(Record(value=value) for value in invocation.values)
+        case "poll":
+            return (Record(offset=invocation.offset),)
+        case "create-topic":
+            return (Record(value=f"{invocation.topic} on {replicas}"),)
+        case "delete-topic":
+            return (Record(value=invocation.topic),)
+        case "add-partition":
+            return (Record(value=f"{name} on {replicas}"),)
+        case "elect-preferred":
+            return (Record(value=name),)
+        case _:
+            return ()
+
+
+def _of_produce(invocation: Invocation, attempts: int | None = None) -> OperationColumns:
+    if invocation.f != "produce":
+        return {}
+    return {"acks": invocation.acks, "delivery": "once" if invocation.idempotent else None, "attempts": attempts}
 
 
 def _rows(invocation: Invocation, answered: Answered) -> tuple[Record, ...]:
@@ -108,5 +164,7 @@ def _rows(invocation: Invocation, answered: Answered) -> tuple[Record, ...]:
             )
         case "poll" if answered.records:
             return tuple(Record(value=record.value, offset=record.offset, leader_epoch=epoch) for record in answered.records)
+        case "admin-pending":
+            return tuple(Record(value=path) for path in answered.found)
         case _:
             return (Record(offset=answered.offset, leader_epoch=epoch),)

@@ -19,9 +19,12 @@ from msgspec.structs import replace
 from highwater.backends.api import Provenance, Run
 from highwater.backends.attempts import Attempts
 from highwater.backends.scene import assign, broker_config, brokers_of, manifest, workload_processes
+from highwater.derive import PLAIN
+from highwater.end_state import record_logs
 from highwater.errors import HarnessError
 from highwater.local.admin import Admin, states_of
 from highwater.local.clients import ClientHost, Phases, Worker
+from highwater.local.end import look
 from highwater.local.evidence import ZooKeeperEvidence, recorded_notes, wall_ahead_ns
 from highwater.local.faults import Faults
 from highwater.local.merge import merged
@@ -50,7 +53,9 @@ class ProcessBackend:
     name = "process"
 
     def refuse(self, plan: Plan) -> str | None:
-        """A fault that signals cannot do, or what is missing for a ZooKeeper."""
+        """A fault that signals cannot do, an administrator, or what is missing for a ZooKeeper."""
+        if plan.workload.name != PLAIN:
+            return f"the process backend has no administrators, and so no workload {plan.workload.name}"
         return next(iter(refusals("process", plan.schedule)), None) or missing()
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
@@ -118,6 +123,7 @@ class _Stage:
                 await self._rest(faults, phases)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.gather(*workers, return_exceptions=True), FINAL_S_MAX)
+                await look(admin, self._recorder, {node: (HOST, port) for node, port in self._ports.items()})
         except* HarnessError as group:
             raise _first(group) from None
         finally:
@@ -207,7 +213,11 @@ class _Stage:
                 evidence.add(commit)
         except LogError as error:
             raise HarnessError(f"reading what ZooKeeper committed: {error}") from error
-        sources = [self._recorder, evidence.recorder, *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes)]
+        disks = Recorder(lambda: end_ns)
+        if outcome == "completed":
+            for broker, node in self._nodes.items():
+                record_logs(disks, broker, node.disks())
+        sources = [self._recorder, evidence.recorder, *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes), disks]
         operations, events = merged(sources)
         found = manifest(
             self._plan,

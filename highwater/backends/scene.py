@@ -1,13 +1,15 @@
 """What every backend takes from a plan in the same way: assignments, broker configurations, workload, manifest."""
 
 from highwater.backends.api import Provenance
-from highwater.plan import Plan
+from highwater.plan import Plan, topics_of
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
-from reference.config import VARIANTS, BrokerConfig, Variant
+from reference.config import VARIANTS, BrokerConfig, TopicSpec, Variant
+from reference.placement import placed
 from reference.types import BrokerId, Millis, broker_address
+from workloads.admin_storm import ADDED_MAX
 from workloads.client import Process
 from workloads.generate import generate
-from workloads.parameters import Parameters, PartitionName
+from workloads.parameters import Parameters, PartitionName, TopicShape
 
 
 def brokers_of(plan: Plan) -> tuple[BrokerId, ...]:
@@ -21,13 +23,10 @@ def variant_of(plan: Plan) -> Variant:
 
 
 def assign(plan: Plan) -> dict[str, tuple[tuple[BrokerId, ...], ...]]:
-    """Replicas of each partition of each topic, preferred first: replica j of partition i on broker (i + j) mod n (R-132)."""
+    """Replicas of each partition of each topic, preferred first."""
     brokers = brokers_of(plan)
     return {
-        topic.name: tuple(
-            tuple(brokers[(index + j) % len(brokers)] for j in range(topic.replication_factor))
-            for index in range(topic.partitions)
-        )
+        topic.name: placed(brokers, partitions=topic.partitions, replication_factor=topic.replication_factor)
         for topic in plan.cluster.topics
     }
 
@@ -38,13 +37,16 @@ def broker_config(plan: Plan, broker: BrokerId) -> BrokerConfig:
     return BrokerConfig(
         broker=broker,
         variant=variant_of(plan),
-        topics=cluster.topics,
+        topics=topics_of(plan),
         log_dirs=cluster.log_dirs,
         session_timeout_ms=Millis(cluster.session_timeout_ms),
         replica_lag_time_max_ms=Millis(cluster.replica_lag_time_max_ms),
         request_timeout_ms=Millis(cluster.request_timeout_ms),
         fetch_wait_max_ms=Millis(cluster.fetch_wait_max_ms),
         checkpoint_interval_ms=Millis(cluster.checkpoint_interval_ms),
+        inter_broker_protocol="legacy" if broker in cluster.legacy_brokers else "kip343",
+        controller_heartbeat_timeout_ms=Millis(cluster.session_timeout_ms),
+        broker_heartbeat_timeout_ms=Millis(cluster.session_timeout_ms * 3 // 2),
     )
 
 
@@ -59,8 +61,23 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         records_per_produce=spec.records_per_produce,
         acks=spec.acks,
         poll_interval_ms=spec.poll_interval_ms,
+        seek_one_in=spec.seek_one_in,
+        idempotent=spec.idempotent,
+        retries=spec.retries,
+        topics=tuple(_shape(plan, topic) for topic in plan.cluster.topics),
+        scratch=None if spec.scratch is None else _shape(plan, spec.scratch, room=0),
     )
     return generate(spec.name, plan.draws, parameters)
+
+
+def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX) -> TopicShape:
+    """A topic as administrators know it, with room to grow."""
+    count = topic.partitions + room
+    return TopicShape(
+        topic.name,
+        topic.partitions,
+        placed(brokers_of(plan), partitions=count, replication_factor=topic.replication_factor),
+    )
 
 
 def manifest(

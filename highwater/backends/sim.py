@@ -46,6 +46,7 @@ class SimBackend:
             healed_at_ns=world.healed_at_ns,
             final_reads_at_ns=world.final_reads_at_ns,
             end_ns=now_ns,
+            messages=world.stage.transport.traffic.counts(),
             digest=digest(recorder.operations, recorder.events),
             sim_seconds=now_ns / 1e9,
             wall_seconds=perf_counter() - start,

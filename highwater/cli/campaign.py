@@ -10,7 +10,9 @@ from msgspec import Struct
 from highwater.campaign import Campaign, Limits, Request, Tally, exit_code, folder_of, run_campaign, tally
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
+from highwater.derive import MIXED
 from highwater.exit_codes import WORDS, ExitCode
+from highwater.goals import STANDARD_FROM, chosen
 from highwater.pages import write_pages
 from highwater.provenance import laboratory
 from highwater.run import Keep
@@ -42,19 +44,28 @@ def campaign(
     faults: options.Faults = "",
     profile: options.ProfileOption = "within",
     seconds: options.Seconds = None,
-    workload: options.Workload = "produce-consume",
+    workload: options.Workload = MIXED,
     jobs: options.Jobs = None,
     store: options.Store = Path("store"),
     keep_all: Annotated[bool, typer.Option("--keep-all", help="Keep valid runs too, not failures alone.")] = False,
     junit: Annotated[Path | None, typer.Option(help="Where the JUnit file goes; beside the index page if not given.")] = None,
     stop_after: Annotated[int | None, typer.Option(min=1, help="Stop after so many INVALID runs.")] = None,
     unknown_allowed: Annotated[int, typer.Option(min=0, max=100, help="Percent of UNKNOWN runs that are no failure.")] = 5,
+    goals: Annotated[
+        str | None,
+        typer.Option(
+            help="What all runs together must reach: standard, none, or a YAML list of names. "
+            f"Standard from {STANDARD_FROM} seeds of `safe` over all faults on; every campaign shows the table."
+        ),
+    ] = None,
     json: options.AsJson = False,
 ) -> int:
     """Perform many seeds on all cores; count verdicts, faults and anomalies; write an index page and a JUnit file."""
     wanted = options.seeds_of(seeds)
     request = Request(protocol=protocol, faults=options.names_of(faults), profile=profile, seconds=seconds, workload=workload)
     request.plan(wanted[0])  # bad input is refused before anything is written
+    wide = protocol == "safe" and (not request.faults or "all" in request.faults) and seconds is None
+    must = chosen(goals, profile=profile, by_default=wide and len(wanted) >= STANDARD_FROM)
     here = laboratory()
     place = None if junit is None else options.file_of(junit)
     keep = Keep(store=options.folder_of(store), report=True, only_failures=not keep_all)
@@ -67,11 +78,11 @@ def campaign(
 
         tasks = (request.task(seed, laboratory=here, keep=keep) for seed in wanted)
         limits = Limits(invalid_runs=stop_after)
-        found = run_campaign(tasks, wanted=len(wanted), jobs=jobs or cores(), limits=limits, seen=seen)
+        found = run_campaign(tasks, wanted=len(wanted), jobs=jobs or cores(), limits=limits, seen=seen, goals=must)
     folder = folder_of(store, protocol=protocol, first=wanted[0], last=wanted[-1])
     title = f"{protocol}, seeds {wanted[0]} to {wanted[-1]}"
     repeat = request.command(0).replace("run --seed 0", f"campaign --seeds {wanted[0]}..{wanted[-1]}")
-    pages = write_pages(folder, found.summaries, title=title, repeat=repeat, junit=place)
+    pages = write_pages(folder, found.summaries, title=title, repeat=repeat, junit=place, goals=must)
     code = exit_code(found, unknown_allowed_percent=unknown_allowed)
     if json:
         say_json(
@@ -80,7 +91,7 @@ def campaign(
                 seeds=(wanted[0], wanted[-1]),
                 exit=code,
                 stopped=found.stopped,
-                tally=tally(found.summaries),
+                tally=tally(found.summaries, must),
                 runs=found.summaries,
                 wall_seconds=found.wall_seconds,
                 index=str(pages.index),
@@ -95,7 +106,7 @@ def campaign(
 
 def show(found: Campaign, code: ExitCode) -> None:
     """A campaign for people: totals, faults, anomalies with the first seed of each, the runs that failed."""
-    numbers = tally(found.summaries)
+    numbers = tally(found.summaries, found.goals)
     verdicts = ", ".join(f"{count} {name}" for name, count in numbers.verdicts.items() if count)
     live = f"{numbers.live} live, {numbers.not_live} not live"
     say(f"{numbers.runs} of {found.wanted} runs: {verdicts or 'none'}; {live}; {WORDS[code]}")
@@ -108,9 +119,17 @@ def show(found: Campaign, code: ExitCode) -> None:
     )
     if numbers.faults:
         say("faults  " + ", ".join(f"{f.kind} {f.acted}/{f.begun}" for f in numbers.faults) + "  (acted/begun)")
+    say("reached " + ", ".join(f"{_short(goal.name)} {goal.count}" for goal in numbers.reached if goal.count))
+    say("never   " + ", ".join(_short(goal.name) for goal in numbers.reached if not goal.count))
+    if numbers.missed and not found.stopped:
+        say(f"missed  {', '.join(numbers.missed)}: what never happened was not tested")
     for anomaly in numbers.anomalies:
         say(f"found   {anomaly.kind} in {anomaly.runs} runs, first: {anomaly.repeat}")
     show_failures(found.summaries)
+
+
+def _short(goal: str) -> str:
+    return goal.removeprefix("message:").removeprefix("error:")
 
 
 def show_failures(summaries: Sequence[Summary]) -> None:

@@ -14,9 +14,11 @@ from highwater.cli.campaign import campaign
 from highwater.cli.catalogue import faults, protocol, protocols
 from highwater.cli.chaos import chaos
 from highwater.cli.check import check
+from highwater.cli.describe import describe
 from highwater.cli.explore import explore
 from highwater.cli.judge import judge
 from highwater.cli.output import complain
+from highwater.cli.reassign import reassign
 from highwater.cli.replay import replay
 from highwater.cli.report import report
 from highwater.cli.run import run
@@ -34,6 +36,7 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     campaign,
     chaos,
     explore,
+    describe,
     check,
     judge,
     report,
@@ -41,6 +44,8 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     protocol,
     faults,
 )
+# Below `highwater admin`.
+ADMIN_COMMANDS: tuple[Callable[..., int], ...] = (reassign,)
 
 
 def build() -> typer.Typer:
@@ -55,6 +60,10 @@ def build() -> typer.Typer:
     )
     for command in COMMANDS:
         app.command()(command)
+    admin = typer.Typer(rich_markup_mode=None)
+    for command in ADMIN_COMMANDS:
+        admin.command()(command)
+    app.add_typer(admin, name="admin", help="What an administrator asks of a cluster, through ZooKeeper.")
     return app
 
 

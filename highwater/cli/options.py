@@ -22,7 +22,7 @@ ProfileOption = Annotated[ProfileName, typer.Option(help="How far faults may go 
 Seconds = Annotated[
     int | None, typer.Option(min=1, max=86_400, help="Simulated seconds of faults; drawn from the seed if not given.")
 ]
-Workload = Annotated[str, typer.Option(help="What clients do.")]
+Workload = Annotated[str, typer.Option(help="What clients do; `mixed` is drawn from the seed, in the simulator.")]
 BackendOption = Annotated[BackendName, typer.Option(help="Where the plan is performed.")]
 Store = Annotated[Path, typer.Option(help="The folder under which runs are kept.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Worker processes; all cores if not given.")]

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from highwater.campaign import Request
 from highwater.cli import options
 from highwater.cli.output import by_kind, first_of, say, say_json
+from highwater.derive import MIXED
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plan import Plan, checked
@@ -29,7 +30,7 @@ def run(
     faults: options.Faults = "",
     profile: options.ProfileOption = "within",
     seconds: options.Seconds = None,
-    workload: options.Workload = "produce-consume",
+    workload: options.Workload = MIXED,
     backend: options.BackendOption = "sim",
     store: options.Store = Path("store"),
     no_store: Annotated[bool, typer.Option("--no-store", help="Keep nothing.")] = False,

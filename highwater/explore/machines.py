@@ -201,6 +201,7 @@ def _rename_requests(core: Core, asked: tuple[int, ...]) -> None:
     controller.request = new(controller.request)
     controller.brokers_listing.request = new(controller.brokers_listing.request)
     controller.topics_listing.request = new(controller.topics_listing.request)
+    controller.dir_events.request = new(controller.dir_events.request)
     for change in controller.changes.values():
         change.request = new(change.request)
     for partition in core.broker.partitions.values():

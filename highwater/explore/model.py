@@ -53,7 +53,14 @@ class Model:
         brokers = tuple(BrokerId(number) for number in range(1, bounds.brokers + 1))
         topic = TopicSpec(name=TOPIC, partitions=1, replication_factor=bounds.brokers, min_insync_replicas=1, flush="none")
         self._brokers = brokers
-        self._machines = Machines(tuple(BrokerConfig(broker=broker, variant=variant, topics=(topic,)) for broker in brokers))
+        # Heartbeats and the controller's part in ISR changes (KIP-343) would multiply the schedules: the search is about the
+        # protocol that leaders and followers keep, with the inter-broker protocol of before.
+        self._machines = Machines(
+            tuple(
+                BrokerConfig(broker=broker, variant=variant, topics=(topic,), inter_broker_protocol="legacy")
+                for broker in brokers
+            )
+        )
         self._zookeepers = ZooKeepers()
         self._rules = Rules(
             machines=self._machines,

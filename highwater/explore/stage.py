@@ -40,6 +40,7 @@ from reference.effects import (
     CancelTimer,
     CreateReplica,
     DeleteReplica,
+    Disconnect,
     Flush,
     Halt,
     MarkClean,
@@ -206,7 +207,7 @@ class Stage:
         host = self.hosts[index]
         if host.up:
             raise Impossible(f"b{index + 1} is up")
-        image = (DirImage(0, readable=True, logs=host.logs, checkpoint=host.checkpoint, born=host.born),)
+        image = (DirImage(0, True, host.logs, host.checkpoint, host.born, dirs=1),)
         life = host.life + 1
         core, effects = self._machines.boot(index, image, life)
         self.hosts[index] = replace(host, up=True, life=life, core=core, outbox=(), inbox=())
@@ -298,6 +299,8 @@ class Stage:
                 self._hear(index, ZkState("connected", session))
             case ZkRequest():
                 self._ask(index, effect)
+            case Disconnect():
+                pass  # the clients of a search ask for answers
             case Halt(reason=reason):
                 self._stop(index, f"halt:{reason}")
             case _:
@@ -379,16 +382,16 @@ def _position(node: str, hosts: list[Host]) -> int:
 def _written(logs: tuple[LogImage, ...], effect: Append | Truncate | CreateReplica | DeleteReplica) -> tuple[LogImage, ...]:
     others = tuple(log for log in logs if log.tp != effect.tp)
     found = next((log for log in logs if log.tp == effect.tp), LogImage(effect.tp, ()))
-    batches, born = found.batches, found.born
+    batches, born, topic_id = found.batches, found.born, found.topic_id
     match effect:
         case Append(batches=more):
             batches += more
         case Truncate(to=to):
             batches = tuple(batch for batch in batches if end_of(batch) <= to)
         case CreateReplica():
-            born = effect.born
+            born, topic_id = effect.born, effect.topic_id
         case DeleteReplica():
             return others
         case _:
             assert_never(effect)
-    return (*others, LogImage(effect.tp, batches, born))
+    return (*others, LogImage(effect.tp, batches, born, topic_id))

@@ -39,11 +39,11 @@ class Admin:
         """End the session."""
         self._zookeeper.close()
 
-    async def ask(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
-        """One answer for each operation. HarnessError where ZooKeeper does not answer."""
+    async def ask(self, *ops: AnyOp, atomic: bool = False) -> tuple[AnyAnswer, ...]:
+        """One answer for each operation, done one by one or as one multi. HarnessError where ZooKeeper does not answer."""
         request = next(self._ids)
         future = self._open[request] = asyncio.get_running_loop().create_future()
-        self._zookeeper.request(request, ops, atomic=False)
+        self._zookeeper.request(request, ops, atomic=atomic)
         try:
             return await asyncio.wait_for(future, ANSWER_TIMEOUT_S)
         except TimeoutError:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from highwater.backends.attempts import Attempts
 from reference.client.calls import Answered, Call
 from reference.client.client import Client, Outputs
+from reference.client.commands import Command
 from reference.effects import CancelTimer, Send, SetTimer
 from reference.events import AnyEvent, ConnectionLost, Received, TimerFired
 from reference.messages import AnyMessage
@@ -108,4 +109,6 @@ class Worker:
                 case Done():
                     await phases.changed()
                 case Invocation() as invocation:
-                    self._attempts.end(await self._host.call(self._attempts.begin(invocation)))
+                    call = self._attempts.begin(invocation)
+                    assert not isinstance(call, Command), "the backend refuses workloads with an administrator"
+                    self._attempts.end(await self._host.call(call))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from highwater.local.merge import RowClock
 from highwater.sim.evidence import Notebook, names
+from highwater.topics import TopicIds
 from highwater.zookeeper_log import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 from history.event import ClusterEvent, EventKind
 from history.recorder import Recorder
@@ -59,13 +60,18 @@ class ZooKeeperEvidence:
         self._node_of: dict[int, Address] = {}  # by session
         self._incarnation: dict[int, tuple[Address, int]] = {}  # registration of a session that has one
         self._last_ns = 0
+        self._topics = TopicIds()
+        self._partitions: dict[TopicPartition, None] = {}  # that ever had a state
 
     def add(self, commit: AnyCommit) -> None:
         """One commit."""
+        if isinstance(commit, NodeCreated):
+            self._topics.created(commit.path, commit.zxid)
         match commit:
             case NodeCreated(path=path) if path.startswith(f"{paths.BROKER_IDS}/"):
                 self._registered(commit, broker_address(BrokerId(int(path.rpartition("/")[2]))))
             case NodeCreated() | NodeWritten():
+                self._ended(commit, commit.data)
                 tp = paths.tp_of_state_path(commit.path)
                 if tp is not None:
                     self._state_written(commit, tp)
@@ -74,7 +80,14 @@ class ZooKeeperEvidence:
             case SessionEnded():
                 self._gone(commit)
             case NodeDeleted():
-                pass
+                self._ended(commit, None)
+
+    def _ended(self, commit: NodeCreated | NodeWritten | NodeDeleted, data: bytes | None) -> None:
+        for topic, topic_id in self._topics.ended(commit.path, data):
+            self._set_clock(commit)
+            for tp in [tp for tp in self._partitions if topic_of(tp) == topic]:
+                index = index_of(tp)
+                self.recorder.event(EventKind.TOPIC_DELETED, topic=topic, topic_id=topic_id, partition=index)
 
     def _set_clock(self, commit: AnyCommit, *, after_ns: int = 0) -> None:
         """To the commit's time, never before that of the one before it: the wall clock may go back."""
@@ -102,12 +115,14 @@ class ZooKeeperEvidence:
     def _state_written(self, commit: NodeCreated | NodeWritten, tp: TopicPartition) -> None:
         version = commit.version if isinstance(commit, NodeWritten) else 0
         node = self._node_of.get(commit.session)
+        self._partitions[tp] = None
         state = paths.decode_state(tp, (), Data(commit.data, version, 0))
         self._set_clock(commit, after_ns=self._sent_ns.get((node, tp, version - 1), 0))
         self.recorder.event(
             EventKind.STATE_WRITTEN,
             node=node,
             topic=topic_of(tp),
+            topic_id=self._topics.of(tp),
             partition=index_of(tp),
             leader=None if state.leader is None else broker_address(state.leader),
             leader_epoch=state.leader_epoch,

@@ -21,6 +21,7 @@ from nemesis.faults import (
     ClockStrobe,
     Clog,
     Crash,
+    CrashAt,
     DirFailure,
     DirUnreadable,
     DiskFull,
@@ -33,6 +34,7 @@ from nemesis.faults import (
     PowerLoss,
     Reset,
     Restart,
+    Shutdown,
     Slow,
 )
 from nemesis.schedule import Window
@@ -115,6 +117,9 @@ class Faults:
                 self._kill(node)
                 if not self.keeps_down(broker):
                     self._start(node)
+            case Shutdown():
+                self._downs[broker] += 1
+                node.terminate()
             case Pause():
                 self._pauses[broker] += 1
                 node.pause()
@@ -128,6 +133,7 @@ class Faults:
                 | ClockDrift()
                 | ClockStrobe()
                 | PowerLoss()
+                | CrashAt()
                 | ExpireSession()
                 | DirUnreadable()
                 | DirFailure()
@@ -145,7 +151,9 @@ class Faults:
             return
         for broker in brokers:
             node = self._nodes[broker]
-            if isinstance(window.fault, Crash):
+            if isinstance(window.fault, Shutdown):
+                self._kill(node)
+            if isinstance(window.fault, Crash | Shutdown):
                 self._downs[broker] -= 1
                 if not self.keeps_down(broker) and not node.is_running():
                     self._start(node)

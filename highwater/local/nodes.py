@@ -15,7 +15,9 @@ import reference
 from highwater.errors import HarnessError
 from history.event import EventKind
 from reference.config import BrokerConfig
+from reference.events import DirImage
 from reference.runtime.control import NoteLine, read_notes
+from reference.runtime.disk import Disk
 from reference.runtime.settings import NodeSettings
 from reference.types import Address, broker_address
 
@@ -74,6 +76,11 @@ class NodeProcess:
         self.paused = False
         self._close()
 
+    def terminate(self) -> None:
+        """SIGTERM: it may end in good order, or take its time."""
+        if self.is_running():
+            self._signal(signal.SIGTERM)
+
     def pause(self) -> None:
         """SIGSTOP."""
         if self.is_running():
@@ -93,6 +100,15 @@ class NodeProcess:
             return read_notes(path) if path.exists() else []
         except msgspec.MsgspecError as error:
             raise HarnessError(f"the notes of {self.address} cannot be read: {error}") from error
+
+    def disks(self) -> tuple[DirImage, ...]:
+        """What lies in the log directories; not while a process runs."""
+        assert not self.is_running()
+        disk = Disk([Path(path) for path in self._settings.log_dirs])
+        try:
+            return disk.recover()
+        finally:
+            disk.close()
 
     def stopped_itself(self) -> str | None:
         """Why this life ended, in its own words; None where it did not say."""

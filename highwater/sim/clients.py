@@ -1,6 +1,7 @@
-"""Workload processes on the stage: each is a client machine with one operation open at a time."""
+"""Workload processes on the stage: each a client machine, and an admin client, with one operation open at a time."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import assert_never
 
 from highwater.backends.attempts import Attempts
@@ -8,18 +9,27 @@ from highwater.sim.clock import Clock
 from highwater.sim.scheduler import MS
 from highwater.sim.stage import Stage
 from highwater.sim.timers import Timers
-from reference.client.calls import Answered
+from highwater.sim.zk import ZkServer
+from highwater.sim.zk_client import ZkClient
+from reference.client.admin import TIMER as ADMIN_TIMER
+from reference.client.admin import Admin
+from reference.client.calls import Answered, Call
 from reference.client.client import Client
-from reference.effects import CancelTimer, Send, SetTimer
-from reference.events import AnyEvent, TimerFired
+from reference.client.commands import Command
+from reference.effects import CancelTimer, Send, SetTimer, ZkConnect, ZkRequest
+from reference.events import AnyEvent, TimerFired, ZkReplied, ZkState, ZkWatch
 from reference.types import Address, BrokerId, Millis
 from workloads.client import Done, Invocation, Phase, Process, Sleep
+
+ADMIN_TIMEOUT_MS = 10_000  # how long an administrator waits for a request to be done
 
 
 class ClientHost:
     """A client process; never stopped. `idle` once its workload process is done with the phase."""
 
-    def __init__(self, stage: Stage, process: Process, number: int, *, processes: int, brokers: tuple[BrokerId, ...]) -> None:
+    def __init__(
+        self, stage: Stage, server: ZkServer, process: Process, number: int, *, processes: int, brokers: tuple[BrokerId, ...]
+    ) -> None:
         self.address = Address(f"c{number}")
         self.life = 1
         self.up = True
@@ -31,6 +41,9 @@ class ClientHost:
         first = number % len(brokers)
         timeout_ms = Millis(stage.plan.workload.request_timeout_ms)
         self._client = Client.boot(self.address, brokers[first:] + brokers[:first], request_timeout_ms=timeout_ms)
+        # Of a command: ZooKeeper's session timeout bounds how long its outcome may be hidden by a lost one.
+        self._admin = Admin(timeout_ms=Millis(ADMIN_TIMEOUT_MS))
+        self._zk = ZkClient(self, server, stage, timeout_ms=stage.plan.cluster.session_timeout_ms)
         self._clock = Clock(stage.scheduler, monotonic_ns=0)
         self._timers = Timers(stage.scheduler, stage.draws, self._clock, owner=self.address, fire=self._ring)
 
@@ -45,7 +58,18 @@ class ClientHost:
     def take(self, source: str, event: AnyEvent) -> None:
         """An event for the client machine."""
         self._stage.handled += 1
-        self._perform(self._client.handle(event, now=self._clock.now()))
+        if isinstance(event, ZkState | ZkReplied | ZkWatch) or event == TimerFired(ADMIN_TIMER):
+            self._perform(self._admin.handle(event))
+        else:
+            self._perform(self._client.handle(event, now=self._clock.now()))
+
+    def run(self, source: str, action: "partial[None]") -> None:
+        """Something that happens inside the process."""
+        action()
+
+    def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
+        """The same after a while."""
+        self._stage.scheduler.after(delay_ns, action)
 
     def _ring(self, name: str) -> None:
         self.take(self.address, TimerFired(name))
@@ -58,13 +82,19 @@ class ClientHost:
         match self._attempts.process.next(now_ms=now_ms, phase=self.phase):
             case Invocation() as invocation:
                 self._stage.handled += 1
-                self._perform(self._client.start(self._attempts.begin(invocation), now=self._clock.now()))
+                self._start(self._attempts.begin(invocation))
             case Sleep(ms=ms):
                 self._stage.scheduler.after(max(1, ms) * MS, self._go_on)
             case Done():
                 self.idle = True
             case unexpected:
                 assert_never(unexpected)
+
+    def _start(self, asked: Call | Command) -> None:
+        if isinstance(asked, Command):
+            self._perform(self._admin.start(asked))
+        else:
+            self._perform(self._client.start(asked, now=self._clock.now()))
 
     def _perform(self, outputs: Sequence[object]) -> None:
         for output in outputs:
@@ -75,6 +105,10 @@ class ClientHost:
                     self._timers.arm(output)
                 case CancelTimer():
                     self._timers.cancel(output.name)
+                case ZkConnect():
+                    self._zk.connect()
+                case ZkRequest():
+                    self._zk.ask(output)
                 case Answered():
                     self._attempts.end(output)
                     # Later, for the effects behind the answer belong to the call that has ended.

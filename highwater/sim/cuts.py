@@ -92,4 +92,4 @@ def _kind(source: Address, target: Address) -> Links | None:
         return "peers"
     if ends == {"b", "z"}:
         return "zookeeper"
-    return "clients" if ends == {"b", "c"} else None
+    return "clients" if "c" in ends and ends != {"c"} else None  # of brokers, and an administrator's of ZooKeeper

@@ -17,9 +17,9 @@ from history.seed import Draws
 from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, MarkDir, Truncate, WriteCheckpoint
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
-from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
+from reference.types import NO_INCARNATION, Incarnation, Offset, TopicId, TopicPartition
 
-Wounds = list[tuple[TopicPartition, int]]  # (log, first offset destroyed)
+Wounds = list[tuple[TopicPartition, TopicId, int]]  # (log, its topic, first offset destroyed)
 DiskEffect = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Truncate | WriteCheckpoint
 
 _NEED_ROOM = (Append, CreateReplica, MarkDir, MarkClean, WriteCheckpoint)
@@ -39,10 +39,11 @@ class Refusal:
 class _Log:
     """One log in the page cache. The journal holds, newest last, None for a batch appended, what was cut for a truncation."""
 
-    __slots__ = ("batches", "born", "journal", "number")
+    __slots__ = ("batches", "born", "journal", "number", "topic_id")
 
-    def __init__(self, born: Incarnation) -> None:
+    def __init__(self, born: Incarnation, topic_id: TopicId) -> None:
         self.born = born
+        self.topic_id = topic_id
         self.batches: list[Batch] = []
         self.journal: list[tuple[Batch, ...] | None] = []
         self.number = 0  # of operations before the journal: all durable
@@ -54,10 +55,11 @@ Mark = list[tuple[TopicPartition, _Log, int]]  # up to which operation of each l
 class Directory:
     """One log directory."""
 
-    __slots__ = ("born", "checkpoint", "clean", "dirty", "gone", "logs", "refusals", "slows")
+    __slots__ = ("born", "checkpoint", "clean", "dirs", "dirty", "gone", "logs", "refusals", "slows")
 
     def __init__(self) -> None:
         self.born = NO_INCARNATION
+        self.dirs = 0  # as marked
         self.clean = False
         self.logs: dict[TopicPartition, _Log] = {}
         self.dirty: dict[TopicPartition, _Log] = {}
@@ -105,11 +107,11 @@ class Disk:
                 self._truncate(directory, tp, to)
             case WriteCheckpoint(entries=entries):
                 directory.checkpoint = entries
-            case CreateReplica(tp=tp, born=born):
+            case CreateReplica(tp=tp, born=born, topic_id=topic_id):
                 assert tp not in directory.logs
-                directory.logs[tp] = _Log(born)
-            case MarkDir(born=born):
-                directory.born = born
+                directory.logs[tp] = _Log(born, topic_id)
+            case MarkDir(born=born, dirs=dirs):
+                directory.born, directory.dirs = born, dirs
             case MarkClean(clean=clean):
                 directory.clean = clean
             case DeleteReplica(tp=tp):
@@ -130,6 +132,10 @@ class Disk:
             log.journal.append(tuple(log.batches[keep:]))
             del log.batches[keep:]
             directory.dirty[tp] = log
+
+    def replicas_in(self, index: int) -> tuple[TopicPartition, ...]:
+        """Whose logs a directory holds."""
+        return tuple(self.dirs[index].logs)
 
     def flush_delay_ns(self, index: int) -> int:
         """How long an fsync of this directory takes that starts now."""
@@ -168,7 +174,7 @@ class Disk:
             _undo(log, survive, torn=torn_here)
             destroyed = _first_difference(before, log.batches)
             if destroyed is not None:
-                wounds.append((tp, destroyed))
+                wounds.append((tp, log.topic_id, destroyed))
             log.number += len(log.journal)
             log.journal.clear()
         for tp, log in sorted(directory.gone.items()):
@@ -180,7 +186,8 @@ class Disk:
 
     def swap(self, index: int) -> Wounds:
         """An empty directory stands in the place of this one."""
-        wounds = [(tp, int(log.batches[0].base_offset)) for tp, log in sorted(self.dirs[index].logs.items()) if log.batches]
+        logs = sorted(self.dirs[index].logs.items())
+        wounds = [(tp, log.topic_id, int(log.batches[0].base_offset)) for tp, log in logs if log.batches]
         old, self.dirs[index] = self.dirs[index], Directory()
         self.dirs[index].refusals, self.dirs[index].slows = old.refusals, old.slows
         return wounds
@@ -192,8 +199,19 @@ class Disk:
             if directory.refusals and self.refuses(index, needs_room=False) is not None:
                 images.append(DirImage(index, readable=False))
                 continue
-            logs = tuple(LogImage(tp, tuple(log.batches), log.born) for tp, log in sorted(directory.logs.items()))
-            images.append(DirImage(index, True, logs, directory.checkpoint, directory.born, directory.clean))
+            found = sorted(directory.logs.items())
+            logs = tuple(LogImage(tp, tuple(log.batches), log.born, log.topic_id) for tp, log in found)
+            images.append(
+                DirImage(
+                    index,
+                    readable=True,
+                    logs=logs,
+                    checkpoint=directory.checkpoint,
+                    born=directory.born,
+                    dirs=directory.dirs,
+                    clean=directory.clean,
+                )
+            )
         return tuple(images)
 
 

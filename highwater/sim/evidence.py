@@ -1,5 +1,6 @@
 """What nodes and ZooKeeper say, as rows of the history."""
 
+from highwater.topics import TopicIds, written
 from history.event import EventKind
 from history.recorder import Recorder
 from reference.coordination import paths
@@ -36,6 +37,7 @@ class Notebook:
         if kind in _FROM_ZOOKEEPER:
             return
         topic, partition = (None, None) if note.tp is None else self._name(note.tp)
+        topic_id = written(note.topic_id)
         if note.batches:
             for batch in note.batches:
                 for offset, value in enumerate(batch.values, batch.base_offset):
@@ -44,6 +46,7 @@ class Notebook:
                         node=self._node,
                         life=self.life,
                         topic=topic,
+                        topic_id=topic_id,
                         partition=partition,
                         offset=offset,
                         leader_epoch=batch.leader_epoch,
@@ -58,6 +61,7 @@ class Notebook:
             life=self.life,
             incarnation=note.incarnation,
             topic=topic,
+            topic_id=topic_id,
             partition=partition,
             leader=None if note.leader is None else broker_address(note.leader),
             leader_epoch=note.leader_epoch,
@@ -80,11 +84,13 @@ def names(brokers: tuple[BrokerId, ...]) -> tuple[str, ...]:
 class ZkEvidence:
     """What ZooKeeper commits: registrations, their end, and every state znode as written."""
 
-    __slots__ = ("_recorder", "_registered", "_tree", "incarnations")
+    __slots__ = ("_partitions", "_recorder", "_registered", "_tree", "incarnations", "topics")
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._registered: dict[str, int] = {}  # path -> czxid
+        self._partitions: dict[TopicPartition, None] = {}  # that ever had a state
+        self.topics = TopicIds()
         self.incarnations: dict[str, int] = {}  # node -> czxid of its last registration
         self._tree: MemoryZooKeeper
 
@@ -102,6 +108,7 @@ class ZkEvidence:
                     self._written(node, path, data, version)
                 case (Delete(path=path), Deleted()):
                     self._gone(path)
+                    self._ended(path, None)
                 case _:
                     pass
 
@@ -120,14 +127,20 @@ class ZkEvidence:
             self._written(node, path, data, 0)
 
     def _written(self, node: Address, path: str, data: bytes, version: int) -> None:
+        self._ended(path, data)
         tp = paths.tp_of_state_path(path)
         if tp is None:
             return
+        self._partitions[tp] = None
+        above = paths.topic_path(topic_of(tp))
+        if above in self._tree.nodes:  # topics are made by administrators, of whom nothing is told here
+            self.topics.created(above, self._tree.nodes[above].czxid)
         state = paths.decode_state(tp, (), Data(data, version, 0))
         self._recorder.event(
             EventKind.STATE_WRITTEN,
             node=node,
             topic=topic_of(tp),
+            topic_id=self.topics.of(tp),
             partition=index_of(tp),
             leader=None if state.leader is None else broker_address(state.leader),
             leader_epoch=state.leader_epoch,
@@ -137,6 +150,12 @@ class ZkEvidence:
             stamps=tuple(member.incarnation for member in state.isr),
             elr=names(tuple(member.broker for member in state.elr)),
         )
+
+    def _ended(self, path: str, data: bytes | None) -> None:
+        for topic, topic_id in self.topics.ended(path, data):
+            for tp in [tp for tp in self._partitions if topic_of(tp) == topic]:
+                index = index_of(tp)
+                self._recorder.event(EventKind.TOPIC_DELETED, topic=topic, topic_id=topic_id, partition=index)
 
     def _gone(self, path: str) -> None:
         incarnation = self._registered.pop(path, None)

@@ -18,7 +18,9 @@ from highwater.sim.scheduler import MS
 from highwater.sim.stage import Stage
 from highwater.sim.targets import resolve
 from highwater.sim.transport import PacketLoss, kinds_named
+from highwater.sim.traps import Trap
 from highwater.sim.zk import ZOOKEEPER, ZkServer
+from highwater.topics import written
 from history.event import EventKind
 from history.manifest import FaultCount
 from nemesis.faults import (
@@ -27,6 +29,7 @@ from nemesis.faults import (
     ClockStrobe,
     Clog,
     Crash,
+    CrashAt,
     DirFailure,
     DirUnreadable,
     DiskFull,
@@ -39,13 +42,17 @@ from nemesis.faults import (
     PowerLoss,
     Reset,
     Restart,
+    Shutdown,
     Slow,
 )
 from nemesis.schedule import Window
+from reference.events import ShutDown
 from reference.types import Address, BrokerId, broker_address, index_of, topic_of
 
 RESTART_MS_MIN = 20  # from the end of a process to the start of the next
 RESTART_MS_MAX = 500
+BOUNCE_MS_MIN = 1  # the same, where the session ended at once: faster than a controller reads
+BOUNCE_MS_MAX = 10
 SILENT_MS_MIN = 500  # how long peers of a host without power notice nothing
 SILENT_MS_MAX = 3000
 
@@ -184,9 +191,21 @@ class Faults:
             case Crash():
                 self._kill(node, acting, partial(node.stop, "crash"))
                 opened.undo.append(partial(self._let_run, node))
+            case CrashAt():
+                trap = Trap(fault, partial(self._trapped, opened, node, acting))
+                self._hold_in(opened, node.traps, trap)
+            case Restart(session_ends=True):
+                self._trouble[node.config.broker].holds += 1
+                acting.count += 1
+                self._bounce(node)
             case Restart():
                 self._kill(node, acting, partial(node.stop, "crash"))
                 self._start_soon(node)
+            case Shutdown():
+                self._trouble[node.config.broker].holds += 1
+                acting.count += node.up
+                node.take("operator", ShutDown())
+                opened.undo.append(partial(self._end_shutdown, node, node.life))
             case PowerLoss():
                 self._kill(node, acting, partial(self._lose_power, opened.window.id, fault, node))
                 opened.undo.append(partial(self._let_run, node))
@@ -214,8 +233,9 @@ class Faults:
 
     def _cut(self, opened: _Open, fault: Partition, brokers: tuple[BrokerId, ...]) -> None:
         for pair in self._geography.cut_by(fault, brokers, self._stage.draws, purpose=f"cut {opened.window.id}"):
-            acting = opened.actings.get(pair[1]) or opened.actings.get(pair[0])
-            assert acting is not None
+            # A link between an administrator and ZooKeeper is no broker's: the first one counts it.
+            first = next(iter(opened.actings.values()))
+            acting = opened.actings.get(pair[1]) or opened.actings.get(pair[0]) or first
             link = self._stage.network.link(*pair)
             opened.undo.append(partial(self._stage.network.release, link))
             self._hold_in(opened, link.cuts, acting)
@@ -318,6 +338,12 @@ class Faults:
         acting.count += 1
         node.ambush(blow)
 
+    def _end_shutdown(self, node: NodeHost, life: int) -> None:
+        """Whoever has not come to an end in good order is killed now."""
+        if node.life == life:
+            node.stop("crash")
+        self._let_run(node)
+
     def _let_run(self, node: NodeHost) -> None:
         """One window less keeps this process down."""
         trouble = self._trouble[node.config.broker]
@@ -328,8 +354,23 @@ class Faults:
             if trouble.pauses:
                 node.pause()
 
-    def _start_soon(self, node: NodeHost) -> None:
-        wait_ms = self._stage.draws.between(f"restart {node.address}", RESTART_MS_MIN, RESTART_MS_MAX)
+    def _trapped(self, opened: _Open, node: NodeHost, acting: Acting) -> None:
+        """The effect came at which this process is to die."""
+        self._trouble[node.config.broker].holds += 1
+        acting.count += 1
+        node.stop("crash")
+        opened.undo.append(partial(self._let_run, node))
+
+    def _bounce(self, node: NodeHost) -> None:
+        """Gone and back before the watch that tells of it is answered: B-47, KAFKA-1120."""
+        session = self._server.session_of(node.address)
+        node.stop("crash")
+        if session:
+            self._server.expire(session)
+        self._start_soon(node, BOUNCE_MS_MIN, BOUNCE_MS_MAX)
+
+    def _start_soon(self, node: NodeHost, lo_ms: int = RESTART_MS_MIN, hi_ms: int = RESTART_MS_MAX) -> None:
+        wait_ms = self._stage.draws.between(f"restart {node.address}", lo_ms, hi_ms)
         self._stage.scheduler.after(wait_ms * MS, self._let_run, node)
 
     def _lose_power(self, window_id: str, fault: PowerLoss, node: NodeHost) -> None:
@@ -348,7 +389,7 @@ class Faults:
     def _refuse(self, opened: _Open, fault: DirUnreadable | DirFailure | DiskFull, node: NodeHost, acting: Acting) -> None:
         opened.undo.append(partial(self._repaired, node))
         match fault:
-            case DirUnreadable():
+            case DirUnreadable():  # what the system tests of KIP-112 do to a leader and to a follower (R-317, R-318, R-319)
                 refusal = Refusal(acting, "EACCES", reads=False)
             case DirFailure(drop_unflushed=drop_unflushed):
                 refusal = Refusal(acting, "EIO", reads=False)
@@ -376,12 +417,13 @@ class Faults:
             self._start_soon(node)
 
     def _wound(self, node: NodeHost, index: int, wounds: Wounds, why: str) -> None:
-        for tp, offset in wounds:
+        for tp, topic_id, offset in wounds:
             self._stage.recorder.event(
                 EventKind.WOUND,
                 node=node.address,
                 incarnation=self._evidence.incarnations.get(node.address),
                 topic=topic_of(tp),
+                topic_id=written(topic_id),
                 partition=index_of(tp),
                 dir=index,
                 offset=offset,

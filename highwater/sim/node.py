@@ -2,7 +2,7 @@
 
 A process is `up`, perhaps `paused`, or down. While it is paused everything meant for it waits; when it goes on, what waited
 comes in drawn order, but in order from each source. An assertion that fails inside the machine ends the process and the
-evidence says so. An effect that a directory refuses ends the list of effects, and the machine is told at once.
+evidence says so. What a directory refuses is told to the machine at once (`reference.performing`).
 """
 
 from collections import deque
@@ -16,6 +16,7 @@ from highwater.sim.evidence import Notebook
 from highwater.sim.scheduler import MS, US
 from highwater.sim.stage import Stage
 from highwater.sim.timers import Timers
+from highwater.sim.traps import Trap
 from highwater.sim.zk import ZkServer
 from highwater.sim.zk_client import ZkClient
 from history.event import EventKind
@@ -26,6 +27,7 @@ from reference.effects import (
     CancelTimer,
     CreateReplica,
     DeleteReplica,
+    Disconnect,
     Flush,
     Halt,
     MarkClean,
@@ -40,6 +42,7 @@ from reference.effects import (
 )
 from reference.events import AnyEvent, Booted, DirFailed, DirImage, Flushed, TimerFired
 from reference.machine import Now
+from reference.performing import perform
 from reference.types import Address, broker_address
 
 BOOT_CLOCK_NS_MAX = 10**15  # a monotonic clock starts anywhere
@@ -76,6 +79,7 @@ class NodeHost:
         self._boot = boot
         self._waiting: dict[str, deque[partial[None]]] = {}  # by source, while paused
         self._ambush: partial[None] | None = None
+        self.traps: list[Trap] = []
         shape = stage.plan.network
         self.disk = Disk(self.address, config.log_dirs, stage.draws, (shape.flush_us_min * US, shape.flush_us_max * US))
         self.clock = Clock(
@@ -213,25 +217,35 @@ class NodeHost:
         return 1 + self._stage.draws.below(f"ambush {self.address}", effects - 1)
 
     def _perform_all(self, machine: Handler, effects: list[AnyEffect], failures: int) -> None:
-        for effect in effects:
-            failed = self._perform(effect)
-            if failed is not None:
+        for failed in perform(effects, self._attempt, self.disk.replicas_in, lambda: self.machine is machine):
+            if self.machine is machine:
                 self.failed_dirs = True
                 self._handle(failed, failures + 1)
-            if failed is not None or self.machine is not machine:
-                return
 
-    def _perform(self, effect: AnyEffect) -> DirFailed | None:
+    def _attempt(self, effect: AnyEffect) -> str | None:
+        """Perform an effect unless a trap ends the process before it; the error where a directory refuses."""
+        trap = next((trap for trap in self.traps if trap.springs(effect)), None) if self.traps else None
+        if trap is not None and trap.before:
+            trap.strike()
+            return None
+        error = self._perform(effect)
+        if trap is not None:
+            trap.strike()
+        return error
+
+    def _perform(self, effect: AnyEffect) -> str | None:
+        """The error where a directory refuses."""
         match effect:
             case Send():
                 self._stage.transport.send(self, effect.to, effect.message)
+            case Disconnect():
+                self._stage.transport.reset(effect.peer, self.address)
             case Note():
                 self.notes.write(effect)
             case SetTimer():
                 self.timers.arm(effect)
             case Append() | Truncate() | CreateReplica() | MarkDir() | MarkClean() | DeleteReplica() | WriteCheckpoint():
-                error = self.disk.perform(effect)
-                return None if error is None else DirFailed(effect.dir, error)
+                return self.disk.perform(effect)
             case CancelTimer():
                 self.timers.cancel(effect.name)
             case Flush():
@@ -246,10 +260,10 @@ class NodeHost:
                 assert_never(effect)
         return None
 
-    def _flush(self, effect: Flush) -> DirFailed | None:
+    def _flush(self, effect: Flush) -> str | None:
         error = self.disk.refuses(effect.dir, needs_room=False)
         if error is not None:
-            return DirFailed(effect.dir, error)
+            return error
         mark = self.disk.flush_mark(effect.dir)
         self.later(self.disk.flush_delay_ns(effect.dir), _SELF, partial(self._flushed, effect, mark))
         return None

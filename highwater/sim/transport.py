@@ -2,8 +2,8 @@
 
 Whoever has a request opens a connection to the process of that address and keeps it for the next one. Answers go back over the
 connection that the request came by, and reach only the life that asked: the server sees correlations of the transport's own,
-which are translated back on the way. The Packets fault takes single control requests, fetches and their answers off their
-connection: such a message may be lost, come twice, be overtaken, or reach the next life of its receiver.
+which are translated back on the way. The Packets fault takes single messages between brokers (control requests, fetches and
+their answers) off their connection: such a message may be lost, come twice, be overtaken, or reach the next life of its receiver.
 """
 
 from functools import partial
@@ -13,6 +13,7 @@ import msgspec
 
 from highwater.sim.network import Acting, Connection, Link, Network
 from highwater.sim.scheduler import MS, Scheduler
+from highwater.sim.traffic import Traffic
 from history.seed import Draws
 from nemesis.faults import Packets
 from reference.events import AnyEvent, ConnectionLost, Received
@@ -22,56 +23,27 @@ from reference.messages import (
     EpochEndReply,
     Fetch,
     FetchReply,
-    LeaderAndIsr,
-    LeaderAndIsrReply,
     ListOffsets,
     ListOffsetsReply,
-    LogInfo,
-    LogInfoReply,
-    Metadata,
-    MetadataReply,
     Produce,
     ProduceReply,
     Reply,
     Request,
-    StopReplica,
-    StopReplicaReply,
-    UpdateMetadata,
-    UpdateMetadataReply,
 )
 from reference.types import Address
 
 OVERTAKEN_MS_MAX = 1500  # how late an overtaken message comes
-DOUBLED_MS_MAX = 6000  # how late the copy of a doubled message comes: past an election, into another life
 
-# What the Packets fault may touch between brokers: requests that are sent again, and their answers.
-SINGLE = frozenset(
-    {
-        Fetch,
-        FetchReply,
-        EpochEnd,
-        EpochEndReply,
-        LeaderAndIsr,
-        LeaderAndIsrReply,
-        StopReplica,
-        StopReplicaReply,
-        UpdateMetadata,
-        UpdateMetadataReply,
-        LogInfo,
-        LogInfoReply,
-    }
-)
 _REQUESTS = frozenset(get_args(Request))
 # A broker's fetchers have connections of their own, as Kafka's: a control request and a fetch may overtake each other.
 _FETCHES = frozenset({Fetch, EpochEnd})
 _WithPartition = (Fetch, FetchReply, Produce, ProduceReply, EpochEnd, EpochEndReply, ListOffsets, ListOffsetsReply)
-_KINDS: tuple[type, ...] = (*sorted(SINGLE, key=lambda kind: kind.__name__), Produce, ProduceReply, ListOffsets, ListOffsetsReply)
+_KINDS: dict[str, type] = {kind.__name__.lower(): kind for kind in get_args(AnyMessage)}
 
 
 def kinds_named(names: tuple[str, ...]) -> frozenset[type]:
     """Message classes by the names that plans use: "leader-and-isr", "fetch-reply" ... KeyError names one that does not exist."""
-    table = {kind.__name__.lower(): kind for kind in (*_KINDS, Metadata, MetadataReply)}
-    return frozenset(table[name.replace("-", "").lower()] for name in names)
+    return frozenset(_KINDS[name.replace("-", "")] for name in names)
 
 
 class PacketLoss:
@@ -82,7 +54,7 @@ class PacketLoss:
     def __init__(self, acting: Acting, fault: Packets) -> None:
         self.acting = acting
         self.fault = fault
-        self.kinds = kinds_named(fault.kinds) if fault.kinds else SINGLE
+        self.kinds = kinds_named(fault.kinds) if fault.kinds else None  # None: all
 
 
 class Endpoint(Protocol):
@@ -102,7 +74,7 @@ _Key = tuple[Address, Address, bool]  # client, server, and whether it is the fe
 class Channel:
     """A client process's connection to a server process."""
 
-    __slots__ = ("client", "client_life", "connection", "key", "server", "server_life")
+    __slots__ = ("between_brokers", "client", "client_life", "connection", "key", "server", "server_life")
 
     def __init__(self, client: Endpoint, server: Endpoint, lane: bool) -> None:
         self.key: _Key = (client.address, server.address, lane)
@@ -110,13 +82,14 @@ class Channel:
         self.client_life = client.life
         self.server = server
         self.server_life = server.life
+        self.between_brokers = client.address[0] == server.address[0]  # requests that are sent again, and their answers
         self.connection: Connection
 
 
 class Transport:
     """Connections between processes, and the requests that wait for an answer."""
 
-    __slots__ = ("_asked", "_channels", "_correlation", "_draws", "_endpoints", "_losses", "_network", "_scheduler")
+    __slots__ = ("_asked", "_channels", "_correlation", "_draws", "_endpoints", "_losses", "_network", "_scheduler", "traffic")
 
     def __init__(self, scheduler: Scheduler, network: Network, draws: Draws) -> None:
         self._scheduler = scheduler
@@ -127,6 +100,7 @@ class Transport:
         self._asked: dict[Address, dict[int, tuple[Channel, int]]] = {}
         self._correlation = 0
         self._losses: dict[Link, list[PacketLoss]] = {}
+        self.traffic = Traffic()
 
     def join(self, endpoint: Endpoint) -> None:
         """This process can be reached from now on."""
@@ -162,14 +136,14 @@ class Transport:
             channel, correlation = asked
             half = channel.connection.back
             message = msgspec.structs.replace(message, correlation=correlation)
-        if not self._losses or self._travels_with_the_others(half.link, message, channel):
+        if not self._losses or not channel.between_brokers or self._travels_with_the_others(half.link, message, channel):
             self._network.send(half, message, message.tp if isinstance(message, _WithPartition) else "")
 
     def _travels_with_the_others(self, link: Link, message: AnyMessage, channel: Channel) -> bool:
         """What the Packets fault does to this message; False where it is lost or goes its own way."""
         kind: type = type(message)
         for loss in self._losses.get(link, ()):
-            if kind not in loss.kinds or kind not in SINGLE:
+            if loss.kinds is not None and kind not in loss.kinds:
                 continue
             fault = loss.fault
             key = f"packets {loss.acting.window} {link.source}>{link.target} {kind.__name__}"
@@ -180,7 +154,7 @@ class Transport:
             if fate < fault.drop_per_mille:
                 return False
             doubled = fate < fault.drop_per_mille + fault.duplicate_per_mille
-            late_ns = self._draws.below(key, (DOUBLED_MS_MAX if doubled else OVERTAKEN_MS_MAX) * MS)
+            late_ns = self._draws.below(key, (fault.copy_late_ms_max if doubled else OVERTAKEN_MS_MAX) * MS)
             deliver = partial(self._serve_alone if kind in _REQUESTS else self._receive_alone, channel)
             self._network.send_alone(link, late_ns, deliver, message)
             return doubled
@@ -207,7 +181,7 @@ class Transport:
             if not server.up or server.life != channel.server_life:
                 self._network.sever(connection, some_arrive=False)  # refused
                 return
-        elif server.life != channel.server_life and message.__class__ not in SINGLE:
+        elif server.life != channel.server_life and not channel.between_brokers:
             return
         self._serve_alone(channel, message)
 
@@ -216,6 +190,7 @@ class Transport:
         if not server.up:
             return
         request = cast(Request, message)
+        self.traffic.asked(request)
         self._correlation += 1
         if not isinstance(request, Produce) or request.acks != 0:
             self._asked[server.address][self._correlation] = (channel, request.correlation)
@@ -229,7 +204,9 @@ class Transport:
     def _receive_alone(self, channel: Channel, message: object) -> None:
         client = channel.client
         if client.up and client.life == channel.client_life:
-            client.take(channel.server.address, Received(channel.server.address, cast(Reply, message)))
+            reply = cast(Reply, message)
+            self.traffic.answered(reply)
+            client.take(channel.server.address, Received(channel.server.address, reply))
 
     # --- breaking -----------------------------------------------------------------------------------------------------------
 

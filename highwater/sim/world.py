@@ -7,26 +7,32 @@ time begins then. A run is a function of its plan: the same plan gives the same 
 """
 
 from highwater.backends.scene import assign, broker_config, brokers_of, workload_processes
+from highwater.end_state import record_logs, record_metadata, record_zookeeper
 from highwater.plan import Plan
 from highwater.sim.clients import ClientHost
 from highwater.sim.cuts import Geography
 from highwater.sim.evidence import ZkEvidence
 from highwater.sim.faults import Faults
+from highwater.sim.laboratory import Laboratory
 from highwater.sim.node import Boot, NodeHost
 from highwater.sim.scheduler import MS
 from highwater.sim.stage import Stage
 from highwater.sim.targets import state_of
 from highwater.sim.zk import ZkServer
 from history.event import EventKind
+from reference.broker import heartbeats
 from reference.coordination import paths
-from reference.coordination.api import AnyOp, Create
+from reference.coordination.api import AnyOp, Create, Data
+from reference.messages import MetadataReply
 from reference.node import Node
 from reference.types import BrokerId
 from workloads.client import Phase
 
 SLICE_MS = 100  # how often limits and ends are looked at
+GATHER_MS = 1500  # in which brokers register, elect a controller and show themselves to it
 WARM_UP_MS_MAX = 10_000
 FINAL_MS_MAX = 60_000
+LOOK_MS = 200  # in which every broker says what it tells clients
 
 
 class TooManyEvents(Exception):  # noqa: N818 - says what happened
@@ -47,13 +53,15 @@ class World:
         }
         processes = workload_processes(plan)
         self.clients = tuple(
-            ClientHost(self.stage, process, number, processes=len(processes), brokers=brokers)
+            ClientHost(self.stage, self.server, process, number, processes=len(processes), brokers=brokers)
             for number, process in enumerate(processes)
         )
         for node in self.nodes.values():
             self.stage.transport.join(node)
         for client in self.clients:
             self.stage.transport.join(client)
+        self.laboratory = Laboratory(self.stage)
+        self.stage.transport.join(self.laboratory)
         geography = Geography(brokers, tuple(client.address for client in self.clients))
         self.faults = Faults(self.stage, self.server, self.evidence, self.nodes, geography)
         self.healed_at_ns: int | None = None
@@ -63,11 +71,7 @@ class World:
     def play(self) -> None:
         """All phases. Raises TooManyEvents; whatever ends it early, the rows so far stand."""
         plan = self.stage.plan
-        self.warm_up()
-        self._zero_ns = self.stage.scheduler.now
-        self.faults.plan(self._zero_ns)
-        self._phase("faults")
-        self._run_for(plan.faults_ms)
+        self.play_until(plan.faults_ms)
         self.faults.heal()
         self.healed_at_ns = self.stage.scheduler.now
         self._phase("quiet")
@@ -80,17 +84,59 @@ class World:
         self.final_reads_at_ns = self.stage.scheduler.now
         self._phase("final")
         self._run_until_idle()
+        self._look_at_the_end()
+
+    def play_until(self, at_ms: int) -> None:
+        """The first phases alone, up to so long after the start of the workload."""
+        self.warm_up()
+        self._zero_ns = self.stage.scheduler.now
+        self.faults.plan(self._zero_ns)
+        self._phase("faults")
+        self._run_for(at_ms)
+
+    def metadata(self) -> MetadataReply | None:
+        """What the first broker that is in service would answer a client now (R-320: the description of topics)."""
+        for host in self.nodes.values():
+            if isinstance(host.machine, Node):
+                broker = host.machine.state.broker
+                if broker.live_brokers and not heartbeats.is_fenced(broker):
+                    return MetadataReply(0, broker.live_brokers, tuple(broker.metadata.values()))
+        return None
 
     def _run_until_idle(self) -> None:
         end_ns = self.stage.scheduler.now + FINAL_MS_MAX * MS
         while self.stage.scheduler.now < end_ns and not all(client.idle for client in self.clients):
             self._run_for(SLICE_MS)
 
+    def _look_at_the_end(self) -> None:
+        """What ZooKeeper, the brokers and the disks hold once everything has come to rest."""
+        recorder, tree = self.stage.recorder, self.server.tree
+        for correlation, node in enumerate(self.nodes.values()):
+            self.laboratory.ask(node.address, correlation)
+        self._run_for(LOOK_MS)
+        topics = tree.nodes[paths.TOPICS].children
+        record_zookeeper(
+            recorder,
+            [(topic, self._data(paths.topic_path(topic))) for topic in topics],
+            {path: self._data(path) for path in tree.nodes if paths.tp_of_state_path(path) is not None},
+        )
+        for broker, node in self.nodes.items():
+            record_metadata(recorder, node.address, self.laboratory.told.get(node.address, ()))
+            record_logs(recorder, broker, node.disk.image())
+
+    def _data(self, path: str) -> Data:
+        node = self.server.tree.nodes[path]
+        return Data(node.data, node.version, node.czxid)
+
     def warm_up(self) -> None:
-        """Create the topics, start every broker and wait until every partition has a leader."""
-        self.create_topics()
+        """Start every broker, create the topics once they know each other, and wait until every partition has a leader.
+
+        Topics that were there before would be led by whichever broker shows itself to the controller first (KIP-343).
+        """
         for node in self.nodes.values():
             node.start()
+        self._run_for(GATHER_MS)
+        self.create_topics()
         end_ns = self.stage.scheduler.now + WARM_UP_MS_MAX * MS
         while self.stage.scheduler.now < end_ns and not self._led():
             self._run_for(SLICE_MS)
@@ -101,10 +147,7 @@ class World:
         ops += [
             Create(paths.topic_path(topic), paths.topic_payload(replicas)) for topic, replicas in assign(self.stage.plan).items()
         ]
-        tree = self.server.tree
-        session = tree.connect(timeout_ms=1)
-        tree.submit(session, tuple(ops))
-        tree.expire(session)
+        self.server.administer(tuple(ops))
 
     def _led(self) -> bool:
         states = [

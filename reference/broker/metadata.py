@@ -4,25 +4,38 @@ from reference.broker.broker import Broker
 from reference.broker.leader_and_isr import command_error
 from reference.errors import ErrorCode
 from reference.machine import Turn
-from reference.messages import Metadata, MetadataReply, UpdateMetadata, UpdateMetadataReply
-from reference.types import Address
+from reference.messages import Metadata, MetadataReply, PartitionState, UpdateMetadata, UpdateMetadataReply
+from reference.types import Address, LeaderEpoch, TopicId, ZkVersion
 
 
 def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: UpdateMetadata) -> None:
-    """Take what is not older than what is known."""
+    """Take what is not older than what is known, and forget what a full update does not list: its topic is deleted."""
     error = command_error(turn, broker, command.controller_epoch, command.broker_incarnation)
-    if error is ErrorCode.NONE:
+    if error is ErrorCode.NONE and not _is_late(turn, broker, command):
         broker.live_brokers = command.live_brokers
-        fresh = any(state.tp not in broker.metadata for state in command.states)
-        for state in command.states:
-            known = broker.metadata.get(state.tp)
-            if known is None or known.leader_epoch <= state.leader_epoch:
-                broker.metadata[state.tp] = state
-        if fresh:
-            broker.metadata = {tp: broker.metadata[tp] for tp in sorted(broker.metadata)}
+        told = {state.tp: state for state in command.states}
+        known = {tp: state for tp, state in broker.metadata.items() if tp in told or not command.full}
+        for tp, state in told.items():
+            if tp not in known or _age(known[tp]) <= _age(state):
+                known[tp] = state
+        broker.metadata = {tp: known[tp] for tp in sorted(known)}
     turn.send(source, UpdateMetadataReply(command.correlation, error))
 
 
+def _age(state: PartitionState) -> tuple[TopicId, LeaderEpoch, ZkVersion]:
+    return state.topic_id, state.leader_epoch, state.zk_version
+
+
+def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:
+    """A copy that was overtaken would take topics away that were made since: a reign counts its requests."""
+    variant = turn.config.variant
+    order = (command.controller_epoch, command.number)
+    if variant.controller_epoch and variant.controller_epoch_persist and order < broker.metadata_order:
+        return True
+    broker.metadata_order = order
+    return False
+
+
 def on_metadata(turn: Turn, broker: Broker, source: Address, request: Metadata) -> None:
-    """Who leads what, as far as this broker was told."""
+    """Who leads what, as far as this broker was told, and which replicas are offline (R-305)."""
     turn.send(source, MetadataReply(request.correlation, broker.live_brokers, tuple(broker.metadata.values())))

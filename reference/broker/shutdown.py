@@ -5,6 +5,7 @@ batches. It is true because nothing is appended once the flush was asked for: ev
 arrives afterwards is heard but the disk. A directory that fails meanwhile ends the process without a marker.
 """
 
+from reference.broker import log_dirs
 from reference.broker.broker import Broker, write_checkpoints
 from reference.effects import SHUT_DOWN, Halt, MarkClean
 from reference.events import AnyEvent, DirFailed, Flushed
@@ -16,7 +17,7 @@ def begin(turn: Turn, broker: Broker) -> None:
     """Lay down every role and ask for the last flushes."""
     for partition in broker.partitions.values():
         follower.resign(turn, partition)
-    broker.closing = tuple(range(turn.config.log_dirs))
+    broker.closing = log_dirs.good(turn, broker)
     for dir_ in broker.closing:
         turn.needs_flush(dir_)
 
@@ -34,5 +35,5 @@ def on_flushed(turn: Turn, broker: Broker) -> None:
     if broker.closing:
         return
     write_checkpoints(turn, broker)
-    turn.effects += [MarkClean(dir_, clean=True) for dir_ in range(turn.config.log_dirs)]
+    turn.effects += [MarkClean(dir_, clean=True) for dir_ in log_dirs.good(turn, broker)]
     turn.effects.append(Halt(SHUT_DOWN))

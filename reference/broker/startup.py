@@ -4,36 +4,47 @@ A registration is ephemeral and belongs to a session: a restarted broker cannot 
 session of its former life. The czxid of the registration is the broker's incarnation from then on (KIP-343, KIP-380).
 """
 
-from reference.broker.broker import Broker, create_partition, recovered_note, start_timers
+from msgspec.structs import replace
+
+from reference.broker import log_dirs
+from reference.broker.broker import Assigned, Broker, create_partition, recovered_note, start_timers
 from reference.broker.leader_and_isr import apply, delete_replica
+from reference.config import sends_heartbeats
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Create, Data, GetChildren, GetData, SessionExpired, Unknown
-from reference.effects import CancelTimer, Halt, MarkClean, MarkDir, Note, SetTimer, Truncate, ZkConnect, ZkRequest
-from reference.events import DirImage
+from reference.effects import CancelTimer, DeleteReplica, MarkClean, MarkDir, Note, SetTimer, Truncate, ZkConnect, ZkRequest
+from reference.events import DirImage, LogImage
 from reference.log.log import recover
 from reference.machine import Turn
 from reference.replica import follower
 from reference.replica.partition import Idle
-from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
 
 
 def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
-    """V3 §E step 3.1 for what the directories hold; then ask for a session. A directory that cannot be read ends the process.
-
-    Pre-KIP-112: an I/O problem concerns the whole broker (V3 Discussion 4).
-    """
+    """V3 §E step 3.1 for what the good directories hold (R-301); then ask for a session."""
     for found in image:
         if not found.readable:
-            turn.effects.append(Halt(f"log directory {found.dir} is not readable"))
+            log_dirs.take_offline(turn, broker, found.dir, "unreadable at startup")
+    if broker.offline_dirs:
+        if log_dirs.ends_the_process(turn, broker):
             return
+        log_dirs.note_gauges(turn, broker)
     for found in image:
-        if found.clean:
+        # KAFKA-10471: before anything else, for a crash from here on is none in good order
+        if found.clean and turn.config.variant.clean_marker == "early":
             turn.effects.append(MarkClean(found.dir, clean=False))
-    broker.dir_births = tuple(found.born for found in image)
+    # A directory that was marked among more or fewer than there are now: one was taken out of the configuration, and what was
+    # in it is made anew in the others (R-315). To be told from what was counted on, it must be younger (R-303, P6).
+    births = (found.born if found.dirs == turn.config.log_dirs else NO_INCARNATION for found in image)
+    broker.dir_births = tuple(births)
     for found in image:
         high_watermarks = {tp: Offset(hw) for tp, hw in found.checkpoint}
         for log_image in found.logs:
-            log, cut = recover(log_image, found.dir)
+            if _is_left_over(log_image, found.dir, image):
+                turn.effects.append(DeleteReplica(found.dir, log_image.tp))
+                continue
+            log, cut = recover(log_image, found.dir, trusted=found.clean)
             partition = create_partition(turn, broker, log_image.tp, log)
             partition.hw = high_watermarks.get(log_image.tp, Offset(0))
             if turn.config.variant.hw_clamp:
@@ -49,11 +60,22 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
     turn.effects.append(ZkConnect())
 
 
+def _is_left_over(log: LogImage, dir_: int, image: tuple[DirImage, ...]) -> bool:
+    """Does another directory hold a log of the same name that is the later one? Then this one is left from when it was bad."""
+    same = [(other.topic_id, other.born, -found.dir) for found in image for other in found.logs if other.tp == log.tp]
+    return len(same) > 1 and (log.topic_id, log.born, -dir_) != max(same)
+
+
 def register(turn: Turn, broker: Broker) -> None:
-    """Create the registration, and the nodes above it where they are missing."""
+    """Create the registration, and the nodes above it where they are missing.
+
+    R-002, C-02: the broker makes it itself, for an ephemeral node of an administrator would end with his session.
+    """
     config = turn.config
     ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
-    ops.append(Create(paths.broker_path(config.broker), paths.broker_payload(config.broker), ephemeral=True))
+    ops.append(
+        Create(paths.broker_path(config.broker), paths.broker_payload(heartbeats=sends_heartbeats(config)), ephemeral=True)
+    )
     broker.registration = "creating"
     _ask(turn, broker, tuple(ops))
 
@@ -102,12 +124,13 @@ def on_timer(turn: Turn, broker: Broker) -> None:
 
 
 def _registered(turn: Turn, broker: Broker, incarnation: Incarnation) -> None:
-    broker.incarnation = turn.incarnation = incarnation
+    broker.incarnation = turn.incarnation = incarnation  # R-181: the czxid of the registration
     turn.note(Note(kind="registered", incarnation=incarnation))
     for dir_, born in enumerate(broker.dir_births):
-        if born == NO_INCARNATION:
-            turn.effects.append(MarkDir(dir_, incarnation))
+        if born == NO_INCARNATION and dir_ not in broker.offline_dirs:
+            turn.effects.append(MarkDir(dir_, incarnation, turn.config.log_dirs))
     broker.dir_births = tuple(incarnation if born == NO_INCARNATION else born for born in broker.dir_births)
+    log_dirs.notify(turn, broker)
     if broker.learned and not turn.config.variant.broker_incarnation:
         broker.registration = "registered"  # the letter of V3: §E is for a starting broker, not for a new session
         return
@@ -115,7 +138,7 @@ def _registered(turn: Turn, broker: Broker, incarnation: Incarnation) -> None:
 
 
 def learn(turn: Turn, broker: Broker) -> None:
-    """V3 §E step 1: read the replica assignment of all topics."""
+    """V3 §E step 1: read the replica assignment of all topics. What was missed while away stands in ZooKeeper (R-066, R-070)."""
     broker.registration = "learning-topics"
     broker.before_learning = tuple(broker.partitions)
     _ask(turn, broker, (GetChildren(paths.TOPICS),))
@@ -136,11 +159,13 @@ def _read_states(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> 
     mine = []
     for topic, answer in zip(broker.learning_topics, answers, strict=True):
         if isinstance(answer, Data):
-            mine += [(tp, replicas) for tp, replicas in paths.decode_topic(topic, answer.data) if turn.config.broker in replicas]
+            assigned = paths.decode_topic(topic, answer.data)
+            topic_id = TopicId(answer.czxid)
+            mine += [Assigned(tp, replicas, topic_id) for tp, replicas in assigned if turn.config.broker in replicas]
     broker.learning = mine
     broker.registration = "learning-states"
     if mine:
-        _ask(turn, broker, tuple(GetData(paths.state_path(tp)) for tp, _ in mine))
+        _ask(turn, broker, tuple(GetData(paths.state_path(assigned.tp)) for assigned in mine))
     else:
         _learn(turn, broker, ())
 
@@ -151,22 +176,34 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
     Step 3.2, becoming leader from what is read, is for `startup_leads` alone: the state read may be older than the wish of a
     controller that elected somebody else a moment later, and the log may be shorter than when it was written.
     """
-    for (tp, replicas), answer in zip(broker.learning, answers, strict=True):
-        if not isinstance(answer, Data):
+    topic_ids = {found.tp: found.topic_id for found in broker.learning}
+    for tp in broker.before_learning:
+        # V3 §E step 4 (R-046), before anything is done for another topic of the same name; what a command has woken up
+        # meanwhile is assigned by it
+        if _is_stray(turn, broker, tp, topic_ids) and _is_idle(broker, tp):
+            delete_replica(turn, broker, tp)
+    for found, answer in zip(broker.learning, answers, strict=True):
+        if not isinstance(answer, Data) or found.tp in broker.stopped:
             continue
-        state = paths.decode_state(tp, replicas, answer)
+        state = replace(paths.decode_state(found.tp, found.replicas, answer), topic_id=found.topic_id)
         if state.leader != turn.config.broker or turn.config.variant.startup_leads:  # V3 §E step 3.2, step 3.3
             apply(turn, broker, state)
-    assigned = {tp for tp, _ in broker.learning}
-    for tp in broker.before_learning:
-        # V3 §E step 4; what a command has woken up meanwhile is assigned by it
-        if tp not in assigned and _is_idle(broker, tp):
-            delete_replica(turn, broker, tp)
+    if turn.config.variant.clean_marker == "late" and not broker.learned:
+        turn.effects += [MarkClean(dir_, clean=False) for dir_ in range(turn.config.log_dirs)]
     broker.registration = "registered"
     broker.learned = True
     broker.learning = []
     broker.learning_topics = ()
     broker.before_learning = ()
+    broker.stopped = ()
+
+
+def _is_stray(turn: Turn, broker: Broker, tp: TopicPartition, assigned: dict[TopicPartition, TopicId]) -> bool:
+    """Assigned to others, or a log of an earlier topic of the name (KIP-516); what V3 sees is the name alone (U-14)."""
+    partition = broker.partitions.get(tp)
+    if tp not in assigned or partition is None:
+        return partition is not None
+    return turn.config.variant.topic_id and NO_TOPIC_ID != partition.log.topic_id < assigned[tp]
 
 
 def _is_idle(broker: Broker, tp: TopicPartition) -> bool:
@@ -178,6 +215,8 @@ def on_expired(turn: Turn, broker: Broker) -> None:
     """The session is over, and with it this incarnation. `safe` lays down every role and waits for the controller's word."""
     broker.registration = "none"
     broker.registration_request = 0
+    broker.settling = []
+    broker.stopped = ()
     turn.effects.append(CancelTimer("register"))
     if turn.config.variant.broker_incarnation:
         broker.incarnation = turn.incarnation = NO_INCARNATION

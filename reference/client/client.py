@@ -1,13 +1,16 @@
-"""The client machine: finds the leader, makes one attempt for each call, answers within the call's timeout.
+"""The client machine: finds the leader, sends what is asked to it alone (R-133), answers within the call's timeout.
 
 Routing comes from Metadata, asked of the brokers of the bootstrap list in turn: never twice in a row of the same one, for it
-may be cut off from the controller and repeat what is no longer true. Only this lookup is repeated, and only until the call's
-timeout; the operation itself is sent at most once, so that each attempt is an operation of the history. What goes wrong after
-it was sent is the call's answer: an error of the leader, NETWORK_EXCEPTION where the connection broke, REQUEST_TIMED_OUT
-where nothing came. Errors of `reference.errors.REFRESH_METADATA` make the next call to that partition look up its leader again.
+may be cut off from the controller and repeat what is no longer true. This lookup is repeated until the call's timeout; the
+operation itself is sent once, and a produce as often again as its `retries` say (R-130): after RETRY_BACKOFF_MS where an error
+came that may pass, and where nothing came in half of the call's timeout. What goes wrong in the last attempt is the call's
+answer: an error of the leader, NETWORK_EXCEPTION where the connection broke, REQUEST_TIMED_OUT where nothing came. Errors of
+`reference.errors.REFRESH_METADATA` make the next attempt for that partition look up its leader again (R-075).
 
 Consumers send the leader epoch they know (KIP-320), which is what docs/promise.md V2 rests on. A produce with acks=0 is answered
-as soon as it is sent. An answer that comes after its call has ended is ignored.
+as soon as it is sent, and lost where that was in vain (R-130: the asynchronous producer). An answer that comes after its call, or
+its attempt, has ended is ignored. An idempotent produce waits for a producer id first (`reference.client.session`); there is
+one at a time, so that sequences leave no gap when one of them ends the session.
 
 State is plain data. Few calls are in flight at a time (a workload process has one), so they are searched, not indexed.
 """
@@ -19,10 +22,12 @@ from typing import assert_never
 import msgspec
 from msgspec import Struct
 
-from reference.client.calls import Answered, Call, LatestCall, PollCall, Polled, ProduceCall
+from reference.client import session as sessions
+from reference.client.calls import Answered, Call, EarliestCall, LatestCall, PollCall, Polled, ProduceCall
 from reference.client.routes import Routes, distrust, distrust_peer, leader_of, learn_epoch, learn_states
+from reference.client.session import Session
 from reference.effects import AnyEffect, CancelTimer, Send, SetTimer
-from reference.errors import REFRESH_METADATA, ErrorCode
+from reference.errors import REFRESH_METADATA, RETRIABLE, ErrorCode
 from reference.events import (
     AnyEvent,
     Booted,
@@ -38,10 +43,13 @@ from reference.events import (
 )
 from reference.machine import Now
 from reference.messages import (
+    EARLIEST,
     AnyMessage,
     Batch,
     Fetch,
     FetchReply,
+    InitProducerId,
+    InitProducerIdReply,
     ListOffsets,
     ListOffsetsReply,
     Metadata,
@@ -50,24 +58,44 @@ from reference.messages import (
     ProduceReply,
     Request,
 )
-from reference.types import NO_INCARNATION, Address, BrokerId, LeaderEpoch, Millis, Offset, broker_address
+from reference.types import (
+    NO_EPOCH,
+    NO_INCARNATION,
+    NO_PRODUCER_ID,
+    NO_TOPIC_ID,
+    Address,
+    BrokerId,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TopicId,
+    broker_address,
+)
 
 LOOKUP_TIMEOUT_MS = Millis(400)  # of one Metadata request; then the next broker is asked
 LOOKUP_BACKOFF_MS = Millis(100)  # metadata.retry: after an answer that did not help
+RETRY_BACKOFF_MS = Millis(100)  # retry.backoff.ms: between two attempts
 _LOOKUP_TIMER = "metadata"
 _CALL_TIMER = "call-"
+_ATTEMPT_TIMER = "attempt-"
 
 Outputs = list[AnyEffect | Answered]
 _Answer = FetchReply | ProduceReply | ListOffsetsReply
 
 
 class Pending(Struct):
-    """A call that has not ended. Without a `leader` it still waits for a route and nothing was sent."""
+    """A call that has not ended. Without a `leader` no attempt is under way: it waits for a route, an id, or to try again."""
 
     call: Call
     deadline_ms: Millis  # monotonic
     correlation: int = 0
     leader: BrokerId | None = None
+    asked: BrokerId | None = None  # by the last attempt
+    attempts: int = 0
+    earlier: tuple[ErrorCode, ...] = ()  # how attempts failed
+    backing_off: bool = False
+    leader_epoch: LeaderEpoch = NO_EPOCH  # as it was known when the request was sent, like the id of the topic
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 class Client(Struct, kw_only=True):
@@ -81,6 +109,7 @@ class Client(Struct, kw_only=True):
     routes: Routes = {}
     pending: dict[str, Pending] = {}  # by call id; in order of their start
     looking_at: BrokerId | None = None  # asked last for metadata; while there is one, the timer of lookups is armed
+    session: Session = msgspec.field(default_factory=Session)
 
     @staticmethod
     def boot(address: Address, brokers: Sequence[BrokerId], *, request_timeout_ms: Millis) -> "Client":
@@ -91,15 +120,11 @@ class Client(Struct, kw_only=True):
     def start(self, call: Call, *, now: Now) -> Outputs:
         """Begin a call; its id must not be that of a call in flight. The answer comes now or from a later `handle`."""
         assert str(call.id) not in self.pending
+        assert not (_is_idempotent(call) and any(_is_idempotent(p.call) for p in self.pending.values())), "one at a time"
         pending = Pending(call, Millis(now.monotonic_ms + self.request_timeout_ms))
         self.pending[str(call.id)] = pending
         timer = SetTimer(f"{_CALL_TIMER}{call.id}", self.request_timeout_ms, self.request_timeout_ms)
-        leader = leader_of(self.routes, call.tp)
-        if leader is not None:
-            return [timer, *self._send(pending, leader, now)]
-        if self.looking_at is not None:
-            return [timer]
-        return [timer, *self._look_up()]
+        return [timer, *self._go_on(pending, now)]
 
     def handle(self, event: AnyEvent, *, now: Now) -> Outputs:
         """Take one event."""
@@ -108,10 +133,15 @@ class Client(Struct, kw_only=True):
                 return self._receive(event.message, now)
             case TimerFired(name=name) if name == _LOOKUP_TIMER:
                 return self._lookup_overdue()
+            case TimerFired(name=name) if name == sessions.TIMER:
+                self.session.asked = None
+                return self._ask_for_id() if any(self._wants_id(p) for p in self.pending.values()) else []
+            case TimerFired(name=name) if name.startswith(_ATTEMPT_TIMER):
+                return self._attempt_overdue(name, now)
             case TimerFired(name=name):
                 return self._call_overdue(name)
             case ConnectionLost():
-                return self._disconnected(event.peer)
+                return self._disconnected(event.peer, now)
             case Booted() | ZkReplied() | ZkWatch() | ZkState() | Flushed() | DirFailed() | ShutDown():
                 return []  # a client has no ZooKeeper session and no disk
             case _:
@@ -137,45 +167,107 @@ class Client(Struct, kw_only=True):
 
     def _lookup_overdue(self) -> Outputs:
         self.looking_at = None
-        return self._look_up() if any(p.leader is None for p in self.pending.values()) else []
+        return self._look_up() if any(self._wants_route(p) for p in self.pending.values()) else []
+
+    def _wants_route(self, pending: Pending) -> bool:
+        return pending.leader is None and not pending.backing_off and not self._wants_id(pending)
 
     def _learn(self, reply: MetadataReply, now: Now) -> Outputs:
         # An answer to an earlier lookup is as good: on a slow link the timeout would otherwise discard every one of them.
         if self.looking_at is None:
             return []
+        if reply.error is not ErrorCode.NONE:
+            # KIP-343: this broker is fenced and what it knows may be old. The next one is asked, after a pause.
+            return [SetTimer(_LOOKUP_TIMER, LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS)]
         learn_states(self.routes, reply.states)
         outputs: Outputs = []
-        waiting = [p for p in self.pending.values() if p.leader is None]
+        waiting = [p for p in self.pending.values() if self._wants_route(p)]
         for pending in waiting:
             leader = leader_of(self.routes, pending.call.tp)
             if leader is not None:
                 outputs += self._send(pending, leader, now)
-        if any(p.leader is None for p in waiting):
+        if any(p.leader is None and str(p.call.id) in self.pending for p in waiting):
             return [*outputs, SetTimer(_LOOKUP_TIMER, LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS)]
         self.looking_at = None
         return [*outputs, CancelTimer(_LOOKUP_TIMER)]
 
-    # --- the one attempt --------------------------------------------------------------------------------------------------
+    # --- a producer id ----------------------------------------------------------------------------------------------------
+
+    def _wants_id(self, pending: Pending) -> bool:
+        return _is_idempotent(pending.call) and self.session.producer_id == NO_PRODUCER_ID
+
+    def _ask_for_id(self) -> Outputs:
+        session = self.session
+        session.asked = self.bootstrap[session.turn]
+        session.turn = (session.turn + 1) % len(self.bootstrap)
+        session.correlation = self._next_correlation()
+        return [
+            Send(broker_address(session.asked), InitProducerId(session.correlation)),
+            SetTimer(sessions.TIMER, sessions.ASK_TIMEOUT_MS, sessions.ASK_TIMEOUT_MS),
+        ]
+
+    def _given_id(self, reply: InitProducerIdReply, now: Now) -> Outputs:
+        if reply.correlation != self.session.correlation or self.session.asked is None:
+            return []
+        if reply.error is not ErrorCode.NONE:
+            return [SetTimer(sessions.TIMER, sessions.ASK_BACKOFF_MS, sessions.ASK_BACKOFF_MS)]
+        waiting = [p for p in self.pending.values() if self._wants_id(p) and not p.backing_off]
+        sessions.begin(self.session, reply.producer_id, reply.producer_epoch)
+        outputs: Outputs = [CancelTimer(sessions.TIMER)]
+        for pending in waiting:
+            outputs += self._go_on(pending, now)
+        return outputs
+
+    # --- an attempt -------------------------------------------------------------------------------------------------------
+
+    def _go_on(self, pending: Pending, now: Now) -> Outputs:
+        """Get what is missing for the next attempt, or make it."""
+        pending.backing_off = False
+        if self._wants_id(pending):
+            return [] if self.session.asked is not None else self._ask_for_id()
+        leader = leader_of(self.routes, pending.call.tp)
+        if leader is not None:
+            return self._send(pending, leader, now)
+        return [] if self.looking_at is not None else self._look_up()
 
     def _send(self, pending: Pending, leader: BrokerId, now: Now) -> Outputs:
-        pending.leader = leader
+        """R-133: to the leader alone, however many replicas there are."""
+        route = self.routes[pending.call.tp]
+        if pending.attempts and pending.topic_id not in (NO_TOPIC_ID, route.topic_id):
+            # The topic that the first attempt was for is gone: sent again, the records might stand under both ids (promise P8).
+            return self._end(pending, ErrorCode.UNKNOWN_TOPIC_ID)
+        pending.leader, pending.leader_epoch, pending.topic_id = leader, route.leader_epoch, route.topic_id
+        pending.asked = leader
         pending.correlation = self._next_correlation()
+        pending.attempts += 1
         left_ms = Millis(max(1, pending.deadline_ms - now.monotonic_ms))
-        send = Send(broker_address(leader), self._request(pending, left_ms))
+        outputs: Outputs = []
+        if isinstance(pending.call, ProduceCall) and pending.attempts <= pending.call.retries:
+            # Half of the time for one attempt: where nothing comes back there is another.
+            left_ms = Millis(max(1, min(left_ms, self.request_timeout_ms // 2)))
+            outputs = [SetTimer(f"{_ATTEMPT_TIMER}{pending.call.id}", left_ms, left_ms)]
+        outputs.append(Send(broker_address(leader), self._request(pending, left_ms)))
         if isinstance(pending.call, ProduceCall) and pending.call.acks == 0:
-            return [send, *self._end(pending, ErrorCode.NONE)]
-        return [send]
+            outputs += self._end(pending, ErrorCode.NONE)
+        return outputs
 
     def _request(self, pending: Pending, left_ms: Millis) -> Request:
-        epoch = self.routes[pending.call.tp].leader_epoch
+        epoch, topic_id = pending.leader_epoch, pending.topic_id
         match pending.call:
-            case ProduceCall(tp=tp, acks=acks, values=values):
-                return Produce(pending.correlation, tp, acks, values, left_ms)
+            case ProduceCall(tp=tp, acks=acks, values=values, idempotent=idempotent):
+                if not idempotent:
+                    return Produce(pending.correlation, tp, acks, values, left_ms, topic_id)
+                session = self.session
+                sequence = sessions.next_sequence(session, tp)
+                id_, id_epoch = session.producer_id, session.producer_epoch
+                return Produce(pending.correlation, tp, acks, values, left_ms, topic_id, id_, id_epoch, sequence)
             case PollCall(tp=tp, offset=offset, max_records=max_records, max_wait_ms=max_wait_ms):
                 wait_ms = min(max_wait_ms, left_ms)
-                return Fetch(pending.correlation, tp, None, NO_INCARNATION, epoch, offset, wait_ms, max_records)
+                return Fetch(pending.correlation, tp, None, NO_INCARNATION, epoch, offset, wait_ms, max_records, topic_id)
             case LatestCall(tp=tp):
-                return ListOffsets(pending.correlation, tp, epoch)
+                return ListOffsets(pending.correlation, tp, epoch, topic_id)
+            case EarliestCall(tp=tp):
+                return ListOffsets(pending.correlation, tp, epoch, topic_id, EARLIEST)
             case _:
                 assert_never(pending.call)
 
@@ -183,9 +275,11 @@ class Client(Struct, kw_only=True):
         match message:
             case MetadataReply():
                 return self._learn(message, now)
+            case InitProducerIdReply():
+                return self._given_id(message, now)
             case FetchReply() | ProduceReply() | ListOffsetsReply():
                 pending = self._waiting_for(message.correlation)
-                return [] if pending is None else self._answer(pending, message)
+                return [] if pending is None else self._answer(pending, message, now)
             case _:
                 return []  # what nodes say to each other; an open port may hear anything
 
@@ -195,18 +289,46 @@ class Client(Struct, kw_only=True):
                 return pending
         return None
 
-    def _answer(self, pending: Pending, reply: _Answer) -> Outputs:
+    def _answer(self, pending: Pending, reply: _Answer, now: Now) -> Outputs:
         assert pending.leader is not None
         epoch = reply.leader_epoch
         if reply.error == ErrorCode.NONE and epoch is not None:
-            learn_epoch(self.routes, pending.call.tp, pending.leader, epoch)
+            learn_epoch(self.routes, pending.call.tp, pending.leader, epoch, pending.topic_id)
         match pending.call, reply:
             case PollCall(offset=start), FetchReply(hw=hw, batches=batches):
                 return self._end(pending, reply.error, leader_epoch=epoch, hw=hw, records=_records(batches, start))
-            case (ProduceCall(), ProduceReply(offset=offset)) | (LatestCall(), ListOffsetsReply(offset=offset)):
+            case ProduceCall(), ProduceReply() if reply.error in RETRIABLE and self._may_try_again(pending, now):
+                return self._try_again(pending, reply.error)
+            case (ProduceCall(), ProduceReply(offset=offset)) | (LatestCall() | EarliestCall(), ListOffsetsReply(offset=offset)):
                 return self._end(pending, reply.error, leader_epoch=epoch, offset=offset)
             case _:
                 return []  # not an answer to what was asked: as good as none
+
+    # --- another attempt --------------------------------------------------------------------------------------------------
+
+    def _may_try_again(self, pending: Pending, now: Now) -> bool:
+        """R-130: while there are retries, and time, left."""
+        call = pending.call
+        in_time = now.monotonic_ms + RETRY_BACKOFF_MS < pending.deadline_ms
+        return isinstance(call, ProduceCall) and pending.attempts <= call.retries and in_time
+
+    def _try_again(self, pending: Pending, error: ErrorCode) -> Outputs:
+        if error in REFRESH_METADATA:
+            distrust(self.routes, pending.call.tp)
+        pending.earlier = (*pending.earlier, error)
+        pending.leader, pending.backing_off = None, True
+        return [SetTimer(f"{_ATTEMPT_TIMER}{pending.call.id}", RETRY_BACKOFF_MS, RETRY_BACKOFF_MS)]
+
+    def _attempt_overdue(self, timer: str, now: Now) -> Outputs:
+        """The pause between two attempts is over, or an attempt has gone on for long enough."""
+        pending = self.pending.get(timer.removeprefix(_ATTEMPT_TIMER))
+        if pending is None:
+            return []
+        if pending.backing_off:
+            return self._go_on(pending, now)
+        if pending.leader is None or not self._may_try_again(pending, now):
+            return []  # the call's own timeout decides
+        return self._try_again(pending, ErrorCode.REQUEST_TIMED_OUT)
 
     # --- the end of a call ------------------------------------------------------------------------------------------------
 
@@ -216,16 +338,22 @@ class Client(Struct, kw_only=True):
             return []
         route = self.routes.get(pending.call.tp)
         # Nobody leads it, as far as is known: that says more than that time ran out (docs/promise.md U2).
-        if pending.leader is None and route is not None and route.leader is None:
+        if pending.attempts == 0 and route is not None and route.leader is None:
             return self._end(pending, ErrorCode.LEADER_NOT_AVAILABLE)
         return self._end(pending, ErrorCode.REQUEST_TIMED_OUT)
 
-    def _disconnected(self, peer: Address) -> Outputs:
+    def _disconnected(self, peer: Address, now: Now) -> Outputs:
         distrust_peer(self.routes, peer)
         outputs: Outputs = []
         for pending in list(self.pending.values()):
-            if pending.leader is not None and broker_address(pending.leader) == peer:
+            if pending.leader is None or broker_address(pending.leader) != peer:
+                continue
+            if self._may_try_again(pending, now):
+                outputs += self._try_again(pending, ErrorCode.NETWORK_EXCEPTION)
+            else:
                 outputs += self._end(pending, ErrorCode.NETWORK_EXCEPTION)
+        if self.session.asked is not None and broker_address(self.session.asked) == peer:
+            outputs.append(SetTimer(sessions.TIMER, sessions.ASK_BACKOFF_MS, sessions.ASK_BACKOFF_MS))
         if self.looking_at is not None and broker_address(self.looking_at) == peer:
             # Not at once: where every broker refuses, the next lookup would be refused at the same instant.
             outputs.append(SetTimer(_LOOKUP_TIMER, LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS))
@@ -245,21 +373,35 @@ class Client(Struct, kw_only=True):
         del self.pending[str(call.id)]
         if error in REFRESH_METADATA:
             distrust(self.routes, call.tp)
+        if isinstance(call, ProduceCall) and call.idempotent and pending.attempts:
+            if error is ErrorCode.NONE:
+                sessions.acknowledged(self.session, call.tp, len(call.values))
+            else:
+                sessions.end(self.session)
         answered = Answered(
             id=call.id,
             error=error,
-            sent=pending.leader is not None,
-            node=None if pending.leader is None else broker_address(pending.leader),
+            attempts=pending.attempts,
+            node=None if pending.asked is None else broker_address(pending.asked),
+            topic_id=pending.topic_id,
             offset=offset,
             leader_epoch=leader_epoch,
             hw=hw,
             records=records,
+            earlier=pending.earlier,
         )
-        return [CancelTimer(f"{_CALL_TIMER}{call.id}"), answered]
+        cancelled: Outputs = [CancelTimer(f"{_CALL_TIMER}{call.id}")]
+        if isinstance(call, ProduceCall) and call.retries:
+            cancelled.append(CancelTimer(f"{_ATTEMPT_TIMER}{call.id}"))
+        return [*cancelled, answered]
 
     def _next_correlation(self) -> int:
         self.correlation += 1
         return self.correlation
+
+
+def _is_idempotent(call: Call) -> bool:
+    return isinstance(call, ProduceCall) and call.idempotent
 
 
 def _records(batches: tuple[Batch, ...], start: Offset) -> tuple[Polled, ...]:

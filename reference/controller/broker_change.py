@@ -1,6 +1,6 @@
 """Brokers come and go (V3 §A). A registration under another czxid is another broker (KIP-380): bounces are seen."""
 
-from reference.controller import channel, state_change
+from reference.controller import channel, standings, state_change
 from reference.controller.context import Controller, LiveBroker, live_ids
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData, Unknown
@@ -39,6 +39,7 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
             return
         answers = ()
     live = registrations(listing.names, answers)
+    controller.legacy = legacy_registrations(listing.names, answers)
     listing.step = "idle"
     on_broker_change(turn, controller, live)
     if listing.again:
@@ -49,6 +50,13 @@ def registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...]) -> tup
     """Names and data of /brokers/ids as live brokers; one that went between the two reads is not live."""
     found = zip(names, answers, strict=True)
     return tuple(sorted(LiveBroker(BrokerId(int(name)), Incarnation(a.czxid)) for name, a in found if isinstance(a, Data)))
+
+
+def legacy_registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...]) -> tuple[LiveBroker, ...]:
+    """Those of them that send no heartbeats (R-206)."""
+    found = zip(names, answers, strict=True)
+    legacy = [(name, a.czxid) for name, a in found if isinstance(a, Data) and paths.is_legacy_registration(a.data)]
+    return tuple(sorted(LiveBroker(BrokerId(int(name)), Incarnation(czxid)) for name, czxid in legacy))
 
 
 def retry(turn: Turn, controller: Controller) -> None:
@@ -68,14 +76,27 @@ def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker,
     else:
         # V3 §A: the list of ids is all there is; a bounce between two reads is not seen (B-47)
         moved = set(before_ids) ^ set(live_ids(controller))
+    standings.take_registrations(turn, controller)
     fresh = channel.open_channels(turn, controller, live)
     for broker in fresh:
         if variant.broker_incarnation or broker in moved:
             channel.tell_everything(controller, broker, init=False)
+    revisit(turn, controller, moved)
+
+
+def revisit(turn: Turn, controller: Controller, moved: set[BrokerId]) -> None:
+    """These brokers came, went, or are to be treated as if they had."""
     channel.tell_live_brokers(controller)
+    look_at(turn, controller, moved)
+
+
+def look_at(turn: Turn, controller: Controller, moved: set[BrokerId]) -> None:
+    """Go through the partitions that these brokers have a part in."""
     # V3 §A step 2: partitions whose leader is no longer live, or whose ISR will change because a broker is down; and those
     # that wait for a leader
     for tp, replicas in sorted(controller.assignments.items()):
         state = controller.states.get(tp)
+        if any(b in moved for b in replicas):
+            channel.tell_offline(controller, tp)  # R-304: its offline replicas are others now
         if state is None or state.leader is None or any(b in moved for b in replicas):
             state_change.start(turn, controller, tp)

@@ -6,7 +6,7 @@ queue ends with the registration it was made for.
 
 from msgspec.structs import replace
 
-from reference.controller.context import Channel, Controller, LiveBroker, live_ids
+from reference.controller.context import Channel, Controller, LiveBroker, offline_replicas, served_by
 from reference.effects import CancelTimer, SetTimer
 from reference.errors import ErrorCode
 from reference.machine import Turn
@@ -22,7 +22,7 @@ from reference.messages import (
     UpdateMetadata,
     UpdateMetadataReply,
 )
-from reference.types import BrokerId, TopicPartition, broker_address
+from reference.types import NO_TOPIC_ID, BrokerId, TopicPartition, broker_address, topic_of
 
 ControlRequest = LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo
 ControlReply = LeaderAndIsrReply | StopReplicaReply | UpdateMetadataReply | LogInfoReply
@@ -59,10 +59,27 @@ def close(turn: Turn, controller: Controller) -> None:
     open_channels(turn, controller, ())
 
 
-def tell_state(controller: Controller, state: PartitionState) -> None:
-    """Queue a state: the command for its replicas, the metadata for everybody (V3 §A step 4)."""
+def stamped(controller: Controller, state: PartitionState) -> PartitionState:
+    """The state with the id of its topic, as every broker is told it (KIP-516)."""
+    return replace(state, topic_id=controller.topic_ids.get(topic_of(state.tp), NO_TOPIC_ID))
+
+
+def tell_state(controller: Controller, state: PartitionState, *, to: tuple[BrokerId, ...] | None = None) -> None:
+    """Queue a state: the command for its replicas, or for `to` of them; the metadata for everybody (V3 §A step 4, R-238)."""
+    state = stamped(controller, state)
     for channel in controller.channels:
-        if channel.broker in state.replicas:
+        if channel.broker in (state.replicas if to is None else to):
+            channel.states[state.tp] = state
+        if not channel.metadata_full:
+            channel.metadata[state.tp] = state
+        channel.metadata_due = True
+
+
+def tell_metadata(controller: Controller, state: PartitionState) -> None:
+    """Queue a state whose leader knows it already; a command for it that still waits must not tell of an older one."""
+    state = stamped(controller, state)
+    for channel in controller.channels:
+        if state.tp in channel.states:
             channel.states[state.tp] = state
         channel.metadata[state.tp] = state
         channel.metadata_due = True
@@ -73,12 +90,42 @@ def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> 
     channel = channel_of(controller, broker)
     if channel is None:
         return
-    channel.init = init
-    channel.metadata_due = True
+    channel.init = channel.init or init
+    _tell_all_metadata(channel)
     for state in controller.states.values():
-        channel.metadata[state.tp] = state
         if broker in state.replicas:
-            channel.states[state.tp] = state
+            channel.states[state.tp] = stamped(controller, state)
+
+
+def tell_what_is_gone(controller: Controller) -> None:
+    """Partitions are no more: clients of every broker shall hear of it."""
+    for channel in controller.channels:
+        _tell_all_metadata(channel)
+
+
+def _tell_all_metadata(channel: Channel) -> None:
+    """What there is when it is sent."""
+    channel.metadata, channel.metadata_due, channel.metadata_full = {}, True, True
+
+
+def tell_offline(controller: Controller, tp: TopicPartition) -> None:
+    """Queue the metadata of one partition for everybody: which of its replicas are offline has changed (R-304)."""
+    state = controller.states.get(tp)
+    if state is not None:
+        for channel in controller.channels:
+            channel.metadata[tp] = state
+            channel.metadata_due = True
+
+
+def mark_new(controller: Controller, tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> None:
+    """R-302: these brokers are to make this replica, which they never had (NewReplica to Online). Said until it is answered.
+
+    To be called when the state is queued. It ends with the registration: a broker that starts with a bad directory may have made
+    the replica there in its former life.
+    """
+    for channel in controller.channels:
+        if channel.broker in brokers and tp in channel.states and tp not in channel.new:
+            channel.new = tuple(sorted((*channel.new, tp)))
 
 
 def tell_live_brokers(controller: Controller) -> None:
@@ -90,14 +137,36 @@ def tell_live_brokers(controller: Controller) -> None:
 def stop_replica(controller: Controller, stop: StopPartition, replicas: tuple[BrokerId, ...]) -> None:
     """Queue the end of a partition on these brokers (V3 §B step 2); the one to be deleted replaces the one to be stopped."""
     tp = stop.tp
+    if stop.topic_id == NO_TOPIC_ID:
+        stop = replace(stop, topic_id=controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID))
     for channel in controller.channels:
-        if isinstance(channel.in_flight, LeaderAndIsr):
-            kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
-            channel.in_flight = replace(channel.in_flight, states=kept)  # sent again it must not make the replica anew
-        channel.states.pop(tp, None)
-        channel.metadata.pop(tp, None)
+        _forget_command(channel, tp)
         if channel.broker in replicas:
             channel.stops[tp] = stop
+
+
+def drop_replica(controller: Controller, stop: StopPartition, replicas: tuple[BrokerId, ...]) -> None:
+    """Queue the end of a replica on these brokers while others keep theirs (R-236, R-237)."""
+    stop = replace(stop, topic_id=controller.topic_ids.get(topic_of(stop.tp), NO_TOPIC_ID))
+    for channel in controller.channels:
+        if channel.broker in replicas:
+            _forget_command(channel, stop.tp)
+            channel.stops[stop.tp] = stop
+
+
+def is_stopping(channel: Channel, tp: TopicPartition) -> bool:
+    """A StopReplica for this partition has not been answered yet."""
+    in_flight = channel.in_flight.partitions if isinstance(channel.in_flight, StopReplica) else ()
+    return tp in channel.stops or any(stop.tp == tp for stop in in_flight)
+
+
+def _forget_command(channel: Channel, tp: TopicPartition) -> None:
+    if isinstance(channel.in_flight, LeaderAndIsr):
+        kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
+        channel.in_flight = replace(channel.in_flight, states=kept)  # sent again it must not make the replica anew
+    channel.states.pop(tp, None)
+    channel.new = tuple(other for other in channel.new if other != tp)
+    channel.offline = tuple(other for other in channel.offline if other != tp)
 
 
 def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> None:
@@ -108,7 +177,7 @@ def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> Non
 
 
 def pump(turn: Turn, controller: Controller) -> None:
-    """Send what is queued where nothing is in flight."""
+    """Send what is queued where nothing is in flight: direct RPC, one for each broker (R-017, R-069, R-156, C-05)."""
     for channel in controller.channels:
         if channel.in_flight is None and not channel.backing_off:
             _send_next(turn, controller, channel)
@@ -122,20 +191,30 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         channel.stops = {}
     elif channel.states or channel.init:
         states = tuple(channel.states[tp] for tp in sorted(channel.states))
-        channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states)
+        new = tuple(tp for tp in channel.new if tp in channel.states)  # R-310
+        channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states, new)
         channel.states, channel.init = {}, False
     elif channel.logs:
         channel.in_flight = LogInfo(turn.correlation(), me, epoch, incarnation, channel.logs)
         channel.logs = ()
     elif channel.metadata_due:
-        states = tuple(channel.metadata[tp] for tp in sorted(channel.metadata))
-        channel.in_flight = UpdateMetadata(turn.correlation(), me, epoch, incarnation, live_ids(controller), states)
-        channel.metadata, channel.metadata_due = {}, False
+        full = channel.metadata_full
+        found = controller.states if full else channel.metadata
+        states = tuple(_with_offline(controller, stamped(controller, found[tp])) for tp in sorted(found))
+        number, live = turn.correlation(), served_by(controller)
+        channel.in_flight = UpdateMetadata(number, me, epoch, incarnation, live, states, full, number)
+        channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False
     else:
         return
     turn.send(broker_address(channel.broker), channel.in_flight)
     timeout = turn.config.request_timeout_ms
     turn.effects.append(SetTimer(f"channel:{channel.broker}", timeout, timeout))
+
+
+def _with_offline(controller: Controller, state: PartitionState) -> PartitionState:
+    """R-304, R-311: as it is at the moment of sending."""
+    offline = offline_replicas(controller, state.tp, state.replicas)
+    return state if offline == state.offline else replace(state, offline=offline)
 
 
 def _requeue(channel: Channel) -> None:
@@ -148,8 +227,9 @@ def _requeue(channel: Channel) -> None:
             channel.init = channel.init or init
         case LogInfo(partitions=tps):
             channel.logs = tps + tuple(tp for tp in channel.logs if tp not in tps)
-        case UpdateMetadata(states=states):
-            channel.metadata = {s.tp: s for s in states} | channel.metadata
+        case UpdateMetadata(states=states, full=full):
+            channel.metadata_full = channel.metadata_full or full
+            channel.metadata = {} if channel.metadata_full else {s.tp: s for s in states} | channel.metadata
             channel.metadata_due = True
         case None:
             pass
@@ -157,10 +237,12 @@ def _requeue(channel: Channel) -> None:
 
 
 def on_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """No answer in time: send again, with what changed meanwhile."""
+    """No answer in time (R-017, R-077): send again, with what changed meanwhile."""
     channel = channel_of(controller, broker)
     if channel is not None:
-        _requeue(channel)
+        if turn.config.variant.controller_send_retry or channel.backing_off:
+            _requeue(channel)
+        channel.in_flight = None  # B-54: without a retry the queue goes on as if the broker had been told
         channel.backing_off = False
         _send_next(turn, controller, channel)
 
@@ -171,7 +253,7 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
     if channel is None or channel.in_flight is None or channel.in_flight.correlation != reply.correlation:
         return None
     request = channel.in_flight
-    if reply.error is ErrorCode.STALE_BROKER_EPOCH:
+    if reply.error is ErrorCode.STALE_BROKER_EPOCH and turn.config.variant.broker_epoch_newer == "again":
         # The broker has not heard yet under which registration it lives (KAFKA-9839), or it has a newer one: the watch tells.
         _requeue(channel)
         channel.backing_off = True
@@ -180,6 +262,8 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
         return None
     channel.in_flight = None
     turn.effects.append(CancelTimer(f"channel:{broker}"))
+    if isinstance(request, LeaderAndIsr) and reply.error is ErrorCode.NONE:
+        channel.new = tuple(tp for tp in channel.new if tp not in request.new)
     if reply.error is ErrorCode.NONE:
         _send_next(turn, controller, channel)
     return request

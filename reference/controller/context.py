@@ -4,9 +4,31 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from reference.coordination.admin_paths import Reassignments
 from reference.coordination.api import AnyOp
-from reference.messages import LeaderAndIsr, LogEnd, LogInfo, PartitionState, StopPartition, StopReplica, UpdateMetadata
-from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
+from reference.messages import (
+    IsrChange,
+    IsrProposal,
+    IsrResult,
+    LeaderAndIsr,
+    LogEnd,
+    LogInfo,
+    PartitionState,
+    StopPartition,
+    StopReplica,
+    UpdateMetadata,
+)
+from reference.types import (
+    Address,
+    BrokerId,
+    BrokerState,
+    ControllerEpoch,
+    Incarnation,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+    ZkVersion,
+)
 
 
 class LiveBroker(Struct, frozen=True, order=True):
@@ -14,6 +36,27 @@ class LiveBroker(Struct, frozen=True, order=True):
 
     broker: BrokerId
     incarnation: Incarnation
+
+
+# What a change shall bring about where nobody has died: the first replica leads; a new epoch, all else as it is; the leader is
+# one of AR; the ISR too
+Wish = Literal["preferred", "raise", "lead", "shrink"]
+
+
+class Standing(Struct):
+    """What a broker that sends heartbeats is to the controller, and under which registration (R-182)."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    state: BrokerState
+
+
+class IsrRequest(Struct):
+    """An IsrChange that is not answered yet: one place for each of its proposals."""
+
+    source: Address
+    asked: IsrChange
+    results: list[IsrResult | None]
 
 
 class StateChange(Struct):
@@ -26,7 +69,9 @@ class StateChange(Struct):
     waiting: tuple[BrokerId, ...] = ()  # whose log ends are still missing
     ends: list[tuple[BrokerId, LogEnd]] = []
     again: bool = False
-    preferred: bool = False  # the first replica shall lead, if it can
+    wish: Wish | None = None
+    granting: bool = False  # what is being written is the wish
+    proposal: IsrProposal | None = None  # of the leader, being written
 
 
 class Listing(Struct):
@@ -38,15 +83,32 @@ class Listing(Struct):
     again: bool = False
 
 
+class DirEvents(Struct):
+    """Notifications of failed log directories being worked off (R-300). A `request` of 0 while not idle waits for the timer."""
+
+    step: Literal["idle", "listing", "reading", "deleting"] = "idle"
+    request: int = 0
+    names: tuple[str, ...] = ()
+    brokers: tuple[BrokerId, ...] = ()  # who left them
+    again: bool = False  # a watch fired meanwhile
+
+
 class Channel(Struct):
-    """What one broker is to be told. Later states of a partition replace earlier ones; one request is in flight at a time."""
+    """What one broker is to be told. Later states of a partition replace earlier ones; one request is in flight at a time.
+
+    `new` are the replicas that the broker is to make because it never had them; `offline` those that it could not reach when it
+    was last asked. Both end with the registration.
+    """
 
     broker: BrokerId
     incarnation: Incarnation
     init: bool = False
     states: dict[TopicPartition, PartitionState] = {}
+    new: tuple[TopicPartition, ...] = ()
+    offline: tuple[TopicPartition, ...] = ()
     metadata: dict[TopicPartition, PartitionState] = {}
     metadata_due: bool = False
+    metadata_full: bool = True  # the next update lists all there is: this registration was told nothing, or something is gone
     stops: dict[TopicPartition, StopPartition] = {}
     logs: tuple[TopicPartition, ...] = ()
     backing_off: bool = False
@@ -71,29 +133,105 @@ class AdminProcedure(Struct):
     writes: list[tuple[AnyOp, ...]] = []  # multis still to be done
 
 
+MoveStep = Literal["widening", "joining", "leading", "shrinking", "stopping", "deleting", "narrowing", "clearing"]
+
+
+class Move(Struct):
+    """One partition on its way to other replicas: an entry of V3 §F's reassigned_partition_map."""
+
+    target: tuple[BrokerId, ...]  # RAR; OAR where it is rolled back
+    original: tuple[BrokerId, ...]  # OAR
+    back: bool  # a rollback (KIP-236)
+    dropped: tuple[BrokerId, ...] = ()  # who shall hold no replica any more
+    new: tuple[BrokerId, ...] = ()  # who is to hold one for the first time
+    step: MoveStep = "widening"
+    told: tuple[LiveBroker, ...] = ()  # who was sent StopReplica in this step
+
+
+class Agent(Struct):
+    """V3 §F's reassignment agent: what it has read last, and the partitions on their way."""
+
+    step: Literal["idle", "listing", "topics", "entries", "reading", "writing"] = "idle"
+    request: int = 0
+    again: bool = False  # notified meanwhile
+    resumed: bool = False  # this controller has gone through what it found at its failover
+    asked: tuple[AnyOp, ...] = ()  # the reads under way
+    entries: Reassignments = {}  # /admin/reassign_partitions as read
+    version: int = -1  # of that znode; -1 where there is none
+    bad: int = 0  # entries that make no sense
+    extra: Reassignments = {}  # /admin/reassign_partitions_extra
+    extra_version: int = -1
+    extra_bad: int = 0
+    cancelled: bool = False  # /admin/reassign_cancel is there
+    moves: dict[TopicPartition, Move] = {}
+
+
 class Controller(Struct):
-    """One broker's controller module. Everything but `step` and `request` belongs to the reign and goes with it."""
+    """One broker's controller module. Everything but `step`, `request` and `elected` belongs to the reign and goes with it."""
 
     step: Literal["off", "looking", "watching", "claiming", "raising-epoch", "listing", "reading", "states", "active"] = "off"
     request: int = 0
     epoch: ControllerEpoch = ControllerEpoch(0)
     epoch_version: ZkVersion = ZkVersion(-1)
+    elected: BrokerId | None = None  # whom /controller named when it was last read; outlives the reign
     live: tuple[LiveBroker, ...] = ()
+    legacy: tuple[LiveBroker, ...] = ()  # of those, with an older BrokerInfo (R-206)
+    standings: list[Standing] = []  # of the others
+    isr_requests: list[IsrRequest] = []
     topics: tuple[str, ...] = ()
     assignments: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    topic_ids: dict[str, TopicId] = {}
     states: dict[TopicPartition, PartitionState] = {}
     changes: dict[TopicPartition, StateChange] = {}
     brokers_listing: Listing = field(default_factory=Listing)
     topics_listing: Listing = field(default_factory=Listing)
     channels: list[Channel] = []
     admin: dict[AdminKind, AdminProcedure] = {}
+    agent: Agent = field(default_factory=Agent)
+    dir_events: DirEvents = field(default_factory=DirEvents)
+    locked: bool = False  # session_handler_lock: waits for itself, for good
 
 
 def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:
-    """The brokers that may be in the ISR of a partition or lead it, with the incarnations under which they are registered."""
-    return {live.broker: live.incarnation for live in controller.live}
+    """The brokers that may be in the ISR of a partition or lead it, with the incarnations under which they are registered.
+
+    Not an inactive one, which is treated as an absent one (R-183), nor one whose replica is in a bad directory (KIP-112, U-16).
+    """
+    without = {*_in_state(controller, BrokerState.INACTIVE), *_out_of_reach(controller, tp)}
+    return {live.broker: live.incarnation for live in controller.live if live.broker not in without}
+
+
+def leaving(controller: Controller) -> tuple[BrokerId, ...]:
+    """Brokers in controlled shutdown: they lead and stay in sync only where nobody else can (R-184)."""
+    return _in_state(controller, BrokerState.STOPPING)
+
+
+def staying(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:
+    """Those of them that are not on their way out: a partition is given to them alone where there is a choice."""
+    stopping = leaving(controller)
+    return {broker: incarnation for broker, incarnation in electable(controller, tp).items() if broker not in stopping}
+
+
+def _in_state(controller: Controller, state: BrokerState) -> tuple[BrokerId, ...]:
+    return tuple(standing.broker for standing in controller.standings if standing.state is state)
+
+
+def _out_of_reach(controller: Controller, tp: TopicPartition) -> tuple[BrokerId, ...]:
+    return tuple(channel.broker for channel in controller.channels if tp in channel.offline)
+
+
+def offline_replicas(controller: Controller, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    """R-304: of these replicas those that are out of service, because of their broker or of its disk."""
+    served, unreachable = served_by(controller), _out_of_reach(controller, tp)
+    return tuple(broker for broker in replicas if broker not in served or broker in unreachable)
 
 
 def live_ids(controller: Controller) -> tuple[BrokerId, ...]:
-    """The live brokers, by id."""
+    """The registered brokers, by id."""
     return tuple(live.broker for live in controller.live)
+
+
+def served_by(controller: Controller) -> tuple[BrokerId, ...]:
+    """The brokers that clients and other brokers are told of: inactive ones are not (R-183)."""
+    inactive = _in_state(controller, BrokerState.INACTIVE)
+    return tuple(live.broker for live in controller.live if live.broker not in inactive)

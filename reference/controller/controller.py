@@ -1,18 +1,43 @@
 """The controller module of a broker: dispatch of what concerns the controller (V3 overview, §A, §B, §D)."""
 
-from reference.controller import admin, broker_change, channel, election, failover, resign, state_change, topics
+from reference.controller import (
+    admin,
+    broker_change,
+    channel,
+    election,
+    failover,
+    heartbeats,
+    isr_change,
+    log_dirs,
+    reassign_move,
+    reassignment,
+    resign,
+    state_change,
+    topics,
+)
 from reference.controller.channel import ControlReply
 from reference.controller.context import Controller
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, SessionExpired
 from reference.errors import ErrorCode
 from reference.machine import Turn
-from reference.messages import LogInfo, LogInfoReply, StopReplica
-from reference.types import BrokerId
+from reference.messages import (
+    IsrChange,
+    LeaderAndIsr,
+    LeaderAndIsrReply,
+    LogInfo,
+    LogInfoReply,
+    MetadataHeartbeat,
+    StopReplica,
+    StopReplicaReply,
+)
+from reference.types import Address, BrokerId
 
 
 def on_registered(turn: Turn, controller: Controller) -> None:
     """This broker is in the cluster and may become controller."""
+    if controller.locked:
+        return  # B-46
     election.look(turn, controller)
 
 
@@ -31,7 +56,9 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> None:
             topics.on_watch(turn, controller)
         else:
             controller.topics_listing.again = True
-    else:
+    elif path == paths.LOG_DIR_EVENTS:
+        log_dirs.on_watch(turn, controller)
+    elif not reassignment.on_watch(turn, controller, path):
         admin.on_watch(turn, controller, path)
 
 
@@ -52,15 +79,25 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
     else:
         known = state_change.on_answer(turn, controller, request, answers)
         if known is None:
+            known = log_dirs.on_answer(turn, controller, request, answers)
+        if known is None:
             known = admin.on_answer(turn, controller, request, answers)
+        if known is None:
+            known = reassignment.on_answer(turn, controller, request, answers)
         if known is None:
             return False
         if not known:
             resign.resign(turn, controller)
             election.look(turn, controller)
+    _proceed(turn, controller)
+    return True
+
+
+def _proceed(turn: Turn, controller: Controller) -> None:
+    """Something was waited for: every procedure goes as far as it can."""
+    reassignment.proceed(turn, controller)
     admin.proceed(turn, controller)
     channel.pump(turn, controller)
-    return True
 
 
 def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
@@ -91,7 +128,14 @@ def on_timer(turn: Turn, controller: Controller) -> None:
         broker_change.retry(turn, controller)
         topics.retry(turn, controller)
         state_change.retry(turn, controller)
+        log_dirs.retry(turn, controller)
         admin.retry(turn, controller)
+        reassignment.retry(turn, controller)
+
+
+def on_reassign_timer(turn: Turn, controller: Controller) -> None:
+    """A certain amount of time has passed for the reassignment agent (V3 §F)."""
+    reassignment.wake(turn, controller)
 
 
 def on_channel_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
@@ -107,13 +151,38 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
     if reply.error is ErrorCode.STALE_CONTROLLER_EPOCH:
         election.look(turn, controller)  # there is a newer controller: see, and resign if it is so
     elif isinstance(request, LogInfo) and isinstance(reply, LogInfoReply):
+        log_dirs.on_log_info(turn, controller, broker, reply)
         state_change.on_log_info(turn, controller, broker, request, reply)
         channel.pump(turn, controller)
-    elif isinstance(request, StopReplica):
-        admin.proceed(turn, controller)
+    elif isinstance(request, LeaderAndIsr) and isinstance(reply, LeaderAndIsrReply):
+        log_dirs.on_told(turn, controller, broker, request, reply)
         channel.pump(turn, controller)
+    elif isinstance(request, StopReplica) and isinstance(reply, StopReplicaReply):
+        reassign_move.on_stopped(controller, reply)
+        _proceed(turn, controller)
+
+
+def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: MetadataHeartbeat) -> None:
+    """A broker shows itself (KIP-343)."""
+    heartbeats.on_heartbeat(turn, controller, source, request)
+    channel.pump(turn, controller)
+
+
+def on_silence(turn: Turn, controller: Controller, broker: BrokerId) -> None:
+    """A broker has not shown itself for too long (KIP-343)."""
+    heartbeats.on_silence(turn, controller, broker)
+    channel.pump(turn, controller)
+
+
+def on_isr_change(turn: Turn, controller: Controller, source: Address, request: IsrChange) -> None:
+    """A leader asks for another ISR (KIP-343)."""
+    isr_change.on_isr_change(turn, controller, source, request)
+    channel.pump(turn, controller)
 
 
 def on_expired(turn: Turn, controller: Controller) -> None:
     """The session is over, and with it /controller if it was ours."""
+    if turn.config.variant.session_handler_lock and controller.step == "active":
+        # KAFKA-4360: the handler of the new session waits for a lock that the resigning controller holds
+        controller.locked = True
     resign.resign(turn, controller)

@@ -1,7 +1,8 @@
 """Topics are deleted through /admin/delete_topics (R-149), partitions through V3 §H: first the replicas, then the znodes.
 
 Every live replica answers before a znode goes, since the znodes are what the next controller finds its way by (B-62). Who is down
-finds no assignment when it starts and deletes its replica itself (V3 §E step 4).
+finds no assignment when it starts, or that of a later topic, and deletes its replica itself (V3 §E step 4). What was asked for
+goes in the same multi as the topics: found again after them it would hit the next topics of these names.
 """
 
 from reference.controller import channel
@@ -11,7 +12,7 @@ from reference.coordination.api import AnyAnswer, AnyOp, Data, Delete, Exists, G
 from reference.effects import ZkRequest
 from reference.machine import Turn
 from reference.messages import StopPartition, StopReplica
-from reference.types import LeaderEpoch, TopicPartition, topic_of
+from reference.types import EPOCH_DURING_DELETE, LeaderEpoch, TopicId, TopicPartition, topic_of
 
 
 def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
@@ -30,6 +31,9 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
             ops = tuple(GetData(paths.topic_path(topic)) for topic in procedure.topics)
         case "topics":
             procedure.step = "reading"
+            controller.topic_ids |= {
+                t: TopicId(a.czxid) for t, a in zip(procedure.topics, answers, strict=True) if isinstance(a, Data)
+            }
             there = [(t, a) for t, a in zip(procedure.topics, answers, strict=True) if isinstance(a, Data)]
             forget(controller, tuple(t for t, a in zip(procedure.topics, answers, strict=True) if not isinstance(a, Data)))
             procedure.topics = tuple(t for t, _ in there)
@@ -38,7 +42,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
             ops = tuple(Exists(path) for pair in pairs for path in pair)
             ops += tuple(Exists(f"{paths.topic_path(topic)}/partitions") for topic in procedure.topics)
         case _:
-            _plan(controller, procedure, answers)
+            _plan(turn, controller, procedure, answers)
             return
     if ops:
         procedure.request = turn.zk_id()
@@ -49,19 +53,21 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
         procedure.step = "ready"
 
 
-def _plan(controller: Controller, procedure: AdminProcedure, answers: tuple[AnyAnswer, ...]) -> None:
+def _plan(turn: Turn, controller: Controller, procedure: AdminProcedure, answers: tuple[AnyAnswer, ...]) -> None:
     count = 2 * len(procedure.partitions)
     erase = erasures(tuple(procedure.partitions), answers[:count])
     for topic, above in zip(procedure.topics, answers[count:], strict=True):
         base = paths.topic_path(topic)
         erase += (Delete(f"{base}/partitions"),) if isinstance(above, Data) else ()
         erase += (Delete(base),)
-    procedure.writes = [erase, (Delete(paths.DELETE_TOPICS, procedure.version),)]
+    procedure.writes = [(*erase, Delete(paths.DELETE_TOPICS, procedure.version))]
     begin_stopping(controller, procedure)
+    if turn.config.variant.topic_id:
+        procedure.epochs = dict.fromkeys(procedure.partitions, EPOCH_DURING_DELETE)  # KIP-570: the id says which topic is meant
 
 
 def on_erased(controller: Controller, procedure: AdminProcedure) -> None:
-    """A write is done: the first one erased the topics."""
+    """The write is done: the topics are no more."""
     forget(controller, procedure.topics)
     procedure.topics = ()
 
@@ -72,6 +78,8 @@ def forget(controller: Controller, topics: tuple[str, ...]) -> None:
     for tp in [tp for tp in controller.assignments if topic_of(tp) in topics]:
         del controller.assignments[tp]
         controller.states.pop(tp, None)
+    for topic in topics:
+        controller.topic_ids.pop(topic, None)
 
 
 def erasures(tps: tuple[TopicPartition, ...], answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
@@ -92,11 +100,13 @@ def begin_stopping(controller: Controller, procedure: AdminProcedure) -> None:
         # No later epoch was told to anybody: this controller tells of what it has in `states`, older ones are fenced. Where
         # there was never a state, nobody was told of any.
         procedure.epochs[tp] = epochs.get(tp, LeaderEpoch(0)) if state is None else state.leader_epoch
+    channel.tell_what_is_gone(controller)
 
 
 def stop(controller: Controller, procedure: AdminProcedure) -> None:
     """V3 §H on_partitions_remove step 2: StopReplica to the affected brokers; go on when all that are live have answered."""
     replicas = {broker for brokers in procedure.partitions.values() for broker in brokers}
+    # R-309: whatever a broker answers, it is done; a replica that it cannot reach is treated as if the broker were down
     waiting = False
     for peer in controller.channels:
         registration = LiveBroker(peer.broker, peer.incarnation)

@@ -4,7 +4,7 @@
 does the one after the other, V3 knows no epoch.
 """
 
-from reference.config import Variant
+from reference.config import Variant, asks_controller, sends_heartbeats
 from reference.controller import failover, resign, state_change
 from reference.controller.context import Controller
 from reference.coordination import paths
@@ -22,11 +22,11 @@ from reference.coordination.api import (
 )
 from reference.effects import Note, ZkRequest
 from reference.machine import Turn
-from reference.types import ControllerEpoch, ZkVersion
+from reference.types import BrokerId, ControllerEpoch, ZkVersion
 
 
 def look(turn: Turn, controller: Controller) -> None:
-    """V3 §D: set an exists watcher on the ControllerPath, and see who is there."""
+    """V3 §D: set an exists watcher on the ControllerPath, and see who is there (R-040, R-146)."""
     ask(turn, controller, (Exists(paths.CONTROLLER, watch=True), GetData(paths.CONTROLLER_EPOCH)))
     if controller.step != "active":
         controller.step = "looking"
@@ -41,6 +41,8 @@ def ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...], *, atomic: b
 def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
     """Somebody is controller: watch. It is us: go on. Nobody is: claim it."""
     found, epoch = answers
+    if isinstance(found, Data):
+        _seen(turn, controller, paths.decode_controller(found.data))
     ours = isinstance(found, Data) and found.owner == session
     if controller.step == "active":
         if not ours:
@@ -59,6 +61,12 @@ def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
         _claim(turn, controller, known, version)
 
 
+def _seen(turn: Turn, controller: Controller, broker: BrokerId) -> None:
+    """Who is controller: heartbeats and ISR changes go there (R-185, R-192). An older protocol has nothing to ask (R-205)."""
+    if sends_heartbeats(turn.config) or asks_controller(turn.config):
+        controller.elected = broker
+
+
 def _ours_already(turn: Turn, controller: Controller, known: int, version: int) -> None:
     """An earlier claim whose answer was lost has been done. Without the multi its second half may still be missing."""
     variant = turn.config.variant
@@ -71,7 +79,7 @@ def _ours_already(turn: Turn, controller: Controller, known: int, version: int) 
 
 
 def _claim(turn: Turn, controller: Controller, known: int, version: int) -> None:
-    """V3 §D step 1: create /controller."""
+    """V3 §D step 1: create /controller; it is ephemeral, and the first to create it is the controller (R-001, C-01)."""
     variant = turn.config.variant
     create = Create(paths.CONTROLLER, paths.controller_payload(turn.config.broker), ephemeral=True)
     controller.step = "claiming"
@@ -134,6 +142,7 @@ def _won(turn: Turn, controller: Controller) -> None:
     turn.note(
         Note(kind="controller-elected", controller_epoch=controller.epoch if turn.config.variant.controller_epoch else None)
     )
+    _seen(turn, controller, turn.config.broker)
     failover.begin(turn, controller)
 
 

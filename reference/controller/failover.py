@@ -1,15 +1,16 @@
-"""A new controller takes over (V3 §D steps 3 to 6, 8 and 9; step 7 belongs to reassignment).
+"""A new controller takes over (V3 §D steps 3 to 9).
 
 Everything is read from ZooKeeper, which is the truth (R-066), and told to every broker, since commands of the former
 controller may have been lost (R-044).
 """
 
-from reference.controller import admin, broker_change, channel, state_change, topics
-from reference.controller.context import Controller
+from reference.controller import admin, broker_change, channel, log_dirs, reassignment, standings, state_change, topics
+from reference.controller.context import ADMIN_KINDS, Controller
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
 from reference.effects import ZkRequest
 from reference.machine import Turn
+from reference.types import TopicId
 
 
 def begin(turn: Turn, controller: Controller) -> None:
@@ -19,7 +20,9 @@ def begin(turn: Turn, controller: Controller) -> None:
         Exists(paths.CONTROLLER, watch=True),
         GetChildren(paths.BROKER_IDS, watch=True),
         GetChildren(paths.TOPICS, watch=True),
+        *reassignment.watches(turn),
         *admin.watches(),
+        *log_dirs.watches(turn),
     )
     _ask(turn, controller, ops)
 
@@ -32,7 +35,10 @@ def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
 def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """Read each registration and each assignment."""
     _, brokers, topics, *requests = answers
-    admin.on_listed(controller, tuple(requests))
+    count = len(reassignment.watches(turn))
+    reassignment.on_listed(controller, tuple(requests[:count]))
+    admin.on_listed(controller, tuple(requests[count : count + len(ADMIN_KINDS)]))
+    log_dirs.on_listed(controller, tuple(requests[count + len(ADMIN_KINDS) :]))
     controller.brokers_listing.names = brokers.names if isinstance(brokers, Children) else ()
     controller.topics = topics.names if isinstance(topics, Children) else ()
     controller.step = "reading"
@@ -45,9 +51,11 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
     """V3 §D step 3: read the LeaderAndISR path for each partition."""
     names = controller.brokers_listing.names
     controller.live = broker_change.registrations(names, answers[: len(names)])
-    controller.assignments = {}
+    controller.legacy = broker_change.legacy_registrations(names, answers[: len(names)])
+    controller.assignments, controller.topic_ids = {}, {}
     for topic, answer in zip(controller.topics, answers[len(names) :], strict=True):
         if isinstance(answer, Data):
+            controller.topic_ids[topic] = TopicId(answer.czxid)
             controller.assignments.update(paths.decode_topic(topic, answer.data))
     controller.step = "states"
     if controller.assignments:
@@ -57,7 +65,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
 
 
 def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """V3 §D steps 4 to 6."""
+    """V3 §D steps 4 to 6: everybody is told everything, so nothing that was lost stays lost (R-044)."""
     controller.states = {
         tp: paths.decode_state(tp, replicas, answer)
         for (tp, replicas), answer in zip(sorted(controller.assignments.items()), answers, strict=True)
@@ -65,9 +73,11 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     }
     controller.step = "active"
     controller.request = 0
+    standings.take_over(turn, controller)
     channel.open_channels(turn, controller, controller.live)
     for live in controller.live:
-        channel.tell_everything(controller, live.broker, init=True)  # V3 §D step 4: LeaderAndISR with the flag INIT
+        # V3 §D step 4: LeaderAndISR with the flag INIT; its answers say which replicas are offline (R-307)
+        channel.tell_everything(controller, live.broker, init=True)
     # V3 §D step 5: on_broker_change(), and step 6: init_leaders() for the partitions without a leader. No change of the
     # former controller's time was seen here, so each partition is looked at.
     for tp in sorted(controller.assignments):
@@ -77,4 +87,6 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
         broker_change.on_watch(turn, controller)
     if controller.topics_listing.again:
         topics.on_watch(turn, controller)
+    log_dirs.begin(turn, controller)
+    reassignment.begin(turn, controller)  # V3 §D step 7: call on_partitions_reassigned()
     admin.begin(turn, controller)

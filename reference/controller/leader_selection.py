@@ -34,12 +34,16 @@ Choice = Keep | Elect | Offline | AskLogs
 Live = dict[BrokerId, Incarnation]
 
 
-def select(variant: Variant, state: PartitionState, live: Live) -> Choice:
-    """V3 §A step 3.2."""
-    alive = tuple(m for m in state.isr if _as_stamped(variant, m, live))
+def select(variant: Variant, state: PartitionState, live: Live, leaving: tuple[BrokerId, ...] = ()) -> Choice:
+    """V3 §A step 3.2: out of ISR ∩ live (R-021, R-144), else any live replica or nobody (R-022, R-145), else nobody (R-023).
+
+    Who is `leaving` (R-184) hands over to the rest of the ISR, and stays where there is no rest.
+    """
+    alive = tuple(m for m in state.isr if as_stamped(variant, m, live))
+    alive = tuple(m for m in alive if m.broker not in leaving) or alive
     if alive:
         return _among(state, alive)
-    eligible = {m.broker: m for m in state.elr if _as_stamped(variant, m, live)}
+    eligible = {m.broker: m for m in state.elr if as_stamped(variant, m, live)}
     for broker in state.replicas:
         if broker in eligible:
             return Elect(eligible[broker], (eligible[broker],))
@@ -55,7 +59,7 @@ def select(variant: Variant, state: PartitionState, live: Live) -> Choice:
     return Keep() if state.leader is None and isr == state.isr else Offline(isr)
 
 
-def _as_stamped(variant: Variant, member: IsrMember, live: Live) -> bool:
+def as_stamped(variant: Variant, member: IsrMember, live: Live) -> bool:
     """Registered, and (KIP-380) under the registration with which it joined: else it may have lost what it held."""
     if not variant.broker_incarnation:
         return member.broker in live
@@ -74,8 +78,14 @@ def _among(state: PartitionState, alive: tuple[IsrMember, ...]) -> Choice:
 
 def prefer(variant: Variant, state: PartitionState, live: Live) -> Choice:
     """R-147: the first assigned replica leads if it is live and in the ISR as stamped; else all stays as it is."""
-    first = next((m for m in state.isr if m.broker == state.replicas[0] and _as_stamped(variant, m, live)), None)
+    first = next((m for m in state.isr if m.broker == state.replicas[0] and as_stamped(variant, m, live)), None)
     return Keep() if first is None or state.leader == first.broker else Elect(first, state.isr)
+
+
+def stay(state: PartitionState) -> Choice:
+    """The same leader and ISR in a new epoch; where nobody leads there is nobody to tell of one."""
+    leader = next((m for m in state.isr if m.broker == state.leader), None)
+    return Keep() if leader is None else Elect(leader, state.isr)
 
 
 def first_leader(replicas: tuple[BrokerId, ...], live: Live) -> Elect | None:

@@ -1,4 +1,4 @@
-"""Partitions are added to a topic and removed from it (V3 §H).
+"""Partitions are added to a topic and removed from it (V3 §H, R-063).
 
 V3 deletes the admin path before it updates the topic path: a controller that dies between the two has forgotten what it was
 asked for. `safe` deletes the admin path last (C-13), and gives a new partition no leader before the topic path lists it: a
@@ -101,7 +101,7 @@ def _clear(kind: _Kind, procedure: AdminProcedure) -> tuple[AnyOp, ...]:
 
 
 def init_leaders(turn: Turn, controller: Controller, procedure: AdminProcedure) -> None:
-    """V3 §H on_partitions_add step 2: call init_leaders(set_p)."""
+    """R-063, V3 §H on_partitions_add step 2: call init_leaders(set_p)."""
     for tp, replicas in procedure.partitions.items():
         if tp not in controller.assignments:
             controller.assignments[tp] = replicas

@@ -22,11 +22,11 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
     procedure.writes = [(Delete(paths.PREFERRED_ELECTION, found.version),)]
     procedure.step = "electing"
     for tp in procedure.partitions:
-        state_change.start(turn, controller, tp, preferred=True)
+        state_change.start(turn, controller, tp, "preferred")
 
 
 def wait(controller: Controller, procedure: AdminProcedure) -> None:
-    """All done; one that waits for the logs of brokers has no leader to replace."""
+    """All done (R-147); one that waits for the logs of brokers has no leader to replace."""
     changes = [controller.changes[tp] for tp in procedure.partitions if tp in controller.changes]
     if all(change.step == "asking" for change in changes):
         procedure.step = "ready"

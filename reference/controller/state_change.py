@@ -7,9 +7,20 @@ replaced without knowing writes nothing (KAFKA-6082). Every write raises the lea
 from msgspec.structs import replace
 
 from reference.config import Variant, min_isr_of
-from reference.controller import channel
-from reference.controller.context import Controller, StateChange, electable
-from reference.controller.leader_selection import AskLogs, Elect, Keep, Offline, first_leader, longest, prefer, select
+from reference.controller import channel, proposals, reassign_selection
+from reference.controller.context import Controller, StateChange, Wish, electable, leaving, staying
+from reference.controller.leader_selection import (
+    AskLogs,
+    Choice,
+    Elect,
+    Keep,
+    Offline,
+    first_leader,
+    longest,
+    prefer,
+    select,
+    stay,
+)
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
@@ -28,19 +39,23 @@ from reference.coordination.api import (
 from reference.effects import SetTimer, ZkRequest
 from reference.errors import ErrorCode
 from reference.machine import Turn
-from reference.messages import IsrMember, LogInfo, LogInfoReply, PartitionState
+from reference.messages import IsrMember, LogEnd, LogInfo, LogInfoReply, PartitionState
 from reference.replica import eligible
-from reference.types import NO_INCARNATION, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
 
 
-def start(turn: Turn, controller: Controller, tp: TopicPartition, *, preferred: bool = False) -> None:
-    """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards."""
+def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | None = None) -> None:
+    """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards.
+
+    Partitions do not wait for one another: one read and one write for each, all in flight at once (R-067, R-068).
+    """
     change = controller.changes.get(tp)
     if change is not None and change.step != "asking":
         change.again = True
-        change.preferred = change.preferred or preferred
+        if wish is not None:
+            change.wish, change.granting = wish, False
         return
-    controller.changes[tp] = StateChange(step="reading", preferred=preferred)
+    controller.changes[tp] = StateChange(step="reading", wish=wish)
     _read(turn, tp, controller.changes[tp])
 
 
@@ -48,6 +63,7 @@ def _read(turn: Turn, tp: TopicPartition, change: StateChange) -> None:
     """V3 §A step 3.1: read the current ISR from the LeaderAndISR path."""
     change.step = "reading"
     change.again = False
+    change.proposal, change.granting = None, False
     change.request = turn.zk_id()
     turn.effects.append(ZkRequest(change.request, (GetData(paths.state_path(tp)),)))
 
@@ -90,36 +106,66 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
     live = electable(controller, tp)
     if replicas is None:
         del controller.changes[tp]  # the topic is gone
+        proposals.refuse(turn, controller, tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
     if not isinstance(answer, Data):
-        first = first_leader(replicas, live)
+        first = first_leader(replicas, {b: i for b, i in live.items() if b not in leaving(controller)} or live)
         if first is None:
+            proposals.refuse(turn, controller, tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             _finish(turn, controller, tp, change)
         else:
             _create(turn, controller, tp, change, first)
         return
     base = paths.decode_state(tp, replicas, answer)
     change.base = base
-    choice = select(turn.config.variant, base, live)
-    if change.preferred and isinstance(choice, Keep):
-        choice = prefer(turn.config.variant, base, live)
+    choice = select(turn.config.variant, base, live, leaving(controller))
+    if change.wish is not None and isinstance(choice, Keep):
+        choice = _wished(turn, controller, change.wish, base)
+        change.granting = True
     match choice:
         case Keep():
-            known = controller.states.get(tp)
-            controller.states[tp] = base
-            if known is None or known.leader_epoch != base.leader_epoch:
-                channel.tell_state(controller, base)
-            _finish(turn, controller, tp, change)
+            _keep(turn, controller, change, base)
         case Elect(leader=leader, isr=isr):
-            _write(turn, controller, change, _next_state(turn, controller, base, leader, isr))
+            wanted = _next_state(turn, controller, base, leader, isr)
+            if change.granting and change.wish == "shrink":  # who loses its replica is not waited for
+                wanted = replace(wanted, elr=tuple(m for m in wanted.elr if m.broker in base.replicas))
+            _write(turn, controller, change, wanted)
         case Offline(isr=isr):
             _write(turn, controller, change, _next_state(turn, controller, base, None, isr))
         case AskLogs(brokers=brokers):
             change.step = "asking"
             change.waiting = brokers
             change.ends = []
+            proposals.refuse(turn, controller, tp, ErrorCode.NOT_LEADER_OR_FOLLOWER, base)
             for broker in brokers:
                 channel.ask_log(controller, broker, tp)
+
+
+def _wished(turn: Turn, controller: Controller, wish: Wish, base: PartitionState) -> Choice:
+    """Nobody has died: what somebody asked for. Who is in controlled shutdown is given nothing (R-184)."""
+    variant, live = turn.config.variant, staying(controller, base.tp)
+    if wish == "preferred":
+        return prefer(variant, base, live)
+    if wish == "raise":
+        return stay(base)
+    enough = reassign_selection.members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
+    if wish == "lead":
+        return reassign_selection.lead(variant, base, live, enough)
+    return reassign_selection.shrink(variant, base, live, enough)
+
+
+def _keep(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
+    """The leader stays; it may have the ISR that it asked for (R-065: leaders change only by the controller's own choice)."""
+    change.wish = None
+    known = controller.states.get(base.tp)
+    controller.states[base.tp] = base
+    if known is None or known.leader_epoch != base.leader_epoch:
+        channel.tell_state(controller, base)
+    change.proposal = proposals.choose(turn, controller, base)
+    if change.proposal is None:
+        _finish(turn, controller, base.tp, change)
+    else:
+        _write(turn, controller, change, proposals.wanted(turn, controller, change.proposal, base))
 
 
 def _next_state(
@@ -152,7 +198,7 @@ def _bumps(variant: Variant, base: PartitionState, leader: BrokerId | None) -> b
 
 
 def _write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState) -> None:
-    """V3 §A step 3.3: conditional on the version read in step 3.1."""
+    """V3 §A step 3.3: conditional on the version read in step 3.1 (R-005, R-155)."""
     op = SetData(paths.state_path(wanted.tp), paths.state_payload(wanted), wanted.zk_version)
     _send_write(turn, controller, change, wanted, op)
 
@@ -190,6 +236,7 @@ def _written(turn: Turn, controller: Controller, tp: TopicPartition, change: Sta
             _landed(turn, controller, change, _at_version(wanted, version))
         case Created():
             _landed(turn, controller, change, wanted)
+            channel.mark_new(controller, tp, wanted.replicas)
         case _:
             # V3 §A step 3.3: the version moved, so somebody else wrote between our read and our write. Read again (step 3.1)
             # rather than retry: the ISR that we chose from may have shrunk meanwhile.
@@ -201,20 +248,39 @@ def _at_version(state: PartitionState, version: int) -> PartitionState:
 
 
 def _landed(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
-    """V3 §A step 4: send the command to the affected brokers; nothing of a topic that was deleted meanwhile."""
+    """V3 §A step 4: send the command to the affected brokers, now that ZooKeeper has it (R-076); nothing of a topic that was
+    deleted meanwhile.
+    """
     if state.tp not in controller.assignments:
         del controller.changes[state.tp]
+        proposals.refuse(turn, controller, state.tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
     controller.states[state.tp] = state
-    channel.tell_state(controller, state)
+    if change.proposal is None:
+        # R-236, V3 §F step 3.2.3: of an ISR that was shrunk the leader alone need hear; but where fetches are fenced its
+        # followers must know the epoch that this write began.
+        alone = change.granting and change.wish == "shrink" and not turn.config.variant.fetch_fencing
+        channel.tell_state(controller, state, to=(state.leader,) if alone and state.leader is not None else None)
+    else:
+        channel.tell_metadata(controller, state)
+        proposals.applied(turn, controller, change.proposal, state)
+    if change.granting:
+        if change.wish == "raise":
+            channel.mark_new(controller, state.tp, reassign_selection.newcomers(controller.agent.moves.get(state.tp), state))
+        change.wish = None
     _finish(turn, controller, state.tp, change)
 
 
 def _finish(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange) -> None:
-    if change.again:
+    if change.again or proposals.pending(controller, tp):
         _read(turn, tp, change)
     else:
         del controller.changes[tp]
+
+
+def _is_meant(turn: Turn, controller: Controller, end: LogEnd) -> bool:
+    """The log of an earlier topic of the same name says nothing of this one (KIP-516)."""
+    return not turn.config.variant.topic_id or end.topic_id == controller.topic_ids.get(topic_of(end.tp), NO_TOPIC_ID)
 
 
 def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: LogInfo, reply: LogInfoReply) -> None:
@@ -229,7 +295,7 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
         if change.step != "asking" or broker not in change.waiting or tp not in request.partitions:
             continue
         change.waiting = tuple(b for b in change.waiting if b != broker)
-        if tp in ends:
+        if tp in ends and _is_meant(turn, controller, ends[tp]):
             change.ends.append((broker, ends[tp]))
         if change.waiting:
             continue

@@ -1,4 +1,8 @@
-"""Topics come and go (V3 §B)."""
+"""Topics come and go (V3 §B; R-026).
+
+A topic is its znode: one that was deleted and made again is another topic though its name is the same, and is found by the
+czxid of its znode where the list of names shows no difference (KIP-516, B-61).
+"""
 
 from reference.controller import channel, state_change
 from reference.controller.context import Controller
@@ -7,11 +11,11 @@ from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, G
 from reference.effects import ZkRequest
 from reference.machine import Turn
 from reference.messages import StopPartition
-from reference.types import topic_of
+from reference.types import EPOCH_DURING_DELETE, TopicId, topic_of
 
 
 def on_watch(turn: Turn, controller: Controller) -> None:
-    """V3 §B on_topic_change: look what is new and what is gone."""
+    """V3 §B on_topic_change: look what is new and what is gone; the list of topics is kept in memory (R-026)."""
     if controller.topics_listing.step == "idle":
         _read_children(turn, controller)
     else:
@@ -34,7 +38,7 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     if listing.step == "children":
         names = answers[0].names if isinstance(answers[0], Children) else ()
         _delete(turn, controller, tuple(t for t in controller.topics if t not in names))
-        listing.names = tuple(name for name in names if name not in controller.topics)
+        listing.names = names if turn.config.variant.topic_id else tuple(n for n in names if n not in controller.topics)
         if listing.names:
             # V3 §B step 1: read the topic's replica assignment
             listing.step, listing.request = "data", turn.zk_id()
@@ -43,23 +47,39 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     else:
         for topic, answer in zip(listing.names, answers, strict=True):
             if isinstance(answer, Data):
-                controller.topics = tuple(sorted((*controller.topics, topic)))
-                for tp, replicas in paths.decode_topic(topic, answer.data):
-                    controller.assignments[tp] = replicas
-                    state_change.start(turn, controller, tp)  # V3 §B step 1.1: init_leaders
+                _see(turn, controller, topic, answer)
     listing.step = "idle"
     if listing.again:
         _read_children(turn, controller)
 
 
+def _see(turn: Turn, controller: Controller, topic: str, znode: Data) -> None:
+    """A topic that is there: new, the one that is known, or another one under its name."""
+    if topic in controller.topics:
+        if controller.topic_ids.get(topic) == znode.czxid:
+            return
+        _delete(turn, controller, (topic,))
+    controller.topics = tuple(sorted((*controller.topics, topic)))
+    controller.topic_ids[topic] = TopicId(znode.czxid)
+    for tp, replicas in paths.decode_topic(topic, znode.data):
+        controller.assignments[tp] = replicas
+        state_change.start(turn, controller, tp)  # V3 §B step 1.1: init_leaders (R-027)
+
+
 def _delete(turn: Turn, controller: Controller, topics: tuple[str, ...]) -> None:
-    """V3 §B step 2: send the StopReplicaCommand to all affected brokers."""
+    """V3 §B step 2: send the StopReplicaCommand to all affected brokers (R-028)."""
+    if not topics:
+        return
     for tp in [tp for tp in sorted(controller.assignments) if topic_of(tp) in topics]:
         replicas = controller.assignments.pop(tp)
         state = controller.states.pop(tp, None)
         if state is not None:
-            channel.stop_replica(controller, StopPartition(tp, state.leader_epoch), replicas)
+            epoch = EPOCH_DURING_DELETE if turn.config.variant.topic_id else state.leader_epoch
+            channel.stop_replica(controller, StopPartition(tp, epoch), replicas)
     controller.topics = tuple(t for t in controller.topics if t not in topics)
+    for topic in topics:
+        controller.topic_ids.pop(topic, None)
+    channel.tell_what_is_gone(controller)
 
 
 def retry(turn: Turn, controller: Controller) -> None:

@@ -15,6 +15,7 @@ from reference.types import (
     ControllerEpoch,
     Incarnation,
     LeaderEpoch,
+    ProducerId,
     TopicPartition,
     ZkVersion,
     index_of,
@@ -30,7 +31,13 @@ PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
 DELETE_TOPICS = "/admin/delete_topics"
-PERSISTENT = ("/brokers", BROKER_IDS, TOPICS)  # made by whoever finds them missing
+LOG_DIR_EVENTS = "/log_dir_event_notification"
+LOG_DIR_EVENT = f"{LOG_DIR_EVENTS}/log_dir_event_"  # and a number that ZooKeeper gives
+LOG_DIR_FAILURE = 1
+LEGACY_REGISTRATION = 4  # versions of BrokerInfo (KIP-343 Compatibility)
+HEARTBEAT_REGISTRATION = 5
+PRODUCER_IDS = "/latest_producer_id_block"
+PERSISTENT = ("/brokers", BROKER_IDS, TOPICS, LOG_DIR_EVENTS)  # made by whoever finds them missing
 
 
 class _BrokerJson(Struct):
@@ -65,6 +72,19 @@ class _DeleteTopicsJson(Struct):
     topics: list[str]
 
 
+class _ProducerIdsJson(Struct):
+    version: int
+    broker: int
+    block_start: str
+    block_end: str  # inclusive
+
+
+class _LogDirEventJson(Struct):
+    version: int
+    broker: int
+    event: int
+
+
 class _StateJson(Struct):
     controller_epoch: int
     leader: int  # -1: none
@@ -78,10 +98,13 @@ class _StateJson(Struct):
 
 
 _encode = msgspec.json.Encoder().encode
+_broker = msgspec.json.Decoder(_BrokerJson).decode
 _topic = msgspec.json.Decoder(_TopicJson).decode
 _state = msgspec.json.Decoder(_StateJson).decode
 _preferred = msgspec.json.Decoder(_PreferredJson).decode
 _delete_topics = msgspec.json.Decoder(_DeleteTopicsJson).decode
+_producer_ids = msgspec.json.Decoder(_ProducerIdsJson).decode
+_log_dir_event = msgspec.json.Decoder(_LogDirEventJson).decode
 _replicas = msgspec.json.Decoder(list[int]).decode
 _controller = msgspec.json.Decoder(_ControllerJson).decode
 
@@ -91,9 +114,14 @@ def broker_path(broker: BrokerId) -> str:
     return f"{BROKER_IDS}/{broker}"
 
 
-def broker_payload(broker: BrokerId, host: str = "localhost", port: int = 9092) -> bytes:
-    """R-150."""
-    return _encode(_BrokerJson(1, host, port, -1))
+def broker_payload(*, heartbeats: bool, host: str = "localhost", port: int = 9092) -> bytes:
+    """R-150; by its version a broker says whether it sends heartbeats (R-206)."""
+    return _encode(_BrokerJson(HEARTBEAT_REGISTRATION if heartbeats else LEGACY_REGISTRATION, host, port, -1))
+
+
+def is_legacy_registration(data: bytes) -> bool:
+    """R-206: a broker that registered so is active without heartbeats."""
+    return _broker(data).version < HEARTBEAT_REGISTRATION
 
 
 def controller_payload(broker: BrokerId) -> bytes:
@@ -112,12 +140,12 @@ def topic_path(topic: str) -> str:
 
 
 def topic_payload(assignment: tuple[tuple[BrokerId, ...], ...]) -> bytes:
-    """R-151: partition index -> replicas, preferred first."""
+    """R-151, R-003: partition index -> replicas, preferred first."""
     return _encode(_TopicJson(1, {str(index): list(replicas) for index, replicas in enumerate(assignment)}))
 
 
 def decode_topic(topic: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[BrokerId, ...]], ...]:
-    """The partitions of a topic with their replicas, by index."""
+    """The partitions of a topic with their replicas, by index; the first replica is the preferred one (R-003)."""
     partitions = _topic(data).partitions
     return tuple(
         (topic_partition(topic, i), tuple(BrokerId(b) for b in partitions[str(i)])) for i in sorted(map(int, partitions))
@@ -125,7 +153,7 @@ def decode_topic(topic: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[B
 
 
 def state_path(tp: TopicPartition) -> str:
-    """/brokers/topics/[topic]/partitions/[id]/state (R-152)."""
+    """/brokers/topics/[topic]/partitions/[id]/state (R-152, C-03): the leaderAndISR of V3 (R-004)."""
     return f"{TOPICS}/{topic_of(tp)}/partitions/{index_of(tp)}/state"
 
 
@@ -179,7 +207,7 @@ def partitions_payload(assignment: dict[TopicPartition, tuple[BrokerId, ...]]) -
 
 
 def partition_add_path(tp: TopicPartition) -> str:
-    """/admin/partitions_add/[topic]/[partition_id] (R-008)."""
+    """/admin/partitions_add/[topic]/[partition_id] (R-007)."""
     return f"{PARTITIONS_ADD}/{topic_of(tp)}/{index_of(tp)}"
 
 
@@ -225,6 +253,30 @@ def decode_delete_topics(data: bytes) -> tuple[str, ...]:
         return tuple(sorted(set(_delete_topics(data).topics)))
     except msgspec.DecodeError:
         return ()
+
+
+def producer_ids_payload(broker: BrokerId, start: ProducerId, end: ProducerId) -> bytes:
+    """A block of producer ids (exclusive end), as Kafka has it under /latest_producer_id_block."""
+    return _encode(_ProducerIdsJson(1, broker, str(start), str(end - 1)))
+
+
+def producer_ids_end(data: bytes) -> ProducerId:
+    """The first id behind the latest block."""
+    return ProducerId(int(_producer_ids(data).block_end) + 1)
+
+
+def log_dir_event_payload(broker: BrokerId) -> bytes:
+    """R-299: a log directory of this broker failed."""
+    return _encode(_LogDirEventJson(1, broker, LOG_DIR_FAILURE))
+
+
+def decode_log_dir_event(data: bytes) -> BrokerId | None:
+    """Whose directory failed; None where somebody wrote something else."""
+    try:
+        found = _log_dir_event(data)
+    except msgspec.DecodeError:
+        return None
+    return BrokerId(found.broker) if found.event == LOG_DIR_FAILURE else None
 
 
 def tp_of_state_path(path: str) -> TopicPartition | None:

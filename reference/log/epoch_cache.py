@@ -16,13 +16,15 @@ class EpochStart(Struct, frozen=True, array_like=True):
     start: Offset
 
 
-def assign(entries: list[EpochStart], epoch: LeaderEpoch, start: Offset) -> None:
+def assign(entries: list[EpochStart], epoch: LeaderEpoch, start: Offset, *, strict: bool = True) -> None:
     """Note that `epoch` starts at `start`, if it is not the latest already.
 
-    Entries that contradict it go (KAFKA-10706): an epoch that was led here without a record may be later than that of the
-    records which another leader then hands over.
+    Entries that contradict it go (KAFKA-10706, B-11): an epoch that was led here without a record may be later than that of the
+    records which another leader then hands over. Where they stay (not `strict`) the later epoch seems to go on for ever.
     """
     if entries and entries[-1].epoch == epoch:
+        return
+    if not strict and entries and entries[-1].epoch > epoch:
         return
     while entries and (entries[-1].start >= start or entries[-1].epoch > epoch):
         entries.pop()

@@ -1,4 +1,4 @@
-"""A log: batches in offset order from 0, its end (LEO, exclusive) and its epoch cache.
+"""A log: batches in offset order from 0, its end (LEO, exclusive), its epoch cache and the sequences of its producers.
 
 Memory and page cache change together: `append` and `truncate` alter the state and emit the effect. What is durable is the
 replica's business (`replica.partition`).
@@ -8,14 +8,26 @@ from bisect import bisect_right
 from operator import attrgetter
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reference.effects import Append, Truncate
 from reference.events import LogImage
-from reference.log import epoch_cache
+from reference.log import epoch_cache, producers
 from reference.log.epoch_cache import EpochStart
+from reference.log.producers import Producer
 from reference.machine import Turn
 from reference.messages import Batch
-from reference.types import NO_EPOCH, NO_INCARNATION, Incarnation, LeaderEpoch, Offset, TopicPartition
+from reference.types import (
+    NO_EPOCH,
+    NO_INCARNATION,
+    NO_PRODUCER_ID,
+    NO_TOPIC_ID,
+    Incarnation,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 
 _BASE = attrgetter("base_offset")
 
@@ -24,7 +36,7 @@ class Log(Struct):
     """The records of one replica.
 
     `born` is the birth of the youngest directory of the broker when the log was made: had the replica held anything before, that
-    was in a directory which is no longer there.
+    was in a directory which is no longer there. `topic_id` tells the topic from earlier and later ones of its name (KIP-516).
     """
 
     tp: TopicPartition
@@ -33,6 +45,8 @@ class Log(Struct):
     leo: Offset = Offset(0)
     epochs: list[EpochStart] = []
     born: Incarnation = NO_INCARNATION
+    topic_id: TopicId = NO_TOPIC_ID
+    producers: list[Producer] = []  # what idempotent producers wrote last, by id
 
 
 def end_of(batch: Batch) -> Offset:
@@ -45,29 +59,35 @@ def last_record_epoch(log: Log) -> LeaderEpoch:
     return log.batches[-1].leader_epoch if log.batches else NO_EPOCH
 
 
-def recover(image: LogImage, dir_: int) -> tuple[Log, bool]:
-    """The log as found on disk, cut at the first batch with a bad CRC, and whether it was cut.
+def recover(image: LogImage, dir_: int, *, trusted: bool = False) -> tuple[Log, bool]:
+    """The log as found on disk, cut at the first batch with a bad CRC, and whether it was cut (R-048).
 
-    The epoch cache is rebuilt from the batch headers.
+    A log that was closed in good order is `trusted`, none of its batches looked at. The epoch cache is rebuilt from the batch
+    headers in either case.
     """
-    log = Log(tp=image.tp, dir=dir_, born=image.born)
+    log = Log(tp=image.tp, dir=dir_, born=image.born, topic_id=image.topic_id)
     for batch in image.batches:
-        if not batch.intact:
+        if not batch.intact and not trusted:
             return log, True
         assert batch.base_offset == log.leo, "a log on disk has a gap"
-        log.batches.append(batch)
-        log.leo = end_of(batch)
-        epoch_cache.assign(log.epochs, batch.leader_epoch, batch.base_offset)
+        _take(log, batch)
     return log, False
 
 
+def _take(log: Log, batch: Batch, *, strict: bool = True) -> None:
+    log.batches.append(batch)
+    log.leo = end_of(batch)
+    epoch_cache.assign(log.epochs, batch.leader_epoch, batch.base_offset, strict=strict)
+    if batch.producer_id != NO_PRODUCER_ID:
+        producers.wrote(log.producers, batch)
+
+
 def append(turn: Turn, log: Log, batches: tuple[Batch, ...]) -> None:
-    """Add batches that start at the log end."""
+    """Add batches that start at the log end; without `append_check` they may begin below it (B-03)."""
+    variant = turn.config.variant
     for batch in batches:
-        assert batch.base_offset == log.leo, "append must start at the log end"
-        log.batches.append(batch)
-        log.leo = end_of(batch)
-        epoch_cache.assign(log.epochs, batch.leader_epoch, batch.base_offset)
+        assert batch.base_offset == log.leo or not variant.append_check, "append must start at the log end"
+        _take(log, batch, strict=variant.epoch_cache == "strict")
     turn.effects.append(Append(log.dir, log.tp, batches))
 
 
@@ -85,15 +105,29 @@ def truncate(turn: Turn, log: Log, to: Offset) -> None:
     del log.batches[keep:]
     log.leo = torn.base_offset
     epoch_cache.truncate(log.epochs, to)
+    producers.rebuild(log.producers, log.batches)
     turn.effects.append(Truncate(log.dir, log.tp, log.leo))
     if torn.base_offset < to:
-        head = Batch(torn.base_offset, torn.leader_epoch, torn.values[: to - torn.base_offset])
-        append(turn, log, (head,))
+        append(turn, log, (_part(torn, torn.base_offset, to),))
     assert log.leo == to
 
 
+def _part(batch: Batch, start: Offset, end: Offset) -> Batch:
+    """The records of a batch in start <= offset < end, with the sequences that they have."""
+    skipped = start - batch.base_offset
+    return replace(
+        batch,
+        base_offset=start,
+        values=batch.values[skipped : end - batch.base_offset],
+        base_sequence=batch.base_sequence if batch.producer_id == NO_PRODUCER_ID else batch.base_sequence + skipped,
+    )
+
+
 def read(log: Log, start: Offset, end: Offset, max_records: int) -> tuple[Batch, ...]:
-    """Batches with records in start <= offset < end, the first perhaps beginning before `start`; at least one if there is one."""
+    """Batches with records in start <= offset < end, the first perhaps beginning before `start`; at least one if there is one.
+
+    A follower that is behind copies many at once (R-157).
+    """
     if start >= end:
         return ()
     if log.batches and log.batches[-1].base_offset <= start and end == log.leo:
@@ -106,7 +140,7 @@ def read(log: Log, start: Offset, end: Offset, max_records: int) -> tuple[Batch,
         if batch.base_offset >= end:
             break
         if end_of(batch) > end:
-            batch = Batch(batch.base_offset, batch.leader_epoch, batch.values[: end - batch.base_offset])
+            batch = _part(batch, batch.base_offset, end)
         found.append(batch)
         records += len(batch.values)
         index += 1
@@ -120,5 +154,5 @@ def without_head(batches: tuple[Batch, ...], start: Offset) -> tuple[Batch, ...]
         if batch.base_offset >= start:
             kept.append(batch)
         elif end_of(batch) > start:
-            kept.append(Batch(start, batch.leader_epoch, batch.values[start - batch.base_offset :]))
+            kept.append(_part(batch, start, end_of(batch)))
     return tuple(kept)

@@ -97,13 +97,13 @@ def epoch_began(turn: Turn, partition: Partition) -> None:
     partition.fetches = [f for f in partition.fetches if f.replica is None]
 
 
-def leadership_ended(turn: Turn, partition: Partition) -> None:
+def leadership_ended(turn: Turn, partition: Partition, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
     """This replica leads no more: nobody who waits for it may be told that all went well."""
     for fetch in partition.fetches:
-        _reply_fetch(turn, partition, fetch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        _reply_fetch(turn, partition, fetch, error)
     partition.fetches = []
     if not turn.config.variant.purgatory_epoch_check:
         return
     for parked in partition.produces:
-        _reply_produce(turn, partition, parked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        _reply_produce(turn, partition, parked, error)
     partition.produces = []

@@ -10,7 +10,7 @@ from reference.machine import Turn
 from reference.messages import EpochEnd, EpochEndReply, Fetch, FetchReply
 from reference.replica import delayed, high_watermark
 from reference.replica.partition import Follower, Idle, Leader, Partition, append, truncate
-from reference.types import NO_EPOCH, BrokerId, LeaderEpoch, Offset, broker_address
+from reference.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, broker_address
 
 
 def become(turn: Turn, partition: Partition, leader: BrokerId, epoch: LeaderEpoch) -> None:
@@ -23,25 +23,27 @@ def become(turn: Turn, partition: Partition, leader: BrokerId, epoch: LeaderEpoc
     partition.leader_epoch = epoch
     role = Follower(leader=leader, step="truncating")
     partition.role = role
-    turn.note(Note(kind="became-follower", tp=partition.tp, leader_epoch=epoch, leader=leader))
+    topic_id = partition.log.topic_id
+    turn.note(Note(kind="became-follower", tp=partition.tp, topic_id=topic_id, leader_epoch=epoch, leader=leader))
     if turn.config.variant.truncation == "hw":
         # V3 §C becomeFollower: truncate the log to r.hw (U-01: the follower's HW lags by a fetch)
         truncate(turn, partition, partition.hw, "to its high watermark")
         role.step = "fetching"
-    elif not partition.log.batches:
+    elif turn.config.variant.truncation == "fetch" or not partition.log.batches:
         role.step = "fetching"
     ask(turn, partition)
 
 
-def resign(turn: Turn, partition: Partition) -> None:
-    """Neither lead nor follow until the controller says so."""
+def resign(turn: Turn, partition: Partition, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+    """Neither lead nor follow until the controller says so; who waits here is answered with `error`."""
     if isinstance(partition.role, Idle):
         return
     if isinstance(partition.role, Leader):
-        delayed.leadership_ended(turn, partition)
+        delayed.leadership_ended(turn, partition, error)
     partition.role = Idle()
     turn.effects.append(CancelTimer(f"fetch:{partition.tp}"))
-    turn.note(Note(kind="resigned", tp=partition.tp, leader_epoch=partition.leader_epoch))
+    epoch, topic_id = partition.leader_epoch, partition.log.topic_id
+    turn.note(Note(kind="resigned", tp=partition.tp, topic_id=topic_id, leader_epoch=epoch))
 
 
 def ask(turn: Turn, partition: Partition) -> None:
@@ -57,6 +59,7 @@ def ask(turn: Turn, partition: Partition) -> None:
         return
     role.outstanding = turn.correlation()
     wait = 0
+    topic_id = partition.log.topic_id if config.variant.topic_id else NO_TOPIC_ID
     request: Fetch | EpochEnd
     if role.step == "truncating":
         fenced = config.variant.truncation == "kip320"
@@ -66,6 +69,7 @@ def ask(turn: Turn, partition: Partition) -> None:
             config.broker,
             partition.leader_epoch if fenced else NO_EPOCH,
             last_record_epoch(partition.log),
+            topic_id,
         )
     else:
         wait = config.fetch_wait_max_ms
@@ -78,6 +82,8 @@ def ask(turn: Turn, partition: Partition) -> None:
             partition.log.leo,
             config.fetch_wait_max_ms,
             config.fetch_max_records,
+            topic_id,
+            last_record_epoch(partition.log) if config.variant.truncation == "fetch" else NO_EPOCH,
         )
     turn.send(broker_address(role.leader), request)
     timeout = config.request_timeout_ms + wait
@@ -121,20 +127,28 @@ def _cut(turn: Turn, partition: Partition, reply: EpochEndReply) -> bool:
             truncate(turn, partition, to, "by epoch (KIP-101)")
             return True
         case "kip279" | "kip320":
-            assert reply.end_offset is not None, "KIP-279 always answers"
-            mine = epoch_cache.end_by_kip279(partition.log.epochs, reply.leader_epoch, partition.log.leo)
-            if mine is None:
-                return True  # the log is empty
-            epoch, end = mine
-            if epoch == reply.leader_epoch:
-                truncate(turn, partition, Offset(min(end, reply.end_offset)), "by epoch (KIP-279)")
+            if reply.end_offset is None:
+                # B-09: a leader that has noted no epoch cannot tell where one ended, so nothing is cut
+                assert not turn.config.variant.record_epoch_start, "KIP-279 always answers"
                 return True
-            truncate(turn, partition, end, "by epoch (KIP-279)")
-            return not partition.log.batches
-        case "hw":
+            return _cut_at(turn, partition, reply.leader_epoch, reply.end_offset)
+        case "hw" | "fetch":
             return True
         case _ as unreachable:
             assert_never(unreachable)
+
+
+def _cut_at(turn: Turn, partition: Partition, asked: LeaderEpoch, end_offset: Offset) -> bool:
+    """KIP-279: cut where the largest epoch that both know ends; False where that is not found yet."""
+    mine = epoch_cache.end_by_kip279(partition.log.epochs, asked, partition.log.leo)
+    if mine is None:
+        return True  # the log is empty
+    epoch, end = mine
+    if epoch == asked:
+        truncate(turn, partition, Offset(min(end, end_offset)), "by epoch (KIP-279)")
+        return True
+    truncate(turn, partition, end, "by epoch (KIP-279)")
+    return not partition.log.batches
 
 
 def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
@@ -143,8 +157,15 @@ def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
     if not isinstance(role, Follower) or role.step != "fetching" or reply.correlation != role.outstanding:
         return
     match reply.error:
+        case ErrorCode.NONE if reply.diverging is not None:
+            if turn.config.variant.hw_of_diverging:
+                high_watermark.follow(turn, partition, reply.hw)  # KAFKA-14704 (B-13): over records that are about to go
+            _cut_at(turn, partition, reply.diverging.leader_epoch, reply.diverging.end_offset)
+            ask(turn, partition)
         case ErrorCode.NONE:
-            batches = without_head(reply.batches, partition.log.leo)
+            # B-03: the leader's batches may be cut otherwise than those here, so that the first begins below the log end
+            checked = turn.config.variant.append_check
+            batches = without_head(reply.batches, partition.log.leo) if checked else reply.batches
             if batches:
                 append(turn, partition, batches, "follower")
             high_watermark.follow(turn, partition, reply.hw)
@@ -152,7 +173,10 @@ def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
         case ErrorCode.OFFSET_OUT_OF_RANGE:
             # This log is longer than the leader's: look for the place to cut, as at the beginning of an epoch.
             role.step = "truncating"
-            if turn.config.variant.truncation == "hw":
+            if turn.config.variant.out_of_range_resets:
+                truncate(turn, partition, Offset(0), "out of the leader's range: begin anew")  # KAFKA-2143, B-16
+                role.step = "fetching"
+            elif turn.config.variant.truncation == "hw":
                 truncate(turn, partition, min(partition.hw, reply.hw), "out of the leader's range")
                 role.step = "fetching"
             _back_off(turn, partition, role)

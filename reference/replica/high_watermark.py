@@ -17,7 +17,7 @@ def counted_for_hw(turn: Turn, leader: Leader) -> tuple[IsrMember, ...]:
         return leader.isr
     match turn.config.variant.isr_change:
         case "maximal":
-            return leader.isr + leader.change.wanted
+            return leader.isr + leader.change.wanted + tuple(m for isr in leader.change.earlier for m in isr)
         case "current":
             return leader.isr
         case "eager":
@@ -28,12 +28,15 @@ def in_sync_for_min_isr(turn: Turn, leader: Leader) -> int:
     """How many count for min.insync.replicas: those in the ISR whichever way a change in flight ends."""
     if leader.change is None or turn.config.variant.isr_change != "maximal":
         return len(leader.isr)
-    wanted = {m.broker for m in leader.change.wanted}
-    return sum(1 for m in leader.isr if m.broker in wanted)
+    others = [{m.broker for m in isr} for isr in (leader.change.wanted, *leader.change.earlier)]
+    return sum(1 for m in leader.isr if all(m.broker in isr for isr in others))
 
 
 def advance(turn: Turn, partition: Partition, leader: Leader) -> None:
     """V3 §G: leader.hw = min of leo of every replica in ISR; then answer who waited for it, or for this replica's own flush.
+
+    A record that is committed is in all of them, so that each may lead without it being lost (R-141, R-143). Who leads without
+    knowing that another does has lost those it would need (R-072). The HW is exclusive, one past the last of them (C-04).
 
     While fewer than min.insync.replicas are in sync the HW stands still (KAFKA-15583): what is committed is held by that many.
     """
@@ -75,6 +78,7 @@ def note_hw(turn: Turn, partition: Partition, detail: str) -> None:
         Note(
             kind="hw",
             tp=partition.tp,
+            topic_id=partition.log.topic_id,
             hw=partition.hw,
             leo=partition.log.leo,
             leader_epoch=partition.leader_epoch,

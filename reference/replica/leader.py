@@ -1,10 +1,21 @@
 """Leading a partition: taking the role, serving followers, taking records from producers (V3 §C becomeLeader, §G)."""
 
-from reference.effects import CancelTimer, Note
+from reference.effects import CancelTimer, Disconnect, Note
 from reference.errors import ErrorCode
-from reference.log import epoch_cache
+from reference.log import epoch_cache, producers
+from reference.log.producers import Written
 from reference.machine import Turn
-from reference.messages import Batch, EpochEnd, EpochEndReply, Fetch, FetchReply, PartitionState, Produce, ProduceReply
+from reference.messages import (
+    Batch,
+    Diverging,
+    EpochEnd,
+    EpochEndReply,
+    Fetch,
+    FetchReply,
+    PartitionState,
+    Produce,
+    ProduceReply,
+)
 from reference.replica import delayed, high_watermark, isr
 from reference.replica.partition import (
     FollowerProgress,
@@ -14,15 +25,17 @@ from reference.replica.partition import (
     Partition,
     append,
     brokers_of,
+    is_of_another_topic,
     progress_of,
 )
-from reference.types import NO_EPOCH, Address, BrokerId, Offset
+from reference.types import NO_EPOCH, NO_PRODUCER_ID, Address, BrokerId, Offset
 
 
 def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
     """V3 §C becomeLeader.
 
-    The fetcher stops with the old role: from here no record of the old leader can be appended. What followers had under
+    The fetcher stops with the old role (R-034): from here no record of the old leader can be appended. ISR and version are those
+    of the command (R-035). What followers had under
     another leader counts for nothing until they fetch in this epoch.
     """
     turn.effects.append(CancelTimer(f"fetch:{partition.tp}"))
@@ -32,8 +45,11 @@ def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
     partition.leader_epoch = state.leader_epoch
     partition.controller_epoch = state.controller_epoch
     partition.replicas = state.replicas
-    # KAFKA-7415: the epoch begins here even if nothing is ever written in it
-    epoch_cache.assign(partition.log.epochs, state.leader_epoch, partition.log.leo)
+    if turn.config.variant.record_epoch_start:
+        # KAFKA-7415 (B-09): the epoch begins here even if nothing is ever written in it
+        epoch_cache.assign(partition.log.epochs, state.leader_epoch, partition.log.leo)
+    if not turn.config.variant.idempotence_state_on_failover and not isinstance(partition.role, Leader):
+        partition.log.producers.clear()  # B-66: the sequences were known to the last leader alone
     me = turn.config.broker
     leader = Leader(
         epoch_start=partition.log.leo,
@@ -59,6 +75,7 @@ def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
         Note(
             kind="became-leader",
             tp=partition.tp,
+            topic_id=partition.log.topic_id,
             leader_epoch=state.leader_epoch,
             leo=partition.log.leo,
             hw=partition.hw,
@@ -73,7 +90,7 @@ def _lag_now(turn: Turn) -> int:
 
 
 def on_fetch(turn: Turn, partition: Partition, source: Address, fetch: Fetch) -> None:
-    """V3 §G on_ReplicaFetchRequest, and a consumer's fetch (R-036, R-136)."""
+    """V3 §G on_ReplicaFetchRequest, and a consumer's fetch (R-036, R-078, R-136)."""
     error = _fetch_error(turn, partition, fetch)
     if error is not ErrorCode.NONE:
         reply = FetchReply(fetch.correlation, partition.tp, error, partition.leader_epoch, partition.hw)
@@ -81,7 +98,14 @@ def on_fetch(turn: Turn, partition: Partition, source: Address, fetch: Fetch) ->
         return
     assert isinstance(partition.role, Leader)
     if fetch.replica is not None:
-        _record_progress(turn, partition, partition.role, fetch)
+        diverging = _divergence(partition, fetch)
+        if diverging is None or turn.config.variant.leo_of_diverging:
+            _record_progress(turn, partition, partition.role, fetch)
+        if diverging is not None:
+            # KAFKA-13141 (B-12): where it says it ends it holds other records, so that it counts for nothing yet
+            epoch, hw = partition.leader_epoch, partition.hw
+            turn.send(source, FetchReply(fetch.correlation, partition.tp, ErrorCode.NONE, epoch, hw, diverging=diverging))
+            return
     parked = ParkedFetch(
         source=source,
         correlation=fetch.correlation,
@@ -96,19 +120,31 @@ def on_fetch(turn: Turn, partition: Partition, source: Address, fetch: Fetch) ->
 
 def _fetch_error(turn: Turn, partition: Partition, fetch: Fetch) -> ErrorCode:
     variant = turn.config.variant
+    if is_of_another_topic(turn, partition, fetch.topic_id):
+        return ErrorCode.UNKNOWN_TOPIC_ID if fetch.replica is None else ErrorCode.INCONSISTENT_TOPIC_ID
     if not isinstance(partition.role, Leader):
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # V3 §G: NotLeaderException
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # V3 §G: NotLeaderException (R-055); only the leader serves (R-131)
     if variant.fetch_fencing and fetch.leader_epoch != NO_EPOCH and fetch.leader_epoch != partition.leader_epoch:
         return _epoch_error(fetch.leader_epoch, partition)
     if fetch.replica is not None and variant.broker_incarnation:
         known = progress_of(partition.role, fetch.replica)
         if known is not None and fetch.incarnation < known.incarnation:
             return ErrorCode.STALE_BROKER_EPOCH  # an earlier life of this follower, delayed on the way
-    if fetch.offset > partition.log.leo:
+    if fetch.offset > partition.log.leo and fetch.last_epoch == NO_EPOCH:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if fetch.replica is None and fetch.offset > partition.hw and variant.fetch_between_hw_leo == "out_of_range":
         return ErrorCode.OFFSET_OUT_OF_RANGE
     return ErrorCode.NONE
+
+
+def _divergence(partition: Partition, fetch: Fetch) -> Diverging | None:
+    """Where the asker's log leaves this one, if it says with which epoch it ends (KIP-595)."""
+    if fetch.last_epoch == NO_EPOCH:
+        return None
+    found = epoch_cache.end_by_kip279(partition.log.epochs, fetch.last_epoch, partition.log.leo)
+    if found is None or (found[0] == fetch.last_epoch and found[1] >= fetch.offset):
+        return None
+    return Diverging(*found)
 
 
 def _epoch_error(asked: int, partition: Partition) -> ErrorCode:
@@ -143,6 +179,8 @@ def _record_progress(turn: Turn, partition: Partition, leader: Leader, fetch: Fe
     follower.fetched_ms = now
     follower.leader_leo_then = partition.log.leo
     isr.maybe_expand(turn, partition, leader, follower)
+    if turn.config.variant.isr_shrink == "fetch":
+        isr.maybe_shrink(turn, partition, leader)  # V3 §G on_ReplicaFetchRequest asks here, and nobody else does (U-15)
     high_watermark.advance(turn, partition, leader)
 
 
@@ -151,43 +189,87 @@ def _by_broker(follower: FollowerProgress) -> BrokerId:
 
 
 def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produce) -> None:
-    """Append under the leader's epoch; acknowledge as `acks` asks (R-134, R-140)."""
+    """Append under the leader's epoch; acknowledge as `acks` asks (R-134, R-140).
+
+    What an idempotent producer sends again is not appended again. It is acknowledged as the first time: with the offset that it
+    has, and under acks=all not before it is committed (B-66).
+    """
     leader = partition.role
+    if is_of_another_topic(turn, partition, produce.topic_id):
+        refuse(turn, source, produce, ErrorCode.UNKNOWN_TOPIC_ID)
+        return
     if not isinstance(leader, Leader):
-        _refuse(turn, partition, source, produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        refuse(turn, source, produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # R-075: it will be, or was; the client asks again
         return
     if produce.acks not in (0, 1, -1) or not produce.values:
         error = ErrorCode.INVALID_REQUEST if produce.acks in (0, 1, -1) else ErrorCode.INVALID_REQUIRED_ACKS
-        _refuse(turn, partition, source, produce, error)
+        refuse(turn, source, produce, error)
         return
-    variant = turn.config.variant
+    known = _known(turn, partition, produce)
+    if isinstance(known, Written):
+        _await(turn, partition, source, produce, known.base_offset)
+        delayed.complete_produces(turn, partition, high_watermark.in_sync_for_min_isr(turn, leader))
+        return
+    if known is not ErrorCode.NONE:
+        refuse(turn, source, produce, known)
+        return
     in_sync = high_watermark.in_sync_for_min_isr(turn, leader)
-    if produce.acks == -1 and variant.min_isr_check != "none" and in_sync < partition.min_isr:
-        _refuse(turn, partition, source, produce, ErrorCode.NOT_ENOUGH_REPLICAS)  # before the append: a definite failure
+    if produce.acks == -1 and turn.config.variant.min_isr_check != "none" and in_sync < partition.min_isr:
+        refuse(turn, source, produce, ErrorCode.NOT_ENOUGH_REPLICAS)  # before the append: a definite failure (U-24)
         return
     base = partition.log.leo
-    append(turn, partition, (Batch(base, partition.leader_epoch, produce.values),), "leader")
-    if produce.acks != 0:
-        deadline = turn.now.monotonic_ms + produce.timeout_ms
-        partition.produces.append(
-            ParkedProduce(
-                source=source,
-                correlation=produce.correlation,
-                acks=produce.acks,
-                base_offset=base,
-                end_offset=partition.log.leo,
-                leader_epoch=partition.leader_epoch,
-                deadline_ms=deadline,
-            )
-        )
-        turn.due(deadline)
+    append(turn, partition, (_batch(turn, partition, produce),), "leader")
+    _await(turn, partition, source, produce, base)
     delayed.complete_fetches(turn, partition)
     high_watermark.advance(turn, partition, leader)
 
 
-def _refuse(turn: Turn, partition: Partition, source: Address, produce: Produce, error: ErrorCode) -> None:
+def _known(turn: Turn, partition: Partition, produce: Produce) -> ErrorCode | Written:
+    """What the log says to the sequence of a produce; NONE where it has none."""
+    variant = turn.config.variant
+    if produce.producer_id == NO_PRODUCER_ID or not variant.idempotence:
+        return ErrorCode.NONE
+    return producers.check(partition.log.producers, produce, complete=variant.idempotence_state_on_failover)
+
+
+def _batch(turn: Turn, partition: Partition, produce: Produce) -> Batch:
+    if not turn.config.variant.idempotence:
+        return Batch(partition.log.leo, partition.leader_epoch, produce.values)
+    return Batch(
+        partition.log.leo,
+        partition.leader_epoch,
+        produce.values,
+        producer_id=produce.producer_id,
+        producer_epoch=produce.producer_epoch,
+        base_sequence=produce.base_sequence,
+    )
+
+
+def _await(turn: Turn, partition: Partition, source: Address, produce: Produce, base: Offset) -> None:
+    """Let a produce whose records stand at `base` wait until they are held as widely as it asks."""
+    if produce.acks == 0:
+        return
+    deadline = turn.now.monotonic_ms + produce.timeout_ms
+    partition.produces.append(
+        ParkedProduce(
+            source=source,
+            correlation=produce.correlation,
+            acks=produce.acks,
+            base_offset=base,
+            end_offset=Offset(base + len(produce.values)),
+            leader_epoch=partition.leader_epoch,
+            deadline_ms=deadline,
+        )
+    )
+    turn.due(deadline)
+
+
+def refuse(turn: Turn, source: Address, produce: Produce, error: ErrorCode) -> None:
+    """Answer with an error. Who asked for no answer learns from its broken connection to look elsewhere (B-65, KAFKA-955)."""
     if produce.acks != 0:
-        turn.send(source, ProduceReply(produce.correlation, partition.tp, error))
+        turn.send(source, ProduceReply(produce.correlation, produce.tp, error))
+    elif not turn.config.variant.acks0_silent:
+        turn.effects.append(Disconnect(source))
 
 
 def on_epoch_end(turn: Turn, partition: Partition, source: Address, request: EpochEnd) -> None:
@@ -195,7 +277,9 @@ def on_epoch_end(turn: Turn, partition: Partition, source: Address, request: Epo
     variant = turn.config.variant
     error = ErrorCode.NONE
     epoch, end = request.leader_epoch, None
-    if not isinstance(partition.role, Leader):
+    if is_of_another_topic(turn, partition, request.topic_id):
+        error = ErrorCode.INCONSISTENT_TOPIC_ID
+    elif not isinstance(partition.role, Leader):
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     elif variant.truncation == "kip320" and request.current_leader_epoch != partition.leader_epoch:
         error = _epoch_error(request.current_leader_epoch, partition)
@@ -203,6 +287,6 @@ def on_epoch_end(turn: Turn, partition: Partition, source: Address, request: Epo
         end = epoch_cache.end_by_kip101(partition.log.epochs, epoch, partition.log.leo)
     else:
         found = epoch_cache.end_by_kip279(partition.log.epochs, epoch, partition.log.leo)
-        assert found is not None, "a leader's own epoch is in its cache"
-        epoch, end = found
+        assert found is not None or not variant.record_epoch_start, "a leader's own epoch is in its cache"
+        epoch, end = found or (epoch, None)
     turn.send(source, EpochEndReply(request.correlation, partition.tp, error, epoch, end))

@@ -15,12 +15,14 @@ from reference.machine import Turn
 from reference.messages import Batch, IsrMember
 from reference.types import (
     NO_EPOCH,
+    NO_TOPIC_ID,
     Address,
     BrokerId,
     ControllerEpoch,
     Incarnation,
     LeaderEpoch,
     Offset,
+    TopicId,
     TopicPartition,
     ZkVersion,
 )
@@ -36,19 +38,31 @@ class FollowerProgress(Struct):
     changed_ms: int  # when its leo last moved (R-057)
     fetched_ms: int
     leader_leo_then: Offset  # the leader's LEO at that fetch
+    refused_ms: int | None = None  # when the controller last refused to have it in the ISR
 
 
 class IsrChange(Struct):
-    """An ISR write in flight. Until it is known to have failed or to have been applied it may land at any time."""
+    """An ISR write in flight. Until it is known to have failed or to have been applied it may land at any time.
+
+    So may those of `earlier`: they were refused on the same version, but a late copy of one may meet another answer.
+    """
 
     wanted: tuple[IsrMember, ...]
     elr: tuple[IsrMember, ...]  # that goes with it
     request: int
-    step: Literal["writing", "reading", "lost", "superseded"] = "writing"
+    step: Literal["writing", "reading", "asking", "lost", "superseded"] = "writing"
+    earlier: tuple[tuple[IsrMember, ...], ...] = ()
+
+
+class IsrAsked(Struct):
+    """A request to the controller for other ISRs: of which partitions, in its order."""
+
+    correlation: int
+    tps: tuple[TopicPartition, ...] = ()
 
 
 class Leader(Struct, tag=True):
-    """Leads since `epoch_start`. `isr` and `elr` are what ZooKeeper held at `zk_version`."""
+    """Leads since `epoch_start`. `isr` and `elr` are what ZooKeeper held at `zk_version` (R-010)."""
 
     epoch_start: Offset
     isr: tuple[IsrMember, ...]
@@ -94,7 +108,7 @@ class ParkedFetch(Struct):
 
 
 class Partition(Struct):
-    """One local replica. `leader_epoch` is that of the last command acted on."""
+    """One local replica (R-009, R-010). `leader_epoch` is that of the last command acted on (R-080)."""
 
     tp: TopicPartition
     log: Log
@@ -111,15 +125,23 @@ class Partition(Struct):
     fetches: list[ParkedFetch] = []
 
 
+def is_of_another_topic(turn: Turn, partition: Partition, asked: TopicId) -> bool:
+    """Does the asker mean another topic of the same name (KIP-516, B-61)?"""
+    return turn.config.variant.topic_id and asked not in (NO_TOPIC_ID, partition.log.topic_id)
+
+
 def stable_leo(partition: Partition) -> Offset:
-    """How far this replica's own copy counts: what is flushed under flush=before_ack, all of it otherwise (promise P5)."""
+    """How far this replica's own copy counts: what is flushed under flush=before_ack (R-134), else what is in memory (R-135).
+
+    Which of the two is a setting of the topic (C-14, promise P5).
+    """
     return partition.flushed if partition.before_ack else partition.log.leo
 
 
 def append(turn: Turn, partition: Partition, batches: tuple[Batch, ...], detail: str) -> None:
     """Append and ask for the flush that the topic wants."""
     logs.append(turn, partition.log, batches)
-    turn.note(Note(kind="append", tp=partition.tp, batches=batches, detail=detail))
+    turn.note(Note(kind="append", tp=partition.tp, topic_id=partition.log.topic_id, batches=batches, detail=detail))
     if partition.before_ack:
         turn.needs_flush(partition.log.dir)
 
@@ -131,7 +153,8 @@ def truncate(turn: Turn, partition: Partition, to: Offset, why: str) -> None:
     logs.truncate(turn, partition.log, to)
     partition.flushed = min(partition.flushed, to)
     partition.flushing = min(partition.flushing, to)
-    turn.note(Note(kind="truncate", tp=partition.tp, offset=to, leader_epoch=partition.leader_epoch, detail=why))
+    topic_id, epoch = partition.log.topic_id, partition.leader_epoch
+    turn.note(Note(kind="truncate", tp=partition.tp, topic_id=topic_id, offset=to, leader_epoch=epoch, detail=why))
     if turn.config.variant.hw_clamp and partition.hw > to:
         partition.hw = to
 

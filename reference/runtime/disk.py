@@ -19,7 +19,7 @@ import msgspec
 
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
-from reference.types import NO_INCARNATION, Incarnation, Offset, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
 
 CHECKPOINT = "replication-offset-checkpoint"
 CLEAN = ".kafka_cleanshutdown"
@@ -35,12 +35,21 @@ _decode_checkpoint = msgspec.json.Decoder(tuple[tuple[TopicPartition, int], ...]
 
 
 class _Metadata(msgspec.Struct, frozen=True):
-    """Which log, or which directory, this is."""
+    """Which log this is."""
 
     born: Incarnation
+    topic_id: TopicId = NO_TOPIC_ID
+
+
+class _DirMark(msgspec.Struct, frozen=True):
+    """Which directory this is, and among how many."""
+
+    born: Incarnation
+    dirs: int
 
 
 _decode_metadata = msgspec.json.Decoder(_Metadata).decode
+_decode_mark = msgspec.json.Decoder(_DirMark).decode
 
 
 def frame(batch: Batch) -> bytes:
@@ -118,9 +127,9 @@ class Disk:
             checkpoint = path / CHECKPOINT
             entries = _decode_checkpoint(checkpoint.read_bytes()) if checkpoint.exists() else ()
             mark = path / _MARK
-            born = _decode_metadata(mark.read_bytes()).born if mark.exists() else NO_INCARNATION
+            found = _decode_mark(mark.read_bytes()) if mark.exists() else _DirMark(NO_INCARNATION, 0)
             clean = (path / CLEAN).exists()
-            return DirImage(dir_, readable=True, logs=logs, checkpoint=entries, born=born, clean=clean)
+            return DirImage(dir_, True, logs, entries, found.born, found.dirs, clean)
         except (OSError, msgspec.MsgspecError):
             return DirImage(dir_, readable=False)
 
@@ -135,22 +144,26 @@ class Disk:
         # What a crash left in the page cache is not durable yet, so the first flush of this life covers it too.
         self._dirty.setdefault(dir_, {})[tp] = None
         metadata = _decode_metadata((folder / _METADATA).read_bytes())
-        return LogImage(tp, tuple(batch for _, batch in batches), metadata.born)
+        return LogImage(tp, tuple(batch for _, batch in batches), metadata.born, metadata.topic_id)
 
-    def create(self, dir_: int, tp: TopicPartition, born: Incarnation) -> None:
+    def create(self, dir_: int, tp: TopicPartition, born: Incarnation, topic_id: TopicId = NO_TOPIC_ID) -> None:
         """An empty log with its metadata, durable when this returns: made aside and renamed."""
         aside = self._paths[dir_] / f"{tp}{_ASIDE}"
         aside.mkdir()
-        for name, content in ((_METADATA, msgspec.json.encode(_Metadata(born))), (_LOG, b"")):
+        for name, content in ((_METADATA, msgspec.json.encode(_Metadata(born, topic_id))), (_LOG, b"")):
             _write_durably(aside / name, content)
         _sync_folder(aside)
         folder = aside.rename(self._paths[dir_] / tp)
         _sync_folder(self._paths[dir_])
         self._logs[dir_, tp] = _LogFile(folder / _LOG)
 
-    def mark(self, dir_: int, born: Incarnation) -> None:
-        """Note, durably, since when this directory is in use."""
-        self._replace(dir_, _MARK, msgspec.json.encode(_Metadata(born)))
+    def mark(self, dir_: int, born: Incarnation, dirs: int) -> None:
+        """Note, durably, since when this directory is in use, and among how many."""
+        self._replace(dir_, _MARK, msgspec.json.encode(_DirMark(born, dirs)))
+
+    def replicas_in(self, dir_: int) -> tuple[TopicPartition, ...]:
+        """Whose logs a directory holds."""
+        return tuple(tp for where, tp in self._logs if where == dir_)
 
     def mark_clean(self, dir_: int, *, clean: bool) -> None:
         """Set or remove the clean-shutdown marker, durably."""

@@ -1,8 +1,8 @@
 """One node as a process: an asyncio loop that owns a machine, tells it what happened and performs what it asks for.
 
 Events are handled one at a time, in the order in which they came; the effects of one are performed before the next is taken.
-An effect that fails on a log directory ends its list, and the machine is told DirFailed. An assertion that fails inside the
-machine is noted and ends the node: such a node must not go on.
+What a log directory refuses is told to the machine next (`reference.performing`). An assertion that fails inside the machine is
+noted and ends the node: such a node must not go on.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from reference.effects import (
     CancelTimer,
     CreateReplica,
     DeleteReplica,
+    Disconnect,
     Flush,
     Halt,
     MarkClean,
@@ -46,6 +47,7 @@ from reference.events import (
 )
 from reference.machine import Now
 from reference.messages import AnyMessage
+from reference.performing import perform
 from reference.runtime.disk import Disk
 from reference.runtime.timers import Timers
 from reference.types import Address, Millis
@@ -63,6 +65,9 @@ class Network(Protocol):
 
     def send(self, to: Address, message: AnyMessage) -> None:
         """Send or drop."""
+
+    def disconnect(self, peer: Address) -> None:
+        """Break the connection that this peer opened, if there is one."""
 
 
 class Coordination(Protocol):
@@ -166,15 +171,15 @@ class Host:
             self._note(Note(kind="assertion", detail=_where(error)))
             self.stop("halt:assertion")
             return
-        for effect in effects:
-            if self._over:
-                return
-            try:
-                self._perform(effect)
-            except OSError as error:
-                assert isinstance(effect, _ON_DISK)
-                self._inbox.appendleft(DirFailed(effect.dir, str(error)))
-                return
+        failed = perform(effects, self._attempt, self._disk.replicas_in, lambda: not self._over)
+        self._inbox.extendleft(reversed(failed))
+
+    def _attempt(self, effect: AnyEffect) -> str | None:
+        try:
+            self._perform(effect)
+        except OSError as error:
+            return str(error)
+        return None
 
     def _perform(self, effect: AnyEffect) -> None:
         assert self._network is not None
@@ -182,10 +187,12 @@ class Host:
         match effect:
             case Send():
                 self._network.send(effect.to, effect.message)
+            case Disconnect():
+                self._network.disconnect(effect.peer)
             case CreateReplica():
-                self._disk.create(effect.dir, effect.tp, effect.born)
+                self._disk.create(effect.dir, effect.tp, effect.born, effect.topic_id)
             case MarkDir():
-                self._disk.mark(effect.dir, effect.born)
+                self._disk.mark(effect.dir, effect.born, effect.dirs)
             case MarkClean():
                 self._disk.mark_clean(effect.dir, clean=effect.clean)
             case DeleteReplica():
@@ -227,9 +234,6 @@ class Host:
 
     def _flush_answered(self, event: Flushed | DirFailed) -> None:
         self.deliver(event)
-
-
-_ON_DISK = (CreateReplica, MarkDir, MarkClean, DeleteReplica, Append, Truncate, Flush, WriteCheckpoint)
 
 
 def _where(error: AssertionError) -> str:

@@ -164,6 +164,12 @@ class Transport:
             self._dialling[to] = asyncio.get_running_loop().create_task(self._dial(to, connection))
         self._outgoing[to].send(frame)
 
+    def disconnect(self, peer: Address) -> None:
+        """Break the connection that this peer opened, if there is one."""
+        connection = self._incoming.get(peer)
+        if connection is not None:
+            connection.close()
+
     async def _dial(self, to: Address, connection: _Connection) -> None:
         host, port = self._peers[to]
         try:

@@ -4,62 +4,17 @@
 everybody in the ISR, m = 2 and empty logs (rows 1 to 5), unless it says otherwise.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
-
-import msgspec
 
 from checkers.verdict import Validity
 from history import jsonl
 from history.event import EventKind
 from history.history import History
 from history.op import OpType
-from tests.checkers.story import MS, Story, begin, promise
+from tests.checkers.end_stories import END_STORIES
+from tests.checkers.story import Expected, Story, Told, begin, committed, invalid, power_out, promise
 
 ROOT = Path(__file__).parents[2] / "corpus" / "histories"
-BOUND_NS = 16_000 * MS
-
-
-class Expected(NamedTuple):
-    """Of the whole verdict: every anomaly with its witness, and whatever else the story is about."""
-
-    validity: Validity = Validity.VALID
-    anomalies: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    excused: tuple[tuple[int, str, int], ...] = ()  # offset, value, row of the wound
-    unchecked: tuple[str, ...] = ()
-    not_live: tuple[str, ...] = ()
-    live: bool | None = None
-    counts: tuple[tuple[str, int], ...] = ()
-
-
-class Told(NamedTuple):
-    """A story and its moral."""
-
-    tell: Callable[[], History]
-    expected: Expected
-
-
-def invalid(*anomalies: tuple[str, tuple[int, ...]], excused: tuple[tuple[int, str, int], ...] = ()) -> Expected:
-    return Expected(validity=Validity.INVALID, anomalies=anomalies, excused=excused)
-
-
-def committed(story: Story, value: str = "x", offset: int = 0, *, epoch: int = 1, nodes: str = "b1 b2 b3") -> int:
-    """A record is produced, copied and acknowledged; the row of the HW that promised it."""
-    story.asks(1, value)
-    story.append(nodes, offset, value, epoch)
-    at = story.hw(nodes.split()[0], offset + 1, epoch=epoch)
-    story.acked(1, value, offset, epoch=epoch)
-    return at
-
-
-def power_out(story: Story, nodes: str, offset: int = 0, why: str = "power-loss") -> None:
-    """Directories are cut back to `offset` and the sessions end."""
-    incarnations = {"b1": 11, "b2": 12, "b3": 13}
-    for node in nodes.split():
-        story.wound(node, offset, incarnations[node], why)
-    for node in nodes.split():
-        story.session_ended(node, incarnations[node])
 
 
 # --- acked-loss -------------------------------------------------------------------------------------------------------------
@@ -462,45 +417,32 @@ def nothing_happened() -> History:
     return story.history(min_acked=1, required_marks=("wound", "fault:pause"), faults=(), outcome="incomplete")
 
 
-def _healed(story: Story, *, whole: bool) -> History:
-    """Controller b1, a record before and after healing, then the bound passes and everything is read."""
-    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b1", controller_epoch=1)
-    for node in ("b2", "b3"):
-        story.follows(node, 1, "b1")
-    committed(story, "x", 0)
-    healed = story.time_ns
-    story.event(EventKind.HEALED, whole_node=True)
-    if not whole:
-        story.state("b1", 1, "b1 b2")
-        story.change_isr("b1", 1, ("b1", "b2"), ended=True)
-    story.time_ns += BOUND_NS
-    committed(story, "y", 1, nodes="b1 b2 b3" if whole else "b1 b2")
-    final = story.time_ns
-    story.event(EventKind.FINAL_READS, whole_node=True)
-    story.polls(9, 0, "x y" if whole else "x", hw=2)
-    return story.history(healed_at_ns=healed, final_reads_at_ns=final)
-
-
-def whole_again() -> History:
-    return _healed(begin(), whole=True)
-
-
-def one_stays_out() -> History:
-    """b3 never joins again, and the last reader does not get what was acknowledged."""
-    return _healed(begin(), whole=False)
-
-
-def nobody_registers() -> History:
-    """The session of b3 ends and it does not come back; nobody is controller."""
+def made_again() -> Story:
+    """x is committed in topic 5; that is deleted, and y is committed at the same offset in topic 9 of the same name."""
     story = begin()
+    story.topic_id = "5"
     committed(story)
-    story.session_ended("b3", 13)
-    healed = story.time_ns
-    story.time_ns += BOUND_NS
-    story.session_ended("b2", 12)
-    history = story.history(healed_at_ns=healed)
-    # Judged by what the cluster as a whole lacks: what each partition lacks is another story.
-    return History(msgspec.structs.replace(history.manifest, run_id="cluster"), operations=(), events=history.events)
+    story.event(EventKind.TOPIC_DELETED)
+    for node in ("b1", "b2"):
+        story.event(EventKind.REPLICA_DELETED, node=node, life=1)
+    story.topic_id = "9"
+    story.state("b1", 1, "b1 b2 b3")
+    story.leads("b1", 1, leo=0)
+    committed(story, "y")
+    return story
+
+
+def topic_made_again() -> History:
+    story = made_again()
+    story.polls(2, 0, "y")
+    return story.history()
+
+
+def old_record_in_a_new_topic() -> History:
+    """b3 was away and kept its log."""
+    story = made_again()
+    story.polls(2, 0, "x")
+    return story.history()
 
 
 STORIES: dict[str, Told] = {
@@ -552,6 +494,10 @@ STORIES: dict[str, Told] = {
     "ok/election-from-the-elr": Told(from_the_elr, Expected(counts=(("leader_changes", 1),))),
     "bad/election-from-outside": Told(from_outside, invalid(("unclean-election", (12, 13)))),
     "bad/election-emptied-leads": Told(emptied_leads, invalid(("empty-leader", (12, 19)), excused=((0, "x", 14),))),
+    "ok/topic-identity-made-again": Told(topic_made_again, Expected()),
+    "bad/topic-identity-old-record": Told(
+        old_record_in_a_new_topic, invalid(("inconsistent-offsets", (21, 24)), ("other-topic", (7, 24)), ("phantom-read", (24,)))
+    ),
     "ok/assertions-none": Told(nothing_asserted, Expected()),
     "bad/assertions-failed": Told(assertion_failed, invalid(("assertion", (6,)))),
     "ok/assumptions-one-at-a-time": Told(one_at_a_time, Expected()),
@@ -575,21 +521,7 @@ STORIES: dict[str, Told] = {
             ),
         ),
     ),
-    "ok/availability-whole-again": Told(whole_again, Expected(live=True)),
-    "bad/availability-one-stays-out": Told(
-        one_stays_out,
-        Expected(
-            live=False,
-            not_live=(
-                "b3 not in the ISR of orders-0 B after healing",
-                "b3 not in the ISR of orders-0 at the end",
-                "final readers of orders-0 ended at offset 0, offset 1 was acknowledged",
-                "the log of b3 is not that of leader b1 of orders-0 at the end",
-            ),
-        ),
-    ),
-    "ok/availability-cluster-whole-again": Told(whole_again, Expected(live=True)),
-    "bad/availability-cluster-nobody-registers": Told(nobody_registers, Expected(live=False)),
+    **END_STORIES,
 }
 
 

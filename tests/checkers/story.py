@@ -1,7 +1,11 @@
 """A history written down call by call, for tests of checkers: indices count up, a millisecond passes with each row."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import msgspec
 
+from checkers.verdict import Validity
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.manifest import Assignment, FaultCount, RunManifest
@@ -56,6 +60,7 @@ class Story:
         self.topic, self.partition = self.manifest.promise.topics[0].topic, 0
         self.operations: list[Operation] = []
         self.events: list[ClusterEvent] = []
+        self.topic_id: str | None = None
         self.index = 0
         self.time_ns = 0
 
@@ -73,7 +78,9 @@ class Story:
 
     def event(self, kind: EventKind, *, whole_node: bool = False, **columns: object) -> int:
         """One row; its index."""
-        where: dict[str, object] = {} if whole_node else {"topic": self.topic, "partition": self.partition}
+        where: dict[str, object] = (
+            {} if whole_node else {"topic": self.topic, "partition": self.partition, "topic_id": self.topic_id}
+        )
         row = {"index": self._next(), "kind": kind, "time_ns": self.time_ns, **where, **columns}
         self.events.append(msgspec.convert(row, ClusterEvent))
         return self.index
@@ -132,6 +139,31 @@ class Story:
     def wound(self, node: str, offset: int, incarnation: int, why: str = "power-loss") -> int:
         return self.event(EventKind.WOUND, node=node, offset=offset, incarnation=incarnation, dir=0, detail=why)
 
+    def dir_failed(self, node: str, index: int = 0) -> int:
+        return self.event(EventKind.DIR_FAILED, whole_node=True, node=node, dir=index, life=1)
+
+    def node_started(self, node: str, life: int) -> int:
+        return self.event(EventKind.NODE_STARTED, whole_node=True, node=node, life=life)
+
+    # --- the very end ---------------------------------------------------------------------------------------------------
+
+    def zookeeper(self, leader: str | None, epoch: int, replicas: str, *, id: str = "10") -> int:
+        """What ZooKeeper holds; everybody is in the ISR."""
+        on = tuple(replicas.split())
+        kind = EventKind.ZK_STATE
+        return self.event(kind, topic_id=id, leader=leader, leader_epoch=epoch, isr=on, elr=(), replicas=on, zk_version=0)
+
+    def tells(self, node: str, leader: str | None, epoch: int, replicas: str, *, id: str = "10", isr: str | None = None) -> int:
+        """What a broker tells clients."""
+        on = tuple(replicas.split())
+        kind = EventKind.METADATA_VIEW
+        counted = on if isr is None else tuple(isr.split())
+        return self.event(kind, node=node, topic_id=id, leader=leader, leader_epoch=epoch, isr=counted, replicas=on)
+
+    def has_log(self, node: str, leo: int, digest: str, *, dir: int = 0, id: str | None = None) -> int:
+        """What lies in one of its directories."""
+        return self.event(EventKind.LOG_ON_DISK, node=node, topic_id=id, leo=leo, value=digest, dir=dir)
+
     # --- operations -----------------------------------------------------------------------------------------------------
 
     def op(self, process: int, type: OpType, f: str, rows: tuple[dict[str, object], ...] = ({},)) -> int:
@@ -139,7 +171,8 @@ class Story:
         index = self._next()
         base = {"index": index, "process": process, "type": type, "f": f, "topic": self.topic, "partition": self.partition}
         for slot, columns in enumerate(rows):
-            row = {**base, "slot": slot, "time_ns": self.time_ns, **columns}
+            named = {} if type is OpType.INVOKE else {"topic_id": self.topic_id}  # a client learns the id with its answer
+            row = {**base, **named, "slot": slot, "time_ns": self.time_ns, **columns}
             self.operations.append(msgspec.convert(row, Operation))
         return index
 
@@ -188,3 +221,49 @@ def begin(promised: Promise | None = None) -> Story:
     story.state("b1", 1, "b1 b2 b3")
     story.leads("b1", 1, leo=0)
     return story
+
+
+# --- what is told in many stories, and what each must be judged to be ------------------------------------------------
+
+BOUND_NS = 16_000 * MS
+
+
+class Expected(NamedTuple):
+    """Of the whole verdict: every anomaly with its witness, and whatever else the story is about."""
+
+    validity: Validity = Validity.VALID
+    anomalies: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    excused: tuple[tuple[int, str, int], ...] = ()  # offset, value, row of the wound
+    unchecked: tuple[str, ...] = ()
+    not_live: tuple[str, ...] = ()
+    live: bool | None = None
+    counts: tuple[tuple[str, int], ...] = ()
+
+
+class Told(NamedTuple):
+    """A story and its moral."""
+
+    tell: Callable[[], History]
+    expected: Expected
+
+
+def invalid(*anomalies: tuple[str, tuple[int, ...]], excused: tuple[tuple[int, str, int], ...] = ()) -> Expected:
+    return Expected(validity=Validity.INVALID, anomalies=anomalies, excused=excused)
+
+
+def committed(story: Story, value: str = "x", offset: int = 0, *, epoch: int = 1, nodes: str = "b1 b2 b3") -> int:
+    """A record is produced, copied and acknowledged; the row of the HW that promised it."""
+    story.asks(1, value)
+    story.append(nodes, offset, value, epoch)
+    at = story.hw(nodes.split()[0], offset + 1, epoch=epoch)
+    story.acked(1, value, offset, epoch=epoch)
+    return at
+
+
+def power_out(story: Story, nodes: str, offset: int = 0, why: str = "power-loss") -> None:
+    """Directories are cut back to `offset` and the sessions end."""
+    incarnations = {"b1": 11, "b2": 12, "b3": 13}
+    for node in nodes.split():
+        story.wound(node, offset, incarnations[node], why)
+    for node in nodes.split():
+        story.session_ended(node, incarnations[node])

@@ -13,8 +13,7 @@ from checkers.verdict import Validity, Verdict
 from checkers.wounds import Sessions
 from history.promise import TopicPromise
 from tests.checkers import stories
-from tests.checkers.stories import committed, power_out
-from tests.checkers.story import Story, begin, promise
+from tests.checkers.story import Story, begin, committed, power_out, promise
 
 
 def kinds(verdict: Verdict) -> list[str]:
@@ -121,6 +120,33 @@ def test_an_unnoticed_copy_counts_as_held() -> None:
     story.session_ended("b1", 11)
 
     assert "lost-write" in kinds(judge(story.history()))
+
+
+@pytest.mark.parametrize(("reported", "excused"), [(0, ["x"]), (1, []), (None, [])])
+def test_a_wound_is_noticed_when_the_broker_reports_its_directory(reported: int | None, excused: list[str]) -> None:
+    """docs/promise.md §1: with several directories the session goes on; another directory's failure says nothing of this one."""
+    story = begin()
+    committed(story)
+    story.wound("b1", 0, 11)
+    if reported is not None:
+        story.dir_failed("b1", reported)
+    power_out(story, "b2 b3")
+    lead_empty(story)
+    story.session_ended("b1", 11)
+
+    assert [loss.value for loss in judge(story.history()).excused] == excused
+
+
+def test_what_a_former_process_reported_is_over() -> None:
+    """docs/promise.md §1: the next process reads its directories anew."""
+    story = begin()
+    committed(story)
+    story.dir_failed("b1")
+    story.node_started("b1", 2)
+    story.wound("b1", 0, 11)
+    power_out(story, "b2 b3")
+
+    assert "lost-write" in kinds(judge(lead_empty(story).history()))
 
 
 def test_the_wound_noticed_last_excuses() -> None:

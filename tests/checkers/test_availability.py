@@ -2,11 +2,14 @@
 
 import msgspec
 
+from checkers.availability import _pending
+from checkers.checker import facts_of
 from checkers.single import judge
 from history.event import EventKind
 from history.history import History
-from tests.checkers.stories import BOUND_NS, committed, power_out, whole_again
-from tests.checkers.story import MS, Story, begin, promise
+from history.op import OpType
+from tests.checkers.end_stories import whole_again
+from tests.checkers.story import BOUND_NS, MS, Story, begin, committed, power_out, promise
 
 
 def healed(story: Story) -> History:
@@ -128,3 +131,26 @@ def test_partition_that_was_never_created_is_not_live() -> None:
     verdict = judge(History(msgspec.structs.replace(history.manifest, assignments=two), operations=(), events=history.events))
 
     assert verdict.not_live == ("orders-1 never had a leader",)
+
+
+def test_what_an_administrator_asked_for_is_done_at_the_end() -> None:
+    """L4: a request that stands there for ever is an action that never ended; no answer is no evidence that it did."""
+    rows: tuple[tuple[OpType, tuple[dict[str, object], ...]], ...] = (
+        (OpType.OK, ({},)),
+        (OpType.OK, ({"value": "/admin/delete_topics"},)),
+        (OpType.FAIL, ({"error": "REQUEST_TIMED_OUT"},)),
+    )
+    found = []
+    for type_, completed in rows:
+        story = begin()
+        at = story.op(9, OpType.INVOKE, "admin-pending")
+        story.op(9, type_, "admin-pending", completed)
+        history = story.history(final_reads_at_ns=0)
+        assert at > 0
+        found.append(_pending(history.operations_frame, facts_of(history.manifest)))
+
+    assert found == [
+        [],
+        ["/admin/delete_topics is still asked for at the end"],
+        ["no administrator learnt at the end what is asked for under /admin"],
+    ]

@@ -46,4 +46,5 @@ def test_every_kind_of_anomaly_is_found_somewhere_in_the_corpus() -> None:
     found = {kind for told in STORIES.values() for kind, _ in told.expected.anomalies}
     possible = {kind for checker in ALL for kind in checker.kinds}
 
-    assert possible - found == {"hw-above-leo", "position-regressed"}  # test_monotonic_hw.py has these
+    elsewhere = {"hw-above-leo", "position-regressed", "duplicate", "reordered"}  # test_monotonic_hw.py, test_duplicates.py
+    assert possible - found == elsewhere

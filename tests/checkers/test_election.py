@@ -3,8 +3,7 @@
 from checkers.single import judge
 from checkers.verdict import Verdict
 from history.event import EventKind
-from tests.checkers.stories import committed, power_out
-from tests.checkers.story import begin, promise
+from tests.checkers.story import begin, committed, power_out, promise
 
 
 def kinds(verdict: Verdict) -> list[str]:
@@ -20,6 +19,20 @@ def test_controller_that_cannot_know_of_a_swap_may_name_the_emptied_replica() ->
     story.state("b2", 2, "b2 b3")
     assert kinds(judge(story.history())) == []
 
+    story.leads("b2", 2, leo=0, isr="b2 b3")
+    assert "empty-leader" in kinds(judge(story.history()))
+
+
+def test_state_that_names_the_registration_that_was_emptied_elects_nobody() -> None:
+    """A controller elects in the milliseconds in which ZooKeeper's news of the end of that session are under way to it."""
+    story = begin()
+    committed(story)
+    power_out(story, "b2", why="swapped")
+    story.session_ended("b1", 11)
+    story.state("b2", 2, "b2 b3", stamps=(12, 13))
+    assert kinds(judge(story.history())) == []
+
+    story.registered("b2", 22)
     story.leads("b2", 2, leo=0, isr="b2 b3")
     assert "empty-leader" in kinds(judge(story.history()))
 

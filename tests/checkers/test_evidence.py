@@ -11,8 +11,8 @@ from checkers.single import judge
 from checkers.verdict import Validity
 from history.event import ClusterEvent, EventKind
 from history.history import History
-from tests.checkers.stories import STORIES, committed
-from tests.checkers.story import Story, begin
+from tests.checkers.stories import STORIES
+from tests.checkers.story import Story, begin, committed
 
 
 def without(history: History, kind: EventKind, column: str) -> History:

@@ -3,8 +3,8 @@
 from checkers.single import judge
 from checkers.verdict import Verdict
 from history.op import OpType
-from tests.checkers.stories import committed, excused_then_rewritten, power_out
-from tests.checkers.story import Story, begin
+from tests.checkers.stories import excused_then_rewritten
+from tests.checkers.story import Story, begin, committed, power_out
 
 
 def kinds(verdict: Verdict) -> list[str]:

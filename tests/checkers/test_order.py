@@ -3,8 +3,7 @@
 from checkers.single import judge
 from checkers.verdict import Verdict
 from history.op import OpType
-from tests.checkers.stories import committed, power_out
-from tests.checkers.story import Story, begin, promise
+from tests.checkers.story import Story, begin, committed, power_out, promise
 
 
 def kinds(verdict: Verdict) -> list[str]:

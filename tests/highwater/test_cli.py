@@ -60,6 +60,8 @@ BAD_INPUT = [
     ["campaign", "--seeds", "a..b"],
     ["campaign", "--seeds", "0..3", "--protocol", "paxos"],
     ["campaign", "--seeds", "0..3", "--jobs", "0"],
+    ["campaign", "--seeds", "0..3", "--goals", "absent.yaml"],
+    ["campaign", "--seeds", "0..3", "--goals", "bad.yaml"],
     ["check", "absent.jsonl"],
     ["check", "foreign.jsonl"],
     ["check", "foreign.jsonl", "--model", "sudoku"],

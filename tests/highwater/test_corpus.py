@@ -56,7 +56,7 @@ def test_an_entry_becomes_one_case_for_each_expectation(tmp_path: Path) -> None:
     cases = load_corpus(tmp_path)
 
     assert [case.plan.protocol for case in cases] == ["v3", "safe"]
-    assert cases[0].repeat == "highwater run --seed 3 --protocol v3 --faults pause"
+    assert cases[0].repeat == "highwater run --seed 3 --workload produce-consume --protocol v3 --faults pause"
     assert cases[0].plan.schedule == cases[1].plan.schedule
 
 

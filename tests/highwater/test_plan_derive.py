@@ -95,7 +95,7 @@ def test_hundreds_of_seeds_cover_shapes_and_kinds() -> None:
     assert {topic.flush for plan in plans for topic in plan.cluster.topics} == {"none", "before_ack"}
     assert {acks for plan in plans for acks in plan.workload.acks} == {-1, 0, 1}
     assert {len(plan.cluster.topics) for plan in plans} == {1, 2, 3}
-    assert {plan.cluster.log_dirs for plan in plans} == {1, 2}
+    assert {plan.cluster.log_dirs for plan in plans} == {1, 2, 3}
     assert {window.kind for plan in plans for window in plan.schedule} == set(KIND_NAMES) - {"dir-drop", "disk-swap"}
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from highwater.derive import derive
 from highwater.plan import Plan, PlanError, checked, complaints, plan_digest, shape_of
-from nemesis.faults import Crash, Packets
+from nemesis.faults import Crash, CrashAt, Packets
 from nemesis.schedule import Window
 from reference.config import SAFE
 
@@ -63,6 +63,10 @@ def test_a_good_plan_has_no_complaints() -> None:
         (
             replace(GOOD, schedule=(Window(id="f1", kind="k", at_ms=0, until_ms=1, fault=Packets(kinds=("fetsch",))),)),
             "unknown message 'fetsch'; there are epoch-end, epoch-end-reply, fetch, fetch-reply",
+        ),
+        (
+            replace(GOOD, schedule=(Window(id="f1", kind="k", at_ms=0, until_ms=1, fault=CrashAt(effect="send:fetsch")),)),
+            "unknown effect 'send:fetsch'; there are append, ",
         ),
     ],
 )

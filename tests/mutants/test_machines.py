@@ -4,17 +4,18 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from checkers import assertions, availability
+from checkers import assertions, availability, convergence
 from checkers.single import judge
 from highwater.backends.api import Provenance
 from highwater.backends.sim import SimBackend
 from highwater.text import load_plan
 from history.history import History
 from reference.config import BrokerConfig
-from reference.effects import AnyEffect
-from reference.events import AnyEvent, DirImage, ZkState
+from reference.effects import AnyEffect, CreateReplica
+from reference.events import AnyEvent, Booted, DirImage, ZkState
 from reference.machine import Now
 from reference.node import Node
+from reference.types import TopicPartition
 
 PLAN = Path(__file__).parents[2] / "corpus" / "plans" / "kafka-7164.yaml"
 
@@ -24,6 +25,7 @@ class Deaf:
 
     def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
         self._node = Node.boot(config, image, life)
+        self._life = life
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
         """As a node, but for one event."""
@@ -39,6 +41,28 @@ class Touchy(Deaf):
         """As a node, but for one event."""
         assert not (isinstance(event, ZkState) and event.state == "expired"), "sessions last"
         return self._node.handle(event, now=now)
+
+
+class Forgetful(Deaf):
+    """A node that takes what it is first told of a partition for the last word (B-54, from the other end)."""
+
+    def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
+        """As a node, but for later metadata, which it acknowledges."""
+        known = dict(self._node.state.broker.metadata)
+        effects = self._node.handle(event, now=now)
+        self._node.state.broker.metadata.update(known)
+        return effects
+
+
+class Hoarder(Deaf):
+    """A node that makes a log in its first life that nobody ordered, and keeps it."""
+
+    def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
+        """As a node, with a log too many."""
+        effects = self._node.handle(event, now=now)
+        return (
+            [*effects, CreateReplica(0, TopicPartition("orders-7"))] if isinstance(event, Booted) and self._life == 1 else effects
+        )
 
 
 def history_of(machine: type[Deaf]) -> History:
@@ -61,3 +85,21 @@ def test_an_assertion_that_fails_is_an_anomaly() -> None:
 
     assert {anomaly.kind for anomaly in verdict.anomalies} == {"assertion"}
     assert {anomaly.key for anomaly in verdict.anomalies} == {"b1", "b2"}
+
+
+def test_a_broker_that_tells_clients_of_the_past_has_not_converged() -> None:
+    """B-54: a request that is dropped and not sent again leaves the cluster in two minds for ever."""
+    verdict = judge(history_of(Forgetful), (convergence.CHECKER,))
+
+    assert verdict.live is False
+    assert any("tells clients that" in said and "ZooKeeper holds" in said for said in verdict.not_live)
+
+
+def test_a_log_that_nobody_ordered_is_found_on_its_disk() -> None:
+    """No broker notes it, no checker of notes can see it."""
+    verdict = judge(history_of(Hoarder), (convergence.CHECKER,))
+
+    assert verdict.not_live == tuple(
+        f"a log of orders-7, which ZooKeeper does not hold, lies on {node}, directory 0 at the end"
+        for node in ("b1", "b2", "b3", "b4")
+    )

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 MUTANTS = load_mutants(ROOT / "corpus" / "mutants.yaml")
 
 # What these say is about machines or histories, not about a switch: test_machines and the corpus of histories catch them out.
-ELSEWHERE = ("assertions", "assumptions", "availability-cluster", "duplicates")
+ELSEWHERE = ("assertions", "assumptions", "availability-cluster", "convergence")
 
 
 def verdict_of(plan: Plan) -> Verdict:

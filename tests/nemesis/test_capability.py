@@ -6,7 +6,7 @@ import pytest
 
 from nemesis.capability import BACKENDS, Backend, Can, Cannot, ability, refusals
 from nemesis.document import sample
-from nemesis.faults import AnyFault, Clog, Crash, Packets, Partition, Pause, Restart
+from nemesis.faults import AnyFault, Clog, Crash, Packets, Partition, Pause, Restart, Shutdown
 from nemesis.schedule import Window
 
 
@@ -18,7 +18,13 @@ def test_the_simulator_performs_everything(fault: type[AnyFault]) -> None:
 def test_processes_are_killed_and_stopped_and_nothing_else() -> None:
     able = {type(fault) for fault in map(sample, get_args(AnyFault)) if isinstance(ability("process", fault), Can)}
 
-    assert able == {Crash, Restart, Pause}
+    assert able == {Crash, Restart, Shutdown, Pause}
+
+
+def test_a_session_that_ends_at_once_is_more_than_a_signal() -> None:
+    """B-47's bounce needs somebody who closes the session; a killed process leaves it to its timeout."""
+    assert isinstance(ability("process", Restart(session_ends=True)), Cannot)
+    assert isinstance(ability("docker", Restart(session_ends=True)), Can)
 
 
 @pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(kinds=("fetch",)), Clog(kinds=("fetch",))])

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nemesis.faults import AnyFault, ClockDrift, Clog, Crash, DiskFull, Packets, Partition, Pause, Reset
+from nemesis.faults import AnyFault, ClockDrift, Clog, Crash, CrashAt, DiskFull, Packets, Partition, Pause, Reset
 from nemesis.schedule import MAX_WINDOWS, Shape, TopicFacts, Window, clash, validate
 from nemesis.targets import AnyTarget, Everyone, IsrMember, LeaderOf, Named, Random
 
@@ -48,6 +48,8 @@ def test_a_window_that_outlasts_the_faults_cannot_heal() -> None:
         (_window(0, 5, DiskFull(dir=1)), "no log directory 1"),
         (_window(0, 5, Packets(drop_per_mille=1001)), "from 0 to 1000"),
         (_window(0, 5, Packets(peer=4)), "no broker 4"),
+        (_window(0, 5, Packets(copy_late_ms_max=0)), "copy_late_ms_max must be above 0"),
+        (_window(0, 5, CrashAt(nth=0)), "effects are counted from 1"),
         (_window(0, 5, Reset(period_ms=0)), "above 0"),
         (_window(0, 5, ClockDrift(ppm=-1_000_000)), "may add up to -1000000 ppm"),
         (_window(0, 5, ClockDrift(ppm=1_000_000)), "not be above 900000"),

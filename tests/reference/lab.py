@@ -18,6 +18,7 @@ from reference.effects import (
     CancelTimer,
     CreateReplica,
     DeleteReplica,
+    Disconnect,
     Flush,
     Halt,
     MarkClean,
@@ -35,26 +36,66 @@ from reference.log.log import end_of
 from reference.machine import Now
 from reference.messages import AnyMessage, Batch, PartitionState, Produce
 from reference.node import Node
+from reference.performing import OnDisk, perform
 from reference.replica.partition import Leader, Partition
-from reference.types import NO_INCARNATION, Address, BrokerId, Incarnation, Millis, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, BrokerId, Incarnation, Millis, TopicId, TopicPartition
 
 Letter = tuple[Address, Address, AnyMessage]
 T0 = TopicPartition("t-0")
 
 
-class Disk:
-    """What one broker's only directory holds."""
+class Directory:
+    """One log directory. While `bad`, every access fails."""
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, list[Batch]] = {}
         self.born: dict[TopicPartition, Incarnation] = {}
+        self.topic_ids: dict[TopicPartition, TopicId] = {}
         self.mark = NO_INCARNATION
+        self.dirs = 0
         self.clean = False
         self.checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
+        self.bad = False
+
+    def image(self, index: int) -> DirImage:
+        if self.bad:
+            return DirImage(index, False)
+        logs = tuple(
+            LogImage(tp, tuple(batches), self.born.get(tp, NO_INCARNATION), self.topic_ids.get(tp, NO_TOPIC_ID))
+            for tp, batches in sorted(self.logs.items())
+        )
+        return DirImage(index, True, logs, self.checkpoint, self.mark, self.dirs, self.clean)
+
+
+class Disk:
+    """What one broker's directories hold. Where there is but one, its content is reached through the disk."""
+
+    def __init__(self, dirs: int = 1) -> None:
+        self.dirs = [Directory() for _ in range(dirs)]
+
+    @property
+    def only(self) -> Directory:
+        (directory,) = self.dirs
+        return directory
+
+    @property
+    def logs(self) -> dict[TopicPartition, list[Batch]]:
+        return self.only.logs
+
+    @property
+    def topic_ids(self) -> dict[TopicPartition, TopicId]:
+        return self.only.topic_ids
+
+    @property
+    def clean(self) -> bool:
+        return self.only.clean
+
+    @property
+    def checkpoint(self) -> tuple[tuple[TopicPartition, int], ...]:
+        return self.only.checkpoint
 
     def image(self) -> tuple[DirImage, ...]:
-        logs = tuple(LogImage(tp, tuple(batches), self.born.get(tp, NO_INCARNATION)) for tp, batches in sorted(self.logs.items()))
-        return (DirImage(0, True, logs, self.checkpoint, self.mark, self.clean),)
+        return tuple(directory.image(index) for index, directory in enumerate(self.dirs))
 
 
 class Lab:
@@ -69,23 +110,30 @@ class Lab:
         min_isr: int = 1,
         before_ack: bool = False,
         start: bool = True,
+        log_dirs: int = 1,
     ) -> None:
         self.zk = MemoryZooKeeper.boot()
         self.ids = tuple(range(1, brokers + 1))
         replicas = replicas or self.ids
         flush: Literal["none", "before_ack"] = "before_ack" if before_ack else "none"
         topic = TopicSpec(name="t", partitions=1, replication_factor=len(replicas), min_insync_replicas=min_isr, flush=flush)
-        self.configs = {i: BrokerConfig(broker=BrokerId(i), variant=variant, topics=(topic,)) for i in self.ids}
+        self.configs = {
+            i: BrokerConfig(broker=BrokerId(i), variant=variant, topics=(topic,), log_dirs=log_dirs) for i in self.ids
+        }
         self.nodes: dict[int, Node] = {}
         self.sessions: dict[int, int] = {}
-        self.disks = {i: Disk() for i in self.ids}
+        self.disks = {i: Disk(log_dirs) for i in self.ids}
         self.lives = dict.fromkeys(self.ids, 0)
         self.timers: dict[int, dict[str, int]] = {i: {} for i in self.ids}
         self.letters: deque[Letter] = deque()
         self.inbox: list[AnyMessage] = []  # what clients were answered
+        self.hung_up: list[Address] = []  # whose connection was broken
         self.notes: list[tuple[int, Note]] = []
         self.now = 0
+        self.told: deque[tuple[int, AnyEvent]] = deque()  # events to be handled
+        self.busy = False
         self.held: Callable[[Letter], bool] = lambda _: False
+        self.halted: dict[int, str] = {}  # who ended itself, and why
         self.muted: set[int] = set()  # cut off from ZooKeeper
         self.held_flushes = False
         self.flushes: list[tuple[int, Flushed]] = []  # under way
@@ -119,28 +167,51 @@ class Lab:
             self.tell(i, ZkState("expired"))
 
     def tell(self, i: int, event: AnyEvent) -> None:
-        """One event for one node, and its effects."""
-        node = self.nodes[i]
+        """One event for one node, after those that are waiting, and its effects."""
+        self.told.append((i, event))
+        if self.busy:
+            return
+        self.busy = True
+        try:
+            while self.told:
+                self._handle(*self.told.popleft())
+        finally:
+            self.busy = False
+
+    def _handle(self, i: int, event: AnyEvent) -> None:
+        node = self.nodes.get(i)
+        if node is None:
+            return
         data = node.encode()
         effects = node.handle(event, now=Now(Millis(self.now), Millis(self.now)))
         again = Node.decode(data)
         assert again.handle(event, now=Now(Millis(self.now), Millis(self.now))) == effects, "a clone acts like its original"
-        for effect in effects:
-            self._perform(i, effect)
+        holds = self.disks[i].dirs
+        failed = perform(
+            effects, lambda effect: self._perform(i, effect), lambda d: tuple(holds[d].logs), lambda: i in self.nodes
+        )
+        self.told.extendleft((i, told) for told in reversed(failed))
 
-    def _perform(self, i: int, effect: AnyEffect) -> None:
-        disk = self.disks[i]
+    def _perform(self, i: int, effect: AnyEffect) -> str | None:
+        """The error where a directory is bad."""
+        if isinstance(effect, OnDisk):
+            directory = self.disks[i].dirs[effect.dir]
+            if directory.bad:
+                return "EIO"
+            self._write(i, directory, effect)
+        else:
+            self._do(i, effect)
+        return None
+
+    def _write(self, i: int, disk: Directory, effect: OnDisk) -> None:
         match effect:
-            case Send(to=to, message=message):
-                if to.startswith("b"):
-                    self.letters.append((Address(f"b{i}"), to, message))
-                else:
-                    self.inbox.append(message)
-            case CreateReplica(tp=tp, born=born):
+            case CreateReplica(tp=tp, born=born, topic_id=topic_id):
+                assert tp not in disk.logs
                 disk.logs[tp] = []
                 disk.born[tp] = born
-            case MarkDir(born=born):
-                disk.mark = born
+                disk.topic_ids[tp] = topic_id
+            case MarkDir(born=born, dirs=dirs):
+                disk.mark, disk.dirs = born, dirs
             case MarkClean(clean=clean):
                 disk.clean = clean
             case DeleteReplica(tp=tp):
@@ -156,6 +227,16 @@ class Lab:
                     self.tell(i, Flushed(dir_, id_))
             case WriteCheckpoint(entries=entries):
                 disk.checkpoint = entries
+
+    def _do(self, i: int, effect: AnyEffect) -> None:
+        match effect:
+            case Send(to=to, message=message):
+                if to.startswith("b"):
+                    self.letters.append((Address(f"b{i}"), to, message))
+                else:
+                    self.inbox.append(message)
+            case Disconnect(peer=peer):
+                self.hung_up.append(peer)
             case SetTimer(name=name, hi_ms=hi):
                 self.timers[i][name] = self.now + hi
             case CancelTimer(name=name):
@@ -171,10 +252,10 @@ class Lab:
                 self.watches(fired)
             case Note():
                 self.notes.append((i, effect))
-            case Halt(reason=reason) if reason == SHUT_DOWN:
-                self.crash(i)
             case Halt(reason=reason):
-                raise AssertionError(reason)
+                if reason != SHUT_DOWN:
+                    self.halted[i] = reason
+                self.crash(i)
 
     def watches(self, fired: Fired) -> None:
         """Tell who watched."""

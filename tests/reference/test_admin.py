@@ -7,7 +7,7 @@ import pytest
 from reference.config import SAFE, VARIANTS, Variant
 from reference.controller import leader_selection
 from reference.controller.leader_selection import Elect, Keep
-from reference.coordination import paths
+from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyOp, Create, Data, Exists, GetChildren, GetData, Unknown
 from reference.effects import AnyEffect, ZkRequest
 from reference.events import ZkReplied
@@ -124,7 +124,7 @@ def back(lab: Lab, i: int) -> None:
 
 
 def test_the_partitions_to_be_added_are_those_below_the_path() -> None:
-    """V3 §H on_partitions_add step 1: also one whose topic node was there before it."""
+    """V3 §H on_partitions_add step 1, R-007: also one whose topic node was there before it."""
     lab = full()
     write(lab, Create(f"{paths.PARTITIONS_ADD}/t", b""))
     assert listed(lab) == {T0: BROKERS}
@@ -134,7 +134,7 @@ def test_the_partitions_to_be_added_are_those_below_the_path() -> None:
 
 
 def test_an_added_partition_gets_a_leader() -> None:
-    """V3 §H on_partitions_add step 2: call init_leaders(set_p)."""
+    """R-063, V3 §H on_partitions_add step 2: call init_leaders(set_p)."""
     lab = full()
     add(lab, 3, 2)
 
@@ -174,7 +174,7 @@ def test_a_partition_of_an_unknown_topic_or_without_replicas_is_dropped() -> Non
 
 
 def test_the_partitions_to_be_removed_are_those_below_the_path() -> None:
-    """V3 §H on_partitions_remove step 1: the other partitions of the topic are left alone."""
+    """V3 §H on_partitions_remove step 1, R-008: the other partitions of the topic are left alone."""
     lab = full()
     add(lab, 3, 2)
     remove(lab)
@@ -334,6 +334,7 @@ def led_by_another() -> Interrupted:
 
 
 def test_the_preferred_replica_leads_again() -> None:
+    """R-147: and the request is deleted when it is done."""
     lab = led_by_another()
     prefer(lab)
 
@@ -390,6 +391,7 @@ def test_a_preferred_election_survives_its_controller(before: int) -> None:
 
 
 def test_a_topic_is_deleted_with_all_it_had() -> None:
+    """R-149, B-62: the logs go first, then the znodes and with them what was asked for."""
     lab = full()
     add(lab, 3, 2)
     delete_topic(lab)
@@ -457,7 +459,9 @@ def test_the_controller_alone_watches_and_without_a_request_does_no_more() -> No
     procedures = lab.nodes[2].state.controller.admin.values()
     watching = {path: ids for path, ids in lab.zk.data_watches.items() if path.startswith("/admin")}
 
-    assert watching == {path: [lab.sessions[2]] for path in (*ROOTS, paths.PREFERRED_ELECTION, paths.DELETE_TOPICS)}
+    reassigning = (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA, admin_paths.REASSIGN_CANCEL)
+    wanted = (*ROOTS, paths.PREFERRED_ELECTION, paths.DELETE_TOPICS, *reassigning)
+    assert watching == {path: [lab.sessions[2]] for path in wanted}
     assert [(p.step, p.request, p.again) for p in procedures] == [("idle", 0, False)] * 4
 
 

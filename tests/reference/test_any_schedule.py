@@ -19,9 +19,9 @@ SEEDS = 40
 class World:
     """One run: what was acknowledged, by offset."""
 
-    def __init__(self, seed: int, protocol: str) -> None:
+    def __init__(self, seed: int, protocol: str, *, dirs: int = 1) -> None:
         self.rng = Rng(seed)
-        self.lab = Lab(3, variant=VARIANTS[protocol], min_isr=2)
+        self.lab = Lab(3, variant=VARIANTS[protocol], min_isr=2, log_dirs=dirs)
         self.lab.wait(2000)
         self.sent: dict[int, str] = {}  # correlation -> value
         self.orphans: list[int] = []  # sessions of processes that are gone and have been started again
@@ -48,6 +48,10 @@ class World:
                 i = rng.pick(up)
                 if lab.timers[i]:
                     lab.fire(i, rng.pick(sorted(lab.timers[i])))
+            case 14 if len(self.lab.disks[1].dirs) > 1:
+                # One of its directories goes bad, or is repaired; a process that was told of it goes on without it.
+                directory = rng.pick(rng.pick(list(lab.disks.values())).dirs)
+                directory.bad = not directory.bad
             case 12 if lab.letters:
                 lab.letters.remove(rng.pick(lab.letters))
             case 13 if lab.letters:
@@ -71,7 +75,12 @@ class World:
         self.lab.produce(i, f"v{correlation}", correlation=correlation)
 
     def heal(self) -> None:
-        """Every process runs, every old session is over, every letter arrives."""
+        """Every process runs, on good directories, every old session is over, every letter arrives."""
+        for i in self.lab.ids:
+            for directory in self.lab.disks[i].dirs:
+                directory.bad = False
+            if i in self.lab.nodes and self.lab.nodes[i].state.broker.offline_dirs:
+                self.lab.crash(i)
         for i in self.lab.ids:
             if i not in self.lab.nodes:
                 self._start(i)
@@ -87,8 +96,8 @@ class World:
         return {offset: value for offset, value in self.acked.items() if log[offset : offset + 1] != [value]}
 
 
-def played(seed: int, protocol: str = "safe") -> World:
-    world = World(seed, protocol)
+def played(seed: int, protocol: str = "safe", *, dirs: int = 1) -> World:
+    world = World(seed, protocol, dirs=dirs)
     for _ in range(STEPS):
         world.step()
     world.heal()
@@ -98,6 +107,17 @@ def played(seed: int, protocol: str = "safe") -> World:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_happens_nothing_acknowledged_is_lost_and_all_are_in_sync_again(seed: int) -> None:
     world = played(seed)
+
+    assert world.lost() == {}
+    assert world.lab.isr() == [1, 2, 3]
+    assert len(world.lab.leaders()) == 1
+    assert world.lab.values(1) == world.lab.values(2) == world.lab.values(3)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_directories_that_come_and_go_lose_nothing_that_was_acknowledged(seed: int) -> None:
+    """R-290, R-307, U-16: whatever a controller knew of bad directories, and whenever it died."""
+    world = played(seed, dirs=2)
 
     assert world.lost() == {}
     assert world.lab.isr() == [1, 2, 3]

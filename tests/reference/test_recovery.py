@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from reference.config import SAFE, VARIANTS
 from reference.controller.leader_selection import AskLogs, Elect, Keep, longest, select
 from reference.errors import ErrorCode
-from reference.messages import Fetch, IsrMember, LogEnd, PartitionState, ProduceReply
+from reference.messages import Fetch, IsrMember, LeaderAndIsr, LogEnd, PartitionState, ProduceReply
 from reference.replica import eligible
 from reference.types import NO_INCARNATION, BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, Offset, ZkVersion
 from tests.reference.lab import T0, Lab
@@ -93,7 +93,7 @@ def test_the_later_epoch_wins_and_then_the_longer_log() -> None:
 
 
 def test_a_log_that_is_younger_than_the_stamp_never_wins() -> None:
-    """Its directory came back empty: whoever elects it has everybody truncate to nothing (docs/promise.md P6)."""
+    """Its directory came back empty: whoever elects it has everybody truncate to nothing (docs/promise.md P6, U-17, B-33)."""
     shape = Shape(stamped((1, 10)))
     ends = [(BrokerId(1), end(-1, 0, born=11))]
 
@@ -143,8 +143,9 @@ def test_the_last_replica_standing_is_not_the_only_one_that_counts() -> None:
 def test_a_broker_that_died_before_it_made_its_replica_may_still_lead() -> None:
     """Nothing was ever in the replica: a log that is missing while every directory is the old one is an empty log."""
     lab = Lab(1, start=False)
-    lab.held = lambda _: True  # the command to lead never arrives
+    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)  # the command to lead never arrives
     lab.start(1)
+    lab.settle()
     assert lab.isr() == [1]
     assert T0 not in lab.disks[1].logs
     lab.crash(1)

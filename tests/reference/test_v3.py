@@ -107,7 +107,7 @@ def test_each_partition_of_the_dead_broker_is_gone_through() -> None:
 
 def test_the_isr_is_read_before_it_is_chosen_from() -> None:
     """V3 §A step 3.1: the leader may have changed it since the controller last looked."""
-    lab = full()
+    lab = full("isr-via-zookeeper")
     known = lab.nodes[1].state.controller.states[T0]
     assert known.isr != lab.state().isr  # b2 and b3 were taken in by the leader alone
     die(lab, 3)

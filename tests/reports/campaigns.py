@@ -2,7 +2,7 @@
 
 from checkers.verdict import Validity
 from history.manifest import FaultCount
-from reports.index import RunRow
+from reports.index import GoalRow, RunRow
 
 
 def rows() -> list[RunRow]:
@@ -33,3 +33,12 @@ def rows() -> list[RunRow]:
         RunRow(name="s4", seed=4, protocol="safe", validity=valid, live=False, words=("orders-0 has no leader",)),
         RunRow(name="s5", seed=None, protocol="safe", validity=None, live=None, error="the disk of the laboratory is full"),
     ]
+
+
+def goals() -> tuple[GoalRow, ...]:
+    """One reached, one missed, one that nobody asked for."""
+    return (
+        GoalRow(name="message:leader-and-isr", count=12, wanted=True),
+        GoalRow(name="message:log-info", count=0, wanted=True),
+        GoalRow(name="error:NOT_CONTROLLER", count=0, wanted=False),
+    )

@@ -10,7 +10,7 @@ import pytest
 
 from reports.junit import junit_xml
 from reports.render import campaign_html, run_html
-from tests.reports.campaigns import rows
+from tests.reports.campaigns import goals, rows
 from tests.reports.scenes import small_loss
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -21,7 +21,7 @@ def pages() -> dict[str, str]:
     history, verdict = small_loss()
     return {
         "run.html": run_html(history, verdict, plan="name: small\nseed: 7\n", repeat="highwater run --seed 7 --protocol v3"),
-        "campaign.html": campaign_html(rows(), title="Five runs", repeat="highwater campaign --seeds 1..5"),
+        "campaign.html": campaign_html(rows(), title="Five runs", repeat="highwater campaign --seeds 1..5", goals=goals()),
         "junit.xml": junit_xml(rows(), suite="campaign"),
     }
 

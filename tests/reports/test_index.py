@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 from reports.index import FaultTotal, campaign_of
 from reports.junit import junit_xml
 from reports.render import campaign_html
-from tests.reports.campaigns import rows
+from tests.reports.campaigns import goals, rows
 
 
 def test_totals_count_every_run_once() -> None:
@@ -30,6 +30,14 @@ def test_faults_are_counted_as_begun_and_as_acted() -> None:
 
 def test_anomalies_are_counted_by_runs_and_in_all() -> None:
     assert campaign_of(rows(), title="", repeat="").anomalies == (("lost", 1, 2), ("unclean-election", 1, 1))
+
+
+def test_a_goal_that_was_missed_is_told_from_one_that_nobody_asked_for() -> None:
+    page = campaign_html(rows(), title="", repeat="", goals=goals())
+    ends = {goal.name: page.split(f"<td>{goal.name}</td>")[1].split("</tr>")[0] for goal in goals()}
+    said = {name: [word for word in ("reached", "missed") if word in end] for name, end in ends.items()}
+
+    assert said == {"message:leader-and-isr": ["reached"], "message:log-info": ["missed"], "error:NOT_CONTROLLER": []}
 
 
 def test_an_empty_campaign_has_an_index() -> None:

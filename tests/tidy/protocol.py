@@ -56,6 +56,7 @@ STEPS = {
     "V3 §D step 4": "send LeaderAndISR with INIT for each partition",
     "V3 §D step 5": "call on_broker_change()",
     "V3 §D step 6": "init_leaders() for partitions without a leader",
+    "V3 §D step 7": "call on_partitions_reassigned()",
     "V3 §D step 8": "call on_partitions_add()",
     "V3 §D step 9": "call on_partitions_remove()",
     "V3 §E step 1": "read the replica assignment of all topics",
@@ -64,6 +65,20 @@ STEPS = {
     "V3 §E step 3.2": "become leader, if leader",
     "V3 §E step 3.3": "become follower, if follower",
     "V3 §E step 4": "delete local partitions no longer assigned",
+    "V3 §F step 1": "get the set of reassigned partitions (set_p) from its path",
+    "V3 §F step 1.1.2": "wake up the reassignment agent",
+    "V3 §F step 2.1": "INIT: issue LeaderAndISR to the brokers in RAR",
+    "V3 §F step 2.2": "mark the partition as in IN_PROGRESS state",
+    "V3 §F step 3.1": "IN_PROGRESS: read the ISR",
+    "V3 §F step 3.2": "if ISR == AR + RAR",
+    "V3 §F step 3.2.1": "get a controller lock",
+    "V3 §F step 3.2.2": "conditionally update the ISR; from 3.1 again where the version has moved",
+    "V3 §F step 3.2.3": "send a LeaderAndISR command to inform the leader of the new ISR",
+    "V3 §F step 3.2.4": "send a StopReplica command to the brokers in AR that are not in RAR",
+    "V3 §F step 3.2.5": "update the topic path to change AR to RAR",
+    "V3 §F step 3.2.6": "delete the reassignment path",
+    "V3 §F step 3.2.7": "release the controller lock",
+    "V3 §F on_wakeup": "for each partition in reassigned_partition_map",
     "V3 §G on_ReplicaFetchRequest": "record leo, change the ISR, advance the HW, acknowledge, answer",
     "V3 §G maybe_change_ISR": "shrink and expand, by a conditional write",
     "V3 §G run": "the follower: fetch, append, r.hw = response.hw",
@@ -148,6 +163,9 @@ def gathered() -> Cited:
     caught = {row.protocol for row in load_mutants(ROOT / "corpus" / "mutants.yaml").caught}
     for id_, bug in trace.bugs().items():
         tests[id_] = tests.get(id_, []) + [f"mutant {name}" for name in bug.variants if name in caught]
+    for entry in sorted((ROOT / "corpus" / "seeds").glob("*.yaml")):
+        for id_ in _ID.findall(entry.read_text(encoding="utf-8")):
+            tests[id_] = [*tests.get(id_, []), f"corpus {entry.stem}"]
     return Cited(
         {id_: code[id_] for id_ in sorted(code) if code[id_]}, {id_: tuple(tests[id_]) for id_ in sorted(tests) if tests[id_]}
     )

@@ -18,7 +18,16 @@ def test_only_what_is_refused_before_the_append_fails_for_certain() -> None:
     """Calling any other a failure accuses the cluster of an aborted read when the record turns up (requirements U-24)."""
     definite = {name for name, outcome in PRODUCE.items() if outcome is OpType.FAIL}
 
-    assert definite == {"NOT_ENOUGH_REPLICAS", "INVALID_REQUIRED_ACKS", "UNKNOWN_TOPIC_OR_PARTITION"}
+    sequences = {"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "UNKNOWN_PRODUCER_ID"}
+    assert definite == {"NOT_ENOUGH_REPLICAS", "INVALID_REQUIRED_ACKS", "UNKNOWN_TOPIC_OR_PARTITION"} | sequences
+
+
+def test_what_was_sent_twice_fails_only_where_both_attempts_failed() -> None:
+    """U-24, B-66: the record of an attempt that timed out may stand in the log though the next one was refused."""
+    refused = "NOT_ENOUGH_REPLICAS"
+
+    assert completion_type("produce", refused, sent=True, earlier=("REQUEST_TIMED_OUT",)) is OpType.INFO
+    assert completion_type("produce", refused, sent=True, earlier=(refused, refused)) is OpType.FAIL
 
 
 @pytest.mark.parametrize("error", [6, 7, 13, 20, 56])

@@ -11,7 +11,11 @@ PARTITIONS = (PartitionName("orders", 0),)
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("produce", Parameters(partitions=PARTITIONS), "unknown workload 'produce'; there is: produce-consume"),
+        (
+            "produce",
+            Parameters(partitions=PARTITIONS),
+            "unknown workload 'produce'; there is: produce-consume, admin-storm, create-delete",
+        ),
         ("produce-consume", Parameters(partitions=()), "workload: there is no partition to write to"),
         ("produce-consume", Parameters(partitions=PARTITIONS, producers=0), "workload: producers must be at least 1, not 0"),
         (

@@ -11,7 +11,7 @@ from history.op import OpType
 from workloads.client import Completion, Done, Invocation, Phase, PolledRecord, Process, Sleep
 from workloads.generate import generate
 from workloads.parameters import Parameters, PartitionName
-from workloads.produce_consume import FINAL_ATTEMPTS_MAX, FINAL_BACKOFF_MS
+from workloads.produce_consume import BEYOND, FINAL_ATTEMPTS_MAX, FINAL_BACKOFF_MS
 
 PHASES: tuple[Phase, ...] = ("faults", "quiet", "final")
 PARTITIONS = (PartitionName("orders", 0), PartitionName("orders", 1), PartitionName("events", 0))
@@ -39,8 +39,12 @@ class FakeCluster:
                 return Completion(
                     type=OpType.OK, records=tuple(PolledRecord(offset=o, value=v, leader_epoch=1) for o, v in found)
                 )
+            case "earliest":
+                return Completion(type=OpType.OK, offset=0)
             case "latest":
                 return Completion(type=OpType.OK, offset=len(log))
+            case _:
+                raise AssertionError(invocation)
 
 
 def perform(processes: tuple[Process, ...], cluster: FakeCluster, *, phase_ms: int = 5000, call_ms: int = 7) -> list[Ended]:
@@ -192,7 +196,27 @@ def test_a_consumer_that_is_out_of_range_reads_from_the_beginning_again() -> Non
     outside = perform_one(consumer, cluster, "faults", (4000, 8000, 1))
 
     assert {i.offset for _, i, _ in refused if i.f == "poll"} == {2}
-    assert [i.offset for _, i, _ in outside if i.f == "poll"][:2] == [2, 0]
+    asked = [(i.f, i.offset) for _, i, _ in outside if i.f != "latest"]
+    assert asked[0] == ("poll", 2)
+    assert {f for f, _ in asked[1:]} == {"earliest"}
+    errors[0] = None
+    assert next(i.offset for _, i, _ in perform_one(consumer, cluster, "faults", (8000, 9000, 1)) if i.f == "poll") == 0
+
+
+def test_a_consumer_seeks_to_everywhere() -> None:
+    """R-036, R-136: the beginning, the end, what it read before, and where nothing is, from where it begins again."""
+    cluster = FakeCluster()
+    cluster.logs["orders", 0] = ["a", "b", "c", "d"]
+    chosen = Parameters(partitions=PARTITIONS[:1], producers=1, consumers=1, final_readers=1, seek_one_in=2)
+    (_, consumer, _) = generate("produce-consume", 3, chosen)
+
+    done = [(i.f, i.offset if i.f == "poll" else None) for _, i, _ in perform_one(consumer, cluster, "faults", (0, 60_000, 1))]
+
+    offsets = {offset for f, offset in done if f == "poll" and offset is not None}
+    assert offsets >= {0, 4, 4 + BEYOND}
+    assert offsets & {1, 2, 3}
+    follows = [after for before, after in pairwise(done) if before[0] == "earliest"]
+    assert ("poll", 0) in follows
 
 
 def test_a_final_reader_gives_up_partitions_that_stay_silent_and_reads_the_others() -> None:

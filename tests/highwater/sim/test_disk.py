@@ -11,7 +11,7 @@ from history.seed import Draws
 from reference.effects import Append, CreateReplica, DeleteReplica, MarkDir, Truncate, WriteCheckpoint
 from reference.events import LogImage
 from reference.messages import Batch
-from reference.types import NO_INCARNATION, Incarnation, LeaderEpoch, Offset, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, LeaderEpoch, Offset, TopicPartition
 
 T0, T1 = TopicPartition("t-0"), TopicPartition("t-1")
 
@@ -54,7 +54,7 @@ def test_losing_power_cuts_back_to_the_flush() -> None:
     wounds = of.lose_unflushed(0, "test", torn=False, all_of_it=True)
 
     assert content(of) == [batch(0, "a")]
-    assert wounds == [(T0, 1)]
+    assert wounds == [(T0, NO_TOPIC_ID, 1)]
 
 
 def test_a_flush_covers_only_what_was_written_before_it_began() -> None:
@@ -77,7 +77,7 @@ def test_a_log_is_there_after_power_loss_with_nothing_in_it() -> None:
 
 def test_a_directory_remembers_its_birth_until_it_is_swapped() -> None:
     of = disk()
-    of.perform(MarkDir(0, Incarnation(5)))
+    of.perform(MarkDir(0, Incarnation(5), 1))
     of.lose_unflushed(0, "test", torn=False, all_of_it=True)
     before = of.image()[0].born
     of.swap(0)
@@ -112,7 +112,7 @@ def test_a_truncation_that_was_never_flushed_may_be_undone() -> None:
     wounds = of.lose_unflushed(0, "test", torn=False, all_of_it=True)
 
     assert content(of) == [batch(0, "a"), batch(1, "old")]
-    assert wounds == [(T0, 1)]
+    assert wounds == [(T0, NO_TOPIC_ID, 1)]
 
 
 def test_a_checkpoint_is_durable_at_once() -> None:
@@ -149,7 +149,7 @@ def test_losing_power_leaves_a_state_the_log_had_since_its_last_flush(story: lis
     assert whole in since_flush
     assert torn or whole == after
     same = next((i for i, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), min(len(before), len(after)))
-    assert wounds == ([(T0, before[same].base_offset)] if same < len(before) else [])
+    assert wounds == ([(T0, NO_TOPIC_ID, before[same].base_offset)] if same < len(before) else [])
     again = of.lose_unflushed(0, "again", torn=torn, all_of_it=True)
     assert again == []
 
@@ -172,7 +172,7 @@ def test_a_swapped_directory_is_empty_and_everything_in_it_is_a_wound() -> None:
     of = disk(batch(0, "a"))
     flush(of)
 
-    assert of.swap(0) == [(T0, 0)]
+    assert of.swap(0) == [(T0, NO_TOPIC_ID, 0)]
     assert logs(of) == ()
 
 

@@ -15,6 +15,7 @@ from nemesis.faults import (
     ClockStrobe,
     Clog,
     Crash,
+    CrashAt,
     DirFailure,
     DirUnreadable,
     DiskFull,
@@ -44,7 +45,8 @@ faults: st.SearchStrategy[AnyFault] = st.one_of(
     st.builds(ClockJump, offset_ms=st.integers(-5000, 5000)),
     st.builds(ClockDrift, ppm=st.integers(-400_000, 400_000)),
     st.just(ClockStrobe(offset_ms=700, period_ms=90)),
-    st.sampled_from([Pause(), Crash(), Restart(), PowerLoss(), ExpireSession(), DiskSwap()]),
+    st.sampled_from([Pause(), Crash(), Restart(), PowerLoss(), ExpireSession(), DiskSwap(), Restart(session_ends=True)]),
+    st.builds(CrashAt, nth=st.integers(1, 3), before=st.booleans()),
     st.sampled_from([DirUnreadable(), DirFailure(), DirFailure(drop_unflushed=True), DiskFull(), DiskSlow()]),
 )
 targets: st.SearchStrategy[AnyTarget] = st.sampled_from(

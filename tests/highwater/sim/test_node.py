@@ -14,7 +14,7 @@ from history.event import EventKind
 from reference.effects import AnyEffect, Append, CreateReplica, Flush, Halt, Note, SetTimer
 from reference.events import AnyEvent, Booted, ConnectionLost, DirFailed, Flushed, TimerFired
 from reference.messages import Batch
-from reference.types import Address, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
+from reference.types import NO_TOPIC_ID, Address, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
 from tests.highwater.sim.stages import Cast, stage
 
 T0 = TopicPartition("t-0")
@@ -81,8 +81,8 @@ def test_a_flush_is_answered_when_it_is_done() -> None:
     assert den.node.disk.lose_unflushed(0, "test", torn=False, all_of_it=True) == []
 
 
-def test_a_refused_effect_ends_the_list_and_is_told_at_once() -> None:
-    den = Den(poked(CREATE, Note(kind="resigned")))
+def test_a_refused_effect_is_told_at_once_and_nothing_is_said_of_its_replica() -> None:
+    den = Den(poked(CREATE, Note(kind="resigned", tp=T0)))
     den.node.disk.dirs[0].refusals.append(Refusal(Acting("f1", "b1"), "EIO", reads=False))
     den.poke()
 
@@ -98,7 +98,7 @@ def test_a_directory_that_fails_during_a_flush_makes_nothing_durable() -> None:
     den.run(100)
 
     assert den.told()[-1] == DirFailed(0, "EIO")
-    assert den.node.disk.lose_unflushed(0, "test", torn=False, all_of_it=True) == [(T0, 0)]
+    assert den.node.disk.lose_unflushed(0, "test", torn=False, all_of_it=True) == [(T0, NO_TOPIC_ID, 0)]
 
 
 def test_halt_ends_the_process_and_what_stood_behind_it() -> None:

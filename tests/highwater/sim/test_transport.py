@@ -197,6 +197,22 @@ def test_a_doubled_control_request_may_reach_the_next_life() -> None:
     assert len(server.told) == 2
 
 
+def test_the_copy_of_a_doubled_request_may_come_into_another_life() -> None:
+    """What was meant for a life that is over must be refused by the one that gets it (KIP-380)."""
+    on, asker, server = pair()
+    lossy(on, Packets(duplicate_per_mille=1000, copy_late_ms_max=30_000))
+    for correlation in range(20):
+        asker.send(server, log_info(correlation))
+    run(on, 5)
+    server.die()
+    server.live_again()
+    before = len(server.told)
+    run(on, 31_000)
+
+    assert before == 20
+    assert len(server.told) == 40
+
+
 def test_packets_let_messages_overtake_each_other() -> None:
     on, asker, server = pair()
     acting = lossy(on, Packets(reorder_per_mille=1000))
@@ -211,8 +227,9 @@ def test_packets_let_messages_overtake_each_other() -> None:
 
 
 def test_packets_never_touch_what_clients_send() -> None:
-    on, asker, server = pair()
-    acting = lossy(on, Packets(drop_per_mille=1000, kinds=("produce", "log-info")))
+    on = stage()
+    asker, server, acting = Process(on, "c1"), Process(on, "b2"), Acting("f1", "b2")
+    on.transport.lose(on.network.link("c1", "b2"), PacketLoss(acting, Packets(drop_per_mille=1000)))
     asker.send(server, Produce(1, T0, -1, ("v",), Millis(100)))
     run(on)
 

@@ -15,6 +15,7 @@ from nemesis.faults import (
     ClockStrobe,
     Clog,
     Crash,
+    CrashAt,
     DirFailure,
     DirUnreadable,
     DiskFull,
@@ -125,7 +126,10 @@ FAULTS: list[AnyFault] = [
     ClockStrobe(offset_ms=10_000, period_ms=100),
     Pause(),
     Crash(),
+    CrashAt(effect="append", nth=3),
+    CrashAt(effect="send:fetch-reply", before=True),
     Restart(),
+    Restart(session_ends=True),
     PowerLoss(),
     ExpireSession(),
     DirUnreadable(),
@@ -194,6 +198,16 @@ def test_a_process_stays_down_until_the_last_fault_that_stops_it_is_over() -> No
 
     starts = [event.time_ns for event in events(run, EventKind.NODE_STARTED) if event.node == "b2"]
     assert starts[1:] == [end]
+
+
+def test_a_bounce_at_once_is_registered_anew_before_its_session_would_have_ended() -> None:
+    """B-47, KAFKA-1120: the list of brokers shows the same ids before and after, though one of them lives anew."""
+    run = perform(plan(window(Restart(session_ends=True), Named(brokers=(2,)))))
+    (stopped,) = (event.time_ns for event in events(run, EventKind.NODE_STOPPED))
+    first, second = (event for event in events(run, EventKind.REGISTERED) if event.node == "b2")
+
+    assert first.incarnation != second.incarnation
+    assert second.time_ns - stopped < 100_000_000
 
 
 def test_a_directory_that_cannot_be_read_withholds_its_replicas() -> None:

@@ -235,7 +235,7 @@ def test_an_acknowledged_produce_returns_its_offset() -> None:
 
     assert outputs == [
         CancelTimer("call-1"),
-        Answered(id=1, error=ErrorCode.NONE, sent=True, node=B2, offset=Offset(9), leader_epoch=LeaderEpoch(5)),
+        Answered(id=1, error=ErrorCode.NONE, attempts=1, node=B2, offset=Offset(9), leader_epoch=LeaderEpoch(5)),
     ]
 
 
@@ -254,7 +254,7 @@ def test_acks_0_is_answered_when_sent_and_without_an_offset() -> None:
     outputs = client.start(produce(acks=0), now=START)
 
     assert len(sends(outputs)) == 1
-    assert answers(outputs) == [Answered(id=1, error=ErrorCode.NONE, sent=True, node=B2)]
+    assert answers(outputs) == [Answered(id=1, error=ErrorCode.NONE, attempts=1, node=B2)]
 
 
 def test_after_acks_0_a_closed_connection_makes_the_client_look_again() -> None:
@@ -277,7 +277,7 @@ def test_a_lost_connection_answers_what_was_in_flight_on_it() -> None:
     here = client.handle(ConnectionLost(B2), now=START)
 
     assert elsewhere == []
-    assert answers(here) == [Answered(id=1, error=ErrorCode.NETWORK_EXCEPTION, sent=True, node=B2)]
+    assert answers(here) == [Answered(id=1, error=ErrorCode.NETWORK_EXCEPTION, attempts=1, node=B2)]
 
 
 def test_a_call_that_was_sent_times_out_as_sent_and_a_late_answer_is_ignored() -> None:
@@ -287,7 +287,7 @@ def test_a_call_that_was_sent_times_out_as_sent_and_a_late_answer_is_ignored() -
     timed_out = client.handle(TimerFired("call-1"), now=START)
     late = receive(client, B2, ProduceReply(3, TP, ErrorCode.NONE, Offset(9), LeaderEpoch(5)))
 
-    assert answers(timed_out) == [Answered(id=1, error=ErrorCode.REQUEST_TIMED_OUT, sent=True, node=B2)]
+    assert answers(timed_out) == [Answered(id=1, error=ErrorCode.REQUEST_TIMED_OUT, attempts=1, node=B2)]
     assert late == []
 
 
@@ -300,7 +300,7 @@ def test_a_call_that_found_no_leader_was_never_sent(states: tuple[PartitionState
     client.start(produce(), now=START)
     receive(client, B1, MetadataReply(1, BROKERS, states))
 
-    assert answers(client.handle(TimerFired("call-1"), now=START)) == [Answered(id=1, error=error, sent=False)]
+    assert answers(client.handle(TimerFired("call-1"), now=START)) == [Answered(id=1, error=error, attempts=0)]
 
 
 def test_an_answer_to_what_was_not_sent_is_ignored() -> None:
@@ -373,7 +373,7 @@ def test_each_call_is_sent_at_most_once_and_answered_exactly_once(steps: list[tu
 
     assert Counter(answer.id for answer in answers(outputs)) == Counter(call.id for call in started)
     operations = [message for _, message in sends(outputs) if not isinstance(message, Metadata)]
-    assert len(operations) == sum(answer.sent for answer in answers(outputs))
+    assert len(operations) == sum(answer.attempts for answer in answers(outputs))
 
 
 @settings(max_examples=50, deadline=None)

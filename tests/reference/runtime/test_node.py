@@ -57,6 +57,9 @@ class World:
     def send(self, to: Address, message: AnyMessage) -> None:
         self.done.append((to, message))
 
+    def disconnect(self, peer: Address) -> None:
+        self.done.append(("disconnect", peer))
+
     def connect(self) -> None:
         self.done.append("connect")
 
@@ -126,7 +129,7 @@ def test_a_flush_is_answered_when_it_is_durable(tmp_path: Path) -> None:
     played(tmp_path, table, scene)
 
 
-def test_an_effect_that_fails_on_a_directory_drops_the_rest_and_the_machine_is_told(tmp_path: Path) -> None:
+def test_an_effect_that_fails_on_a_directory_drops_what_is_sent_behind_it_and_the_machine_is_told(tmp_path: Path) -> None:
     (tmp_path / TP).mkdir()
     (tmp_path / TP / "log").mkdir()  # so the replica cannot be made
     told_first: list[AnyEvent] = []

@@ -1,0 +1,144 @@
+"""A run that has healed comes to rest in one state: ZooKeeper, what brokers tell clients, and what lies on their disks agree.
+
+Part of liveness (docs/promise.md §6, L1, L2, L4): what has not converged in the quiet time is *not live*, never INVALID; that a
+record was lost is for the ledger to say. It reads the rows that the laboratory records at the very end, from outside of the
+machines, so it also sees what no broker noted: a log that nobody asked for any more, a deleted topic that is still told of.
+
+Silence is right where ZooKeeper names no leader (U2; `checkers.availability` judges whether it may): nobody then says which log
+is the right one, and each replica keeps what it has until an operator decides.
+"""
+
+from typing import NamedTuple
+
+import polars as pl
+
+from checkers.availability import deadline_ns
+from checkers.checker import PARTITION, Checker, Facts, partition_of
+from checkers.verdict import Cut, Findings
+from history.event import EventKind as K
+
+_END = (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)
+
+
+class _Row(NamedTuple):
+    """One look at one partition. None where the side that was asked does not say."""
+
+    kind: str
+    node: str | None
+    topic_id: str | None
+    leader: str | None
+    leader_epoch: int | None
+    isr: tuple[str, ...] | None
+    replicas: tuple[str, ...] | None
+    dir: int | None
+    leo: int | None
+    value: str | None
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """One partition. Nothing is said of a run that nobody looked at in the end."""
+    ends = events.filter(pl.col("kind") != str(K.STATE_WRITTEN))
+    if deadline_ns(facts) is None or not ends.height:
+        return Findings()
+    topic, number = partition_of(operations, events)
+    name = f"{topic}-{number}"
+    rows = _rows(ends)
+    state = next((row for row in rows if row.kind == K.ZK_STATE), None)
+    views = [row for row in rows if row.kind == K.METADATA_VIEW]
+    logs = [row for row in rows if row.kind == K.LOG_ON_DISK]
+    if state is None:
+        why = [f"{row.node} still tells of {name}, which ZooKeeper does not hold" for row in views]
+        why += [f"a log of {name}, which ZooKeeper does not hold, lies on {_where(row)}" for row in logs]
+    else:
+        why = [*_views(name, state, views, facts.brokers), *_logs(name, state, logs)]
+        if _writer(events) != state.leader:
+            why += _isrs(name, state, views)
+    return Findings(not_live=tuple(f"{said} at the end" for said in why), live_judged=True, counts={"end_states": 1})
+
+
+def _rows(events: pl.DataFrame) -> list[_Row]:
+    columns = [events[name].to_list() for name in _Row._fields]
+    for name in ("isr", "replicas"):
+        place = _Row._fields.index(name)
+        columns[place] = [None if members is None else tuple(members) for members in columns[place]]
+    return list(map(_Row._make, zip(*columns, strict=True)))
+
+
+def _views(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) -> list[str]:
+    """L1: each broker tells clients what ZooKeeper holds. A leader and its epoch are compared, so is the assignment."""
+    told = {view.node: view for view in views}
+    why = [f"{broker} tells clients nothing of {name}" for broker in brokers if broker not in told and state.leader is not None]
+    for node, view in told.items():
+        if (view.leader, view.leader_epoch) != (state.leader, state.leader_epoch):
+            why.append(
+                f"{node} tells clients that {view.leader or 'nobody'} leads {name} in epoch {view.leader_epoch}, ZooKeeper holds "
+                f"{state.leader or 'nobody'} in epoch {state.leader_epoch}"
+            )
+        if view.replicas != state.replicas:
+            why.append(f"{node} tells clients that {name} is on {_list(view.replicas)}, ZooKeeper holds {_list(state.replicas)}")
+        if view.topic_id is not None and view.topic_id != state.topic_id:
+            why.append(f"{node} tells clients of {name} under id {view.topic_id}, ZooKeeper holds {state.topic_id}")
+    return why
+
+
+def _writer(events: pl.DataFrame) -> str | None:
+    """Who wrote the state last."""
+    written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
+    return None if not written.height else str(written["node"][-1])
+
+
+def _isrs(name: str, state: _Row, views: list[_Row]) -> list[str]:
+    """The ISR that clients are told of. A leader that writes it itself (V3 §G) tells nobody: there is no message for it."""
+    return [
+        f"{view.node} tells clients that {_list(view.isr)} are in the ISR of {name}, ZooKeeper holds {_list(state.isr)}"
+        for view in views
+        if sorted(view.isr or ()) != sorted(state.isr or ())
+    ]
+
+
+def _logs(name: str, state: _Row, logs: list[_Row]) -> list[str]:
+    """L2: one log at each assigned replica, all equal, and none anywhere else."""
+    assigned = state.replicas or ()
+    why = [f"a stray log of {name} lies on {_where(log)}" for log in logs if log.node not in assigned]
+    why += [
+        f"the log of {name} on {_where(log)} is of id {log.topic_id}, ZooKeeper holds {state.topic_id}"
+        for log in logs
+        if log.topic_id is not None and log.topic_id != state.topic_id
+    ]
+    for node in assigned:
+        own = [log for log in logs if log.node == node]
+        if len(own) > 1:
+            why.append(f"{node} has {len(own)} logs of {name}, in directories {', '.join(str(log.dir) for log in own)}")
+        elif not own and state.leader is not None:
+            why.append(f"{node} has no log of {name}")
+    leading = next((log for log in logs if log.node == state.leader), None)
+    if leading is not None:
+        others = [log for log in logs if log.node in assigned and log.node != state.leader]
+        why += [
+            f"the log of {name} on {log.node} ends at {log.leo} with digest {log.value}, that of leader {state.leader} at "
+            f"{leading.leo} with {leading.value}"
+            for log in others
+            if (log.leo, log.value) != (leading.leo, leading.value)
+        ]
+    return why
+
+
+def _where(log: _Row) -> str:
+    return f"{log.node}, directory {log.dir}"
+
+
+def _list(nodes: tuple[str, ...] | None) -> str:
+    return ", ".join(nodes or ()) or "nobody"
+
+
+CHECKER = Checker(
+    name="convergence",
+    claim="At the very end ZooKeeper, what brokers tell clients, and the logs on the disks agree; no log is stray or missing.",
+    assumes="The laboratory looks at all three once the run has come to rest.",
+    blind="The ISR told to clients where its leader wrote it; partitions without a leader, whose logs nobody can call right.",
+    kinds=(),
+    group_by=PARTITION,
+    events=(*_END, K.STATE_WRITTEN),
+    across_topics=True,
+    check=check,
+)

@@ -1,0 +1,89 @@
+"""`highwater admin reassign`: partitions are given other replicas, through ZooKeeper (KIP-236)."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from highwater import reassign_tool
+from highwater.cli import options
+from highwater.cli.output import say, say_json
+from highwater.errors import UsageError
+from highwater.local.admin import Admin
+from highwater.reassign_tool import Command
+from reference.types import BrokerId
+
+_ADDRESS = re.compile(r"[\w.-]+:\d{1,5}(?:,[\w.-]+:\d{1,5})*(?:/[\w./-]+)?")
+
+_File = Annotated[Path | None, typer.Option(metavar="FILE", help="Of the form that --generate proposes.")]
+
+
+def reassign(
+    *,
+    zookeeper: Annotated[str, typer.Option(metavar="HOST:PORT", help="ZooKeeper; a path behind it is where the cluster is.")],
+    generate: Annotated[bool, typer.Option("--generate", help="Propose a reassignment; change nothing.")] = False,
+    execute: _File = None,
+    verify: _File = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Roll back everything that is pending.")] = False,
+    remove_cancel: Annotated[bool, typer.Option("--remove-cancel", help="Allow new reassignments again.")] = False,
+    generate_extra: Annotated[bool, typer.Option("--generate-extra", help="As --generate.")] = False,
+    verify_extra: _File = None,
+    execute_extra: _File = None,
+    topics: Annotated[str, typer.Option(help="To be spread by --generate, with commas; all if not given.")] = "",
+    brokers: Annotated[str, typer.Option(help="To spread them over, with commas; all that are live if not given.")] = "",
+    json: options.AsJson = False,
+) -> int:
+    """Move partitions to other brokers: propose, execute, verify, cancel; also while others are on their way."""
+    # R-240: --cancel, --remove-cancel, --generate-extra, --verify-extra, --execute-extra, beside the three of before
+    if not _ADDRESS.fullmatch(zookeeper):
+        raise UsageError(f"--zookeeper {zookeeper} is not HOST:PORT, with a path behind it or not")
+    chosen: list[Command] = []
+    if generate or generate_extra:
+        chosen.append(reassign_tool.generate(options.names_of(topics), _ids(brokers)))
+    for file, command in ((execute, reassign_tool.execute), (execute_extra, reassign_tool.execute_extra)):
+        if file is not None:
+            chosen.append(command(reassign_tool.entries_of(_read(file), str(file))))
+    for file in (verify, verify_extra):
+        if file is not None:
+            chosen.append(reassign_tool.verify(reassign_tool.entries_of(_read(file), str(file))))
+    chosen += [reassign_tool.cancel()] if cancel else []
+    chosen += [reassign_tool.remove_cancel()] if remove_cancel else []
+    if len(chosen) != 1:
+        raise UsageError("give one of --generate, --execute, --verify, --cancel, --remove-cancel, --…-extra")
+    lines = asyncio.run(_perform(zookeeper, chosen[0]))
+    if json:
+        say_json({"exit": 0, "lines": lines})
+    else:
+        for line in lines:
+            say(line)
+    return 0
+
+
+async def _perform(zookeeper: str, command: Command) -> tuple[str, ...]:
+    admin = Admin(zookeeper)
+    try:
+        wanted = next(command)
+        while True:
+            wanted = command.send(await admin.ask(*wanted.ops, atomic=wanted.atomic))
+    except StopIteration as done:
+        lines: tuple[str, ...] = done.value
+        return lines
+    finally:
+        admin.close()
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}") from None
+
+
+def _ids(text: str) -> tuple[BrokerId, ...]:
+    names = options.names_of(text)
+    wrong = next((name for name in names if not name.isdecimal()), None)
+    if wrong is not None:
+        raise UsageError(f"--brokers {text}: {wrong} is no broker id")
+    return tuple(BrokerId(int(name)) for name in dict.fromkeys(names))

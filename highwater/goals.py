@@ -1,0 +1,134 @@
+"""What a campaign must have reached before its verdicts say anything of the whole protocol, and how often it did.
+
+A goal is a name: `message:leader-and-isr` (such a request reached a process; `message:stop-replica:delete` one that takes the log
+away), `error:STALE_BROKER_EPOCH` (somebody was told so), and those of docs/promise.md N3. The standard goals are every control
+request and every error code that the protocol can answer with, found from `reference`, so that what is added there is asked for
+by itself. A campaign that misses a goal has failed as a laboratory: what never happened was not tested.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+from msgspec import Struct
+
+from highwater.errors import UsageError
+from highwater.plan import kebab
+from highwater.sim.traffic import DELETE
+from highwater.summary import CLIENTS, Summary
+from nemesis.profiles import ProfileName
+from nemesis.text import Document, TextError
+from reference.errors import ErrorCode
+from reference.messages import CONTROL_REQUESTS, Request, StopReplica
+
+STANDARD_FROM = 500  # seeds; smaller campaigns show the table and ask for nothing
+
+# docs/promise.md N3
+WOUNDS_SURVIVED = "wounds-of-counted-on-copies-survived"
+RECOVERY_ELECTIONS = "recovery-elections"
+ELECTIONS_FROM_ELR = "elections-from-the-elr"
+EXCUSED_LOSSES = "excused-losses"
+
+# Error codes that no standard campaign can meet, with the reason.
+NOT_MET: dict[ErrorCode, str] = {
+    ErrorCode.INVALID_REQUIRED_ACKS: "workloads send acks 0, 1 and all, and nothing else",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "the high watermark stands still while the ISR is too short (KAFKA-15583)",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "workloads name topics as they may be named",
+}
+
+
+class Reached(Struct, frozen=True, kw_only=True):
+    """One line of the table. `wanted`: the campaign had to reach it."""
+
+    name: str
+    count: int
+    wanted: bool
+
+    @property
+    def missed(self) -> bool:
+        """Wanted and never seen."""
+        return self.wanted and not self.count
+
+
+def _message(kind: type) -> str:
+    return f"message:{kebab(kind.__name__)}"
+
+
+def _error(code: ErrorCode) -> str:
+    return f"error:{code.name}"
+
+
+STOP_AND_DELETE = f"{_message(StopReplica)}:{DELETE}"
+
+
+# Only where a loss is excused does an offset that was there once lie out of range (docs/promise.md P4, V2, N2).
+BEYOND = frozenset({EXCUSED_LOSSES, _error(ErrorCode.OFFSET_OUT_OF_RANGE)})
+
+
+def known() -> tuple[str, ...]:
+    """Every name there is, in the order of the table: control requests, other requests, error codes, N3."""
+    control = [_message(kind) for kind in CONTROL_REQUESTS]
+    control.insert(control.index(_message(StopReplica)) + 1, STOP_AND_DELETE)
+    others = [_message(kind) for kind in get_args(Request) if kind not in CONTROL_REQUESTS]
+    errors = [_error(code) for code in ErrorCode]
+    return (*control, *others, *errors, WOUNDS_SURVIVED, RECOVERY_ELECTIONS, ELECTIONS_FROM_ELR, EXCUSED_LOSSES)
+
+
+def standard(profile: ProfileName) -> tuple[str, ...]:
+    """What 500 runs and more must reach."""
+    unmet = {_error(code) for code in NOT_MET} | (BEYOND if profile == "within" else frozenset())
+    return tuple(name for name in known() if name not in unmet)
+
+
+def chosen(goals: str | None, *, profile: ProfileName, by_default: bool) -> tuple[str, ...]:
+    """What `--goals` asks for: `standard`, `none`, a file, or, where nothing is said, standard goals if `by_default`."""
+    match goals:
+        case None:
+            return standard(profile) if by_default else ()
+        case "standard":
+            return standard(profile)
+        case "none":
+            return ()
+        case _:
+            return read(Path(goals))
+
+
+def read(path: Path) -> tuple[str, ...]:
+    """A YAML list of names. UsageError where it is none, or names what does not exist."""
+    try:
+        document = Document(path.read_text(encoding="utf-8"), str(path))
+        names = document.convert(tuple[str, ...], document.value)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"goals {path}: {error}; there are standard, none and files") from error
+    except TextError as error:
+        raise UsageError(str(error)) from error
+    for index, name in enumerate(names):
+        if name not in known():
+            raise UsageError(str(document.error((index,), f"unknown goal {name!r}; there are {', '.join(known())}")))
+    return names
+
+
+def table(summaries: Sequence[Summary], wanted: Sequence[str] = ()) -> tuple[Reached, ...]:
+    """How often each thing was reached, in the order of `known`."""
+    counts = _counts(summaries)
+    return tuple(Reached(name=name, count=counts[name], wanted=name in wanted) for name in known())
+
+
+def _counts(summaries: Sequence[Summary]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    said: Counter[str] = Counter()  # by clients of themselves: what they were told stands on the wire too
+    for summary in summaries:
+        for message in summary.messages:
+            if message.kind == CLIENTS:
+                said[f"error:{message.error}"] += message.count
+            elif message.error is None:
+                counts[f"message:{message.kind}"] += message.count
+            else:
+                counts[f"error:{message.error}"] += message.count
+        survived = summary.verdict == "VALID" and not summary.excused
+        counts[WOUNDS_SURVIVED] += summary.wounds_counted_on if survived else 0
+        counts[RECOVERY_ELECTIONS] += summary.recovery_elections
+        counts[ELECTIONS_FROM_ELR] += summary.elections_from_elr
+        counts[EXCUSED_LOSSES] += summary.excused
+    return counts | said

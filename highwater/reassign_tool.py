@@ -1,0 +1,241 @@
+"""What `highwater admin reassign` asks of ZooKeeper and what it prints (KIP-236, after kafka-reassign-partitions.sh).
+
+Each command is a generator: it yields a request, is sent the answers, and returns the lines to print; UsageError where what is
+asked for cannot be, before anything is written. So the same commands run against the real server and the model of it.
+What is written is one multi that checks every znode it was made from.
+"""
+
+from collections.abc import Generator
+
+import msgspec
+from msgspec import Struct
+
+from highwater.errors import UsageError
+from reference.coordination import admin_paths, paths
+from reference.coordination.admin_paths import REASSIGN, REASSIGN_CANCEL, REASSIGN_EXTRA, Reassignment, Reassignments
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    Check,
+    Children,
+    Create,
+    Created,
+    Data,
+    Delete,
+    Deleted,
+    GetChildren,
+    GetData,
+)
+from reference.types import BrokerId, TopicPartition, index_of, topic_of
+
+PAYLOAD_BYTES_MAX = 0xFFFFF  # R-244: ZooKeeper refuses a znode of 1 MB (jute.maxbuffer)
+
+
+class Ask(Struct, frozen=True):
+    """Operations to be done, as one multi or one by one."""
+
+    ops: tuple[AnyOp, ...]
+    atomic: bool = False
+
+
+Command = Generator[Ask, tuple[AnyAnswer, ...], tuple[str, ...]]
+Assignments = dict[TopicPartition, tuple[BrokerId, ...]]
+
+
+class _Row(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    topic: str
+    partition: int
+    replicas: list[int]
+    log_dirs: list[str] = []  # as newer tools write them; not used
+    original_replicas: list[int] = []  # of a file that was saved from the znode
+
+
+class _File(Struct):
+    version: int
+    partitions: list[_Row]
+
+
+def entries_of(text: bytes, source: str) -> Reassignments:
+    """The reassignment JSON file. UsageError for what is no such file, with the first thing that is wrong."""
+    try:
+        rows = msgspec.json.decode(text, type=_File).partitions
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{source}: {error}") from None
+    found: Reassignments = {}
+    for row in rows:
+        tp = TopicPartition(f"{row.topic}-{row.partition}")
+        if tp in found:
+            raise UsageError(f"{source}: {tp} stands there twice")
+        if not row.replicas or len(set(row.replicas)) < len(row.replicas):
+            raise UsageError(f"{source}: {tp} has no replicas, or one of them twice")
+        if row.partition < 0 or min(row.replicas) < 0:
+            raise UsageError(f"{source}: {tp} has a negative number")
+        found[tp] = Reassignment(tuple(BrokerId(b) for b in row.replicas))
+    if not found:
+        raise UsageError(f"{source}: no partition is listed")
+    return found
+
+
+def generate(topics: tuple[str, ...], brokers: tuple[BrokerId, ...]) -> Command:
+    """A proposal that spreads the replicas of these topics over these brokers; all topics, all live brokers if empty."""
+    names = topics or (yield from _children(paths.TOPICS))
+    live = tuple(sorted(BrokerId(int(name)) for name in (yield from _children(paths.BROKER_IDS))))
+    chosen = brokers or live
+    missing = [b for b in chosen if b not in live]
+    if missing or not chosen:
+        raise UsageError(f"brokers {_row(tuple(missing))} are not registered" if missing else "no broker is registered")
+    current, _ = yield from _assignments(names)
+    wide = next((tp for tp, replicas in current.items() if len(replicas) > len(chosen)), None)
+    if wide is not None:
+        raise UsageError(f"{wide} has {len(current[wide])} replicas, more than the {len(chosen)} brokers to spread them over")
+    proposed = {tp: _spread(index_of(tp), len(replicas), chosen) for tp, replicas in current.items()}
+    return (
+        "Current partition replica assignment",
+        _json(current),
+        "",
+        "Proposed partition reassignment configuration",
+        _json(proposed),
+    )
+
+
+def _spread(index: int, count: int, brokers: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    """R-132: replica j of partition i on broker (i + j) mod n."""
+    return tuple(brokers[(index + j) % len(brokers)] for j in range(count))
+
+
+def execute(entries: Reassignments) -> Command:
+    """Create /admin/reassign_partitions (R-148), with what is assigned now as `original_replicas` (R-232)."""
+    current, checks = yield from _ready_to_move(entries)
+    (pending,) = yield Ask((GetData(REASSIGN),))
+    if isinstance(pending, Data):
+        raise UsageError("There is an existing assignment running; --execute-extra adds to it, --cancel rolls it back.")
+    payload = admin_paths.reassignments_payload({tp: Reassignment(e.replicas, current[tp]) for tp, e in entries.items()})
+    yield from _write((*checks, Create(REASSIGN, _fitting(payload))))
+    return (*_saved(current), "Successfully started reassignment of partitions.")
+
+
+def execute_extra(entries: Reassignments) -> Command:
+    """R-231: create /admin/reassign_partitions_extra, also for partitions that are on their way already (R-243)."""
+    current, checks = yield from _ready_to_move(entries)
+    (waiting,) = yield Ask((GetData(REASSIGN_EXTRA),))
+    if isinstance(waiting, Data):
+        raise UsageError(f"{REASSIGN_EXTRA} exists: what was added before has not been taken up yet")
+    yield from _write((*checks, Create(REASSIGN_EXTRA, _fitting(admin_paths.reassignments_payload(entries)))))
+    return (*_saved(current), "Successfully submitted extra reassignment of partitions.")
+
+
+def _ready_to_move(entries: Reassignments) -> Generator[Ask, tuple[AnyAnswer, ...], tuple[Assignments, tuple[AnyOp, ...]]]:
+    """What is assigned to these partitions now, and the checks that it still is when something is written."""
+    (cancel,) = yield Ask((GetData(REASSIGN_CANCEL),))
+    if isinstance(cancel, Data):  # R-239
+        raise UsageError(f"{REASSIGN_CANCEL} exists: no new reassignment can be submitted before --remove-cancel")
+    live = {BrokerId(int(name)) for name in (yield from _children(paths.BROKER_IDS))}
+    unknown = sorted({b for entry in entries.values() for b in entry.replicas} - live)
+    if unknown:
+        raise UsageError(f"brokers {_row(tuple(unknown))} are not registered")
+    assigned, checks = yield from _assignments(tuple(sorted({topic_of(tp) for tp in entries})))
+    strange = next((tp for tp in entries if tp not in assigned), None)
+    if strange is not None:
+        raise UsageError(f"{strange} does not exist")
+    return {tp: assigned[tp] for tp in entries}, checks
+
+
+def verify(entries: Reassignments) -> Command:
+    """How far each of these partitions is; for --verify-extra as well."""
+    pending = yield from _pending(REASSIGN)
+    waiting = yield from _pending(REASSIGN_EXTRA)
+    assigned, _ = yield from _assignments(tuple(sorted({topic_of(tp) for tp in entries})), missing_is_none=True)
+    lines = ["Status of partition reassignment:"]
+    for tp, entry in sorted(entries.items()):
+        if tp in waiting:
+            lines.append(f"Reassignment of partition {tp} is waiting in {REASSIGN_EXTRA}")
+        elif tp in pending:
+            lines.append(f"Reassignment of partition {tp} is still in progress")
+        elif assigned.get(tp) == entry.replicas:
+            lines.append(f"Reassignment of partition {tp} completed successfully")
+        else:
+            lines.append(f"Reassignment of partition {tp} failed")
+    return tuple(lines)
+
+
+def cancel() -> Command:
+    """R-233, R-241: create /admin/reassign_cancel, which rolls back all that is pending."""
+    pending = yield from _pending(REASSIGN)
+    if not pending:
+        raise UsageError("there is no reassignment in progress to be cancelled")
+    (answer,) = yield Ask((Create(REASSIGN_CANCEL, b""),))
+    if not isinstance(answer, Created):
+        raise UsageError(f"{REASSIGN_CANCEL} exists already; --remove-cancel removes it")
+    return (
+        f"Rolling back the current pending reassignments {scala_map(pending)}",
+        "Successfully submitted cancellation of reassignments.",
+    )
+
+
+def remove_cancel() -> Command:
+    """R-239, R-241: delete /admin/reassign_cancel. What is not rolled back by then goes forward again."""
+    (answer,) = yield Ask((Delete(REASSIGN_CANCEL),))
+    if not isinstance(answer, Deleted):
+        raise UsageError(f"{REASSIGN_CANCEL} does not exist")
+    return (f"Successfully remove the znode {REASSIGN_CANCEL}.",)
+
+
+def scala_map(entries: Reassignments) -> str:
+    """R-241: as the tool prints it, Map(t-0 -> Map(replicas -> Buffer(4, 5), original_replicas -> Buffer(1, 2)))."""
+    rows = [
+        f"{tp} -> Map(replicas -> Buffer({_row(entry.replicas)}), original_replicas -> Buffer({_row(entry.original)}))"
+        for tp, entry in sorted(entries.items())
+    ]
+    return f"Map({', '.join(rows)})"
+
+
+def _children(path: str) -> Generator[Ask, tuple[AnyAnswer, ...], tuple[str, ...]]:
+    (answer,) = yield Ask((GetChildren(path),))
+    return answer.names if isinstance(answer, Children) else ()
+
+
+def _pending(path: str) -> Generator[Ask, tuple[AnyAnswer, ...], Reassignments]:
+    (answer,) = yield Ask((GetData(path),))
+    return admin_paths.decode_reassignments(answer.data)[0] if isinstance(answer, Data) else {}
+
+
+def _assignments(
+    topics: tuple[str, ...], *, missing_is_none: bool = False
+) -> Generator[Ask, tuple[AnyAnswer, ...], tuple[Assignments, tuple[AnyOp, ...]]]:
+    """AR of all partitions of these topics, and a check for each that it has not changed."""
+    found: Assignments = {}
+    checks: list[AnyOp] = []
+    answers = (yield Ask(tuple(GetData(paths.topic_path(topic)) for topic in topics))) if topics else ()
+    for topic, answer in zip(topics, answers, strict=True):
+        if isinstance(answer, Data):
+            found.update(paths.decode_topic(topic, answer.data))
+            checks.append(Check(paths.topic_path(topic), answer.version))
+        elif not missing_is_none:
+            raise UsageError(f"topic {topic} does not exist")
+    return found, tuple(checks)
+
+
+def _write(ops: tuple[AnyOp, ...]) -> Generator[Ask, tuple[AnyAnswer, ...], None]:
+    yield Ask((Create("/admin", b""),))  # made by whoever needs it first
+    answers = yield Ask(ops, atomic=True)
+    if not isinstance(answers[-1], Created):
+        raise UsageError("the cluster has changed while this was prepared; nothing was written, try again")
+
+
+def _fitting(payload: bytes) -> bytes:
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        raise UsageError(f"{len(payload)} bytes are more than a znode can hold ({PAYLOAD_BYTES_MAX}); reassign in batches")
+    return payload
+
+
+def _saved(current: Assignments) -> tuple[str, ...]:
+    use = "Save this to use as the --execute FILE during rollback"
+    return ("Current partition replica assignment", "", _json(current), "", use)
+
+
+def _json(assignments: Assignments) -> str:
+    return admin_paths.reassignments_payload({tp: Reassignment(replicas) for tp, replicas in assignments.items()}).decode()
+
+
+def _row(brokers: tuple[BrokerId, ...]) -> str:
+    return ", ".join(map(str, brokers))

@@ -1,0 +1,48 @@
+"""Which topic a name means: ids from the commits of ZooKeeper, for the evidence of a run (docs/promise.md P8).
+
+The promises of a topic end when its deletion is asked for or its znode is gone, whichever comes first.
+"""
+
+from reference.coordination import paths
+from reference.types import NO_TOPIC_ID, TopicId, TopicPartition, topic_of
+
+_BELOW = f"{paths.TOPICS}/"
+
+
+class TopicIds:
+    """Told of every commit, in order."""
+
+    __slots__ = ("_ended", "_ids")
+
+    def __init__(self) -> None:
+        self._ids: dict[str, TopicId] = {}
+        self._ended: set[TopicId] = set()
+
+    def created(self, path: str, czxid: int) -> None:
+        """A znode was made; perhaps that of a topic."""
+        topic = _topic(path)
+        if topic is not None:
+            self._ids[topic] = TopicId(czxid)
+
+    def of(self, tp: TopicPartition) -> str | None:
+        """The id of the topic that has the name now, or had it last."""
+        return written(self._ids.get(topic_of(tp)))
+
+    def ended(self, path: str, data: bytes | None) -> tuple[tuple[str, str], ...]:
+        """Topics with their ids whose promises end with this commit: `data` was written, or (None) the znode is gone."""
+        gone = _topic(path) if data is None else None
+        asked = paths.decode_delete_topics(data) if data is not None and path == paths.DELETE_TOPICS else ()
+        topics = asked if gone is None else (gone,)
+        found = [(topic, self._ids[topic]) for topic in topics if topic in self._ids]
+        fresh = [(topic, topic_id) for topic, topic_id in found if topic_id not in self._ended]
+        self._ended.update(topic_id for _, topic_id in fresh)
+        return tuple((topic, str(topic_id)) for topic, topic_id in fresh)
+
+
+def _topic(path: str) -> str | None:
+    return path.removeprefix(_BELOW) if path.startswith(_BELOW) and path.count("/") == _BELOW.count("/") else None
+
+
+def written(topic_id: TopicId | None) -> str | None:
+    """An id as histories have it."""
+    return None if topic_id is None or topic_id == NO_TOPIC_ID else str(topic_id)

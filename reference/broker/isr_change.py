@@ -1,0 +1,83 @@
+"""Leaders' ISR changes on their way to the controller and back (KIP-343 Initiating ISR Changes, R-192).
+
+What the partitions of one turn want goes in one request. A request may be lost, and its answer; a change is therefore asked for
+again, of whoever is controller then, until it is known what the state is (`replica.isr.on_result`).
+"""
+
+from reference.broker.broker import Broker
+from reference.effects import SetTimer
+from reference.errors import ErrorCode
+from reference.machine import Turn
+from reference.messages import IsrChange, IsrChangeReply, IsrProposal
+from reference.replica import isr
+from reference.replica.partition import IsrAsked, Leader
+from reference.types import TopicPartition, broker_address
+
+
+def send_due(turn: Turn, broker: Broker) -> None:
+    """IsrChangeRequest (R-197) for the changes that this turn has made due."""
+    due = [broker.partitions[tp] for tp in sorted(turn.isr_due) if tp in broker.partitions]
+    turn.isr_due = []
+    config, controller = turn.config, broker.membership.controller
+    asked = IsrAsked(correlation=turn.correlation()) if due else None
+    proposals = []
+    for partition in due:
+        leader = partition.role
+        if asked is None or not isinstance(leader, Leader) or leader.change is None:
+            continue
+        leader.change.request, leader.change.step = asked.correlation, "asking"
+        asked.tps = (*asked.tps, partition.tp)
+        wanted, topic_id = leader.change.wanted, partition.log.topic_id
+        proposals.append(IsrProposal(partition.tp, partition.leader_epoch, wanted, leader.zk_version, topic_id))
+        turn.effects.append(SetTimer(f"ask-isr:{partition.tp}", config.request_timeout_ms, config.request_timeout_ms))
+    if asked is None or not proposals or controller is None:
+        return
+    broker.asked = [earlier for earlier in broker.asked if _waits(broker, earlier)] + [asked]
+    turn.send(broker_address(controller), IsrChange(asked.correlation, config.broker, broker.incarnation, tuple(proposals)))
+
+
+def _waits(broker: Broker, asked: IsrAsked) -> bool:
+    """Does a partition still wait for the answer to this request?"""
+    for tp in asked.tps:
+        partition = broker.partitions.get(tp)
+        role = None if partition is None else partition.role
+        if isinstance(role, Leader) and role.change is not None and role.change.request == asked.correlation:
+            return True
+    return False
+
+
+def on_reply(turn: Turn, broker: Broker, reply: IsrChangeReply) -> None:
+    """IsrChangeResponse (R-198): results in the order of the request."""
+    asked = next((a for a in broker.asked if a.correlation == reply.correlation), None)
+    if asked is None:
+        return
+    broker.asked.remove(asked)
+    anything = turn.config.variant.isr_pending_clear == "on_lair"
+    for place, tp in enumerate(asked.tps):
+        partition = broker.partitions.get(tp)
+        leader = None if partition is None else partition.role
+        if partition is None or not isinstance(leader, Leader):
+            continue
+        change = leader.change
+        mine = change is not None and change.step == "asking" and change.request == reply.correlation
+        if anything and reply.error is ErrorCode.NONE:
+            isr.take_unasked(turn, partition, leader, reply.results[place])  # B-32
+        elif mine and reply.error is ErrorCode.NONE:
+            isr.on_result(turn, partition, leader, reply.results[place])
+        elif mine:
+            # R-199: not the controller; R-200: not our registration any more. Neither says what became of the change.
+            isr.ask_later(turn, partition, leader)
+
+
+def on_timer(turn: Turn, broker: Broker, tp: TopicPartition) -> None:
+    """No answer, or none that helped: ask again."""
+    partition = broker.partitions.get(tp)
+    if partition is not None and isinstance(partition.role, Leader):
+        isr.ask_again(turn, partition, partition.role)
+
+
+def ask_all_again(turn: Turn, broker: Broker) -> None:
+    """There is another controller."""
+    for partition in broker.partitions.values():
+        if isinstance(partition.role, Leader):
+            isr.ask_again(turn, partition, partition.role)

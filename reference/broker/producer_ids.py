@@ -1,0 +1,100 @@
+"""Ids for idempotent producers (B-66). Any broker gives them out, of a block that it reserved in ZooKeeper, as Kafka does.
+
+A block is reserved by a write on the version that was read, so no two brokers have the same one. A reservation whose answer was
+lost is forgotten with its ids: they may be ours or nobody's. Who asks while a block is being reserved waits; what fails is
+answered, and the client asks another broker.
+"""
+
+from msgspec import Struct
+
+from reference.coordination import paths
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    BadVersion,
+    Create,
+    Created,
+    Data,
+    GetData,
+    NodeExists,
+    NoNode,
+    SetData,
+    Written,
+)
+from reference.effects import ZkRequest
+from reference.errors import ErrorCode
+from reference.machine import Turn
+from reference.messages import InitProducerId, InitProducerIdReply
+from reference.types import NO_PRODUCER_ID, Address, ProducerId
+
+BLOCK_SIZE = 1000
+WAITING_MAX = 100  # requests; older ones are sent away
+
+
+class Waiting(Struct, frozen=True):
+    """Who waits for a block."""
+
+    source: Address
+    correlation: int
+
+
+class ProducerIds(Struct):
+    """Ids from `next` up to `end` are this broker's to give; `wanted` is where the block begins that is being reserved."""
+
+    next: ProducerId = ProducerId(0)
+    end: ProducerId = ProducerId(0)
+    wanted: ProducerId | None = None
+    request: int = 0
+    waiting: list[Waiting] = []
+
+
+def on_request(turn: Turn, ids: ProducerIds, source: Address, request: InitProducerId) -> None:
+    """Give one, or see to it that there are some."""
+    ids.waiting.append(Waiting(source, request.correlation))
+    if len(ids.waiting) > WAITING_MAX:
+        _answer(turn, ids.waiting.pop(0), ErrorCode.BROKER_NOT_AVAILABLE)
+    _give(turn, ids)
+
+
+def _ask(turn: Turn, ids: ProducerIds, op: AnyOp) -> None:
+    ids.request = turn.zk_id()
+    turn.effects.append(ZkRequest(ids.request, (op,)))
+
+
+def on_answer(turn: Turn, ids: ProducerIds, answer: AnyAnswer) -> None:
+    """ZooKeeper says where the last block ended, or whether the next one is ours."""
+    ids.request = 0
+    wanted, ids.wanted = ids.wanted, None
+    match answer:
+        case Data(data=data, version=version):
+            ids.wanted = paths.producer_ids_end(data)
+            _ask(turn, ids, SetData(paths.PRODUCER_IDS, _block(turn, ids.wanted), version))
+        case NoNode():
+            ids.wanted = ProducerId(0)
+            _ask(turn, ids, Create(paths.PRODUCER_IDS, _block(turn, ids.wanted)))
+        case BadVersion() | NodeExists():
+            _ask(turn, ids, GetData(paths.PRODUCER_IDS))  # another broker was faster: its block is not ours
+        case Written() | Created():
+            assert wanted is not None
+            ids.next, ids.end = wanted, ProducerId(wanted + BLOCK_SIZE)
+            _give(turn, ids)
+        case _:
+            waiting, ids.waiting = ids.waiting, []
+            for asker in waiting:
+                _answer(turn, asker, ErrorCode.BROKER_NOT_AVAILABLE)
+
+
+def _block(turn: Turn, start: ProducerId) -> bytes:
+    return paths.producer_ids_payload(turn.config.broker, start, ProducerId(start + BLOCK_SIZE))
+
+
+def _give(turn: Turn, ids: ProducerIds) -> None:
+    while ids.waiting and ids.next < ids.end:
+        _answer(turn, ids.waiting.pop(0), ErrorCode.NONE, ids.next)
+        ids.next = ProducerId(ids.next + 1)
+    if ids.waiting and ids.request == 0:
+        _ask(turn, ids, GetData(paths.PRODUCER_IDS))
+
+
+def _answer(turn: Turn, asker: Waiting, error: ErrorCode, id_: ProducerId = NO_PRODUCER_ID) -> None:
+    turn.send(asker.source, InitProducerIdReply(asker.correlation, error, id_))

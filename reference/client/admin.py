@@ -1,0 +1,199 @@
+"""The admin client: asks in ZooKeeper, and says what became of it (R-147, R-149, V3 §H).
+
+One command at a time, over a session of its own. The request is one znode, and making it is the only step that must not be done
+twice: where the answer was lost, or the session ended meanwhile, the client looks whether its znode is there. Where it is not,
+either the request never arrived or it is done already: nobody knows, and the answer is NETWORK_EXCEPTION. What stands there with
+other contents is somebody else's, and refused. A request that is there is watched until it is gone; the client may give up
+(REQUEST_TIMED_OUT), the request stays and the controller goes on with it.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Literal, assert_never
+
+import msgspec
+from msgspec import Struct
+
+from reference.client.calls import Answered
+from reference.client.commands import NESTED, SINGLE, Command, ListPending, script
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    Children,
+    Create,
+    Created,
+    Data,
+    Exists,
+    GetChildren,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    Unknown,
+)
+from reference.effects import AnyEffect, CancelTimer, SetTimer, ZkConnect, ZkRequest
+from reference.errors import ErrorCode
+from reference.events import (
+    AnyEvent,
+    Booted,
+    ConnectionLost,
+    DirFailed,
+    Flushed,
+    Received,
+    ShutDown,
+    TimerFired,
+    ZkReplied,
+    ZkState,
+    ZkWatch,
+)
+from reference.types import Millis
+
+TIMER = "admin"
+Outputs = list[AnyEffect | Answered]
+
+
+class Admin(Struct):
+    """One administrator. `asked`: how often its request was sent; `doubtful`: it may stand there though nobody said so."""
+
+    timeout_ms: Millis
+    session: int = 0
+    connecting: bool = False
+    ids: int = 0
+    request: int = 0
+    command: Command | None = None
+    step: Literal["idle", "asking", "looking", "watching", "listing", "below"] = "idle"
+    asked: int = 0
+    doubtful: bool = False
+    found: tuple[str, ...] = ()  # of a listing, so far
+    below: tuple[str, ...] = ()  # nodes of topics whose children are being listed
+
+    def start(self, command: Command) -> Outputs:
+        """Begin; the answer comes from a later `handle`."""
+        assert self.command is None, "one at a time"
+        self.command, self.asked, self.doubtful, self.found = command, 0, False, ()
+        self.step = "listing" if isinstance(command, ListPending) else "asking"
+        timer = SetTimer(TIMER, self.timeout_ms, self.timeout_ms)
+        if self.session:
+            return [timer, *self._go_on()]
+        if self.connecting:
+            return [timer]
+        self.connecting = True
+        return [timer, ZkConnect()]
+
+    def handle(self, event: AnyEvent) -> Outputs:
+        """Take one event."""
+        match event:
+            case ZkState():
+                return self._on_session(event)
+            case ZkReplied(id=id_, answers=answers):
+                if id_ != self.request:
+                    return []
+                self.request = 0
+                return self._answered(answers)
+            case ZkWatch():
+                return self._go_on() if self.step == "watching" and self.request == 0 else []
+            case TimerFired(name=name):
+                return self._end(ErrorCode.REQUEST_TIMED_OUT) if name == TIMER and self.command is not None else []
+            case Booted() | Received() | Flushed() | DirFailed() | ConnectionLost() | ShutDown():
+                return []
+            case _:
+                assert_never(event)
+
+    def _on_session(self, event: ZkState) -> Outputs:
+        if event.state == "connected" and event.session != self.session:
+            self.session, self.connecting = event.session, False
+            return self._go_on() if self.command is not None else []
+        if event.state == "expired":
+            self.session, self.request, self.connecting = 0, 0, True
+            self._forget()
+            return [ZkConnect()]
+        return []  # what was in flight is answered Unknown, what is asked meanwhile waits
+
+    def fingerprint(self) -> bytes:
+        """blake2b of the canonical encoding."""
+        return blake2b(msgspec.msgpack.encode(self, order="deterministic"), digest_size=16).digest()
+
+    def clone(self) -> "Admin":
+        """An independent copy."""
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(self), type=Admin)
+
+    def _forget(self) -> None:
+        """The session is over: what was sent over it and not answered may have been done."""
+        if self.step == "asking" and self.asked:
+            self.step, self.doubtful = "looking", True
+        elif self.step == "below":
+            self.step, self.found = "listing", ()
+
+    def _go_on(self) -> Outputs:
+        """The request to ZooKeeper that the step calls for."""
+        command = self.command
+        assert command is not None
+        if isinstance(command, ListPending):
+            if self.step == "below":
+                return self._ask(tuple(GetChildren(path) for path in self.below))
+            return self._ask((*(Exists(path) for path in SINGLE), *(GetChildren(path) for path in NESTED)))
+        wanted = script(command)
+        if self.step == "asking":
+            self.asked += 1
+            parents = tuple(Create(path, b"") for path in wanted.parents)
+            return self._ask((*parents, Create(wanted.path, wanted.data)))
+        return self._ask((Exists(wanted.path, watch=True),))
+
+    def _ask(self, ops: Sequence[AnyOp]) -> Outputs:
+        self.ids += 1
+        self.request = self.ids
+        return [ZkRequest(self.request, tuple(ops))]
+
+    def _answered(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
+        command = self.command
+        assert command is not None
+        if any(isinstance(answer, SessionExpired) for answer in answers):
+            self._forget()
+            return []  # the library says so, and another session begins
+        if any(isinstance(answer, Unknown) for answer in answers):
+            self._forget()
+            return self._go_on()
+        if isinstance(command, ListPending):
+            return self._listed(answers)
+        wanted, answer = script(command), answers[-1]
+        match answer:
+            case Created():
+                return self._watch() if wanted.until_gone else self._end(ErrorCode.NONE)
+            case NodeExists():
+                return self._end(wanted.taken)
+            case Data(data=data) if data == wanted.data:
+                if not wanted.until_gone:
+                    return self._end(ErrorCode.NONE)
+                self.step, self.doubtful = "watching", False  # the watch is left; its firing is the next event
+                return []
+            case Data():
+                # Somebody else's. One that was seen to be there is done; one that was not, who knows.
+                return self._end(ErrorCode.NETWORK_EXCEPTION if self.doubtful else ErrorCode.NONE)
+            case NoNode() if self.step == "asking":
+                return self._go_on()  # the node above it went in between
+            case NoNode():
+                return self._end(ErrorCode.NETWORK_EXCEPTION if self.doubtful else ErrorCode.NONE)
+            case _:
+                raise AssertionError(f"{answer} answers none of these operations")
+
+    def _watch(self) -> Outputs:
+        self.step = "watching"
+        return self._go_on()
+
+    def _listed(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
+        if self.step == "listing":
+            self.found = tuple(p for p, a in zip(SINGLE, answers, strict=False) if isinstance(a, Data))
+            topics = zip(NESTED, answers[len(SINGLE) :], strict=True)
+            self.below = tuple(f"{path}/{name}" for path, a in topics if isinstance(a, Children) for name in a.names)
+            self.step = "below"
+            if self.below:
+                return self._go_on()
+            answers = ()
+        entries = zip(self.below, answers, strict=True)
+        self.found += tuple(f"{path}/{name}" for path, a in entries if isinstance(a, Children) for name in a.names)
+        return self._end(ErrorCode.NONE)
+
+    def _end(self, error: ErrorCode) -> Outputs:
+        command, self.command, self.step, self.request = self.command, None, "idle", 0
+        assert command is not None
+        found = self.found if error is ErrorCode.NONE else ()
+        return [CancelTimer(TIMER), Answered(id=command.id, error=error, attempts=self.asked, found=found)]

@@ -1,0 +1,54 @@
+"""Leaders ask for another ISR (KIP-343 IsrChangeRequest, R-192): the way in, and what is wrong with a request as a whole.
+
+What a leader may ask for is judged in `proposals`, one partition at a time and only after its state was read from ZooKeeper: a
+controller that was replaced without knowing it must not refuse by what it remembers (B-55, KAFKA-14154).
+"""
+
+from reference.controller import proposals, state_change
+from reference.controller.context import Controller, IsrRequest
+from reference.errors import ErrorCode
+from reference.machine import Turn
+from reference.messages import IsrChange, IsrChangeReply, IsrResult
+from reference.types import Address
+
+
+def on_isr_change(turn: Turn, controller: Controller, source: Address, asked: IsrChange) -> None:
+    """IsrChangeRequest (R-197)."""
+    error, words = _error(turn, controller, asked)
+    if error is not ErrorCode.NONE:
+        turn.send(source, IsrChangeReply(asked.correlation, error, words))
+        return
+    # What a leader asks for again it no longer expects under the earlier request.
+    tps = {change.tp for change in asked.changes}
+    kept = [r for r in controller.isr_requests if r.source != source or not {c.tp for c in r.asked.changes} <= tps]
+    request = IsrRequest(source=source, asked=asked, results=[None] * len(asked.changes))
+    controller.isr_requests = [*kept, request]
+    if turn.config.variant.isr_change_zombie == "authoritative":
+        _judge_from_memory(turn, controller, request)
+    for place, change in enumerate(asked.changes):
+        if request.results[place] is None:
+            state_change.start(turn, controller, change.tp)
+    proposals.answer(turn, controller)
+
+
+def _error(turn: Turn, controller: Controller, asked: IsrChange) -> tuple[ErrorCode, str | None]:
+    if controller.step != "active":
+        return ErrorCode.NOT_CONTROLLER, "this broker is not the controller"  # R-199
+    registered = next((b.incarnation for b in controller.live if b.broker == asked.broker), None)
+    if turn.config.variant.broker_incarnation and registered != asked.incarnation:
+        # R-200: another process has registered under this id, or none has
+        return ErrorCode.INVALID_INCARNATION_ID, f"broker {asked.broker} is not registered under {asked.incarnation}"
+    return ErrorCode.NONE, None
+
+
+def _judge_from_memory(turn: Turn, controller: Controller, request: IsrRequest) -> None:
+    """B-55: refuse by what this controller remembers, which may be what the cluster was under it."""
+    for place, change in enumerate(request.asked.changes):
+        known = controller.states.get(change.tp)
+        if known is None:
+            continue
+        error = proposals.judge(turn, controller, request, change, known)
+        if error is ErrorCode.NOT_CONTROLLER:
+            error = ErrorCode.INVALID_UPDATE_VERSION
+        if error is not ErrorCode.NONE:
+            request.results[place] = IsrResult(error, None, known)

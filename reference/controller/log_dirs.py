@@ -1,0 +1,149 @@
+"""Which replicas are offline on live brokers (KIP-112): learned from what brokers answer, acted on by elections.
+
+A broker whose directory failed leaves a notification. The controller reads it, deletes it, and asks that broker for the state of
+all its replicas with a LeaderAndIsr (R-300). Whoever answers KAFKA_STORAGE_ERROR for a replica does not lead it and leaves its
+ISR, until the broker registers anew (`Channel.offline`, `context.electable`). Between deletion and question the controller may
+die (U-22): the next one asks every broker with its first commands (R-307), so nothing is lost with the notification. Only the
+controller of the present epoch deletes: a deposed one would else take a notification away that its successor has not seen.
+"""
+
+from reference.controller import channel, state_change
+from reference.controller.context import Controller, DirEvents
+from reference.coordination import paths
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    BadVersion,
+    Check,
+    Children,
+    Data,
+    Delete,
+    Deleted,
+    GetChildren,
+    GetData,
+    Unknown,
+)
+from reference.effects import ZkRequest
+from reference.errors import ErrorCode
+from reference.machine import Turn
+from reference.messages import LeaderAndIsr, LeaderAndIsrReply, LogInfoReply
+from reference.types import BrokerId, TopicPartition
+
+# --- notifications ----------------------------------------------------------------------------------------------------------
+
+
+def watches(turn: Turn) -> tuple[AnyOp, ...]:
+    """What a new controller watches; answered to `on_listed`. Nothing before KIP-112."""
+    return (GetChildren(paths.LOG_DIR_EVENTS, watch=True),) if turn.config.variant.log_dir_failure == "replicas" else ()
+
+
+def on_listed(controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """Remember whether there is anything; `begin` goes on with it once this controller is active."""
+    controller.dir_events = DirEvents(again=any(isinstance(a, Children) and a.names for a in answers))
+
+
+def begin(turn: Turn, controller: Controller) -> None:
+    """This controller is active: read what it has found, and what came meanwhile."""
+    if controller.dir_events.again:
+        _list(turn, controller)
+
+
+def on_watch(turn: Turn, controller: Controller) -> None:
+    """R-300: a notification came, or went."""
+    if controller.step == "active" and controller.dir_events.step == "idle":
+        _list(turn, controller)
+    else:
+        controller.dir_events.again = True
+
+
+def _list(turn: Turn, controller: Controller) -> None:
+    events = controller.dir_events
+    events.again, events.step = False, "listing"
+    _ask(turn, events, (GetChildren(paths.LOG_DIR_EVENTS, watch=True),))
+
+
+def _ask(turn: Turn, events: DirEvents, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> None:
+    events.request = turn.zk_id()
+    turn.effects.append(ZkRequest(events.request, ops, atomic))
+
+
+def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...]) -> bool | None:
+    """ZooKeeper answered. None: not a request of this module. False: this controller has been replaced."""
+    events = controller.dir_events
+    if request != events.request:
+        return None
+    events.request = 0
+    guard = turn.config.variant.zk_guard
+    if any(isinstance(answer, Unknown) for answer in answers):
+        state_change.later(turn)
+    elif events.step == "listing":
+        _read(turn, events, answers[0])
+    elif events.step == "reading":
+        events.brokers = tuple(sorted({broker for answer in answers if (broker := _broker_of(answer)) is not None}))
+        events.step = "deleting"
+        # U-22: whoever dies after this leaves no notification; its successor asks everybody (R-307)
+        check = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version),) if guard else ()
+        deletes = tuple(Delete(f"{paths.LOG_DIR_EVENTS}/{name}") for name in events.names)
+        _ask(turn, events, (*check, *deletes), atomic=guard)
+    elif guard and isinstance(answers[0], BadVersion):
+        return False
+    else:
+        # What was gone already was deleted by a request whose answer was lost: its broker is asked all the same.
+        events.step = "idle"
+        events.again = events.again or not all(isinstance(answer, Deleted) for answer in answers[1 if guard else 0 :])
+        _query(turn, controller)
+    if events.step == "idle" and events.again:
+        _list(turn, controller)
+    return True
+
+
+def _read(turn: Turn, events: DirEvents, answer: AnyAnswer) -> None:
+    events.names = answer.names if isinstance(answer, Children) else ()
+    events.step = "reading" if events.names else "idle"
+    if events.names:
+        _ask(turn, events, tuple(GetData(f"{paths.LOG_DIR_EVENTS}/{name}") for name in events.names))
+
+
+def _broker_of(answer: AnyAnswer) -> BrokerId | None:
+    return paths.decode_log_dir_event(answer.data) if isinstance(answer, Data) else None
+
+
+def _query(turn: Turn, controller: Controller) -> None:
+    """R-300: LeaderAndIsr to that broker, to query the state of all partitions that it should hold."""
+    if turn.config.variant.notification_requery:
+        for broker in controller.dir_events.brokers:
+            channel.tell_everything(controller, broker, init=False)
+
+
+def retry(turn: Turn, controller: Controller) -> None:
+    """An answer was lost: begin again by listing."""
+    if controller.dir_events.step != "idle" and controller.dir_events.request == 0:
+        _query(turn, controller)  # the lost request may have deleted what was read
+        _list(turn, controller)
+
+
+# --- what brokers answer ----------------------------------------------------------------------------------------------------
+
+
+def on_told(turn: Turn, controller: Controller, broker: BrokerId, request: LeaderAndIsr, reply: LeaderAndIsrReply) -> None:
+    """R-294, R-297, R-307: KAFKA_STORAGE_ERROR says that the replica is offline, everything else that it is not."""
+    if request.init and not turn.config.variant.failover_query:
+        return
+    for tp, error in reply.errors:
+        _learn(turn, controller, broker, tp, offline=error is ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, reply: LogInfoReply) -> None:
+    """A log that was asked for is in a bad directory: its partition waits until it can be read (docs/promise.md U1)."""
+    for tp in reply.offline:
+        _learn(turn, controller, broker, tp, offline=True)
+
+
+def _learn(turn: Turn, controller: Controller, broker: BrokerId, tp: TopicPartition, *, offline: bool) -> None:
+    told = channel.channel_of(controller, broker)
+    if told is None or (tp in told.offline) == offline:
+        return
+    told.offline = tuple(sorted((*told.offline, tp))) if offline else tuple(other for other in told.offline if other != tp)
+    channel.tell_offline(controller, tp)
+    if tp in controller.assignments:
+        state_change.start(turn, controller, tp)  # the replica leaves the ISR, somebody else leads (U-16)

@@ -1,0 +1,129 @@
+"""Judging what leaders want their ISR to be (KIP-343 Initiating ISR Changes, R-201, R-202, R-203; KIP-497, KIP-841, KIP-903).
+
+A proposal is judged by the state as just read from ZooKeeper, within the one change of that partition that is under way
+(`state_change`), and written on the version that was read. So it is the leader's word of that very state, or refused.
+"""
+
+from msgspec.structs import replace
+
+from reference.config import min_isr_of
+from reference.controller.context import Controller, IsrRequest, electable, leaving
+from reference.errors import ErrorCode
+from reference.machine import Turn
+from reference.messages import IsrChangeReply, IsrMember, IsrProposal, IsrResult, PartitionState
+from reference.replica import eligible
+from reference.types import NO_TOPIC_ID, TopicPartition, topic_of
+
+
+def pending(controller: Controller, tp: TopicPartition) -> bool:
+    """Does a leader wait for word on this partition?"""
+    return any(result is None and c.tp == tp for r in controller.isr_requests for c, result in _places(r))
+
+
+def _places(request: IsrRequest) -> list[tuple[IsrProposal, IsrResult | None]]:
+    return list(zip(request.asked.changes, request.results, strict=True))
+
+
+def choose(turn: Turn, controller: Controller, base: PartitionState) -> IsrProposal | None:
+    """The first proposal that holds against the state as read; those before it that do not are refused."""
+    for request in controller.isr_requests:
+        for place, (proposal, result) in enumerate(_places(request)):
+            if result is not None or proposal.tp != base.tp:
+                continue
+            error = judge(turn, controller, request, proposal, base)
+            if error is ErrorCode.NONE:
+                return proposal
+            request.results[place] = IsrResult(error, _words(error), base)
+    answer(turn, controller)
+    return None
+
+
+def judge(turn: Turn, controller: Controller, request: IsrRequest, proposal: IsrProposal, base: PartitionState) -> ErrorCode:
+    """May this leader have this ISR?"""
+    variant = turn.config.variant
+    if base.leader != request.asked.broker:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # R-201
+    topic_id = controller.topic_ids.get(topic_of(base.tp), NO_TOPIC_ID)
+    if variant.topic_id and proposal.topic_id not in (NO_TOPIC_ID, topic_id):
+        return ErrorCode.INCONSISTENT_TOPIC_ID
+    if proposal.leader_epoch != base.leader_epoch:
+        # KAFKA-14154: whoever speaks of an epoch that ZooKeeper has not shown us yet has another controller
+        newer = proposal.leader_epoch > base.leader_epoch
+        return ErrorCode.NOT_CONTROLLER if newer else ErrorCode.FENCED_LEADER_EPOCH
+    ids = [member.broker for member in proposal.isr]
+    known = {member.broker for member in base.isr}
+    strangers = [b for b in ids if b not in known and b not in base.replicas and variant.isr_assigned_check]  # B-38
+    if base.leader not in ids or len(set(ids)) != len(ids) or strangers:
+        return ErrorCode.INVALID_REQUEST  # R-202: no ISR, one without its leader, or one with strangers
+    if variant.isr_change_version and proposal.zk_version != base.zk_version:
+        # U-13, B-31: the state has moved since; this may be a copy of what was done long ago (KIP-497)
+        newer = proposal.zk_version > base.zk_version
+        return ErrorCode.NOT_CONTROLLER if newer else ErrorCode.INVALID_UPDATE_VERSION
+    return _eligibility(turn, controller, proposal, base)
+
+
+def _eligibility(turn: Turn, controller: Controller, proposal: IsrProposal, base: PartitionState) -> ErrorCode:
+    """Who is added must be in service, and under the registration with which it caught up (B-35, B-36, B-37)."""
+    variant = turn.config.variant
+    live, stopping = electable(controller, proposal.tp), leaving(controller)
+    for member in proposal.isr:
+        if member in base.isr:
+            continue
+        registered = live.get(member.broker, member.incarnation)
+        if variant.isr_member_epoch and variant.broker_incarnation and registered != member.incarnation:
+            return ErrorCode.INELIGIBLE_REPLICA
+        if not variant.isr_add_shutting_down and (member.broker not in live or member.broker in stopping):
+            return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _words(error: ErrorCode) -> str:
+    return error.name.lower().replace("_", " ")
+
+
+def wanted(turn: Turn, controller: Controller, proposal: IsrProposal, base: PartitionState) -> PartitionState:
+    """The state with the leader's ISR: the leader stays, and so does its epoch."""
+    config, isr = turn.config, proposal.isr
+    if not config.variant.isr_member_epoch:
+        # B-35: the request names brokers alone, and the controller takes them for those that are registered now
+        live = {b.broker: b.incarnation for b in controller.live}
+        old = {m.broker: m for m in base.isr}
+        isr = tuple(old.get(m.broker, IsrMember(m.broker, live.get(m.broker, m.incarnation))) for m in isr)
+    min_isr = min_isr_of(config, topic_of(base.tp))
+    elr = eligible.after(config.variant, isr=base.isr, elr=base.elr, wanted=isr, min_isr=min_isr)
+    return replace(base, isr=isr, elr=elr, controller_epoch=controller.epoch)
+
+
+def applied(turn: Turn, controller: Controller, proposal: IsrProposal, state: PartitionState) -> None:
+    """R-203: it is written. One copy of it is answered; others are judged by the state that there is now."""
+    for request in controller.isr_requests:
+        for place, (other, result) in enumerate(_places(request)):
+            if result is None and other == proposal:
+                request.results[place] = IsrResult(ErrorCode.NONE, None, state)
+                answer(turn, controller)
+                return
+
+
+def refuse(turn: Turn, controller: Controller, tp: TopicPartition, error: ErrorCode, state: PartitionState | None = None) -> None:
+    """Whatever is proposed for this partition is not to be had."""
+    for request in controller.isr_requests:
+        for place, (proposal, result) in enumerate(_places(request)):
+            if result is None and proposal.tp == tp:
+                request.results[place] = IsrResult(error, _words(error), state)
+    answer(turn, controller)
+
+
+def answer(turn: Turn, controller: Controller) -> None:
+    """Answer the requests of which each proposal has its result, in their order (R-198)."""
+    for request in controller.isr_requests:
+        results = tuple(result for result in request.results if result is not None)
+        if len(results) == len(request.results):
+            turn.send(request.source, IsrChangeReply(request.asked.correlation, ErrorCode.NONE, None, results))
+    controller.isr_requests = [r for r in controller.isr_requests if None in r.results]
+
+
+def disown(turn: Turn, controller: Controller) -> None:
+    """R-199: this broker is controller no more, and so cannot say what has become of what was proposed."""
+    for request in controller.isr_requests:
+        turn.send(request.source, IsrChangeReply(request.asked.correlation, ErrorCode.NOT_CONTROLLER, "controller no more"))
+    controller.isr_requests = []

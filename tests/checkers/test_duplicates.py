@@ -1,0 +1,89 @@
+"""How often a value may stand in the log, and in which order (docs/promise.md O3, O4, C1)."""
+
+from checkers.checker import apply, facts_of
+from checkers.duplicates import CHECKER
+from checkers.verdict import Cut, Findings
+from history.op import OpType
+from tests.checkers.story import Story
+
+
+def sends(story: Story, value: str, *, once: bool = False, attempts: int | None = None, process: int = 1) -> None:
+    """Acknowledged at an offset that this checker does not look at."""
+    row: dict[str, object] = {"value": value, "acks": -1, "delivery": "once" if once else None}
+    story.op(process, OpType.INVOKE, "produce", (row,))
+    story.op(process, OpType.OK, "produce", ({**row, "attempts": attempts},))
+
+
+def findings(story: Story, cuts: tuple[Cut, ...] = ()) -> Findings:
+    history = story.history()
+    return apply(CHECKER, history.operations_frame, history.events_frame, facts_of(history.manifest), cuts)
+
+
+def kinds(found: Findings) -> list[str]:
+    return [anomaly.kind for anomaly in found.anomalies]
+
+
+def test_a_value_of_an_idempotent_producer_stands_once() -> None:
+    """O3, B-66: however often it was sent."""
+    story = Story()
+    sends(story, "a", once=True, attempts=3)
+    read = story.polls(2, 0, "a b a")
+
+    found = findings(story)
+
+    assert kinds(found) == ["duplicate"]
+    assert found.anomalies[0].witness == (read, read)
+    assert found.counts == {"duplicates": 1}
+
+
+def test_any_other_value_stands_once_for_each_attempt() -> None:
+    """O3, O4: a retry may leave a second record, and no third."""
+    story = Story()
+    sends(story, "a", attempts=2)
+    story.polls(2, 0, "a a")
+    assert (kinds(findings(story)), findings(story).counts) == ([], {"duplicates": 1})
+
+    story.polls(2, 2, "a")
+    assert kinds(findings(story)) == ["duplicate"]
+
+
+def test_where_nobody_knows_how_often_it_was_sent_nobody_is_accused() -> None:
+    """Histories from elsewhere do not say; unknown never accuses."""
+    story = Story()
+    sends(story, "a")
+    story.polls(2, 0, "a a")
+
+    assert (kinds(findings(story)), findings(story).counts) == ([], {"duplicates": 1})
+
+
+def test_what_an_excused_loss_took_may_come_again_behind_the_cut() -> None:
+    """C1: the retry met a log from which the laboratory had taken the record."""
+    story = Story()
+    sends(story, "a", once=True, attempts=2)
+    story.polls(2, 0, "x y a", epoch=1)
+    story.polls(2, 0, "x a", epoch=3)
+    cut = Cut(topic="orders", partition=0, offset=1, leader_epoch=3)
+
+    assert kinds(findings(story, (cut,))) == []
+    assert kinds(findings(story)) == ["duplicate"]
+
+
+def test_values_of_an_idempotent_producer_stand_in_its_order() -> None:
+    """O3: each was sent after the answer to the last."""
+    story = Story()
+    sends(story, "a", once=True, attempts=1)
+    sends(story, "b", once=True, attempts=1)
+    sends(story, "c", once=True, attempts=1, process=2)
+    story.polls(3, 0, "c b a")
+
+    assert kinds(findings(story)) == ["reordered"]
+
+
+def test_the_order_of_any_other_producer_is_not_judged() -> None:
+    """O3: a late attempt of its first value may come after its second."""
+    story = Story()
+    sends(story, "a", attempts=2)
+    sends(story, "b", attempts=1)
+    story.polls(3, 0, "b a")
+
+    assert kinds(findings(story)) == []

@@ -1,0 +1,169 @@
+"""What is performed of a list of effects in which a directory fails, by both worlds that have disks (R-290, R-291)."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from highwater.backends.scene import broker_config
+from highwater.sim.disk import Refusal
+from highwater.sim.evidence import ZkEvidence
+from highwater.sim.network import Acting
+from highwater.sim.node import NodeHost
+from highwater.sim.zk import ZkServer
+from reference.coordination.api import AnyOp
+from reference.effects import AnyEffect, Append, CreateReplica, Flush, Note, Send, SetTimer
+from reference.events import AnyEvent, DirFailed, DirImage, Flushed, Received, TimerFired
+from reference.messages import AnyMessage, Batch, Metadata
+from reference.runtime.disk import Disk
+from reference.runtime.node import Host
+from reference.types import Address, BrokerId, LeaderEpoch, Offset, TopicPartition
+from tests.highwater.sim.stages import Cast, Script, Scripted, stage
+
+BAD, GOOD = TopicPartition("t-0"), TopicPartition("t-1")
+A = Batch(Offset(0), LeaderEpoch(0), ("a",))
+POKE = TimerFired("poke")
+PATIENCE_S = 10
+
+
+class Played:
+    """What came of it: what the machine was told after the poke, what its disk holds, whom it spoke of and what it sent."""
+
+    def __init__(
+        self, told: list[AnyEvent], image: tuple[DirImage, ...], noted: list[TopicPartition | None], sent: list[AnyMessage]
+    ) -> None:
+        self.told, self.image, self.noted, self.sent = told, image, noted, sent
+
+
+def simulated(script: Script, _: Path) -> Played:
+    """A node of the simulator whose directory 0 refuses everything while it is poked."""
+    scene = stage()
+    server = ZkServer(scene, ZkEvidence(scene.recorder))
+    cast, silent = Cast(script), Cast(lambda _: ())
+    hosts = [
+        NodeHost(scene, server, replace(broker_config(scene.plan, BrokerId(i)), log_dirs=2), boot)
+        for i, boot in ((1, cast), (2, silent))
+    ]
+    for host in hosts:
+        scene.transport.join(host)
+        host.start()
+    refusal = Refusal(Acting("f1", "b1"), "EIO", reads=False)
+    hosts[0].disk.dirs[0].refusals.append(refusal)
+    hosts[0].take("test", POKE)
+    scene.scheduler.run_until(scene.scheduler.now + 10**9)
+    hosts[0].disk.dirs[0].refusals.remove(refusal)
+    notes = [e for e in scene.recorder.events if e.kind == "resigned"]
+    return Played(
+        told=cast.machines[-1].told[2:],
+        image=hosts[0].disk.image(),
+        noted=[None if e.topic is None else TopicPartition(f"{e.topic}-{e.partition}") for e in notes],
+        sent=[e.message for e in silent.machines[-1].told if isinstance(e, Received)],
+    )
+
+
+class _World:
+    """A network and a ZooKeeper for a real node."""
+
+    def __init__(self) -> None:
+        self.sent: list[AnyMessage] = []
+
+    def disconnect(self, peer: Address) -> None:
+        """Nobody opened a connection."""
+
+    def send(self, to: Address, message: AnyMessage) -> None:
+        self.sent.append(message)
+
+    def connect(self) -> None:
+        raise AssertionError("nobody asks for a session here")
+
+    def request(self, request_id: int, ops: tuple[AnyOp, ...], *, atomic: bool) -> None:
+        raise AssertionError("nobody asks ZooKeeper here")
+
+
+def real(script: Script, path: Path) -> Played:
+    """A node on real files: directory 0 is a file (R-321), so that nothing can be made in it."""
+    machine = Scripted(script)
+    notes: list[Note] = []
+    world = _World()
+    paths = [path / "0", path / "1"]
+
+    async def main() -> None:
+        disk = Disk(paths)
+        disk.recover()
+        host = Host(machine, disk, loop=asyncio.get_running_loop(), note=notes.append, stopped=lambda _: None)
+        host.start(world, world)
+        paths[0].rmdir()
+        paths[0].write_text("")
+        host.deliver(POKE)
+        async with asyncio.timeout(PATIENCE_S):
+            while Flushed(1, 7) not in machine.told:
+                await asyncio.sleep(0.002)
+        host.stop("end of the test")
+        disk.close()
+
+    asyncio.run(main())
+    told = [DirFailed(event.dir, "EIO") if isinstance(event, DirFailed) else event for event in machine.told[2:]]
+    return Played(told=told, image=Disk(paths).recover(), noted=[note.tp for note in notes], sent=world.sent)
+
+
+World = Callable[[Script, Path], Played]
+both = pytest.mark.parametrize("world", [simulated, real])
+
+
+def poked(effects: Sequence[AnyEffect]) -> Script:
+    """A machine that asks for these effects once."""
+    return lambda event: effects if event == POKE else ()
+
+
+EFFECTS: tuple[AnyEffect, ...] = (
+    Send(Address("b2"), Metadata(1)),
+    CreateReplica(0, BAD),
+    Append(0, BAD, (A,)),
+    Note(kind="resigned", tp=BAD),
+    Send(Address("b2"), Metadata(2)),
+    CreateReplica(1, GOOD),
+    Append(1, GOOD, (A,)),
+    Note(kind="resigned", tp=GOOD),
+    Flush(0, 6),
+    Flush(1, 7),
+    SetTimer("t", 1, 1),
+)
+
+
+@both
+def test_a_healthy_directory_a_timer_and_a_flush_go_on_behind_a_failure(world: World, tmp_path: Path) -> None:
+    """R-290: with the rest of the list the replicas of good directories would lose their records and their timers."""
+    played = world(poked(EFFECTS), tmp_path)
+
+    assert Flushed(1, 7) in played.told
+    assert TimerFired("t") in played.told
+    assert [log.batches for log in played.image[1].logs] == [(A,)]
+
+
+@both
+def test_the_failure_of_a_directory_is_the_next_event_and_told_once(world: World, tmp_path: Path) -> None:
+    """R-291, B-63 f: anything handled in between could append behind the failed write."""
+    played = world(poked(EFFECTS), tmp_path)
+
+    assert played.told[0] == DirFailed(0, "EIO")
+    assert [event for event in played.told if isinstance(event, DirFailed)] == [DirFailed(0, "EIO")]
+
+
+@both
+def test_nothing_is_said_or_sent_behind_a_failed_write(world: World, tmp_path: Path) -> None:
+    """B-63 f (KAFKA-10778): what stands behind a failed append may be its acknowledgement."""
+    played = world(poked(EFFECTS), tmp_path)
+
+    assert played.noted == [GOOD]
+    assert played.sent == [Metadata(1)]
+
+
+@both
+def test_without_a_failure_everything_is_performed(world: World, tmp_path: Path) -> None:
+    """R-290: nothing is left out that nothing failed before."""
+    played = world(poked([*EFFECTS[:1], *EFFECTS[5:8], Flush(1, 7), Send(Address("b2"), Metadata(2))]), tmp_path)
+
+    assert played.noted == [GOOD]
+    assert played.sent == [Metadata(1), Metadata(2)]

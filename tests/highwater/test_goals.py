@@ -1,0 +1,142 @@
+"""Goals of a campaign: what must have happened somewhere before a thousand VALIDs mean anything."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from highwater.backends.api import Provenance
+from highwater.backends.sim import SimBackend
+from highwater.campaign import Campaign, exit_code, tally
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.goals import (
+    ELECTIONS_FROM_ELR,
+    EXCUSED_LOSSES,
+    NOT_MET,
+    RECOVERY_ELECTIONS,
+    WOUNDS_SURVIVED,
+    chosen,
+    known,
+    read,
+    standard,
+    table,
+)
+from highwater.summary import CLIENTS, Summary
+from history.manifest import MessageCount
+from nemesis.faults import Crash
+from nemesis.schedule import Window
+from nemesis.targets import Controller
+from reference.errors import ErrorCode
+from reference.messages import CONTROL_REQUESTS
+from tests.highwater.sim.stages import plan
+
+RUN = Summary(
+    seed=1,
+    protocol="safe",
+    verdict="VALID",
+    live=True,
+    messages=(
+        MessageCount(kind="leader-and-isr", count=3),
+        MessageCount(kind="leader-and-isr-reply", error="NONE", count=2),
+        MessageCount(kind="leader-and-isr-reply", error="STALE_BROKER_EPOCH", count=1),
+        MessageCount(kind=CLIENTS, error="REQUEST_TIMED_OUT", count=4),
+    ),
+    recovery_elections=1,
+    wounds_counted_on=2,
+    plan="seed-1",
+    plan_digest="",
+    backend="sim",
+    outcome="completed",
+    repeat="highwater run --seed 1",
+)
+
+
+def counts(*summaries: Summary) -> dict[str, int]:
+    return {goal.name: goal.count for goal in table(summaries)}
+
+
+def campaign(*summaries: Summary, goals: tuple[str, ...], wanted: int | None = None) -> Campaign:
+    return Campaign(protocol="safe", wanted=len(summaries) if wanted is None else wanted, summaries=summaries, goals=goals)
+
+
+def test_the_table_adds_up_all_runs() -> None:
+    found = counts(RUN, RUN)
+
+    assert (found["message:leader-and-isr"], found["error:STALE_BROKER_EPOCH"], found["error:NONE"]) == (6, 2, 4)
+    assert found["error:REQUEST_TIMED_OUT"] == 8
+    assert found["message:log-info"] == 0
+
+
+def test_an_error_that_a_server_sent_is_not_counted_again_where_the_client_reports_it() -> None:
+    sent = MessageCount(kind="produce-reply", error="NOT_ENOUGH_REPLICAS", count=5)
+    reported = MessageCount(kind=CLIENTS, error="NOT_ENOUGH_REPLICAS", count=4)
+
+    assert counts(replace(RUN, messages=(sent, reported)))["error:NOT_ENOUGH_REPLICAS"] == 5
+
+
+def test_a_wound_is_survived_only_where_nothing_was_lost() -> None:
+    """docs/promise.md N3."""
+    names = (WOUNDS_SURVIVED, RECOVERY_ELECTIONS, ELECTIONS_FROM_ELR, EXCUSED_LOSSES)
+    runs = (RUN, replace(RUN, excused=7, elections_from_elr=3), replace(RUN, verdict="INVALID"))
+
+    assert [counts(*runs)[name] for name in names] == [2, 3, 3, 7]
+
+
+def test_standard_goals_are_every_control_request_and_every_error_code_that_can_be_met() -> None:
+    """What is added to the protocol is asked for without being named here."""
+    wanted = standard("beyond")
+
+    assert len([name for name in wanted if name.startswith("message:")]) >= len(CONTROL_REQUESTS) + 1
+    assert {name for name in known() if name not in wanted} == {f"error:{code.name}" for code in NOT_MET}
+    assert {f"error:{code.name}" for code in ErrorCode} <= set(known())
+    assert set(wanted) - set(standard("within")) == {EXCUSED_LOSSES, "error:OFFSET_OUT_OF_RANGE"}
+
+
+def test_a_goal_that_no_run_reached_fails_the_campaign_as_a_laboratory() -> None:
+    reached, missed = campaign(RUN, goals=("message:leader-and-isr",)), campaign(RUN, goals=("message:log-info",))
+
+    assert exit_code(reached, unknown_allowed_percent=0) is ExitCode.VALID
+    assert exit_code(missed, unknown_allowed_percent=0) is ExitCode.LABORATORY_FAILED
+    assert tally(missed.summaries, missed.goals).missed == ("message:log-info",)
+
+
+def test_a_campaign_that_was_stopped_is_not_blamed_for_what_it_did_not_reach() -> None:
+    assert exit_code(campaign(RUN, goals=("message:log-info",), wanted=2), unknown_allowed_percent=0) is ExitCode.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("goals", "by_default", "some"), [(None, True, True), (None, False, False), ("standard", False, True), ("none", True, False)]
+)
+def test_goals_are_standard_where_asked_for_or_where_the_campaign_is_wide(
+    goals: str | None, by_default: bool, some: bool
+) -> None:
+    assert chosen(goals, profile="within", by_default=by_default) == (standard("within") if some else ())
+
+
+def test_goals_are_read_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "goals.yaml"
+    path.write_text("- message:stop-replica:delete\n- elections-from-the-elr\n")
+
+    assert read(path) == ("message:stop-replica:delete", ELECTIONS_FROM_ELR)
+
+
+@pytest.mark.parametrize(("text", "said"), [("- a\n", "goals.yaml:1: unknown goal 'a'"), ("x: 1\n", "list"), ("", "empty")])
+def test_a_file_that_names_no_goals_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "goals.yaml"
+    path.write_text(text)
+
+    with pytest.raises(UsageError, match=said):
+        read(path)
+
+
+def test_the_simulator_counts_each_message_that_reached_somebody() -> None:
+    """A failover: the new controller commands, each broker answers, clients fetch."""
+    window = Window(id="f1", kind="it", at_ms=500, until_ms=2500, fault=Crash(), target=Controller())
+    run = SimBackend().perform(plan(window), Provenance(run_id="r", plan_digest="d"))
+    found = {(count.kind, count.error): count.count for count in run.history.manifest.messages}
+
+    assert found["leader-and-isr", None] >= 4
+    assert found["leader-and-isr-reply", "NONE"] >= found["leader-and-isr", None] // 2
+    assert found["produce-reply", "NONE"] <= found["produce", None]
+    assert list(found) == sorted(found, key=lambda key: (key[0], key[1] or ""))

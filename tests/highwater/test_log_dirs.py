@@ -1,0 +1,149 @@
+"""KIP-112's system tests as plans, with what it says is to be validated: 1 ZooKeeper, 3 brokers, 2 directories each (R-320).
+
+The steps with a second topic, made after the failure, are played on the table: tests/reference/test_log_dirs.py.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from checkers.single import judge
+from checkers.verdict import Validity
+from highwater.admin.describe import describe
+from highwater.backends.api import Provenance
+from highwater.backends.sim import SimBackend
+from highwater.cli.main import run_command_line
+from highwater.sim.world import World
+from highwater.text import load_plan
+from history.event import ClusterEvent, EventKind
+from history.history import History
+from reference.messages import IsrMember, MetadataReply, PartitionState
+from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
+
+PLANS = Path(__file__).parents[2] / "corpus" / "plans" / "log-dirs"
+MS = 1_000_000
+
+
+@cache
+def performed(name: str) -> History:
+    return SimBackend().perform(load_plan(PLANS / f"{name}.yaml"), Provenance(run_id=name, plan_digest="")).history
+
+
+def described(name: str, at_ms: int) -> str:
+    """What kafka-topics --describe says of the partition at that moment."""
+    world = World(load_plan(PLANS / f"{name}.yaml"))
+    world.play_until(at_ms)
+    reply = world.metadata()
+    assert reply is not None
+    return describe(reply).splitlines()[1].strip()
+
+
+def rows(history: History, kind: EventKind, node: str) -> list[ClusterEvent]:
+    return [event for event in history.events if event.kind == kind and event.node == node]
+
+
+def validate(history: History) -> None:
+    """R-320: nothing lost, nothing twice, and all whole again after the repair."""
+    verdict = judge(history)
+    assert (verdict.validity, verdict.live, verdict.excused) == (Validity.VALID, True, ())
+    acked = [op.value for op in history.operations if op.f == "produce" and op.type == "ok"]
+    assert len(acked) > 100
+    read = {(op.value, op.offset) for op in history.operations if op.f == "poll" and op.type == "ok" and op.value is not None}
+    assert len(read) == len({value for value, _ in read})
+
+
+def acked_between(history: History, start_ms: int, end_ms: int) -> int:
+    ok = [op for op in history.operations if op.f == "produce" and op.type == "ok"]
+    return sum(start_ms * MS <= op.time_ns < end_ms * MS for op in ok)
+
+
+def test_a_failure_found_at_bootstrap() -> None:
+    """R-317, R-320: kill the leader, chmod 000 its first directory, start it again, validate."""
+    history = performed("bootstrap")
+
+    validate(history)
+    (failed,) = rows(history, EventKind.DIR_FAILED, "b1")
+    assert (failed.life, failed.dir, failed.detail) == (2, 0, "unreadable at startup")
+    assert 2 in {row.life for row in rows(history, EventKind.REGISTERED, "b1")}  # it runs without the directory
+    assert described("bootstrap", 9000) == "Topic: t\tPartition: 0\tLeader: 2\tReplicas: 1,2,3\tIsr: 2,3\tOffline: 1"
+
+
+def test_a_failure_found_on_the_leader_while_it_runs() -> None:
+    """R-318, R-320: the leader's directory is chmod 000; another replica leads and the broker stays."""
+    history = performed("leader")
+
+    validate(history)
+    (failed,) = rows(history, EventKind.DIR_FAILED, "b1")
+    assert (failed.life, failed.dir, failed.detail) == (1, 0, "EACCES")
+    stopped = rows(history, EventKind.NODE_STOPPED, "b1")
+    assert [row.detail for row in stopped] == ["crash"]  # for its repair, when the directory is good again
+    assert acked_between(history, 7000, 12_000) > 100
+    assert described("leader", 9000) == "Topic: t\tPartition: 0\tLeader: 2\tReplicas: 1,2,3\tIsr: 2,3\tOffline: 1"
+
+
+def test_a_failure_found_on_a_follower_while_it_runs() -> None:
+    """R-319, R-320: a follower's directory is chmod 000; it leaves the ISR and the broker stays."""
+    history = performed("follower")
+
+    validate(history)
+    assert [row.detail for row in rows(history, EventKind.DIR_FAILED, "b3")] == ["EACCES"]
+    assert acked_between(history, 7000, 12_000) > 100
+    assert described("follower", 9000) == "Topic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2\tOffline: 3"
+
+
+def test_a_disk_that_is_slow_and_never_fails_is_not_noticed() -> None:
+    """R-314: the limitation that KIP-112 states. The leader stays, and the partition hardly moves while it lasts."""
+    history = performed("slow-disk")
+
+    validate(history)
+    assert [row for row in history.events if row.kind == EventKind.DIR_FAILED] == []
+    assert "Leader: 1\t" in described("slow-disk", 9000)
+    assert acked_between(history, 6000, 12_000) * 3 < acked_between(history, 14_000, 20_000)
+
+
+def test_describe_prints_one_line_for_each_topic_and_partition() -> None:
+    """R-306: partitions in the order of their numbers, `none` where nobody leads."""
+    member = IsrMember(BrokerId(2), Incarnation(7))
+
+    def state(tp: str, leader: int | None, offline: tuple[int, ...]) -> PartitionState:
+        return PartitionState(
+            tp=TopicPartition(tp),
+            leader=None if leader is None else BrokerId(leader),
+            leader_incarnation=Incarnation(7),
+            leader_epoch=LeaderEpoch(1),
+            isr=(member,),
+            controller_epoch=ControllerEpoch(1),
+            zk_version=ZkVersion(0),
+            replicas=(BrokerId(1), BrokerId(2)),
+            offline=tuple(map(BrokerId, offline)),
+        )
+
+    reply = MetadataReply(1, (BrokerId(2),), (state("t-10", 2, (1,)), state("t-9", None, (1, 2)), state("s-0", 2, ())))
+
+    assert describe(reply).splitlines() == [
+        "Topic: s\tPartitionCount: 1\tReplicationFactor: 2",
+        "\tTopic: s\tPartition: 0\tLeader: 2\tReplicas: 1,2\tIsr: 2\tOffline: ",
+        "Topic: t\tPartitionCount: 2\tReplicationFactor: 2",
+        "\tTopic: t\tPartition: 9\tLeader: none\tReplicas: 1,2\tIsr: 2\tOffline: 1,2",
+        "\tTopic: t\tPartition: 10\tLeader: 2\tReplicas: 1,2\tIsr: 2\tOffline: 1",
+    ]
+
+
+def test_describe_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """R-306."""
+    assert run_command_line(["describe", str(PLANS / "leader.yaml"), "--at", "9000"]) == 0
+    assert "Offline: 1" in capsys.readouterr().out
+
+
+def test_what_replication_on_bare_disks_costs_and_bears() -> None:
+    """R-313: RAID-10 holds each copy twice. (copies before, after) -> disk saved in percent, brokers and disks that may go.
+
+    A broker's worth of copies is one; of the disks of one partition all but one may fail, in the worst order.
+    """
+    table = {(2, 2): (50, (1, 1), (3, 1)), (2, 3): (25, (1, 2), (3, 2)), (2, 4): (0, (1, 3), (3, 3))}
+
+    for (before, after), (saved, brokers, disks) in table.items():
+        assert saved == 100 - 100 * after // (2 * before)
+        assert brokers == (before - 1, after - 1)
+        assert disks == (2 * before - 1, after - 1)

@@ -1,0 +1,206 @@
+"""`highwater admin reassign`: what it writes, what it prints, and what it refuses before it writes (KIP-236)."""
+
+from pathlib import Path
+
+import pytest
+
+from highwater import reassign_tool
+from highwater.cli.main import run_command_line
+from highwater.errors import UsageError
+from highwater.reassign_tool import Command, entries_of
+from reference.coordination import admin_paths, paths
+from reference.coordination.api import Create, SetData
+from reference.types import BrokerId, TopicPartition
+from tests.reference.lab import Lab
+from tests.reference.moving import OAR, RAR, cluster, data, entries, extra, finish, is_at, pending, reassign, write
+from tests.reference.test_reassign import stuck
+
+MOVE = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[4,5,6]}]}'
+CURRENT = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}'
+GHOST = TopicPartition("ghost-0")
+
+
+def run(lab: Lab, command: Command) -> tuple[str, ...]:
+    """The command against the model of ZooKeeper."""
+    try:
+        wanted = next(command)
+        while True:
+            answers, fired = lab.zk.submit(lab.admin, wanted.ops, atomic=wanted.atomic)
+            lab.watches(fired)
+            wanted = command.send(answers)
+    except StopIteration as done:
+        lab.settle()
+        lines: tuple[str, ...] = done.value
+        return lines
+
+
+def refusal(lab: Lab, command: Command) -> str:
+    with pytest.raises(UsageError) as error:
+        run(lab, command)
+    return str(error.value)
+
+
+def test_a_move_is_executed_with_its_originals() -> None:
+    """R-148, R-232: the file has `replicas` alone; what is assigned now is read and written beside them."""
+    lab = cluster()
+    lab.crash(1)
+    lines = run(lab, reassign_tool.execute(entries_of(MOVE, "move.json")))
+
+    assert pending(lab) == entries(RAR, OAR)
+    assert lines[:3] == ("Current partition replica assignment", "", CURRENT)
+    assert lines[-1] == "Successfully started reassignment of partitions."
+
+
+def test_a_move_is_proposed() -> None:
+    """R-240, R-132: replica j of partition i on broker (i + j) mod n."""
+    lab = cluster()
+    lines = run(lab, reassign_tool.generate(("t",), (BrokerId(4), BrokerId(5), BrokerId(6))))
+
+    assert lines == (
+        "Current partition replica assignment",
+        CURRENT,
+        "",
+        "Proposed partition reassignment configuration",
+        MOVE.decode(),
+    )
+    assert pending(lab) is None
+
+
+def test_a_move_is_verified() -> None:
+    """R-240: on its way, waiting in the extra znode, done, or not what is assigned."""
+    lab = stuck()
+    line = "Reassignment of partition t-0 "
+    command = reassign_tool.verify
+    assert run(lab, command(entries(RAR)))[1:] == (line + "is still in progress",)
+    write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
+    extra(lab, RAR)
+    assert run(lab, command(entries(RAR)))[1:] == (line + f"is waiting in {admin_paths.REASSIGN_EXTRA}",)
+    done = cluster()
+    reassign(done)
+
+    assert run(done, command(entries(RAR)))[1:] == (line + "completed successfully",)
+    assert run(done, command(entries(OAR)))[1:] == (line + "failed",)
+    assert run(done, command(entries(OAR, (), GHOST)))[1:] == ("Reassignment of partition ghost-0 failed",)
+
+
+def test_a_cancellation_says_what_is_rolled_back() -> None:
+    """R-240, R-241, R-233, R-239: word for word; and the cluster goes back."""
+    lab = stuck()
+    lines = run(lab, reassign_tool.cancel())
+
+    assert lines == (
+        "Rolling back the current pending reassignments "
+        "Map(t-0 -> Map(replicas -> Buffer(4, 5, 6), original_replicas -> Buffer(1, 2, 3)))",
+        "Successfully submitted cancellation of reassignments.",
+    )
+    assert finish(lab, lambda: is_at(lab, OAR))
+    assert run(lab, reassign_tool.remove_cancel()) == ("Successfully remove the znode /admin/reassign_cancel.",)
+    assert data(lab, admin_paths.REASSIGN_CANCEL) is None
+
+
+def test_the_example_of_the_document_is_printed_as_there() -> None:
+    """R-241: the output of KIP-236's own session."""
+    one = entries((832, 679, 680), (832, 679, 681), TopicPartition("test_topic-25"))
+
+    assert f"Rolling back the current pending reassignments {reassign_tool.scala_map(one)}" == (
+        "Rolling back the current pending reassignments "
+        "Map(test_topic-25 -> Map(replicas -> Buffer(832, 679, 680), original_replicas -> Buffer(832, 679, 681)))"
+    )
+
+
+def test_more_is_added_while_some_are_in_flight() -> None:
+    """R-240, R-231, R-243: --execute refuses, --execute-extra adds."""
+    lab = stuck()
+    assert "existing assignment" in refusal(lab, reassign_tool.execute(entries((2, 3, 4))))
+    run(lab, reassign_tool.execute_extra(entries((2, 3, 4))))
+    lab.held = lambda _: False
+
+    assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
+
+
+def test_nothing_is_submitted_while_a_cancellation_is_in_place() -> None:
+    """R-239: enforced before anything is written."""
+    lab = cluster()
+    write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
+
+    assert "--remove-cancel" in refusal(lab, reassign_tool.execute(entries(RAR)))
+    assert "--remove-cancel" in refusal(lab, reassign_tool.execute_extra(entries(RAR)))
+
+
+def test_what_cannot_be_is_refused() -> None:
+    """Each in one sentence, and nothing is written."""
+    lab = cluster()
+
+    assert refusal(lab, reassign_tool.execute(entries(RAR, (), GHOST))) == "topic ghost does not exist"
+    assert refusal(lab, reassign_tool.execute(entries(RAR, (), TopicPartition("t-9")))) == "t-9 does not exist"
+    assert refusal(lab, reassign_tool.execute(entries((4, 9)))) == "brokers 9 are not registered"
+    assert refusal(lab, reassign_tool.generate(("t",), (BrokerId(9),))) == "brokers 9 are not registered"
+    assert "more than the 2 brokers" in refusal(lab, reassign_tool.generate(("t",), (BrokerId(1), BrokerId(2))))
+    assert "no reassignment in progress" in refusal(lab, reassign_tool.cancel())
+    assert refusal(lab, reassign_tool.remove_cancel()) == "/admin/reassign_cancel does not exist"
+    assert pending(lab) is None
+
+
+def test_an_assignment_that_changed_meanwhile_is_not_overwritten() -> None:
+    """R-232: the originals would be wrong; the multi checks the znodes they were read from."""
+    lab = cluster()
+    command = reassign_tool.execute(entries(RAR))
+    wanted = next(command)
+    while not wanted.atomic:
+        wanted = command.send(lab.zk.submit(lab.admin, wanted.ops)[0])
+    write(lab, SetData(paths.topic_path("t"), paths.topic_payload(((BrokerId(3), BrokerId(2)),))))
+    answers, _ = lab.zk.submit(lab.admin, wanted.ops, atomic=True)
+    with pytest.raises(UsageError, match="try again"):
+        command.send(answers)
+
+    assert pending(lab) is None
+
+
+def test_too_much_for_one_znode_is_refused() -> None:
+    """R-244: "the ZooKeeper-imposed limit of 1MB on znode size"."""
+    with pytest.raises(UsageError, match="reassign in batches"):
+        reassign_tool._fitting(b"x" * (1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"{", "truncated"),
+        (b"[]", "Expected `object`"),
+        (b'{"version":1,"partitions":[]}', "no partition is listed"),
+        (b'{"version":1,"partitions":[{"topic":"t","partition":0}]}', "replicas"),
+        (b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[]}]}', "no replicas"),
+        (b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,1]}]}', "twice"),
+        (b'{"version":1,"partitions":[{"topic":"t","partition":-1,"replicas":[1]}]}', "negative"),
+        (b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[-1]}]}', "negative"),
+        (MOVE.replace(b"]}]", b']},{"topic":"t","partition":0,"replicas":[1]}]'), "t-0 stands there twice"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(text: bytes, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as error:
+        entries_of(text, "move.json")
+
+    assert str(error.value).startswith("move.json: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--zookeeper", "localhost:1"],
+        ["--zookeeper", "nowhere", "--cancel"],
+        ["--zookeeper", "localhost:1", "--cancel", "--remove-cancel"],
+        ["--zookeeper", "localhost:1", "--execute", "absent.json"],
+        ["--zookeeper", "localhost:1", "--generate", "--brokers", "one"],
+        ["--zookeeper", "localhost:1", "--frobnicate"],
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-240: the six options and the three of before, one at a time."""
+    monkeypatch.chdir(tmp_path)
+    code = run_command_line(["admin", "reassign", *arguments])
+    printed = capsys.readouterr()
+
+    assert (code, printed.out, printed.err.count("\n")) == (2, "", 1)

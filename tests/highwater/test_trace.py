@@ -1,0 +1,48 @@
+"""`highwater protocol`: each statement of the documents with the code that does it and the tests that show it."""
+
+import msgspec
+import pytest
+
+from highwater import trace
+from highwater.cli.main import run_command_line
+from highwater.trace import Cited
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run_command_line(["protocol", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_every_statement_is_printed_as_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a program reads is a list with these keys, and nothing else."""
+    rows = msgspec.json.decode(said(capsys, "--json"))
+
+    assert [row["id"] for row in rows] == [row.id for row in trace.chosen(trace.rows(trace.stored()), "R")]
+    assert {key for row in rows for key in row} == {"id", "document", "text", "code", "tests", "status"}
+
+
+@pytest.mark.parametrize(("what", "first"), [("C", "C-01"), ("B", "B-01"), ("KIP-343", "R-180"), ("R-057", "R-057")])
+def test_a_list_a_document_or_one_id_can_be_asked_for(what: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, what).startswith(first)
+
+
+def test_one_statement_is_printed_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where is it done, what shows it?"""
+    text = said(capsys, "R-057")
+
+    assert "reference/replica/isr.maybe_shrink" in text
+    assert "test_the_one_that_is_too_many_messages_behind_leaves" in text
+
+
+def test_an_unknown_name_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["protocol", "R-0"]) == 2
+    assert "R-0" in capsys.readouterr().err
+
+
+def test_a_statement_that_nobody_cites_is_missing() -> None:
+    """Code without a test, or a test without code, is not enough."""
+    both = Cited({"R-001": ("a.b",), "R-002": ("a.b",)}, {"R-001": ("t",), "R-003": ("t",)})
+    status = {row.id: row.status for row in trace.rows(both)}
+
+    assert [status[f"R-00{n}"] for n in (1, 2, 3)] == ["tested", "missing", "missing"]
+    assert status["R-047"].startswith("not built: ")

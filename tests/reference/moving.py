@@ -1,0 +1,205 @@
+"""A cluster of six whose partition is moved from one set of brokers to another, and whose controller dies where a test wants."""
+
+from collections.abc import Callable
+
+from reference.config import SAFE, Variant
+from reference.coordination import admin_paths, paths
+from reference.coordination.admin_paths import Reassignment, Reassignments
+from reference.coordination.api import AnyOp, Create, Data, Delete, Exists, GetChildren, GetData, SetData
+from reference.effects import AnyEffect, Send, ZkRequest
+from reference.events import AnyEvent
+from reference.machine import Now
+from reference.messages import LeaderAndIsr, LogInfo, StopReplica, UpdateMetadata
+from reference.replica.partition import brokers_of
+from reference.types import BrokerId, Millis, TopicPartition
+from tests.reference.lab import T0, Lab
+
+OAR, RAR = (1, 2, 3), (4, 5, 6)
+_CONTROL = LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo
+_READS = GetData | Exists | GetChildren
+
+
+class Mortal(Lab):
+    """Its broker `mortal` dies right after its step number `left`: a write to ZooKeeper or a control request.
+
+    `steps` says in words what it did, each thing once.
+    """
+
+    left: int | None = None
+    mortal: int = 1
+    dead: int | None = None
+    steps: tuple[str, ...] = ()
+    twice: bool = True  # each event is handled by a clone as well; a table of hundreds of clusters does without
+    before: dict[str, Callable[[], None]]  # what happens right before it does this
+
+    def tell(self, i: int, event: AnyEvent) -> None:
+        if i == self.dead:
+            return
+        if self.twice:
+            super().tell(i, event)
+            return
+        for effect in self.nodes[i].handle(event, now=Now(Millis(self.now), Millis(self.now))):
+            self._perform(i, effect)
+
+    def _perform(self, i: int, effect: AnyEffect) -> None:
+        words = [] if i != self.mortal else _words(effect)
+        for word in words:
+            self.before.pop(word, _nothing)()
+        if i == self.dead:
+            return
+        self.steps += tuple(word for word in words if word not in self.steps)
+        if i == self.mortal and self.left is not None and _is_step(effect):
+            self.left -= 1
+            if self.left == 0:
+                self.left, self.dead = None, i
+                if isinstance(effect, ZkRequest):
+                    _, fired = self.zk.submit(self.sessions[i], effect.ops, atomic=effect.atomic)
+                    self.watches(fired)
+                    return
+        super()._perform(i, effect)
+
+    def look_from_here(self) -> None:
+        """What was done so far is not of interest."""
+        self.steps = ()
+
+    def bury(self, i: int) -> None:
+        """What was left of it ends, and ZooKeeper notices."""
+        self.dead = None
+        self.crash(i)
+        self.expire(i)
+        self.settle()
+
+
+def _is_step(effect: AnyEffect) -> bool:
+    if isinstance(effect, ZkRequest):
+        return any(not isinstance(op, _READS) for op in effect.ops)
+    return isinstance(effect, Send) and isinstance(effect.message, _CONTROL)
+
+
+def _nothing() -> None:
+    """What happens mostly."""
+
+
+def _words(effect: AnyEffect) -> list[str]:
+    match effect:
+        case ZkRequest(ops=ops):
+            return [_word(op) for op in ops if isinstance(op, SetData | Delete | Create)]
+        case Send(message=LeaderAndIsr(states=states)):
+            return [f"command: {s.leader} leads {_row(brokers_of(s.isr))} of {_row(s.replicas)}" for s in states]
+        case Send(message=StopReplica(partitions=partitions), to=to):
+            return [f"{'delete' if stop.delete else 'stop'} {to}" for stop in partitions]
+        case Send(message=UpdateMetadata(states=states), to=to):
+            return [f"metadata to {to}: {s.leader} of {_row(s.replicas)}" for s in states]
+        case _:
+            return []
+
+
+def _word(op: SetData | Delete | Create) -> str:
+    if isinstance(op, Delete):
+        return f"gone: {op.path}"
+    if op.path == paths.topic_path("t"):
+        return f"AR {_row(dict(paths.decode_topic('t', op.data))[T0])}"
+    if op.path == paths.state_path(T0):
+        state = paths.decode_state(T0, (), Data(op.data, 0, 0))
+        return f"state: {state.leader} leads {_row(brokers_of(state.isr))}"
+    if op.path in (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA):
+        found, _ = admin_paths.decode_reassignments(op.data)
+        return f"{op.path}: " + "; ".join(f"{_row(e.replicas)} from {_row(e.original)}" for e in found.values())
+    return op.path
+
+
+def _row(brokers: tuple[BrokerId, ...]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def cluster(variant: Variant = SAFE, *, replicas: tuple[int, ...] = OAR, min_isr: int = 2, brokers: int = 6) -> Mortal:
+    """All in the ISR, the first replica leading, one record written."""
+    lab = Mortal(brokers, variant=variant, replicas=replicas, min_isr=min_isr, start=False)
+    lab.before = {}
+    for i in lab.ids:
+        lab.start(i)
+    write(lab, Create("/admin", b""))
+    lab.wait(1000)
+    lab.produce(lab.leaders()[0], "m1")
+    lab.settle()
+    assert (sorted(lab.isr()), lab.values(replicas[0])) == (sorted(replicas), ["m1"])
+    return lab
+
+
+def write(lab: Lab, *ops: AnyOp) -> None:
+    """An administrator writes, and the cluster comes to rest."""
+    _, fired = lab.zk.submit(lab.admin, ops)
+    lab.watches(fired)
+    lab.settle()
+
+
+def ids(*brokers: int) -> tuple[BrokerId, ...]:
+    """Broker ids."""
+    return tuple(BrokerId(b) for b in brokers)
+
+
+def entries(replicas: tuple[int, ...], original: tuple[int, ...] = (), tp: TopicPartition = T0) -> Reassignments:
+    """One request."""
+    return {tp: Reassignment(ids(*replicas), ids(*original))}
+
+
+def reassign(lab: Lab, replicas: tuple[int, ...] = RAR, original: tuple[int, ...] = ()) -> None:
+    """Ask for a move, and give the followers time for two fetches more: one member joins the ISR at a time."""
+    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(entries(replicas, original))))
+    lab.wait(1500)
+
+
+def extra(lab: Lab, replicas: tuple[int, ...]) -> None:
+    """Ask for a move while others may be in flight."""
+    write(lab, Create(admin_paths.REASSIGN_EXTRA, admin_paths.reassignments_payload(entries(replicas))))
+
+
+def cancel(lab: Lab) -> None:
+    """Ask for everything that is pending to be rolled back."""
+    write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
+
+
+def remove_cancel(lab: Lab) -> None:
+    """End the cancellation."""
+    write(lab, Delete(admin_paths.REASSIGN_CANCEL))
+
+
+def data(lab: Lab, path: str) -> bytes | None:
+    """What a znode holds."""
+    (answer,), _ = lab.zk.submit(lab.admin, (GetData(path),))
+    return answer.data if isinstance(answer, Data) else None
+
+
+def pending(lab: Lab) -> Reassignments | None:
+    """What is in /admin/reassign_partitions; None where it is gone."""
+    found = data(lab, admin_paths.REASSIGN)
+    return None if found is None else admin_paths.decode_reassignments(found)[0]
+
+
+def assigned(lab: Lab, tp: TopicPartition = T0) -> tuple[int, ...]:
+    """AR in the topic znode."""
+    found = data(lab, paths.topic_path("t"))
+    return () if found is None else dict(paths.decode_topic("t", found)).get(tp, ())
+
+
+def holders(lab: Lab, tp: TopicPartition = T0) -> list[int]:
+    """Whose disk has the partition."""
+    return [i for i in lab.ids if tp in lab.disks[i].logs]
+
+
+def finish(lab: Lab, done: Callable[[], bool], *, limit_ms: int = 40_000) -> bool:
+    """Let time pass until it is done."""
+    for _ in range(limit_ms // 500):
+        if done():
+            return True
+        lab.wait(500)
+    return done()
+
+
+def is_at(lab: Lab, replicas: tuple[int, ...]) -> bool:
+    """AR and the ISR are these, nobody else holds a replica, nothing is asked for any more, all agree, and nothing is lost."""
+    state = lab.state()
+    alike = assigned(lab) == replicas and holders(lab) == sorted(replicas) == sorted(lab.isr())
+    if not alike or pending(lab) is not None or data(lab, admin_paths.REASSIGN_EXTRA) is not None:
+        return False
+    return lab.leaders() == [state.leader] and all(lab.values(i) == ["m1"] for i in replicas)

@@ -1,0 +1,216 @@
+"""What the 0.8 high-availability article says, by number: who is alive, when a record is committed, what stands in ZooKeeper."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from reference.config import ARTICLE, KAFKA_082_DEFAULTS, SAFE, BrokerConfig
+from reference.coordination import paths
+from reference.coordination.api import Create, Data, Exists, GetData
+from reference.effects import AnyEffect, Flush
+from reference.errors import ErrorCode
+from reference.messages import Fetch, FetchReply, ProduceReply
+from reference.types import BrokerId
+from tests.reference.lab import T0, Lab
+from tests.reference.test_v3 import die, full
+
+
+def acknowledged(lab: Lab) -> list[int]:
+    return [m.correlation for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+
+
+# --- who is alive ----------------------------------------------------------------------------------------------------------
+
+
+def test_who_loses_its_session_leaves_the_isr() -> None:
+    """R-137: the first half of being alive."""
+    lab = full()
+    lab.muted.add(3)  # it goes on fetching, and does not hear of it
+    lab.expire(3)
+    lab.settle()
+
+    assert lab.isr() == [1, 2]
+
+
+@pytest.mark.parametrize("variant", [SAFE, ARTICLE], ids=["safe", "article"])
+def test_who_does_not_fetch_for_too_long_leaves_the_isr(variant: object) -> None:
+    """R-137, R-139: the second half, replica.lag.time.max.ms without a fetch."""
+    lab = Lab(2, variant=variant)  # type: ignore[arg-type]  # a Variant
+    lab.wait(3000)
+    assert lab.isr() == [1, 2]
+    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    lab.produce(1, "x")
+    lab.wait(9000)
+
+    assert lab.isr() == [1]
+
+
+@pytest.mark.parametrize(("rule", "isr"), [("last_fetch", [1]), ("caught_up", [1, 2])])
+def test_who_is_too_many_messages_behind_leaves_the_isr(rule: str, isr: list[int]) -> None:
+    """R-138: replica.lag.max.messages, which Kafka gave up since a burst of the producer throws everybody out."""
+    lab = Lab(2, variant=replace(SAFE, lag_rule=rule))
+    for i in lab.ids:
+        lab.nodes[i].state.config = replace(lab.configs[i], lag_max_records=3)
+    lab.wait(3000)
+    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    lab.produce(1, *"abcdef")
+    lab.fire(1, "isr")
+    lab.settle()
+
+    assert lab.isr() == isr
+
+
+@pytest.mark.parametrize(("rule", "isr"), [("last_fetch", [1, 2]), ("caught_up", [1])])
+def test_who_fetches_and_never_arrives_is_alive_to_the_article(rule: str, isr: list[int]) -> None:
+    """R-139: "does not send a fetch request" is all it asks; a follower that is always a little behind stays."""
+    lab = Lab(2, variant=replace(SAFE, lag_rule=rule))
+    for i in lab.ids:
+        lab.nodes[i].state.config = replace(lab.configs[i], fetch_max_records=1)
+    lab.wait(3000)
+    lab.held = lambda letter: isinstance(letter[2], FetchReply)  # every answer is lost, every fetch arrives
+    lab.produce(1, *"abcdef")
+    lab.wait(12_000)
+
+    assert lab.isr() == isr
+
+
+# --- when a record is committed --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before_ack", [True, False])
+def test_a_follower_acknowledges_what_is_written_or_what_is_in_memory(before_ack: bool) -> None:
+    """R-134, R-135, C-14, U-23: the article says both; flush=before_ack is the one, flush=none the other."""
+    lab = Unflushed(2, before_ack=before_ack)
+    lab.wait(3000)
+    lab.flushing = False
+    lab.produce(1, "x")
+    lab.settle()
+    lab.wait(600)
+
+    assert lab.values(2) == ["x"]
+    assert acknowledged(lab) == ([] if before_ack else [1])
+
+
+class Unflushed(Lab):
+    """Disks that take their time: no flush ends while `flushing` is off."""
+
+    flushing = True
+
+    def _perform(self, i: int, effect: AnyEffect) -> None:
+        if self.flushing or not isinstance(effect, Flush):
+            super()._perform(i, effect)
+
+
+@pytest.mark.parametrize(("acks", "answered"), [(1, [1]), (-1, []), (0, [])])
+def test_the_producer_chooses_what_it_waits_for(acks: int, answered: list[int]) -> None:
+    """R-140: with 1 the leader's word is enough, with all (-1) it waits for the whole ISR, with 0 there is no answer at all."""
+    lab = full()
+    lab.held = lambda letter: letter[1] == "b3"
+    lab.produce(1, "x", acks=acks)
+    lab.settle()
+
+    assert acknowledged(lab) == answered
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)])
+def test_three_replicas_survive_two_failures(first: int, second: int) -> None:
+    """R-141, R-143: f + 1 replicas, f failures, whichever they are: what was acknowledged is there."""
+    lab = full()
+    lab.produce(1, "x")
+    lab.settle()
+    assert acknowledged(lab) == [1]
+    die(lab, first)
+    die(lab, second)
+    (left,) = {1, 2, 3} - {first, second}
+
+    assert lab.leaders() == [left]
+    assert lab.values(left) == ["x"]
+
+
+def test_a_follower_that_is_behind_copies_in_batches() -> None:
+    """R-157: one answer brings many batches, up to fetch_max_records."""
+    lab = Lab(2)
+    lab.crash(2)
+    lab.expire(2)
+    lab.settle()
+    for value in "abcdef":
+        lab.produce(1, value, correlation=ord(value))
+    seen: list[int] = []
+    lab.held = lambda letter: isinstance(letter[2], FetchReply) and bool(letter[2].batches)
+    lab.start(2)
+    lab.wait(1000)
+    seen = [len(m.batches) for _, to, m in lab.letters if to == "b2" and isinstance(m, FetchReply)]
+
+    assert seen[:1] == [6]
+
+
+# --- what stands in ZooKeeper ----------------------------------------------------------------------------------------------
+
+
+def read(lab: Lab, path: str) -> Data:
+    (answer,), _ = lab.zk.submit(lab.admin, (GetData(path),))
+    assert isinstance(answer, Data)
+    return answer
+
+
+def test_the_znodes_hold_what_the_article_says() -> None:
+    """R-001, R-002, R-003, R-150, R-151, R-152, R-153, R-154, C-01: other tools read them, so each key stands there."""
+    lab = full()
+    broker = json.loads(read(lab, paths.broker_path(BrokerId(2))).data)
+    topic = json.loads(read(lab, paths.topic_path("t")).data)
+    found = json.loads(read(lab, paths.state_path(T0)).data)
+    controller = json.loads(read(lab, paths.CONTROLLER).data)
+
+    assert {"version", "host", "port", "jmx_port"} <= set(broker)
+    assert {"version", "partitions"} <= set(topic)
+    assert topic["partitions"] == {"0": [1, 2, 3]}
+    assert {"controller_epoch", "leader", "version", "leader_epoch", "isr"} <= set(found)
+    assert (controller["version"], controller["brokerid"]) == (1, 1)
+    assert read(lab, paths.CONTROLLER_EPOCH).data == b"1"
+    assert read(lab, paths.CONTROLLER).owner == lab.sessions[1]  # ephemeral
+    assert read(lab, paths.broker_path(BrokerId(2))).owner == lab.sessions[2]
+
+
+def test_a_failover_writes_all_of_the_state_where_the_version_has_not_moved() -> None:
+    """R-155: leader, ISR, leader epoch and the epoch of the controller that wrote it."""
+    lab = full()
+    before = lab.state()
+    die(lab, 1)  # the controller too: the next one writes under its own epoch
+    after = lab.state()
+
+    assert (after.leader, [m.broker for m in after.isr]) == (2, [2, 3])
+    assert (after.leader_epoch, after.controller_epoch) == (before.leader_epoch + 1, before.controller_epoch + 1)
+    assert after.zk_version == before.zk_version + 1
+
+
+def test_the_node_of_a_preferred_election_goes_when_it_is_done() -> None:
+    """R-147: nodes below /admin exist only while there is something to do."""
+    lab = full()
+    die(lab, 1)
+    lab.start(1)
+    lab.settle()
+    lab.wait(3000)
+    assert lab.state().leader == 2
+    payload = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+    for op in (Create("/admin", b""), Create(paths.PREFERRED_ELECTION, payload)):
+        _, fired = lab.zk.submit(lab.admin, (op,))
+        lab.watches(fired)
+    lab.settle()
+    (gone,), _ = lab.zk.submit(lab.admin, (Exists(paths.PREFERRED_ELECTION),))
+
+    assert lab.state().leader == 1
+    assert not isinstance(gone, Data)
+
+
+# --- configuration ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_defaults_of_kafka_are_written_down() -> None:
+    """R-158: the table says what Kafka 0.8.2 has, and which field of the configuration stands for it here, if one does."""
+    fields = set(BrokerConfig.__struct_fields__)
+
+    assert KAFKA_082_DEFAULTS["replica.lag.time.max.ms"] == (10_000, "replica_lag_time_max_ms")
+    assert KAFKA_082_DEFAULTS["unclean.leader.election.enable"] == (True, "variant.unclean_election")
+    assert [f for _, f in KAFKA_082_DEFAULTS.values() if f is not None and f.partition(".")[0] not in fields] == []
+    assert len(KAFKA_082_DEFAULTS) == 14

@@ -1,0 +1,86 @@
+"""Control requests that come late, twice, or to another life of their receiver (KIP-380, KIP-570, R-310, R-311)."""
+
+import pytest
+
+from reference.config import VARIANTS
+from reference.errors import ErrorCode
+from reference.events import Received
+from reference.messages import LeaderAndIsr, LeaderAndIsrReply, PartitionState, StopPartition, StopReplica, UpdateMetadata
+from reference.placement import placed
+from reference.types import Address, BrokerId, ControllerEpoch, Incarnation, LeaderEpoch
+from tests.reference.lab import T0, Lab
+
+CONTROLLER = Address("b1")
+
+
+def test_control_requests_carry_the_fields_of_the_documents() -> None:
+    """R-310, R-311, R-011, R-012, R-014, R-015: and beside them the registration of the receiver (KIP-380) and epochs."""
+    header = {"correlation", "controller", "controller_epoch", "broker_incarnation"}
+    state = {"tp", "leader", "leader_epoch", "isr", "controller_epoch", "zk_version", "replicas", "offline", "topic_id"}
+
+    assert header | {"init", "states", "new"} <= set(LeaderAndIsr.__struct_fields__)
+    assert header | {"live_brokers", "states"} <= set(UpdateMetadata.__struct_fields__)
+    assert header | {"partitions"} <= set(StopReplica.__struct_fields__)
+    assert state <= set(PartitionState.__struct_fields__)
+    assert {"tp", "leader_epoch", "delete", "topic_id"} <= set(StopPartition.__struct_fields__)
+
+
+@pytest.mark.parametrize(("variant", "deleted"), [("safe", False), ("no-broker-incarnation", True)])
+def test_a_stop_for_an_earlier_life_is_refused(variant: str, deleted: bool) -> None:
+    """B-48, U-09, KIP-380: sent before the bounce, it reaches the broker after it."""
+    lab = Lab(2, variant=VARIANTS[variant])
+    broker = lab.nodes[2].state.broker
+    stop = (StopPartition(T0, LeaderEpoch(100)),)
+    earlier = Incarnation(broker.incarnation - 1)
+    lab.tell(2, Received(CONTROLLER, StopReplica(9, BrokerId(1), broker.controller_epoch, earlier, stop)))
+
+    assert (T0 not in broker.partitions) == deleted
+
+
+@pytest.mark.parametrize(("variant", "deleted"), [("safe", False), ("v3", True)])
+def test_a_first_command_that_is_partial_deletes_nothing(variant: str, deleted: bool) -> None:
+    """B-50, B-53, U-11, R-033: a command of before the restart lists fewer partitions than there are."""
+    lab = Lab(2, variant=VARIANTS[variant])
+    broker = lab.nodes[2].state.broker
+    partial = LeaderAndIsr(9, BrokerId(1), ControllerEpoch(broker.controller_epoch), broker.incarnation, True, ())
+    lab.tell(2, Received(CONTROLLER, partial))
+
+    assert (T0 not in broker.partitions) == deleted
+
+
+@pytest.mark.parametrize(("variant", "told"), [("safe", True), ("broker-epoch-newer-rejected", False)])
+def test_a_broker_that_has_not_heard_of_its_registration_is_asked_again(variant: str, told: bool) -> None:
+    """B-51, KAFKA-9839: the controller saw the registration first; what it had to say must not be lost."""
+    lab = Lab(2, variant=VARIANTS[variant])
+    channel = next(c for c in lab.nodes[1].state.controller.channels if c.broker == 2)
+    command = LeaderAndIsr(77, BrokerId(1), lab.nodes[1].state.controller.epoch, channel.incarnation, False, (lab.state(),))
+    channel.in_flight = command
+    lab.tell(1, Received(Address("b2"), LeaderAndIsrReply(77, ErrorCode.STALE_BROKER_EPOCH)))
+    sent_again = T0 in channel.states
+
+    assert sent_again == told
+
+
+@pytest.mark.parametrize(("variant", "told"), [("safe", True), ("control-requests-once", False)])
+def test_a_request_that_is_lost_is_sent_again(variant: str, told: bool) -> None:
+    """B-54, R-044: else the broker misses a transition and the next one is built upon it."""
+    lab = Lab(2, variant=VARIANTS[variant], start=False)
+    lab.held = lambda letter: letter[1] == "b2" and isinstance(letter[2], LeaderAndIsr)
+    for i in (1, 2):
+        lab.start(i)
+    lab.settle()
+    lost = [letter for letter in lab.letters if lab.held(letter)]
+    lab.letters.clear()
+    lab.held = lambda _: False
+    lab.wait(2500)
+
+    assert len(lost) == 1
+    assert any(i == 2 and note.kind == "became-follower" for i, note in lab.notes) == told
+
+
+def test_replicas_are_placed_round_the_brokers() -> None:
+    """R-132, R-003, R-151: partition i on broker i mod n, its replica j on broker (i + j) mod n, preferred first."""
+    brokers = tuple(BrokerId(i) for i in (3, 1, 2))
+
+    assert placed(brokers, partitions=4, replication_factor=2) == ((1, 2), (2, 3), (3, 1), (1, 2))
+    assert all(len(set(replicas)) == 3 for replicas in placed(brokers, partitions=5, replication_factor=3))

@@ -1,0 +1,527 @@
+"""Heartbeats, broker states and fences (KIP-343), on the table."""
+
+import pytest
+from msgspec.structs import replace
+
+from reference.config import SAFE, VARIANTS, BrokerConfig
+from reference.controller import standings
+from reference.controller.context import Controller
+from reference.coordination import paths
+from reference.coordination.api import Data, GetData
+from reference.errors import ErrorCode
+from reference.events import Received
+from reference.messages import (
+    AnyMessage,
+    EpochEnd,
+    EpochEndReply,
+    Fetch,
+    FetchReply,
+    LeaderAndIsr,
+    ListOffsets,
+    ListOffsetsReply,
+    Metadata,
+    MetadataHeartbeat,
+    MetadataHeartbeatReply,
+    MetadataReply,
+    Produce,
+    ProduceReply,
+    StopPartition,
+    StopReplica,
+)
+from reference.replica.partition import Follower, Leader
+from reference.types import NO_EPOCH, NO_INCARNATION, Address, BrokerId, BrokerState, Incarnation, LeaderEpoch, Millis, Offset
+from tests.reference.lab import T0, Lab
+
+INACTIVE, ACTIVE, STOPPING = BrokerState.INACTIVE, BrokerState.ACTIVE, BrokerState.STOPPING
+CLIENT = Address("c1")
+
+
+def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
+    """Three brokers in the ISR; b1 leads and is the controller."""
+    lab = Lab(3, variant=VARIANTS[variant], min_isr=min_isr)
+    lab.wait(3000)
+    assert (lab.isr(), lab.leaders(), controller_of(lab).step) == ([1, 2, 3], [1], "active")
+    return lab
+
+
+def controller_of(lab: Lab, i: int = 1) -> Controller:
+    return lab.nodes[i].state.controller
+
+
+def state_of(lab: Lab, i: int, at: int = 1) -> BrokerState | None:
+    """What the controller takes a broker for."""
+    standing = standings.of(controller_of(lab, at), BrokerId(i))
+    return None if standing is None else standing.state
+
+
+def incarnation_of(lab: Lab, i: int) -> Incarnation:
+    return lab.nodes[i].state.broker.incarnation
+
+
+def is_fenced(lab: Lab, i: int) -> bool:
+    return lab.nodes[i].state.broker.membership.state is INACTIVE
+
+
+def silence(lab: Lab, i: int) -> None:
+    """The heartbeats of a broker are on their way and do not arrive."""
+    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeat) and letter[0] == f"b{i}"
+
+
+def beat(lab: Lab, at: int, request: MetadataHeartbeat) -> MetadataHeartbeatReply:
+    """Tell a node of a heartbeat that comes from outside the table; its answer."""
+    lab.tell(at, Received(Address("c9"), request))
+    reply = lab.inbox[-1]
+    assert isinstance(reply, MetadataHeartbeatReply)
+    return reply
+
+
+def test_the_states_and_messages_are_those_of_the_document() -> None:
+    """R-193, R-194, R-195: BrokerState Enum, MetadataHeartbeatRequest and its response; no ids in the answer (C-16)."""
+    assert [(state.value, state.name) for state in BrokerState] == [
+        (0, "INITIAL"),
+        (1, "INACTIVE"),
+        (2, "ACTIVE"),
+        (3, "STOPPING"),
+    ]
+    assert MetadataHeartbeat.__struct_fields__ == ("correlation", "broker", "incarnation", "target_state")
+    assert MetadataHeartbeatReply.__struct_fields__ == ("correlation", "error", "error_string", "current_state")
+
+
+def test_the_incarnation_is_the_czxid_of_the_registration() -> None:
+    """R-181, U-20: two processes under one id, or two lives, are told apart."""
+    lab = full()
+    before = incarnation_of(lab, 2)
+    (node,), _ = lab.zk.submit(lab.admin, (GetData(paths.broker_path(BrokerId(2))),))
+    assert isinstance(node, Data)
+    assert node.czxid == before
+    lab.crash(2)
+    lab.expire(2)
+    lab.start(2)
+    lab.settle()
+
+    assert incarnation_of(lab, 2) > before
+
+
+def test_all_brokers_are_inactive_when_the_cluster_is_first_initialised() -> None:
+    """R-182: nobody leads before somebody has shown itself."""
+    lab = Lab(3, start=False)
+    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeat)
+    for i in lab.ids:
+        lab.start(i)
+    lab.settle()
+    assert [state_of(lab, i) for i in lab.ids] == [INACTIVE] * 3
+    assert lab.leaders() == []
+    lab.held = lambda _: False
+    lab.settle()
+
+    assert [state_of(lab, i) for i in lab.ids] == [ACTIVE] * 3
+    assert len(lab.leaders()) == 1
+
+
+def test_a_new_controller_gives_everybody_the_whole_timeout() -> None:
+    """R-182: a failover must not take every partition from its leader."""
+    lab = full()
+    lab.crash(1)
+    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeat)
+    lab.expire(1)
+    lab.wait(5000)
+    (new,) = [i for i in (2, 3) if controller_of(lab, i).step == "active"]
+    assert (state_of(lab, 2, new), state_of(lab, 3, new)) == (ACTIVE, ACTIVE)
+    assert len(lab.leaders()) == 1
+    lab.wait(1500)
+
+    assert (state_of(lab, 2, new), state_of(lab, 3, new)) == (INACTIVE, INACTIVE)
+
+
+def test_a_silent_broker_is_treated_as_absent_until_it_is_heard_again() -> None:
+    """R-183, R-187: it leaves the ISR and what clients are told, though ZooKeeper still knows it; and comes back."""
+    lab = full()
+    silence(lab, 3)
+    lab.wait(7000)
+    assert state_of(lab, 3) is INACTIVE
+    assert lab.isr() == [1, 2]
+    assert list(lab.nodes[2].state.broker.live_brokers) == [1, 2]
+    assert [live.broker for live in controller_of(lab).live] == [1, 2, 3]
+    lab.held = lambda _: False
+    lab.settle()
+    assert state_of(lab, 3) is ACTIVE
+    lab.wait(3000)
+
+    assert lab.isr() == [1, 2, 3]
+    assert list(lab.nodes[2].state.broker.live_brokers) == [1, 2, 3]
+
+
+def led_by_another(variant: str) -> Lab:
+    """b1 is the controller and has no replica, b3 leads, b2 follows."""
+    lab = Lab(3, variant=VARIANTS[variant], replicas=(3, 2), start=False)
+    for i in (1, 3, 2):
+        lab.start(i)
+        lab.settle()
+    lab.wait(3000)
+    assert (lab.leaders(), lab.isr(), controller_of(lab).step) == ([3], [2, 3], "active")
+    return lab
+
+
+def test_a_silent_leader_is_replaced() -> None:
+    """R-183: for the controller its partitions have no leader."""
+    lab = led_by_another("safe")
+    silence(lab, 3)
+    lab.wait(7000)
+
+    assert (lab.state().leader, lab.isr()) == (2, [2])
+
+
+def fenced(variant: str = "safe") -> Lab:
+    """b3 has not reached the controller for longer than broker.heartbeat.timeout.ms."""
+    lab = full(variant)
+    silence(lab, 3)
+    lab.wait(10_000)
+    return lab
+
+
+REFUSED = ErrorCode.BROKER_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (Produce(1, T0, -1, ("x",), Millis(1000)), ProduceReply(1, T0, REFUSED)),
+        (Fetch(1, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(9), 1), FetchReply(1, T0, REFUSED, NO_EPOCH, Offset(0))),
+        (EpochEnd(1, T0, BrokerId(2), NO_EPOCH, LeaderEpoch(0)), EpochEndReply(1, T0, REFUSED, NO_EPOCH, None)),
+        (ListOffsets(1, T0, NO_EPOCH), ListOffsetsReply(1, T0, REFUSED)),
+        (Metadata(1), MetadataReply(1, (), (), REFUSED)),
+    ],
+)
+def test_a_fenced_broker_takes_no_new_requests(asked: AnyMessage, answer: AnyMessage) -> None:
+    """R-185, R-186: who cannot reach the controller knows nothing that is worth telling."""
+    lab = fenced()
+    assert is_fenced(lab, 3)
+    lab.tell(3, Received(CLIENT, asked))
+
+    assert lab.inbox[-1] == answer
+
+
+def test_a_fenced_broker_says_nothing_to_a_produce_without_acks() -> None:
+    """R-186, R-140: nobody waits for an answer."""
+    lab = fenced()
+    before = len(lab.inbox)
+    lab.produce(3, "x", acks=0)
+
+    assert len(lab.inbox) == before
+
+
+def test_without_heartbeats_a_broker_that_is_cut_off_from_the_controller_tells_old_tales() -> None:
+    """R-180, B-43: clients that ask it for metadata make no progress."""
+    lab = full("no-heartbeat")
+    lab.held = lambda letter: letter[1] == "b3" and letter[0] != "b3"
+    lab.crash(2)
+    lab.expire(2)
+    lab.wait(20_000)
+    lab.tell(3, Received(CLIENT, Metadata(1)))
+
+    reply = lab.inbox[-1]
+    assert isinstance(reply, MetadataReply)
+    assert (reply.error, reply.brokers) == (ErrorCode.NONE, (1, 2, 3))
+
+
+def test_requests_that_wait_are_answered_in_their_time_behind_the_fence() -> None:
+    """R-186: existing network requests will be completed."""
+    lab = full()
+    lab.tell(1, Received(CLIENT, Fetch(7, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(60_000), 10)))
+    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b1"
+    lab.wait(10_000)
+    assert is_fenced(lab, 1)
+    assert not [m for m in lab.inbox if isinstance(m, FetchReply)]
+    lab.wait(60_000)
+
+    assert [(m.correlation, m.error) for m in lab.inbox if isinstance(m, FetchReply)] == [(7, ErrorCode.NONE)]
+
+
+def test_a_fenced_broker_obeys_the_controller() -> None:
+    """R-186 is about requests of others: a command is how it learns what has become of its replicas."""
+    lab = fenced()
+    state = replace(lab.state(), leader_epoch=LeaderEpoch(40), replicas=(BrokerId(1), BrokerId(2), BrokerId(3)))
+    command = LeaderAndIsr(9, BrokerId(1), controller_of(lab).epoch, incarnation_of(lab, 3), False, (state,))
+    lab.tell(3, Received(Address("b1"), command))
+
+    assert lab.partition(3).leader_epoch == 40
+
+
+def test_a_fence_falls_with_the_next_heartbeat_that_is_taken() -> None:
+    """R-186: nodes go back and forth between fenced and unfenced as appropriate."""
+    lab = fenced()
+    for _ in range(2):
+        lab.held = lambda _: False
+        lab.wait(2000)
+        assert not is_fenced(lab, 3)
+        silence(lab, 3)
+        lab.wait(10_000)
+        assert is_fenced(lab, 3)
+
+
+def test_a_fenced_leader_keeps_its_isr() -> None:
+    """R-186: it has refused the fetches by which its followers would have stayed."""
+    lab = full()
+    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b1"
+    lab.wait(30_000)
+    assert is_fenced(lab, 1)
+
+    assert lab.isr() == [1, 2, 3]
+
+
+def test_the_broker_waits_longer_than_the_controller() -> None:
+    """R-188, R-204: a broker must not fence itself before the controller has declared it inactive."""
+    lab = full()
+    silence(lab, 3)
+    lab.wait(8000)
+    assert (state_of(lab, 3), is_fenced(lab, 3)) == (INACTIVE, False)
+    config = lab.configs[3]
+    assert config.broker_heartbeat_timeout_ms > config.controller_heartbeat_timeout_ms
+    with pytest.raises(ValueError, match="broker_heartbeat_timeout_ms 5000 is not above"):
+        BrokerConfig(
+            broker=BrokerId(1),
+            variant=SAFE,
+            topics=(),
+            controller_heartbeat_timeout_ms=Millis(5000),
+            broker_heartbeat_timeout_ms=Millis(5000),
+        )
+
+
+def test_between_the_two_timeouts_two_brokers_lead_and_one_commits() -> None:
+    """U-19: the fence is no lease. What the old leader takes alone is lost to the new one; acks=all it does not take."""
+    lab = full(min_isr=2)
+    lab.held = lambda letter: letter[0] != letter[1] and "b1" in letter[:2] and letter[1] != CLIENT
+    lab.muted.add(1)
+    lab.expire(1)
+    lab.wait(7000)
+    (new,) = [i for i in lab.leaders() if i != 1]
+    lab.nodes[1].state.broker.membership.state = ACTIVE
+    lab.produce(1, "alone", acks=1, correlation=8)
+    lab.produce(1, "all", acks=-1, correlation=9)
+    lab.produce(new, "committed", correlation=10)
+    lab.settle()
+
+    acked = {m.correlation for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE}
+    assert acked == {8, 10}
+
+
+def test_a_heartbeat_of_an_earlier_registration_is_refused() -> None:
+    """R-190, R-196: a late copy, or a process that does not know that it was replaced."""
+    lab = full()
+    reply = beat(lab, 1, MetadataHeartbeat(5, BrokerId(2), Incarnation(incarnation_of(lab, 2) - 1), ACTIVE))
+
+    assert (reply.error, reply.current_state) == (ErrorCode.INVALID_INCARNATION_ID, INACTIVE)
+    assert reply.error_string is not None
+
+
+def test_a_heartbeat_of_a_later_registration_is_believed_at_once() -> None:
+    """R-190, B-47, U-20: the watch on /brokers/ids may come later, or show no difference at all."""
+    lab = full()
+    lab.muted.add(1)  # the controller hears nothing of ZooKeeper
+    later = Incarnation(incarnation_of(lab, 2) + 1000)
+    reply = beat(lab, 1, MetadataHeartbeat(5, BrokerId(2), later, ACTIVE))
+
+    assert (reply.error, reply.current_state) == (ErrorCode.NONE, ACTIVE)
+    assert later in [live.incarnation for live in controller_of(lab).live]
+    assert [c.incarnation for c in controller_of(lab).channels if c.broker == 2] == [later]
+
+
+def test_what_a_heartbeat_says_of_a_registration_is_looked_up() -> None:
+    """R-190: the heartbeat may have been on its way for longer than its registration lasted."""
+    lab = full()
+    reply = beat(lab, 1, MetadataHeartbeat(5, BrokerId(7), Incarnation(999), ACTIVE))
+    lab.settle()
+    assert reply.error is ErrorCode.NONE
+    assert [live.broker for live in controller_of(lab).live] == [1, 2, 3]
+
+    again = beat(lab, 1, MetadataHeartbeat(6, BrokerId(7), Incarnation(999), ACTIVE))
+    assert again.error is ErrorCode.INVALID_INCARNATION_ID
+
+
+def test_a_heartbeat_says_what_the_broker_wants_to_be_and_the_answer_what_it_is() -> None:
+    """R-189, R-191: a target is entered; from stopping there is no way back in one life, whatever comes late."""
+    lab = full()
+    me, incarnation = BrokerId(3), incarnation_of(lab, 3)
+    silence(lab, 3)
+    lab.wait(7000)
+    answers = [beat(lab, 1, MetadataHeartbeat(n, me, incarnation, target)) for n, target in enumerate((ACTIVE, STOPPING, ACTIVE))]
+
+    assert [answer.current_state for answer in answers] == [ACTIVE, STOPPING, STOPPING]
+
+
+@pytest.mark.parametrize(("broker", "target"), [(-1, ACTIVE), (2, BrokerState.INITIAL), (2, INACTIVE)])
+def test_a_heartbeat_that_makes_no_sense_is_refused(broker: int, target: BrokerState) -> None:
+    """R-196: INVALID_REQUEST; "endpoint fields" are none of the request (C-16)."""
+    lab = full()
+
+    assert beat(lab, 1, MetadataHeartbeat(5, BrokerId(broker), Incarnation(1), target)).error is ErrorCode.INVALID_REQUEST
+
+
+def test_who_is_not_controller_says_so() -> None:
+    """R-185: the broker asks again, of whoever is."""
+    lab = full()
+
+    assert beat(lab, 2, MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), ACTIVE)).error is ErrorCode.NOT_CONTROLLER
+
+
+def test_a_new_controller_is_shown_to_at_once() -> None:
+    """R-185: it has no time to lose until the others think of it by themselves."""
+    lab = full()
+    lab.crash(1)
+    lab.expire(1)
+    (office,) = [i for i in (2, 3) if controller_of(lab, i).step == "active"]
+
+    shown = [letter[0] for letter in lab.letters if isinstance(letter[2], MetadataHeartbeat) and letter[1] == f"b{office}"]
+    assert sorted(shown) == ["b2", "b3"]
+
+
+def zombie(variant: str) -> Lab:
+    """b3 led; its session is over and another leads, and b3 is out of ZooKeeper's reach."""
+    lab = led_by_another(variant)
+    lab.muted.add(3)
+    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr) and letter[1] == "b3"
+    lab.expire(3)
+    lab.wait(3000)
+    assert lab.state().leader != 3
+    return lab
+
+
+def test_a_leader_that_is_cut_off_from_zookeeper_alone_hears_it_from_the_controller() -> None:
+    """B-43, R-190: the answer to its next heartbeat says that its registration is over, and it fences itself."""
+    lab = zombie("safe")
+    lab.produce(3, "late", acks=1, correlation=9)
+
+    assert is_fenced(lab, 3)
+    assert lab.inbox[-1] == ProduceReply(9, T0, ErrorCode.BROKER_NOT_AVAILABLE)
+
+
+def test_without_heartbeats_such_a_leader_goes_on_taking_records() -> None:
+    """B-43: acks=1 is taken, and lost when it truncates."""
+    lab = zombie("no-heartbeat")
+    lab.produce(3, "late", acks=1, correlation=9)
+
+    reply = lab.inbox[-1]
+    assert isinstance(reply, ProduceReply)
+    assert reply.error is ErrorCode.NONE
+
+
+# --- the double roll ---------------------------------------------------------------------------------------------------------
+
+
+def mixed(*legacy: int) -> Lab:
+    """A cluster in the middle of the second roll: these brokers still speak the older protocol."""
+    lab = Lab(3, start=False)
+    for i in legacy:
+        lab.configs[i] = replace(lab.configs[i], inter_broker_protocol="legacy")
+    for i in lab.ids:
+        lab.start(i)
+        lab.settle()
+    lab.wait(3000)
+    return lab
+
+
+def test_a_broker_says_by_the_version_of_its_registration_whether_it_sends_heartbeats() -> None:
+    """R-206: BrokerInfo version 5, or 4."""
+    lab = mixed(3)
+    answers, _ = lab.zk.submit(lab.admin, tuple(GetData(paths.broker_path(BrokerId(i))) for i in lab.ids))
+
+    assert [b'"version":5' in a.data for a in answers if isinstance(a, Data)] == [True, True, False]
+
+
+def test_a_legacy_broker_is_always_active_and_never_fenced() -> None:
+    """R-205, R-206: it sends no heartbeats, and nobody misses them."""
+    lab = mixed(3)
+    lab.wait(30_000)
+
+    assert (state_of(lab, 3), is_fenced(lab, 3)) == (None, False)
+    assert lab.isr() == [1, 2, 3]
+    assert not [name for name in lab.timers[3] if name in ("heartbeat", "fence")]
+
+
+@pytest.mark.parametrize("legacy", [(1,), (2,), (3,), (1, 2), (1, 2, 3)])
+def test_a_mixed_cluster_works(legacy: tuple[int, ...]) -> None:
+    """R-205: whoever has rolled asks the controller, whoever has not writes to ZooKeeper; any of them may be controller."""
+    lab = mixed(*legacy)
+    for i in (1, 2, 3, 1):
+        lab.crash(i)
+        lab.expire(i)
+        lab.wait(3000)
+        (leader,) = lab.leaders()
+        assert len(lab.isr()) == 2
+        lab.produce(leader, "x", correlation=i)
+        lab.settle()
+        lab.start(i)
+        lab.wait(12_000)
+
+    assert lab.isr() == [1, 2, 3]
+    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE] * 4
+
+
+def test_a_broker_that_has_rolled_back_is_legacy_again() -> None:
+    """R-205, R-206: its standing as a broker with heartbeats must not make it inactive."""
+    lab = full()
+    lab.crash(3)
+    lab.expire(3)
+    lab.configs[3] = replace(lab.configs[3], inter_broker_protocol="legacy")
+    lab.start(3)
+    lab.wait(12_000)
+
+    assert state_of(lab, 3) is None
+    assert lab.isr() == [1, 2, 3]
+
+
+# --- lives that overlap ------------------------------------------------------------------------------------------------------
+
+
+def stale_stop(variant: str) -> bool:
+    """b3 bounces; a StopReplica that was meant for its earlier life arrives. Does the replica survive?"""
+    lab = full(variant)
+    before = incarnation_of(lab, 3)
+    lab.crash(3)
+    lab.expire(3)
+    lab.start(3)
+    lab.wait(3000)
+    stop = StopPartition(T0, LeaderEpoch(1000), True, lab.partition(3).log.topic_id)
+    command = StopReplica(9, BrokerId(1), controller_of(lab).epoch, before, (stop,))
+    lab.tell(3, Received(Address("b1"), command))
+    return T0 in lab.nodes[3].state.broker.partitions
+
+
+def test_a_stop_replica_for_the_life_before_is_refused() -> None:
+    """B-48, KIP-380: else the new life loses a replica that it was given."""
+    assert stale_stop("safe")
+    assert not stale_stop("no-broker-incarnation")
+
+
+def stale_stopping(variant: str) -> BrokerState | None:
+    """The last heartbeat of a controlled shutdown comes when the broker is back. What is it taken for?"""
+    lab = full(variant)
+    late = MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), STOPPING)
+    lab.crash(3)
+    lab.expire(3)
+    lab.start(3)
+    lab.wait(3000)
+    beat(lab, 1, late)
+    return state_of(lab, 3)
+
+
+def test_a_controlled_shutdown_of_the_life_before_moves_nobody() -> None:
+    """B-49, KIP-380: a retry must not take the leaderships of a healthy broker."""
+    assert stale_stopping("safe") is ACTIVE
+    assert stale_stopping("no-broker-incarnation") is STOPPING
+
+
+def test_followers_of_a_fenced_leader_come_again() -> None:
+    """R-186: they back off, and go on when the fence falls."""
+    lab = full()
+    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b1"
+    lab.wait(12_000)
+    assert is_fenced(lab, 1)
+    lab.held = lambda _: False
+    lab.wait(4000)
+    lab.produce(1, "x", correlation=3)
+    lab.settle()
+
+    assert isinstance(lab.partition(1).role, Leader)
+    assert isinstance(lab.partition(2).role, Follower)
+    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]

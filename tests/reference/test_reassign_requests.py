@@ -1,0 +1,76 @@
+"""Proposal B of KIP-236: requests, their precedence, and the drop set."""
+
+import pytest
+
+from reference.controller import reassign_requests
+from reference.controller.reassign_requests import Request, Wanted
+from reference.types import BrokerId, TopicPartition
+from tests.reference.moving import ids
+
+
+def dropped(assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...], top: int) -> tuple[int, ...]:
+    chosen = None if leader is None else BrokerId(leader)
+    return reassign_requests.droppable(ids(*assigned), leader=chosen, isr=ids(*isr), top=top)
+
+
+def test_an_intermediate_replica_is_dropped_at_once() -> None:
+    """R-256, C-18: [1,2] to [2,3], changed to [2,4] while 3 is not in sync: 3 goes, 2 is not touched."""
+    assert dropped((1, 2, 3), 1, (1, 2), 2) == (3,)
+
+
+@pytest.mark.parametrize(
+    ("assigned", "leader", "isr", "top", "drop"),
+    [
+        ((1, 2), 1, (1, 2), 2, ()),
+        ((1, 2, 3), 3, (2, 3), 2, (1,)),  # the leader comes first, whoever it is
+        ((1, 2, 3, 4), 1, (1,), 2, (3, 4)),  # of those out of sync the first assigned stay
+        ((1, 2, 3, 4), None, (4,), 2, (2, 3)),
+        ((1, 2, 3), 1, (1, 2, 3), 1, (2, 3)),
+        ((1, 2), 1, (1, 2), 5, ()),
+    ],
+)
+def test_those_stay_who_serve(
+    assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...], top: int, drop: tuple[int, ...]
+) -> None:
+    """R-254, C-18: the first `top` of leader, ISR, others; each counted once. R-255: the rest leaves AR."""
+    assert dropped(assigned, leader, isr, top) == drop
+
+
+def test_too_few_replicas_at_first_are_not_reassigned() -> None:
+    """R-253: top >= min.insync.replicas."""
+    assert not reassign_requests.is_allowed(original=ids(1), min_isr=2)
+    assert reassign_requests.is_allowed(original=ids(1, 2), min_isr=2)
+
+
+T, U = TopicPartition("my-topic-0"), TopicPartition("your-topic-3")
+EXAMPLE = b'{"version":1,"assignments":{"my-topic":{"0":[1,2,3]},"your-topic":{"3":[4,5,6]}},"legacy":true}'
+
+
+def test_a_request_has_the_documented_form() -> None:
+    """R-245, R-250: the example of KIP-236, which is legacy; without the key it is not."""
+    request = Request({T: ids(1, 2, 3), U: ids(4, 5, 6)}, legacy=True)
+
+    assert reassign_requests.payload(request) == EXAMPLE
+    assert reassign_requests.decode(EXAMPLE) == request
+    assert b"legacy" not in reassign_requests.payload(Request({T: ids(1)}))
+    assert reassign_requests.decode(b"{") == Request({})
+
+
+def test_one_partition_is_not_reassigned_by_both_ways() -> None:
+    """R-251: the request is ignored; by the same way it changes what is in flight."""
+    assert not reassign_requests.may_change(Wanted(ids(1), False), legacy=True)
+    assert reassign_requests.may_change(Wanted(ids(1), True), legacy=True)
+    assert reassign_requests.may_change(None, legacy=True)
+
+
+def test_a_new_controller_goes_by_what_is_in_flight_first() -> None:
+    """R-252: /admin/reassignments, then requests, then the legacy znode; the flag decides what may change what."""
+    begun = Request({T: ids(1)})
+    asked = Request({T: ids(2), U: ids(3)})
+    legacy = Request({T: ids(4), U: ids(5), TopicPartition("x-0"): ids(6)}, legacy=True)
+
+    assert reassign_requests.in_flight((begun, asked, legacy)) == {
+        T: Wanted(ids(2), False),
+        TopicPartition("x-0"): Wanted(ids(6), True),
+        U: Wanted(ids(3), False),
+    }

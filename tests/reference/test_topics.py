@@ -1,0 +1,323 @@
+"""A topic is told from another one of the same name by its id, the czxid of its znode (KIP-516, V3 Discussion 5, U-14)."""
+
+import pytest
+from msgspec.structs import replace
+
+from reference.broker.broker import Assigned
+from reference.config import VARIANTS
+from reference.coordination import paths
+from reference.coordination.api import Create, Data, Delete, GetData
+from reference.errors import ErrorCode
+from reference.events import Received, ZkReplied
+from reference.messages import (
+    EpochEnd,
+    EpochEndReply,
+    Fetch,
+    FetchReply,
+    LeaderAndIsr,
+    ListOffsets,
+    ListOffsetsReply,
+    Produce,
+    ProduceReply,
+    StopPartition,
+    StopReplica,
+    StopReplicaReply,
+    UpdateMetadata,
+)
+from reference.types import (
+    NO_INCARNATION,
+    NO_TOPIC_ID,
+    Address,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TopicId,
+    topic_partition,
+)
+from tests.reference.lab import T0, Lab
+from tests.reference.test_admin import BROKERS, back, bury, delete_topic, exists, full, holders, requests, write
+
+CLIENT = Address("c1")
+
+
+def topic_id(lab: Lab) -> TopicId:
+    (answer,), _ = lab.zk.submit(lab.admin, (GetData(paths.topic_path("t")),))
+    assert isinstance(answer, Data)
+    return TopicId(answer.czxid)
+
+
+def make(lab: Lab, *replicas: int) -> None:
+    assignment = (tuple(BrokerId(i) for i in replicas),)
+    write(lab, Create(paths.topic_path("t"), paths.topic_payload(assignment)))
+    lab.wait(2000)
+
+
+def produced(lab: Lab, *values: str) -> None:
+    lab.produce(lab.leaders()[0], *values)
+    lab.settle()
+
+
+def ids(lab: Lab) -> set[TopicId]:
+    """Of the logs that there are, in memory and on disk."""
+    in_memory = {lab.nodes[i].state.broker.partitions[T0].log.topic_id for i in lab.ids if i in lab.nodes and holders(lab, T0)}
+    return in_memory | {lab.disks[i].topic_ids[T0] for i in lab.ids if T0 in lab.disks[i].logs}
+
+
+# --- who knows the id -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_replica_keeps_the_id_of_its_topic_with_its_log() -> None:
+    """KIP-516: what tells the topics apart must survive a restart, when nobody but ZooKeeper can be asked."""
+    lab = full()
+    bury(lab, 2)
+    back(lab, 2)
+
+    assert ids(lab) == {topic_id(lab)}
+
+
+def test_brokers_and_clients_are_told_the_id_with_every_state() -> None:
+    """R-310, R-311: LeaderAndIsr and UpdateMetadata name the topic by its id, also after a failover of the controller."""
+    lab = full()
+    bury(lab, 1)
+
+    assert {state.topic_id for i in (2, 3) for state in lab.nodes[i].state.broker.metadata.values()} == {topic_id(lab)}
+
+
+def test_a_new_name_in_the_list_of_topics_is_a_topic() -> None:
+    """R-026, R-027, C-02, C-03: the list is watched, and the znode of a topic is all that an administrator need make."""
+    lab = full()
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(2),),))))
+    state = paths.state_path(topic_partition("u", 0))
+
+    assert (lab.nodes[1].state.controller.topics, exists(lab, state)) == (("t", "u"), True)
+    assert state == "/brokers/topics/u/partitions/0/state"
+
+
+# --- made again while a broker is away (B-61) -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("variant", "expected"), [("safe", ["new"]), ("no-topic-id", ["old"])])
+def test_a_log_of_a_deleted_topic_does_not_live_on_in_the_next_one(variant: str, expected: list[str]) -> None:
+    """B-61, R-046, R-074, U-14: the broker is down while its topic is deleted and made again with it in the assignment."""
+    lab = full(VARIANTS[variant])
+    produced(lab, "old")
+    bury(lab, 3)
+    delete_topic(lab)
+    make(lab, 2, 1, 3)
+    produced(lab, "new")
+    back(lab, 3)
+
+    assert lab.values(3)[: len(expected)] == expected
+
+
+def test_a_topic_made_again_at_once_is_another_though_the_list_of_names_is_the_same() -> None:
+    """V3 §B step 2, R-028, B-61: an administrator may remove the znodes himself; the id shows it."""
+    lab = full()
+    produced(lab, "old")
+    lab.zk.submit(lab.admin, (Delete(paths.state_path(T0)), *(Delete(p) for p in reversed(paths.state_parents(T0)))))
+    _, fired = lab.zk.submit(lab.admin, (Delete(paths.topic_path("t")),))
+    make(lab, 1, 2, 3)
+    lab.watches(fired)
+    lab.settle()
+
+    assert (ids(lab), lab.leaders(), lab.values(1)) == ({topic_id(lab)}, [1], [])
+
+
+def test_a_command_for_a_later_topic_ends_the_log_of_the_earlier_one() -> None:
+    """KIP-516, B-61: the name was given again, so the topic of the smaller id is deleted, whoever failed to say so."""
+    lab = full()
+    produced(lab, "old")
+    node = lab.nodes[2].state
+    later = TopicId(1_000)
+    state = replace(lab.nodes[1].state.controller.states[T0], topic_id=later, leader_epoch=LeaderEpoch(0))
+    broker = node.broker
+    command = LeaderAndIsr(99, BrokerId(1), broker.controller_epoch, broker.incarnation, False, (state,))
+    lab.tell(2, Received(Address("b1"), command))
+
+    assert (lab.values(2), lab.partition(2).leader_epoch, lab.disks[2].topic_ids[T0]) == ([], 0, later)
+
+
+def test_a_command_for_an_earlier_topic_is_refused() -> None:
+    """KIP-516 INCONSISTENT_TOPIC_ID: late, it would else take the log of the later topic for its own."""
+    lab = full()
+    node = lab.nodes[2].state
+    state = lab.nodes[1].state.controller.states[T0]
+    stale = LeaderAndIsr(
+        99,
+        BrokerId(1),
+        node.broker.controller_epoch,
+        node.broker.incarnation,
+        False,
+        (replace(state, topic_id=TopicId(1), leader_epoch=LeaderEpoch(50)),),
+    )
+    lab.tell(2, Received(Address("b1"), stale))
+
+    reply = lab.letters[-1][2]
+    assert getattr(reply, "errors", None) == ((T0, ErrorCode.INCONSISTENT_TOPIC_ID),)
+    assert lab.partition(2).leader_epoch == state.leader_epoch
+
+
+@pytest.mark.parametrize(("variant", "survives"), [("safe", True), ("no-topic-id", False)])
+def test_a_stop_of_a_deleted_topic_does_not_reach_the_next_one(variant: str, survives: bool) -> None:
+    """B-48, B-52, B-61, KIP-570: a StopReplica that was delayed past the deletion and the creation deletes nothing."""
+    lab = full(VARIANTS[variant])
+    node = lab.nodes[2].state
+    for held in (TopicId(1), topic_id(lab)):
+        stop = StopPartition(T0, LeaderEpoch(1_000), True, held)
+        request = StopReplica(98, BrokerId(1), node.broker.controller_epoch, node.broker.incarnation, (stop,))
+        lab.tell(2, Received(Address("b1"), request))
+        if held == 1:
+            assert (T0 in node.broker.partitions) == survives
+
+    assert T0 not in node.broker.partitions  # the right one does
+
+
+# --- requests for another topic -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["safe", "no-topic-id"])
+def test_a_request_for_another_topic_of_the_name_is_refused(variant: str) -> None:
+    """KIP-516: clients hear UNKNOWN_TOPIC_ID and refresh, replicas INCONSISTENT_TOPIC_ID and wait for the controller."""
+    lab = full(VARIANTS[variant])
+    epoch, other = lab.partition(1).leader_epoch, TopicId(1)
+    consumer = Fetch(1, T0, None, NO_INCARNATION, epoch, Offset(0), Millis(0), 10, other)
+    replica = Fetch(2, T0, BrokerId(2), lab.nodes[2].state.broker.incarnation, epoch, Offset(0), Millis(0), 10, other)
+    lab.tell(1, Received(CLIENT, consumer))
+    lab.tell(1, Received(CLIENT, replica))
+    lab.tell(1, Received(CLIENT, EpochEnd(3, T0, BrokerId(2), epoch, epoch, other)))
+    lab.tell(1, Received(CLIENT, ListOffsets(4, T0, epoch, other)))
+    lab.tell(1, Received(CLIENT, Produce(5, T0, 1, ("x",), Millis(100), other)))
+
+    kinds = (FetchReply, EpochEndReply, ListOffsetsReply, ProduceReply)
+    errors = {m.correlation: m.error for m in lab.inbox if isinstance(m, kinds)}
+    unknown, inconsistent = ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID
+    expected = {1: unknown, 2: inconsistent, 3: inconsistent, 4: unknown, 5: unknown}
+    assert all((errors.get(c) == error) == (variant == "safe") for c, error in expected.items())
+
+
+def test_who_does_not_know_the_id_asks_unchecked() -> None:
+    """KIP-516: requests of before topic ids are served as ever."""
+    lab = full()
+    lab.tell(1, Received(CLIENT, Produce(5, T0, 1, ("x",), Millis(100), NO_TOPIC_ID)))
+
+    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+
+
+# --- deletion -------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_deleted_is_forgotten_by_every_broker() -> None:
+    """B-62: else a client is sent to a leader of a topic that is no more for as long as the broker lives."""
+    lab = full()
+    delete_topic(lab)
+
+    assert [dict(lab.nodes[i].state.broker.metadata) for i in lab.ids] == [{}, {}, {}]
+
+
+def test_a_broker_that_was_away_forgets_what_was_deleted_meanwhile() -> None:
+    """B-62: its process lived on, cut off from the others, and so did what it knew."""
+    lab = full()
+    lab.muted.add(3)
+    lab.zk.expire(lab.sessions[3])
+    lab.held = lambda letter: "b3" in letter[:2]
+    write(lab)
+    lab.watches([(lab.sessions[1], paths.BROKER_IDS, "children")])
+    lab.settle()
+    delete_topic(lab)
+    lab.letters.clear()
+    lab.held = lambda _: False
+    lab.muted.clear()
+    assert T0 in lab.nodes[3].state.broker.metadata
+    lab.expire(3)
+    lab.wait(5000)
+
+    assert (dict(lab.nodes[3].state.broker.metadata), holders(lab, T0)) == ({}, [])
+
+
+def test_metadata_that_was_overtaken_does_not_take_a_topic_away() -> None:
+    """B-62: a full update that comes twice, the second time after the topic was made again."""
+    lab = full()
+    delete_topic(lab)
+    node = lab.nodes[2].state.broker
+    epoch, order = node.metadata_order
+    make(lab, 1, 2, 3)
+    late = UpdateMetadata(99, BrokerId(1), ControllerEpoch(epoch), node.incarnation, BROKERS, (), full=True, number=order)
+    lab.tell(2, Received(Address("b1"), late))
+
+    assert list(node.metadata) == [T0]
+
+
+def test_a_deletion_that_is_done_is_not_done_again_to_the_next_topic() -> None:
+    """B-62: the answer to the last write was lost and the name was taken again before the controller looked."""
+    for lost in range(12):
+        lab = full()
+        lab.lost = lost
+        delete_topic(lab)
+        if lab.losses and not exists(lab, paths.topic_path("t")):
+            make(lab, 1, 2, 3)
+            lab.wait(5000)
+            assert (exists(lab, paths.state_path(T0)), lab.leaders()) == (True, [1])
+
+
+@pytest.mark.parametrize("before", range(7))
+def test_a_deletion_and_a_creation_survive_the_controller(before: int) -> None:
+    """B-62, KAFKA-2937: whichever step the controller dies at, the next one ends the deletion, and the next topic is new."""
+    lab = full()
+    produced(lab, "old")
+    lab.left = before
+    delete_topic(lab)
+    lab.left = None
+    if 1 in lab.muted:
+        bury(lab, 1)
+    lab.wait(5000)
+    assert (requests(lab), exists(lab, paths.topic_path("t"))) == ([], False)
+    make(lab, 2, 1, 3)
+    if 1 not in lab.nodes:
+        back(lab, 1)
+    lab.wait(9000)
+
+    assert (lab.leaders(), [lab.values(i) for i in lab.ids], ids(lab)) == ([2], [[], [], []], {topic_id(lab)})
+
+
+def test_topics_that_are_not_there_or_have_no_state_do_not_block_the_others() -> None:
+    """B-62, KAFKA-6650: one that nobody ever led, one that nobody ever made, and one that is in use."""
+    lab = full()
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(9),),))))
+    write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("none", "t", "u"))))
+
+    left = [exists(lab, paths.topic_path(name)) for name in ("t", "u")]
+    assert (left, requests(lab), holders(lab, T0)) == ([False, False], [], [])
+
+
+def test_a_deletion_is_answered_when_nothing_of_it_is_on_the_way_to_zookeeper() -> None:
+    """B-61: a late ISR change would land in the znode of the next topic of the name, whose versions begin at 0 again."""
+    lab = full()
+    node = lab.nodes[2].state.broker
+    lab.muted.add(2)
+    stop = StopPartition(T0, LeaderEpoch(9), True, topic_id(lab))
+    request = StopReplica(98, BrokerId(1), node.controller_epoch, node.incarnation, (stop,))
+    lab.tell(2, Received(Address("b1"), request))
+    waits = not [x for x in lab.letters if isinstance(x[2], StopReplicaReply)]
+    lab.muted.clear()
+    lab.tell(2, Received(Address("b1"), request))
+
+    assert (waits, [x[2].error for x in lab.letters if isinstance(x[2], StopReplicaReply)]) == (True, [ErrorCode.NONE])
+
+
+def test_what_a_starting_broker_has_read_does_not_undo_a_deletion() -> None:
+    """R-046: a command may overtake the answer to the read of V3 §E step 2, and the znodes go once it has been answered."""
+    lab = full()
+    node = lab.nodes[3].state
+    broker, state = node.broker, lab.state()
+    broker.registration, broker.registration_request = "learning-states", 999
+    broker.learning = [Assigned(T0, state.replicas, topic_id(lab))]
+    read, _ = lab.zk.submit(lab.admin, (GetData(paths.state_path(T0)),))
+    stop = StopPartition(T0, state.leader_epoch, delete=True, topic_id=topic_id(lab))
+    lab.tell(3, Received(CLIENT, StopReplica(77, BrokerId(1), broker.controller_epoch, broker.incarnation, (stop,))))
+    lab.tell(3, ZkReplied(999, read))
+
+    assert broker.learned
+    assert not broker.learning
+    assert T0 not in lab.disks[3].logs

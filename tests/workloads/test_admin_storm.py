@@ -1,0 +1,71 @@
+"""admin-storm: what the administrator asks for, and that what it added is written and read (docs/promise.md L3, L4)."""
+
+from history.op import OpType
+from workloads.admin_storm import ADDED_MAX, LOOKS_MAX, Administrator
+from workloads.client import Completion, Done, Invocation, Phase, Process, Sleep
+from workloads.generate import generate
+from workloads.parameters import Parameters, PartitionName, TopicShape
+
+PARAMETERS = Parameters(
+    partitions=(PartitionName("orders", 0), PartitionName("orders", 1)),
+    producers=1,
+    consumers=0,
+    final_readers=1,
+    topics=(TopicShape("orders", 2, ((1, 2), (2, 3), (3, 1), (1, 2), (2, 3))),),
+)
+OK = Completion(type=OpType.OK)
+
+
+def run(process: Process, phase: Phase, completion: Completion = OK, *, until_ms: int = 60_000) -> list[Invocation]:
+    now_ms, asked = 0, []
+    while now_ms < until_ms:
+        match process.next(now_ms=now_ms, phase=phase):
+            case Invocation() as invocation:
+                asked.append(invocation)
+                process.completed(invocation, completion)
+                now_ms += 1
+            case Sleep(ms=ms):
+                now_ms += ms
+            case Done():
+                break
+    return asked
+
+
+def test_partitions_are_added_where_r_132_puts_them() -> None:
+    """R-132: replica j of partition i on broker (i + j) mod n; and not without end."""
+    *_, admin = generate("admin-storm", 5, PARAMETERS)
+
+    added = [i for i in run(admin, "faults") if i.f == "add-partition"]
+
+    assert [(i.partition, i.assignment) for i in added] == [(2, ((3, 1),)), (3, ((1, 2),)), (4, ((2, 3),))]
+    assert len(added) == ADDED_MAX
+
+
+def test_what_was_added_is_written_and_read() -> None:
+    """docs/promise.md L3: else nobody would know that the new partition serves anybody."""
+    *_, producer, reader, admin = generate("admin-storm", 5, PARAMETERS)
+    assert run(producer, "faults") == []
+    run(admin, "faults")
+
+    assert {i.partition for i in run(producer, "faults") if i.f == "produce"} == {2, 3, 4}
+    assert {i.partition for i in run(reader, "final", Completion(type=OpType.OK, offset=0))} == {2, 3, 4}
+
+
+def test_a_partition_that_may_not_be_there_is_not_written() -> None:
+    """An unknown outcome is no promise that there is anything to write to."""
+    *_, producer, _, admin = generate("admin-storm", 5, PARAMETERS)
+    run(admin, "faults", Completion(type=OpType.INFO, error="REQUEST_TIMED_OUT"))
+
+    assert run(producer, "faults") == []
+
+
+def test_the_administrator_looks_at_the_end_until_it_is_answered() -> None:
+    """docs/promise.md L4: one answer is the evidence; without any the run is not live."""
+    *_, admin = generate("admin-storm", 5, PARAMETERS)
+    assert isinstance(admin, Administrator)
+    assert run(admin, "quiet") == []
+    silent = run(admin, "final", Completion(type=OpType.FAIL, error="REQUEST_TIMED_OUT"))
+    *_, answered = generate("admin-storm", 5, PARAMETERS)
+
+    assert [i.f for i in silent] == ["admin-pending"] * LOOKS_MAX
+    assert [i.f for i in run(answered, "final")] == ["admin-pending"]

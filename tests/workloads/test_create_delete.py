@@ -1,0 +1,54 @@
+"""create-delete: a topic comes and goes under one name, and only what is certainly there is written (bugs B-61, B-62)."""
+
+import pytest
+
+from history.op import OpType
+from tests.workloads.test_admin_storm import OK, run
+from workloads.client import Completion
+from workloads.generate import generate
+from workloads.parameters import Parameters, ParametersError, PartitionName, TopicShape
+
+PARAMETERS = Parameters(
+    partitions=(PartitionName("orders", 0),),
+    producers=1,
+    consumers=0,
+    final_readers=1,
+    scratch=TopicShape("scratch", 2, ((1, 2), (2, 3))),
+)
+
+
+def test_the_topic_is_made_and_deleted_in_turn() -> None:
+    """B-61: under the same name, on the same brokers, sometimes at once."""
+    *_, admin = generate("create-delete", 5, PARAMETERS)
+    asked = run(admin, "faults")
+
+    assert {i.topic for i in asked} == {"scratch"}
+    assert [i.f for i in asked] == ["create-topic", "delete-topic"] * (len(asked) // 2) + ["create-topic"] * (len(asked) % 2)
+    assert len(asked) > 10
+    assert asked[0].assignment == ((1, 2), (2, 3))
+
+
+def test_it_is_written_only_while_it_is_there() -> None:
+    """P8: what is written while it is being deleted belongs to nobody knows which topic."""
+    *_, producer, _, admin = generate("create-delete", 5, PARAMETERS)
+    assert run(producer, "faults") == []
+    run(admin, "faults", until_ms=1000)
+    assert {(i.topic, i.partition) for i in run(producer, "faults")} == {("scratch", 0), ("scratch", 1)}
+
+    run(admin, "faults", Completion(type=OpType.INFO, error="REQUEST_TIMED_OUT"))
+    assert run(producer, "quiet") == []
+
+
+def test_a_deletion_of_unknown_outcome_is_asked_for_again() -> None:
+    """B-62: made anew before the old one is gone, the new one would be deleted in its place."""
+    *_, admin = generate("create-delete", 5, PARAMETERS)
+    run(admin, "faults", until_ms=1000)
+    asked = run(admin, "faults", Completion(type=OpType.INFO, error="REQUEST_TIMED_OUT"))
+
+    assert {i.f for i in asked} == {"delete-topic"}
+    assert run(admin, "faults", OK, until_ms=200_000)[1].f == "create-topic"
+
+
+def test_without_a_topic_there_is_no_such_workload() -> None:
+    with pytest.raises(ParametersError, match="there is no topic to create and delete"):
+        generate("create-delete", 5, Parameters(partitions=PARAMETERS.partitions))
