@@ -5,8 +5,8 @@ for every member of the ISR in ZooKeeper. Both are looked at whenever one of the
 shorter. Left out are wounded replicas until they are in the ISR under a new incarnation (docs/promise.md C2), and for leaders
 of an epoch before a cut the offsets that the cut took (C1). Entries that the rows do not show agree with everything.
 
-A replica that was deleted when ZooKeeper's ISR was without it (V3 §F step 3.2.4, R-236) is left out of the ISR of a leader that has
-not heard of that yet, until ZooKeeper has it again: it fetches no more, so nothing is committed by that ISR any more.
+A replica that was deleted when ZooKeeper's ISR was without it (V3 §F step 3.2.4, R-236) is left out of the ISR of a leader that
+has not heard of that yet, until ZooKeeper has it again: it fetches no more, so nothing is committed by that ISR any more.
 
 Why both: without the epoch fence on fetches WeakIsr alone fails, without it on ISR expansion StrongIsr fails first.
 """
@@ -98,7 +98,12 @@ class _Agreement:
             return
         limit = min([leader.hw, *(cut.offset for cut in self.cuts if leader.epoch < cut.leader_epoch)])
         for member in sorted({*leader.isr, *self.isr}):
-            if member == node or member in self.wounded.since or member in self.dropped or self.agreed.get((node, member), 0) >= limit:
+            if (
+                member == node
+                or member in self.wounded.since
+                or member in self.dropped
+                or self.agreed.get((node, member), 0) >= limit
+            ):
                 continue
             offset = self._first_difference(node, member, limit)
             if offset is None:
