@@ -12,13 +12,23 @@ from history.op import OpType
 
 Phase = Literal["faults", "quiet", "final"]
 ClientF = Literal["produce", "poll", "latest", "earliest"]
-AdminF = Literal["create-topic", "delete-topic", "add-partition", "elect-preferred", "admin-pending"]
+AdminF = Literal[
+    "create-topic",
+    "delete-topic",
+    "add-partition",
+    "elect-preferred",
+    "reassign",
+    "reassign-extra",
+    "cancel-reassignments",
+    "allow-reassignments",
+    "admin-pending",
+]
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
     """One operation. `offset` is the position of a poll; `values`, `acks`, `retries` and `idempotent` are of a produce.
 
-    `assignment` is of a topic to be made, or of one partition to be added: replicas by partition, preferred first.
+    `assignment` is of a topic to be made, or of one partition to be added or moved: replicas by partition, preferred first.
     """
 
     f: ClientF | AdminF

@@ -18,7 +18,10 @@ After an info the process cannot go on, as in Jepsen: its operation may take eff
 the same process number would not be known to follow it. The number is retired and the client goes on under the next one.
 """
 
+from typing import get_args
+
 from history.op import OpType
+from workloads.client import AdminF
 
 # Kafka's names of errors -> what a produce that was sent has come to
 PRODUCE: dict[str, OpType] = {
@@ -60,9 +63,10 @@ PRODUCE: dict[str, OpType] = {
     "INVALID_INCARNATION_ID": OpType.INFO,
 }
 
-# An administrator's requests have an effect too. They are refused where another one, or the topic, stands there already.
-ADMIN = frozenset({"create-topic", "delete-topic", "add-partition", "elect-preferred"})
-ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS"})
+# An administrator's requests have an effect too. They are refused where another one, or the topic, stands there already, or
+# where there is nothing to be rolled back.
+ADMIN = frozenset(get_args(AdminF)) - {"admin-pending"}
+ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS", "NO_REASSIGNMENT_IN_PROGRESS"})
 
 
 def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str, ...] = ()) -> OpType:

@@ -24,6 +24,7 @@ from reference.messages import (
     ListOffsetsReply,
     PartitionState,
     Produce,
+    StopPartition,
     StopReplicaReply,
 )
 from reference.replica import delayed, follower, high_watermark, isr, leader
@@ -97,6 +98,7 @@ class Broker(Struct):
     dir_event: Literal["none", "due", "writing"] = "none"  # the notification of the controller
     dir_event_request: int = 0
     partitions: dict[TopicPartition, Partition] = {}
+    buried: dict[TopicPartition, StopPartition] = {}  # by which replicas were deleted: earlier commands do not bring them back
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # the greatest seen in a command
     metadata: dict[TopicPartition, PartitionState] = {}
     metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and number of the last update taken

@@ -291,6 +291,28 @@ def test_topics_that_are_not_there_or_have_no_state_do_not_block_the_others() ->
     assert (left, requests(lab), holders(lab, T0)) == ([False, False], [], [])
 
 
+def test_a_late_copy_of_a_command_does_not_bring_a_deleted_topic_back() -> None:
+    """R-149, B-61: the log of a topic that is no more would lie there for ever; one of the next topic is made all the same."""
+    lab = full()
+    copies: list[LeaderAndIsr] = []
+    lab.held = lambda letter: _copied(letter, copies)
+    lab.crash(1)
+    lab.expire(1)
+    lab.settle()
+    delete_topic(lab)
+    lab.tell(2, Received(Address(f"b{copies[0].controller}"), copies[0]))
+    late = holders(lab, T0)
+    make(lab, 1, 2, 3)
+
+    assert (late, holders(lab, T0)) == ([1], [1, 2, 3])  # b1 is down
+
+
+def _copied(letter: tuple[Address, Address, object], copies: list[LeaderAndIsr]) -> bool:
+    if letter[1] == "b2" and isinstance(letter[2], LeaderAndIsr):
+        copies.append(letter[2])
+    return False
+
+
 def test_a_deletion_is_answered_when_nothing_of_it_is_on_the_way_to_zookeeper() -> None:
     """B-61: a late ISR change would land in the znode of the next topic of the name, whose versions begin at 0 again."""
     lab = full()
