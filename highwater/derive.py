@@ -31,7 +31,7 @@ from workloads.registry import WORKLOADS
 
 PLAIN = "produce-consume"
 MIXED = "mixed"  # no workload of its own: each seed draws one
-_MIX = (PLAIN, PLAIN, PLAIN, "admin-storm", "create-delete")
+_MIX = (PLAIN, PLAIN, PLAIN, "admin-storm", "create-delete", "misuse")
 _TOPICS = ("orders", "payments", "events")
 _SIZES = (3, 3, 3, 4, 5)  # of a cluster
 _STORMY_SIZES = (3, 4, 4, 5, 5)  # where partitions are moved

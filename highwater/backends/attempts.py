@@ -55,6 +55,7 @@ class Attempts:
                     acks=invocation.acks,
                     retries=invocation.retries,
                     idempotent=invocation.idempotent,
+                    misuse=invocation.misuse,
                 )
             case "poll":
                 return PollCall(id=self.calls, tp=tp, offset=Offset(invocation.offset), max_records=invocation.max_records)
