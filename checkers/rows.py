@@ -30,6 +30,7 @@ class EventRow(NamedTuple):
     offset: int
     value: str
     dir: int | None
+    replicas: tuple[str, ...]
     detail: str | None
 
 
@@ -41,6 +42,7 @@ FILLED: tuple[tuple[K, tuple[str, ...]], ...] = (
     (K.SESSION_ENDED, ("node",)),
     (K.CONTROLLER_ELECTED, ("node",)),
     (K.STATE_WRITTEN, ("isr", "leader_epoch")),
+    (K.ASSIGNED, ("replicas",)),
     (K.ISR_CHANGE_SENT, ("node", "isr")),
     (K.ISR_CHANGE_ENDED, ("node", "isr", "leader_epoch")),
     (K.BECAME_LEADER, ("node", "leader_epoch")),
@@ -77,8 +79,9 @@ def event_rows(events: pl.DataFrame) -> list[EventRow]:
     """The rows that can be judged, in order of the frame."""
     fit = events.filter(_FIT).rename({"index": "at"})
     columns = [fit[name].to_list() for name in EventRow._fields]
-    isr = EventRow._fields.index("isr")
-    columns[isr] = [None if members is None else tuple(members) for members in columns[isr]]
+    for name in ("isr", "replicas"):
+        place = EventRow._fields.index(name)
+        columns[place] = [None if members is None else tuple(members) for members in columns[place]]
     return list(map(EventRow._make, zip(*columns, strict=True)))
 
 
