@@ -1,0 +1,25 @@
+"""What waits for a broker on its control channel."""
+
+import pytest
+
+from reference.controller import channel
+from reference.controller.context import Channel, Controller
+from reference.messages import PartitionState
+from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicId, ZkVersion, topic_partition
+
+TP = topic_partition("t", 0)
+B1 = BrokerId(1)
+STATE = PartitionState(TP, B1, Incarnation(1), LeaderEpoch(0), (), ControllerEpoch(1), ZkVersion(0), (B1,))
+
+
+@pytest.mark.parametrize(("full", "queued"), [(True, []), (False, [TopicId(7)])])
+def test_nothing_is_queued_beside_a_full_update_and_what_is_queued_names_its_topic(full: bool, queued: list[TopicId]) -> None:
+    """R-304: a full update takes what there is when it is sent; a state queued beside it would grow old and never be sent."""
+    waiting = Channel(broker=B1, incarnation=Incarnation(1), metadata_full=full)
+    controller = Controller(channels=[waiting], states={TP: STATE}, topic_ids={"t": TopicId(7)})
+
+    channel.tell_offline(controller, TP)
+    channel.tell_metadata(controller, STATE)
+
+    assert [state.topic_id for state in waiting.metadata.values()] == queued
+    assert waiting.metadata_due
