@@ -173,11 +173,13 @@ def test_so_it_does_by_requests(seed: int) -> None:
 
 def test_the_storms_by_requests_are_worth_playing() -> None:
     """R-251, R-254: they end moves, drop intermediate replicas, and ask by both ways."""
-    notes = [n for seed in range(8) for _, n in played(seed, "reassignment-by-requests").lab.notes]
+    storms = [played(seed, "reassignment-by-requests") for seed in range(8)]
+    assert all(storm.heal() for storm in storms)
+    notes = [n for storm in storms for _, n in storm.lab.notes]
     begun = [(n.detail or "").split()[0] for n in notes if n.kind == "reassignment-begun"]
 
-    assert sum(n.kind == "reassignment-ended" for n in notes) > 10
-    assert begun.count("down") > 3
+    assert sum(n.kind == "reassignment-ended" for n in notes) > 5
+    assert begun.count("down") > 5
     assert any(n.detail == "asked for by the other way" for n in notes)
 
 

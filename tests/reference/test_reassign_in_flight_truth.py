@@ -89,6 +89,25 @@ def test_whatever_step_a_change_comes_after_it_is_where_the_partition_ends(
     assert ends(changed, then) == []
 
 
+def test_whenever_another_request_comes_the_partition_ends_there() -> None:
+    """R-247: right before each thing that the controller does for the first one, whose end is not the end of this."""
+    words = _asked(cluster(B), {}).steps
+    labs = [_asked(cluster(B), {word: (2, 3, 4)}) for word in words]
+
+    assert len(words) > 30
+    assert [word for word, lab in zip(words, labs, strict=True) if lab.before] == []
+    assert [word for word, n in zip(words, labs, strict=True) if ends([n], (2, 3, 4))] == []
+
+
+def _asked(lab: Mortal, then: dict[str, tuple[int, ...]]) -> Mortal:
+    lab.look_from_here()
+    for word, replicas in then.items():
+        lab.before[word] = partial(request, lab, *replicas)
+    _ask(lab, (4, 5, 6))
+    lab.wait(3000)
+    return lab
+
+
 @pytest.mark.parametrize("word", ["AR 1,2", "AR 1,2,4", "AR 2,4", f"gone: {admin_paths.reassignment_path(T0)}"])
 def test_a_broker_that_was_down_while_it_was_dropped_keeps_nothing(word: str) -> None:
     """B-59, R-255: 3 is dropped while its broker is down, which starts right before some later step."""
