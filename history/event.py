@@ -51,6 +51,7 @@ class EventKind(StrEnum):
     APPEND = "append", "node, life, partition, offset, leader_epoch (of the record), value, detail: leader | follower"
     TRUNCATE = "truncate", "node, life, partition, offset (the new LEO), detail: why"
     HW = "hw", "node, life, partition, hw, leo, leader_epoch, detail: leader | follower"
+    ASSIGNED = "assigned", "topic_id, partition, replicas: a topic znode gives it these (from ZooKeeper)"
     TOPIC_DELETED = "topic-deleted", "partition, topic_id: its deletion was asked for, or its znode is gone (from ZooKeeper)"
     REPLICA_DELETED = "replica-deleted", "node, life, partition"
     REASSIGNMENT_BEGUN = "reassignment-begun", "node (controller), partition, detail: forward | back | down, to which replicas"

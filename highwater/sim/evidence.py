@@ -1,6 +1,6 @@
 """What nodes and ZooKeeper say, as rows of the history."""
 
-from highwater.topics import TopicIds, written
+from highwater.topics import TopicIds, topic_of_path, written
 from history.event import EventKind
 from history.recorder import Recorder
 from reference.coordination import paths
@@ -82,13 +82,14 @@ def names(brokers: tuple[BrokerId, ...]) -> tuple[str, ...]:
 
 
 class ZkEvidence:
-    """What ZooKeeper commits: registrations, their end, and every state znode as written."""
+    """What ZooKeeper commits: registrations, their end, assignments, and every state znode as written."""
 
-    __slots__ = ("_partitions", "_recorder", "_registered", "_tree", "incarnations", "topics")
+    __slots__ = ("_assigned", "_partitions", "_recorder", "_registered", "_tree", "incarnations", "topics")
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._registered: dict[str, int] = {}  # path -> czxid
+        self._assigned: dict[TopicPartition, tuple[BrokerId, ...]] = {}  # as last written down
         self._partitions: dict[TopicPartition, None] = {}  # that ever had a state
         self.topics = TopicIds()
         self.incarnations: dict[str, int] = {}  # node -> czxid of its last registration
@@ -128,6 +129,9 @@ class ZkEvidence:
 
     def _written(self, node: Address, path: str, data: bytes, version: int) -> None:
         self._ended(path, data)
+        topic = topic_of_path(path)
+        if topic is not None and path in self._tree.nodes:
+            self._assign(topic, path, data)
         tp = paths.tp_of_state_path(path)
         if tp is None:
             return
@@ -151,8 +155,23 @@ class ZkEvidence:
             elr=names(tuple(member.broker for member in state.elr)),
         )
 
+    def _assign(self, topic: str, path: str, data: bytes) -> None:
+        """A topic was made, or its assignment written: what is new in it."""
+        self.topics.created(path, self._tree.nodes[path].czxid)
+        for tp, replicas in paths.decode_topic(topic, data):
+            if self._assigned.get(tp) != replicas:
+                self._assigned[tp] = replicas
+                self._recorder.event(
+                    EventKind.ASSIGNED,
+                    topic=topic,
+                    topic_id=self.topics.of(tp),
+                    partition=index_of(tp),
+                    replicas=names(replicas),
+                )
+
     def _ended(self, path: str, data: bytes | None) -> None:
         for topic, topic_id in self.topics.ended(path, data):
+            self._assigned = {tp: replicas for tp, replicas in self._assigned.items() if topic_of(tp) != topic}
             for tp in [tp for tp in self._partitions if topic_of(tp) == topic]:
                 index = index_of(tp)
                 self._recorder.event(EventKind.TOPIC_DELETED, topic=topic, topic_id=topic_id, partition=index)

@@ -49,7 +49,7 @@ def silence(lab: Mortal, *brokers: int) -> None:
 
 
 def refusals(lab: Lab) -> list[str]:
-    return list(dict.fromkeys(note.detail or "" for _, note in lab.notes if note.kind == REFUSED))
+    return list(dict.fromkeys(note.detail for _, note in lab.notes if note.kind == REFUSED and note.detail is not None))
 
 
 def znode(lab: Lab) -> Data:
