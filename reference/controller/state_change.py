@@ -55,7 +55,7 @@ def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | N
         if wish is not None:
             change.wish, change.granting = wish, False
         return
-    controller.changes[tp] = StateChange(step="reading", wish=wish)
+    controller.changes[tp] = StateChange(step="reading", wish=change.wish if change is not None and wish is None else wish)
     _read(turn, tp, controller.changes[tp])
 
 
@@ -264,9 +264,9 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
     else:
         channel.tell_metadata(controller, state)
         proposals.applied(turn, controller, change.proposal, state)
-    if change.granting:
-        if change.wish == "raise":
-            channel.mark_new(controller, state.tp, reassign_selection.newcomers(controller.agent.moves.get(state.tp), state))
+    if change.wish == "raise":  # also where somebody had to be elected at the same time, which is a new epoch too
+        channel.mark_new(controller, state.tp, reassign_selection.newcomers(controller.agent.moves.get(state.tp), state))
+    if change.granting or change.wish == "raise":
         change.wish = None
     _finish(turn, controller, state.tp, change)
 
