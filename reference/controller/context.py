@@ -39,9 +39,9 @@ class LiveBroker(Struct, frozen=True, order=True):
     incarnation: Incarnation
 
 
-# What a change shall bring about where nobody has died: the first replica leads; a new epoch, all else as it is; the leader is
-# one of AR; the ISR too
-Wish = Literal["preferred", "raise", "lead", "shrink"]
+# What a change shall bring about where nobody has died: the first replica leads; anybody leads where nobody can; a new epoch, all
+# else as it is; the leader is one of AR; the ISR too
+Wish = Literal["preferred", "unclean", "raise", "lead", "shrink"]
 
 
 class Standing(Struct):
@@ -116,8 +116,8 @@ class Channel(Struct):
     in_flight: LeaderAndIsr | UpdateMetadata | StopReplica | LogInfo | None = None
 
 
-AdminKind = Literal["add", "remove", "preferred", "delete"]
-ADMIN_KINDS: tuple[AdminKind, ...] = ("add", "remove", "preferred", "delete")
+AdminKind = Literal["add", "remove", "preferred", "delete", "unclean"]
+ADMIN_KINDS: tuple[AdminKind, ...] = ("add", "remove", "preferred", "delete", "unclean")
 
 
 class AdminProcedure(Struct):
