@@ -79,4 +79,4 @@ def test_a_value_that_is_appended_twice_leaves_the_rest_unchecked() -> None:
 def test_a_lost_update_of_registers_is_a_cycle() -> None:
     lost = history(("ok", "[[:r 1 nil] [:w 1 1]]"), ("ok", "[[:r 1 nil] [:w 1 2]]"), together=True)
 
-    assert [a.kind for a in judge("rw-register", lost, ("serializable",)).anomalies] == ["G2-item"]
+    assert [a.kind for a in judge("rw-register", lost, ("serializable",)).anomalies] == ["lost-update", "G2-item"]
