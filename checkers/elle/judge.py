@@ -14,10 +14,10 @@ What can be inferred is not all: a history is VALID where nothing forbidden can 
 from collections.abc import Sequence
 
 from checkers.elle import list_append, rw_register
+from checkers.elle.consistency import FORBIDS
 from checkers.elle.cycles import Step, cycles
 from checkers.elle.graph import NAMES, PROCESS, REALTIME, RW, WR, joined, process_order, real_time
 from checkers.elle.list_append import Found, ListAppend
-from checkers.elle.consistency import FORBIDS
 from checkers.elle.rw_register import RwRegister
 from checkers.elle.table import Table, table_of
 from checkers.linearizability.judge import Judgement
