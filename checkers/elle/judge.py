@@ -37,7 +37,7 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     forbidden = frozenset[str]().union(*(FORBIDS[name] for name in consistency))
     lists = model == "list-append"
     table = table_of(history, list_append.WRITES if lists else rw_register.WRITES, lists=lists)
-    keys = ListAppend(table) if lists else RwRegister(table, forbidden)
+    keys = ListAppend(table, forbidden) if lists else RwRegister(table, forbidden)
     found = _first_of_each_kind(table, [one for one in keys.anomalies() if one.kind in forbidden])
     parts = [*keys.edges(), process_order(table)]
     in_time, count = real_time(table, table.count + keys.junctions)

@@ -1,8 +1,9 @@
 """list-append: `[:append k v]` and `[:r k [v …]]`. A read of a list names all versions before it, so the order is known.
 
 The version order of a key is its longest read; every other read must be a beginning of it. Appends that certainly committed and
-that nobody read come after all that was read. Values must be appended once per key: a key where one was appended twice is
-unchecked. A read value that nobody appended is noted, for a history may be a window of another; the order goes on across it.
+that nobody read come after all that was read. Of a transaction of unknown outcome one value that was read tells of the others.
+Values must be appended once per key: a key where one was appended twice is unchecked. A read value that nobody appended is
+noted, for a history may be a window of another; the order goes on across it.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkers.elle.graph import RW, WR, WW, Edges, edges, fan
-from checkers.elle.table import Ints, Table, packed
+from checkers.elle.table import Flags, Ints, Table, packed
 
 WRITES = "append"
 _PIECE = 1 << 21  # elements compared at a time
@@ -31,8 +32,9 @@ class Found:
 class ListAppend:
     """What is known of the keys of a history."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, forbidden: frozenset[str]) -> None:
         self._table = table
+        self._forbidden = forbidden
         appends = np.flatnonzero(table.write & (table.transaction < table.count))
         # Where `names` are sorted, the append of a value is found by search.
         names = packed(table.key[appends], table.value[appends])
@@ -327,13 +329,21 @@ class ListAppend:
         yield edges(reader[more], self._order_writer[then], RW, key=key[more], value=self._order_value[then])
         yield from self._to_unread(reader[~more], key[~more], at)
 
+    def _committed(self) -> Flags:
+        """Which transactions certainly did: those that said so, and those of which something was read, or it would be G1a."""
+        committed = self._table.ok
+        if "G1a" in self._forbidden:
+            committed = committed.copy()
+            committed[self._order_writer[(self._order_writer != _NOBODY) & ~self._bad_keys[self._order_key]]] = True
+        return committed
+
     def _to_unread(self, reader: Ints, key: Ints, known: Ints) -> Iterator[Edges]:
         """What committed and was never read comes after all that was read."""
         table = self._table
         read = np.zeros(len(table.transaction), np.bool_)
         read[self._order_append[self._order_append != _NOBODY]] = True
         appends = np.flatnonzero(table.write & (table.transaction < table.count) & ~read)
-        appends = appends[table.ok[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
+        appends = appends[self._committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
         group = fan(table.key[appends], table.transaction[appends], table.count)
         yield group.inside()
         yield group.into(key, reader, RW, key=key)

@@ -42,10 +42,15 @@ class RwRegister:
         self.junctions = 0
         self._read_columns()
         # What exists for certain: versions that were left by one that committed, or that were found.
+        # Of a transaction of unknown outcome one value that was found tells of the others, or it would be G1a.
+        proven = {
+            self._writer[v] for v in self._readers if v in self._writer and v[0] not in self._bad_keys and "G1a" in forbidden
+        }
         self._left = {
             (key, value): transaction
             for (transaction, key), value in self._last.items()
-            if key not in self._bad_keys and (table.end[transaction] < NEVER or (key, value) in self._readers)
+            if key not in self._bad_keys
+            and (table.end[transaction] < NEVER or (key, value) in self._readers or transaction in proven)
         }
 
     def _read_columns(self) -> None:
