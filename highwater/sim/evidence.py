@@ -103,12 +103,24 @@ def record_state(recorder: Recorder, state: PartitionState, *, node: Address | N
 class ZkEvidence:
     """What ZooKeeper commits: registrations, their end, assignments, and every state znode as written."""
 
-    __slots__ = ("_assigned", "_partitions", "_recorder", "_registered", "_tree", "incarnations", "topics")
+    __slots__ = (
+        "_assigned",
+        "_ordered",
+        "_partitions",
+        "_recorder",
+        "_registered",
+        "_standing",
+        "_tree",
+        "incarnations",
+        "topics",
+    )
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._registered: dict[str, int] = {}  # path -> czxid
         self._assigned: dict[TopicPartition, tuple[BrokerId, ...]] = {}  # as last written down
+        self._ordered: tuple[TopicPartition, ...] = ()  # unclean elections that an operator has asked for
+        self._standing: dict[TopicPartition, PartitionState] = {}
         self._partitions: dict[TopicPartition, None] = {}  # that ever had a state
         self.topics = TopicIds()
         self.incarnations: dict[str, int] = {}  # node -> czxid of its last registration
@@ -127,6 +139,7 @@ class ZkEvidence:
                 case (SetData(path=path, data=data), Written(version=version)):
                     self._written(node, path, data, version)
                 case (Delete(path=path), Deleted()):
+                    self._ordered = () if path == paths.UNCLEAN_ELECTION else self._ordered
                     self._gone(path)
                     self._ended(path, None)
                 case _:
@@ -148,6 +161,8 @@ class ZkEvidence:
 
     def _written(self, node: Address, path: str, data: bytes, version: int) -> None:
         self._ended(path, data)
+        if path == paths.UNCLEAN_ELECTION:
+            self._ordered = paths.decode_preferred(data)
         topic = topic_of_path(path)
         if topic is not None and path in self._tree.nodes:
             self._assign(topic, path, data)
@@ -159,7 +174,25 @@ class ZkEvidence:
         if above in self._tree.nodes:  # topics are made by administrators, of whom nothing is told here
             self.topics.created(above, self._tree.nodes[above].czxid)
         state = paths.decode_state(tp, (), Data(data, version, 0))
+        self._obey(tp, state)
         record_state(self._recorder, state, node=node, topic_id=self.topics.of(tp))
+
+    def _obey(self, tp: TopicPartition, state: PartitionState) -> None:
+        """An order is carried out by the first election, while it stands, of who was not counted on as it is registered now."""
+        before = self._standing.get(tp)
+        self._standing[tp] = state
+        if tp not in self._ordered or before is None or state.leader in (None, before.leader):
+            return
+        if (state.leader, state.leader_incarnation) not in {(m.broker, m.incarnation) for m in (*before.isr, *before.elr)}:
+            assert state.leader is not None
+            self._ordered = tuple(other for other in self._ordered if other != tp)
+            self._recorder.event(
+                EventKind.UNCLEAN_ELECTION_ORDERED,
+                topic=topic_of(tp),
+                topic_id=self.topics.of(tp),
+                partition=index_of(tp),
+                leader=broker_address(state.leader),
+            )
 
     def _assign(self, topic: str, path: str, data: bytes) -> None:
         """A topic was made, or its assignment written: what is new in it."""

@@ -9,8 +9,9 @@
     narrowing  AR := RAR in the topic znode: only now, for it is the one place that says who held a replica (B-59)
     clearing   the entry leaves /admin/reassign_partitions
 
-A rollback is the same with OAR for RAR, but need not wait for all of OAR. Every step looks at what holds and goes back to the
-first where that is no longer what it stands on, so any of them can be repeated, by this controller or by the next.
+A rollback is the same with OAR for RAR, but need not wait for all of OAR; so is a drop (R-255), to those who stay.
+Every step looks at what holds and goes back to the first where that is no longer what it stands on, so any of them can be
+repeated, by this controller or by the next.
 """
 
 from msgspec.structs import replace

@@ -38,6 +38,8 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
             agent.moves.pop(tp, None)  # being deleted, or not seen yet
         elif entry is None:
             _leave(turn, controller, tp, seen.assigned[tp])
+        elif in_use(turn.config.variant) and entry != agent.entries.get(tp):
+            pass  # begun or changed: not before it is written, for the next controller must do the same
         elif first and failover == "abort" and any(b not in live_ids(controller) for b in entry.replicas):
             del draft.entries[tp]  # B-58, KAFKA-4214: given up because a new replica is down just now
         else:
@@ -95,8 +97,6 @@ def _go_on_with(turn: Turn, controller: Controller, draft: Draft, tp: TopicParti
     R-253: they have gone when AR names none of them. None of them is wanted, so AR is never widened to them again.
     """
     entry, assigned = draft.entries[tp], draft.assigned[tp]
-    if entry != controller.agent.entries[tp]:
-        return  # not before it is written: the next controller must do the same
     kept = tuple(b for b in assigned if b not in entry.drop)
     dropping = kept != assigned
     move = Move(target=kept if dropping else entry.replicas, original=entry.original, back=False, dropping=dropping)

@@ -1,9 +1,9 @@
-"""The reassignment agent: partitions are given other replicas while they serve (V3 §F, KIP-236 proposal A).
+"""The reassignment agent: partitions are given other replicas while they serve (V3 §F, KIP-236).
 
 "Wakes up if notified or a certain amount of time has passed": it then reads what is asked for and how far it is, takes each
 partition one step on (`reassign_plan`, `reassign_move`), and does at most one multi, which checks /controller_epoch (KAFKA-6082).
 What was asked for and what was there before stay in ZooKeeper until the last write, so the next controller begins again by
-reading (B-58, B-62); a step whose answer was lost is read back and repeated.
+reading (B-58, B-62); a step whose answer was lost is read back and repeated. By which proposal it is asked is a switch (C-19).
 """
 
 from reference.controller import reassign_move, reassign_plan, reassign_read, state_change

@@ -243,6 +243,8 @@ def test_an_intermediate_replica_that_is_in_sync_leaves_the_isr_first() -> None:
     lab.look_from_here()
     request(lab, 2, 4)
 
+    left = [word for word in lab.steps if word in ("state: 1 leads 1,2", "stop b3", "delete b3")]
+    assert left == ["state: 1 leads 1,2", "stop b3", "delete b3"]
     assert (assigned(lab), holders(lab), lab.isr()) == ((1, 2, 4), [1, 2, 4], [1, 2])
     silence(lab)
     assert finish(lab, lambda: is_at(lab, (2, 4)))
