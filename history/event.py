@@ -54,7 +54,7 @@ class EventKind(StrEnum):
     ASSIGNED = "assigned", "topic_id, partition, replicas: a topic znode gives it these (from ZooKeeper)"
     TOPIC_DELETED = "topic-deleted", "partition, topic_id: its deletion was asked for, or its znode is gone (from ZooKeeper)"
     REPLICA_DELETED = "replica-deleted", "node, life, partition"
-    REASSIGNMENT_BEGUN = "reassignment-begun", "node (controller), partition, detail: forward | back, and to which replicas"
+    REASSIGNMENT_BEGUN = "reassignment-begun", "node (controller), partition, detail: forward | back | down, to which replicas"
     REASSIGNMENT_ENDED = "reassignment-ended", "node (controller), partition, detail: forward | back, and to which replicas"
     REASSIGNMENT_REFUSED = "reassignment-refused", "node (controller), partition, detail: why"
     WOUND = "wound", "node, incarnation, dir, partition, offset (first destroyed), detail: power-loss | swapped | dropped"

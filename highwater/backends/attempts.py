@@ -23,6 +23,8 @@ from reference.types import BrokerId, Offset, topic_partition
 from workloads.client import ClientF, Completion, Invocation, PolledRecord, Process
 from workloads.completion import completion_type, number_after
 
+_CLIENT_FS = frozenset(get_args(ClientF))
+
 
 class Attempts:
     """The bookkeeping of one process; `processes` is how many there are."""
@@ -136,7 +138,7 @@ class Attempts:
         records: tuple[Record, ...],
         columns: OperationColumns,
     ) -> None:
-        if invocation.f in get_args(ClientF):  # what an administrator does is in words: it is about no log (`_asked`)
+        if invocation.f in _CLIENT_FS:  # what an administrator does is in words: it is about no log (`_asked`)
             columns["topic"], columns["partition"] = invocation.topic, invocation.partition
         self._recorder.operation(
             process=self.number,

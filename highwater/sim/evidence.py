@@ -82,6 +82,24 @@ def names(brokers: tuple[BrokerId, ...]) -> tuple[str, ...]:
     return tuple(broker_address(broker) for broker in brokers)
 
 
+def record_state(recorder: Recorder, state: PartitionState, *, node: Address | None, topic_id: str | None) -> None:
+    """A state znode was written, by this node where that is known."""
+    recorder.event(
+        EventKind.STATE_WRITTEN,
+        node=node,
+        topic=topic_of(state.tp),
+        topic_id=topic_id,
+        partition=index_of(state.tp),
+        leader=None if state.leader is None else broker_address(state.leader),
+        leader_epoch=state.leader_epoch,
+        controller_epoch=state.controller_epoch,
+        zk_version=state.zk_version,
+        isr=names(tuple(member.broker for member in state.isr)),
+        stamps=tuple(member.incarnation for member in state.isr),
+        elr=names(tuple(member.broker for member in state.elr)),
+    )
+
+
 class ZkEvidence:
     """What ZooKeeper commits: registrations, their end, assignments, and every state znode as written."""
 
@@ -157,20 +175,7 @@ class ZkEvidence:
             self.topics.created(above, self._tree.nodes[above].czxid)
         state = paths.decode_state(tp, (), Data(data, version, 0))
         self._obey(tp, state)
-        self._recorder.event(
-            EventKind.STATE_WRITTEN,
-            node=node,
-            topic=topic_of(tp),
-            topic_id=self.topics.of(tp),
-            partition=index_of(tp),
-            leader=None if state.leader is None else broker_address(state.leader),
-            leader_epoch=state.leader_epoch,
-            controller_epoch=state.controller_epoch,
-            zk_version=version,
-            isr=names(tuple(member.broker for member in state.isr)),
-            stamps=tuple(member.incarnation for member in state.isr),
-            elr=names(tuple(member.broker for member in state.elr)),
-        )
+        record_state(self._recorder, state, node=node, topic_id=self.topics.of(tp))
 
     def _obey(self, tp: TopicPartition, state: PartitionState) -> None:
         """An order is carried out by the first election, while it stands, of who was not counted on as it is registered now."""

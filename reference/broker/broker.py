@@ -91,6 +91,7 @@ class Broker(Struct):
     learning_topics: tuple[str, ...] = ()
     learning: list[Assigned] = []  # partitions whose states are being read (V3 §E step 2)
     before_learning: tuple[TopicPartition, ...] = ()
+    stopped: tuple[TopicPartition, ...] = ()  # deleted by command while assignments were being read
     dir_births: tuple[Incarnation, ...] = ()  # of each log directory
     offline_dirs: tuple[int, ...] = ()  # bad for the rest of this life (broker.log_dirs)
     offline: dict[TopicPartition, TopicId] = {}  # replicas in them, as far as known
@@ -316,7 +317,9 @@ def _flush_of(broker: Broker, dir_: int) -> DirFlush:
 
 def end_of_turn(turn: Turn, broker: Broker) -> None:
     """Ask for the flushes that were wanted, one in flight for each directory, and arm the timer of parked requests."""
-    for dir_ in [dir_ for dir_ in turn.flush_dirs if dir_ not in broker.offline_dirs]:
+    for dir_ in turn.flush_dirs:
+        if dir_ in broker.offline_dirs:
+            continue
         flush = _flush_of(broker, dir_)
         flush.dirty = flush.in_flight != 0
         if flush.dirty:

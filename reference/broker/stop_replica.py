@@ -45,7 +45,12 @@ def on_answer(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> bo
 
 
 def _stop(turn: Turn, broker: Broker, stop: StopPartition) -> ErrorCode:
-    """KIP-570, U-10: not a replica that was told a later epoch, nor (KIP-516, B-61) one of another topic of the same name."""
+    """KIP-570, U-10: not a replica that was told a later epoch, nor (KIP-516, B-61) one of another topic of the same name.
+
+    What a starting broker is about to read of its assignments may be older than this command, and must not make it anew.
+    """
+    if stop.delete and broker.registration != "registered":
+        broker.stopped = (*broker.stopped, stop.tp)
     partition = broker.partitions.get(stop.tp)
     if stop.delete and partition is None:
         burial.bury(turn, broker, stop)

@@ -108,7 +108,7 @@ def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tu
         return True
     procedure.writes = procedure.writes[1:]
     procedure.step = "ready"
-    if kind == "add":
+    if kind == "add" and procedure.writes:  # the topic path lists them; once they are cleared the topic may be gone again
         partitions.init_leaders(turn, controller, procedure)
     elif kind == "delete":
         deletion.on_erased(controller, procedure)

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from reference.controller.reassign_requests import Request
 from reference.coordination.admin_paths import Reassignments
 from reference.coordination.api import AnyOp
 from reference.messages import (
@@ -127,6 +128,7 @@ class AdminProcedure(Struct):
     again: bool = False  # a watch fired meanwhile
     version: int = -1  # of the znode that holds the request
     topics: tuple[str, ...] = ()
+    topic_versions: dict[str, int] = {}  # of the topic znodes that were read
     partitions: dict[TopicPartition, tuple[BrokerId, ...]] = {}
     epochs: dict[TopicPartition, LeaderEpoch] = {}  # with which replicas are stopped
     told: tuple[LiveBroker, ...] = ()  # who was sent StopReplica
@@ -142,6 +144,7 @@ class Move(Struct):
     target: tuple[BrokerId, ...]  # RAR; OAR where it is rolled back
     original: tuple[BrokerId, ...]  # OAR
     back: bool  # a rollback (KIP-236)
+    dropping: bool = False  # on the way to other replicas, those go that serve least (R-254)
     dropped: tuple[BrokerId, ...] = ()  # who shall hold no replica any more
     new: tuple[BrokerId, ...] = ()  # who is to hold one for the first time
     step: MoveStep = "widening"
@@ -163,6 +166,11 @@ class Agent(Struct):
     extra_version: int = -1
     extra_bad: int = 0
     cancelled: bool = False  # /admin/reassign_cancel is there
+    # proposal B, where `entries` are those of /admin/reassignments, and `version` and `bad` of what is legacy
+    requests: dict[str, Request] = {}  # /admin/reassignment_requests by name, in their order
+    legacy: Reassignments = {}  # /admin/reassign_partitions
+    versions: dict[TopicPartition, int] = {}  # of the entries
+    parents: tuple[str, ...] = ()  # the znodes above requests and entries that exist
     moves: dict[TopicPartition, Move] = {}
 
 
@@ -190,6 +198,15 @@ class Controller(Struct):
     agent: Agent = field(default_factory=Agent)
     dir_events: DirEvents = field(default_factory=DirEvents)
     locked: bool = False  # session_handler_lock: waits for itself, for good
+
+
+def forget_partition(controller: Controller, tp: TopicPartition) -> PartitionState | None:
+    """Nothing is decided about it any more; what is in flight ends with its answer. The state that was known of it."""
+    controller.assignments.pop(tp, None)
+    change = controller.changes.get(tp)
+    if change is not None and change.step == "asking":  # for the logs of brokers that have deleted them
+        del controller.changes[tp]
+    return controller.states.pop(tp, None)
 
 
 def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:

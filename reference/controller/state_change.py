@@ -57,8 +57,8 @@ def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | N
         if wish is not None:
             change.wish, change.granting = wish, False
         return
-    if wish is None and change is not None and change.wish == "unclean":
-        wish = change.wish  # an operator's order outlives the brokers that were asked for their logs
+    if wish is None and change is not None:
+        wish = change.wish  # what was wished, an operator's order too, outlives the brokers that were asked for their logs
     controller.changes[tp] = StateChange(step="reading", wish=wish)
     _read(turn, tp, controller.changes[tp])
 
@@ -277,9 +277,9 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
     else:
         channel.tell_metadata(controller, state)
         proposals.applied(turn, controller, change.proposal, state)
-    if change.granting:
-        if change.wish == "raise":
-            channel.mark_new(controller, state.tp, reassign_selection.newcomers(controller.agent.moves.get(state.tp), state))
+    if change.wish == "raise":  # also where somebody had to be elected at the same time, which is a new epoch too
+        channel.mark_new(controller, state.tp, reassign_selection.newcomers(controller.agent.moves.get(state.tp), state))
+    if change.granting or change.wish == "raise":
         change.wish = None
     _finish(turn, controller, state.tp, change)
 

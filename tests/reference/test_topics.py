@@ -3,11 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+from reference.broker.broker import Assigned
 from reference.config import VARIANTS
 from reference.coordination import paths
 from reference.coordination.api import Create, Data, Delete, GetData
 from reference.errors import ErrorCode
-from reference.events import Received
+from reference.events import Received, ZkReplied
 from reference.messages import (
     EpochEnd,
     EpochEndReply,
@@ -325,3 +326,20 @@ def test_a_deletion_is_answered_when_nothing_of_it_is_on_the_way_to_zookeeper() 
     lab.tell(2, Received(Address("b1"), request))
 
     assert (waits, [x[2].error for x in lab.letters if isinstance(x[2], StopReplicaReply)]) == (True, [ErrorCode.NONE])
+
+
+def test_what_a_starting_broker_has_read_does_not_undo_a_deletion() -> None:
+    """R-046: a command may overtake the answer to the read of V3 §E step 2, and the znodes go once it has been answered."""
+    lab = full()
+    node = lab.nodes[3].state
+    broker, state = node.broker, lab.state()
+    broker.registration, broker.registration_request = "learning-states", 999
+    broker.learning = [Assigned(T0, state.replicas, topic_id(lab))]
+    read, _ = lab.zk.submit(lab.admin, (GetData(paths.state_path(T0)),))
+    stop = StopPartition(T0, state.leader_epoch, delete=True, topic_id=topic_id(lab))
+    lab.tell(3, Received(CLIENT, StopReplica(77, BrokerId(1), broker.controller_epoch, broker.incarnation, (stop,))))
+    lab.tell(3, ZkReplied(999, read))
+
+    assert broker.learned
+    assert not broker.learning
+    assert T0 not in lab.disks[3].logs
