@@ -21,6 +21,7 @@ from history.event import EventKind as K
 
 NAME = "availability"
 MS = 1_000_000
+_MOVES = "/admin/reassign"
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
 
@@ -65,9 +66,12 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     for assignment in facts.assignments:
         if (assignment.topic, assignment.partition) not in partitions:
             why.append(f"{assignment.topic}-{assignment.partition} never had a leader")
-    why.extend(_pending(operations, facts))
+    pending = _pending(operations, facts)
     fit = event_rows(events.filter(pl.col("partition").is_not_null()))
     about = {row["index"]: f"{row['topic']}-{row['partition']}" for row in events.iter_rows(named=True)}
+    leaders = {about[row.at]: row.leader for row in fit if row.kind == K.STATE_WRITTEN}
+    # U2: what nobody leads cannot be moved; whether nobody may lead it is judged with the partition
+    why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
     why.extend(undone(calls(operation_rows(operations)), [(about[row.at], row) for row in fit]))
     return Findings(not_live=tuple(why), live_judged=True)
 

@@ -209,3 +209,20 @@ def test_a_move_that_was_perhaps_cancelled_or_never_asked_for_proves_nothing() -
     assert moved(("reassign", ok), ("cancel-reassignments", info), to=elsewhere) == ()
     assert moved(("cancel-reassignments", ok), ("allow-reassignments", info), ("reassign", ok), to=elsewhere) == ()
     assert moved(("reassign", ok), ("reassign-extra", info), to=elsewhere) == ()
+
+
+def test_a_move_of_a_partition_that_nobody_may_lead_waits_rightly() -> None:
+    """U2, L4: nothing can be moved until an operator has ordered an election; a move of what is led has to end."""
+    for leader, why in ((None, False), ("b1", True)):
+        story = quiet_cluster()
+        power_out(story, "b1 b2 b3", why="swapped")
+        story.state(leader, 2, "b1 b2 b3")
+        story.time_ns += BOUND_NS
+        final = story.event(EventKind.FINAL_READS, whole_node=True)
+        story.op(50, OpType.INVOKE, "admin-pending")
+        story.op(50, OpType.OK, "admin-pending", ({"value": "/admin/reassign_partitions"},))
+        history = story.history(healed_at_ns=0, final_reads_at_ns=final * MS)
+
+        said = judge(history).not_live
+
+        assert ("/admin/reassign_partitions is still asked for at the end" in said) is why
