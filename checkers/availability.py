@@ -12,6 +12,7 @@ import polars as pl
 
 from checkers.checker import PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
+from checkers.moves import REQUESTS, undone
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.verdict import Cut, Findings
@@ -20,6 +21,7 @@ from history.event import EventKind as K
 
 NAME = "availability"
 MS = 1_000_000
+_MOVES = "/admin/reassign"
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
 
@@ -64,7 +66,13 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     for assignment in facts.assignments:
         if (assignment.topic, assignment.partition) not in partitions:
             why.append(f"{assignment.topic}-{assignment.partition} never had a leader")
-    why.extend(_pending(operations, facts))
+    pending = _pending(operations, facts)
+    fit = event_rows(events.filter(pl.col("partition").is_not_null()))
+    about = {row["index"]: f"{row['topic']}-{row['partition']}" for row in events.iter_rows(named=True)}
+    leaders = {about[row.at]: row.leader for row in fit if row.kind == K.STATE_WRITTEN}
+    # U2: what nobody leads cannot be moved; whether nobody may lead it is judged with the partition
+    why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
+    why.extend(undone(calls(operation_rows(operations)), [(about[row.at], row) for row in fit]))
     return Findings(not_live=tuple(why), live_judged=True)
 
 
@@ -217,13 +225,21 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
 
 CLUSTER = Checker(
     name="availability-cluster",
-    claim="B after healing, and at the end, one broker is controller and every broker is registered; admin actions have ended.",
+    claim="B after healing, and at the end, one broker is controller, every broker is registered; admin actions are done.",
     assumes="ZooKeeper's registrations are complete.",
-    blind="Flapping between the two looks; requests under /admin where no administrator looked.",
+    blind="Flapping between the two looks; requests under /admin where no administrator looked; moves that were cancelled.",
     kinds=(),
     group_by=WHOLE_RUN,
-    operations=("admin-pending",),
-    events=(K.REGISTERED, K.SESSION_ENDED, K.CONTROLLER_ELECTED, K.CONTROLLER_RESIGNED, K.STATE_WRITTEN),
+    operations=("admin-pending", *REQUESTS),
+    events=(
+        K.REGISTERED,
+        K.SESSION_ENDED,
+        K.CONTROLLER_ELECTED,
+        K.CONTROLLER_RESIGNED,
+        K.STATE_WRITTEN,
+        K.ASSIGNED,
+        K.REASSIGNMENT_REFUSED,
+    ),
     needs=(K.REGISTERED, K.STATE_WRITTEN),
     check=check_cluster,
 )

@@ -177,3 +177,52 @@ def test_a_partition_that_was_added_must_be_whole_too() -> None:
     story.follows("b2", 0, "b1")
 
     assert "b2 not in the ISR of orders-1 at the end" in judge(healed(story)).not_live
+
+
+def moved(*steps: tuple[str, OpType], to: tuple[str, ...] = ("b1", "b2", "b3")) -> tuple[str, ...]:
+    """An administrator's requests with their outcomes, then the assignment; what L4 says."""
+    story = quiet_cluster()
+    for process, (f, outcome) in enumerate(steps, 10):
+        asked: dict[str, object] = {"value": "orders-0 on 1,2,3"} if f.startswith("reassign") else {}
+        story.op(process, OpType.INVOKE, f, (asked,))
+        story.op(process, outcome, f)
+    story.event(EventKind.ASSIGNED, replicas=to)
+    return tuple(why for why in judge(healed(story)).not_live if "was to be on" in why)
+
+
+def test_a_partition_is_where_it_was_sent() -> None:
+    """L4: an entry that was forgotten leaves nothing under /admin, and nothing done."""
+    ok, elsewhere = OpType.OK, ("b2", "b1", "b3")
+    missed = ("orders-0 was to be on b1, b2, b3 and is on b2, b1, b3 at the end",)
+
+    assert moved(("reassign", ok)) == ()
+    assert moved(("reassign", ok), to=elsewhere) == missed
+    assert moved(("cancel-reassignments", ok), ("allow-reassignments", ok), ("reassign-extra", ok), to=elsewhere) == missed
+
+
+def test_a_move_that_was_perhaps_cancelled_or_never_asked_for_proves_nothing() -> None:
+    """Unknown never accuses."""
+    ok, info, fail, elsewhere = OpType.OK, OpType.INFO, OpType.FAIL, ("b2", "b1", "b3")
+
+    assert moved(("reassign", info), to=elsewhere) == ()
+    assert moved(("reassign", fail), to=elsewhere) == ()
+    assert moved(("reassign", ok), ("cancel-reassignments", info), to=elsewhere) == ()
+    assert moved(("cancel-reassignments", ok), ("allow-reassignments", info), ("reassign", ok), to=elsewhere) == ()
+    assert moved(("reassign", ok), ("reassign-extra", info), to=elsewhere) == ()
+
+
+def test_a_move_of_a_partition_that_nobody_may_lead_waits_rightly() -> None:
+    """U2, L4: nothing can be moved until an operator has ordered an election; a move of what is led has to end."""
+    for leader, why in ((None, False), ("b1", True)):
+        story = quiet_cluster()
+        power_out(story, "b1 b2 b3", why="swapped")
+        story.state(leader, 2, "b1 b2 b3")
+        story.time_ns += BOUND_NS
+        final = story.event(EventKind.FINAL_READS, whole_node=True)
+        story.op(50, OpType.INVOKE, "admin-pending")
+        story.op(50, OpType.OK, "admin-pending", ({"value": "/admin/reassign_partitions"},))
+        history = story.history(healed_at_ns=0, final_reads_at_ns=final * MS)
+
+        said = judge(history).not_live
+
+        assert ("/admin/reassign_partitions is still asked for at the end" in said) is why
