@@ -86,7 +86,8 @@ def derive(
     cluster = _cluster(rng.fork("cluster"), wishes, sizes, spare_copies=any(kind(k).destroys != "nothing" for k in chosen))
     clients = _sessions(rng.fork("sessions"), _workload(rng.fork("workload"), name, cluster, wishes))
     clients = replace(clients, scratch=_scratch(rng.fork("scratch"), cluster) if name == "create-delete" else None)
-    promise = _promise(cluster, profile, clients.scratch)
+    orders = name == "admin-storm" and profile == "beyond" and rng.fork("operator").ratio(1, 2)
+    promise = replace(_promise(cluster, profile, clients.scratch), unclean_election="by_operator" if orders else "never")
     plan = Plan(
         name=f"seed-{seed}",
         protocol=protocol,

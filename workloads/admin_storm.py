@@ -1,7 +1,7 @@
 """admin-storm: produce-consume, while an administrator keeps the controller busy.
 
 One administrator more. In phase "faults" it asks, a drawn gap apart, for one of
-* a preferred leader election of a drawn partition;
+* a preferred leader election of a drawn partition, or, where the promise allows it, an unclean one (docs/promise.md P7);
 * a partition more of a drawn topic (R-132 says on which brokers), at most ADDED_MAX of them;
 * other replicas for a drawn partition, of all brokers: mostly as many as before, sometimes more, or as few as one, which the
   controller refuses where it is fewer than min.insync.replicas; half of the time beside what is on its way already (R-231);
@@ -16,7 +16,7 @@ done, and then the cluster comes to rest. In phase "final" the administrator loo
 from history.op import OpType
 from history.seed import Draws
 from workloads import produce_consume
-from workloads.client import Completion, Done, Invocation, Phase, Process, Sleep
+from workloads.client import AdminF, Completion, Done, Invocation, Phase, Process, Sleep
 from workloads.parameters import Parameters, PartitionName
 from workloads.produce_consume import FinalReader, Producer
 
@@ -105,7 +105,9 @@ class Administrator:
         everything = (*self._parameters.partitions, *self._added)
         partition = everything[self._draws.below("workload admin partition", len(everything))]
         if choice < CHOICES_PREFERRED:
-            return Invocation(f="elect-preferred", topic=partition.topic, partition=partition.partition)
+            unclean = self._parameters.by_operator and choice == 0
+            f: AdminF = "elect-unclean" if unclean else "elect-preferred"
+            return Invocation(f=f, topic=partition.topic, partition=partition.partition)
         return self._move(partition)
 
     def _add(self) -> Invocation:

@@ -19,6 +19,7 @@ AdminF = Literal[
     "delete-topic",
     "add-partition",
     "elect-preferred",
+    "elect-unclean",
     "reassign",
     "reassign-extra",
     "cancel-reassignments",

@@ -14,6 +14,7 @@ from reference.client.commands import (
     CreateTopic,
     DeleteTopic,
     ElectPreferred,
+    ElectUnclean,
     ListPending,
     Reassign,
 )
@@ -80,6 +81,8 @@ class Attempts:
                 return AddPartition(id=self.calls, tp=tp, replicas=assignment[0])
             case "elect-preferred":
                 return ElectPreferred(id=self.calls, tps=(tp,))
+            case "elect-unclean":
+                return ElectUnclean(id=self.calls, tps=(tp,))
             case "reassign" | "reassign-extra":
                 return Reassign(id=self.calls, tp=tp, replicas=assignment[0], extra=invocation.f == "reassign-extra")
             case "cancel-reassignments":
@@ -160,7 +163,7 @@ def _asked(invocation: Invocation) -> tuple[Record, ...]:
             return (Record(value=invocation.topic),)
         case "add-partition" | "reassign" | "reassign-extra":
             return (Record(value=f"{name} on {replicas}"),)
-        case "elect-preferred":
+        case "elect-preferred" | "elect-unclean":
             return (Record(value=name),)
         case _:
             return ()

@@ -55,6 +55,13 @@ class ElectPreferred(Struct, frozen=True, kw_only=True, tag=True):
     tps: tuple[TopicPartition, ...]
 
 
+class ElectUnclean(Struct, frozen=True, kw_only=True, tag=True):
+    """Let anybody lead these where nobody can without loss (docs/promise.md P7)."""
+
+    id: int
+    tps: tuple[TopicPartition, ...]
+
+
 class Reassign(Struct, frozen=True, kw_only=True, tag=True):
     """Other replicas for a partition (R-148); `extra` beside what is on its way already (R-231)."""
 
@@ -88,6 +95,7 @@ _Ask = (
     | AddPartition
     | RemovePartition
     | ElectPreferred
+    | ElectUnclean
     | Reassign
     | CancelReassignments
     | AllowReassignments
@@ -97,6 +105,7 @@ Command = _Ask | ListPending
 # requests that are one znode each, and those that are a znode for each partition below a znode for each topic
 SINGLE = (
     paths.PREFERRED_ELECTION,
+    paths.UNCLEAN_ELECTION,
     paths.DELETE_TOPICS,
     admin_paths.REASSIGN,
     admin_paths.REASSIGN_EXTRA,
@@ -140,6 +149,8 @@ def script(command: _Ask) -> Script:
             return Script((ADMIN,), paths.DELETE_TOPICS, paths.delete_topics_payload((topic,)))
         case ElectPreferred(tps=tps):
             return Script((ADMIN,), paths.PREFERRED_ELECTION, paths.preferred_payload(tps))
+        case ElectUnclean(tps=tps):
+            return Script((ADMIN,), paths.UNCLEAN_ELECTION, paths.preferred_payload(tps))
         case AddPartition(tp=tp, replicas=replicas):
             above = (ADMIN, paths.PARTITIONS_ADD, f"{paths.PARTITIONS_ADD}/{topic_of(tp)}")
             return Script(above, paths.partition_add_path(tp), paths.replicas_payload(replicas))

@@ -39,9 +39,9 @@ class LiveBroker(Struct, frozen=True, order=True):
     incarnation: Incarnation
 
 
-# What a change shall bring about where nobody has died: the first replica leads; a new epoch, all else as it is; the leader is
-# one of AR; the ISR too
-Wish = Literal["preferred", "raise", "lead", "shrink"]
+# What a change shall bring about where nobody has died: the first replica leads; anybody leads where nobody can; a new epoch, all
+# else as it is; the leader is one of AR; the ISR too
+Wish = Literal["preferred", "unclean", "raise", "lead", "shrink"]
 
 
 class Standing(Struct):
@@ -116,8 +116,8 @@ class Channel(Struct):
     in_flight: LeaderAndIsr | UpdateMetadata | StopReplica | LogInfo | None = None
 
 
-AdminKind = Literal["add", "remove", "preferred", "delete"]
-ADMIN_KINDS: tuple[AdminKind, ...] = ("add", "remove", "preferred", "delete")
+AdminKind = Literal["add", "remove", "preferred", "delete", "unclean"]
+ADMIN_KINDS: tuple[AdminKind, ...] = ("add", "remove", "preferred", "delete", "unclean")
 
 
 class AdminProcedure(Struct):
@@ -128,6 +128,7 @@ class AdminProcedure(Struct):
     again: bool = False  # a watch fired meanwhile
     version: int = -1  # of the znode that holds the request
     topics: tuple[str, ...] = ()
+    topic_versions: dict[str, int] = {}  # of the topic znodes that were read
     partitions: dict[TopicPartition, tuple[BrokerId, ...]] = {}
     epochs: dict[TopicPartition, LeaderEpoch] = {}  # with which replicas are stopped
     told: tuple[LiveBroker, ...] = ()  # who was sent StopReplica
@@ -197,6 +198,15 @@ class Controller(Struct):
     agent: Agent = field(default_factory=Agent)
     dir_events: DirEvents = field(default_factory=DirEvents)
     locked: bool = False  # session_handler_lock: waits for itself, for good
+
+
+def forget_partition(controller: Controller, tp: TopicPartition) -> PartitionState | None:
+    """Nothing is decided about it any more; what is in flight ends with its answer. The state that was known of it."""
+    controller.assignments.pop(tp, None)
+    change = controller.changes.get(tp)
+    if change is not None and change.step == "asking":  # for the logs of brokers that have deleted them
+        del controller.changes[tp]
+    return controller.states.pop(tp, None)
 
 
 def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:

@@ -6,7 +6,7 @@ goes in the same multi as the topics: found again after them it would hit the ne
 """
 
 from reference.controller import channel
-from reference.controller.context import AdminProcedure, Controller, LiveBroker
+from reference.controller.context import AdminProcedure, Controller, LiveBroker, forget_partition
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Data, Delete, Exists, GetData
 from reference.effects import ZkRequest
@@ -37,6 +37,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
             there = [(t, a) for t, a in zip(procedure.topics, answers, strict=True) if isinstance(a, Data)]
             forget(controller, tuple(t for t, a in zip(procedure.topics, answers, strict=True) if not isinstance(a, Data)))
             procedure.topics = tuple(t for t, _ in there)
+            procedure.topic_versions = {t: a.version for t, a in there}
             procedure.partitions = dict(sorted(pair for t, a in there for pair in paths.decode_topic(t, a.data)))
             pairs = [(paths.state_path(tp), paths.state_parents(tp)[1]) for tp in procedure.partitions]
             ops = tuple(Exists(path) for pair in pairs for path in pair)
@@ -59,7 +60,8 @@ def _plan(turn: Turn, controller: Controller, procedure: AdminProcedure, answers
     for topic, above in zip(procedure.topics, answers[count:], strict=True):
         base = paths.topic_path(topic)
         erase += (Delete(f"{base}/partitions"),) if isinstance(above, Data) else ()
-        erase += (Delete(base),)
+        # Conditional: whoever was assigned since, by a move or as a new partition, has not been told to stop.
+        erase += (Delete(base, procedure.topic_versions[topic]),)
     procedure.writes = [(*erase, Delete(paths.DELETE_TOPICS, procedure.version))]
     begin_stopping(controller, procedure)
     if turn.config.variant.topic_id:
@@ -76,8 +78,7 @@ def forget(controller: Controller, topics: tuple[str, ...]) -> None:
     """Topics that are gone: whatever comes under the same name is new, though the watch on all topics may show no difference."""
     controller.topics = tuple(t for t in controller.topics if t not in topics)
     for tp in [tp for tp in controller.assignments if topic_of(tp) in topics]:
-        del controller.assignments[tp]
-        controller.states.pop(tp, None)
+        forget_partition(controller, tp)
     for topic in topics:
         controller.topic_ids.pop(topic, None)
 
@@ -88,6 +89,15 @@ def erasures(tps: tuple[TopicPartition, ...], answers: tuple[AnyAnswer, ...]) ->
     return tuple(Delete(path) for path, answer in zip(nodes, answers, strict=True) if isinstance(answer, Data))
 
 
+def is_under_way(controller: Controller, tp: TopicPartition) -> bool:
+    """Are its replicas being stopped, while the topic path still lists it?"""
+    for procedure in (controller.admin[kind] for kind in ("delete", "remove") if kind in controller.admin):
+        if procedure.step in ("stopping", "ready", "writing") and tp in procedure.partitions:
+            path = paths.topic_path(topic_of(tp))
+            return any(op.path == path for ops in procedure.writes for op in ops)
+    return False
+
+
 def begin_stopping(controller: Controller, procedure: AdminProcedure) -> None:
     """Nothing is decided about these partitions any more."""
     procedure.told = ()
@@ -95,8 +105,7 @@ def begin_stopping(controller: Controller, procedure: AdminProcedure) -> None:
     epochs = procedure.epochs
     procedure.epochs = {}
     for tp in procedure.partitions:
-        controller.assignments.pop(tp, None)
-        state = controller.states.pop(tp, None)
+        state = forget_partition(controller, tp)
         # No later epoch was told to anybody: this controller tells of what it has in `states`, older ones are fenced. Where
         # there was never a state, nobody was told of any.
         procedure.epochs[tp] = epochs.get(tp, LeaderEpoch(0)) if state is None else state.leader_epoch

@@ -101,8 +101,11 @@ def _clear(kind: _Kind, procedure: AdminProcedure) -> tuple[AnyOp, ...]:
 
 
 def init_leaders(turn: Turn, controller: Controller, procedure: AdminProcedure) -> None:
-    """R-063, V3 §H on_partitions_add step 2: call init_leaders(set_p)."""
+    """R-063, V3 §H on_partitions_add step 2: call init_leaders(set_p).
+
+    One that is listed already, and is on its way out, is left alone: it would be told to those who have just deleted it.
+    """
     for tp, replicas in procedure.partitions.items():
-        if tp not in controller.assignments:
+        if tp not in controller.assignments and not deletion.is_under_way(controller, tp):
             controller.assignments[tp] = replicas
             state_change.start(turn, controller, tp)

@@ -5,7 +5,7 @@ czxid of its znode where the list of names shows no difference (KIP-516, B-61).
 """
 
 from reference.controller import channel, state_change
-from reference.controller.context import Controller
+from reference.controller.context import Controller, forget_partition
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData, Unknown
 from reference.effects import ZkRequest
@@ -71,8 +71,8 @@ def _delete(turn: Turn, controller: Controller, topics: tuple[str, ...]) -> None
     if not topics:
         return
     for tp in [tp for tp in sorted(controller.assignments) if topic_of(tp) in topics]:
-        replicas = controller.assignments.pop(tp)
-        state = controller.states.pop(tp, None)
+        replicas = controller.assignments[tp]
+        state = forget_partition(controller, tp)
         if state is not None:
             epoch = EPOCH_DURING_DELETE if turn.config.variant.topic_id else state.leader_epoch
             channel.stop_replica(controller, StopPartition(tp, epoch), replicas)

@@ -1,0 +1,178 @@
+"""A table-top cluster that suffers more: ZooKeeper out of reach, letters from another life, power loss, swapped directories.
+
+`Promises` looks at every broker after each of its events (docs/promise.md).
+"""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from history.seed import Rng
+from reference.config import VARIANTS, TopicSpec
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, AnyOp, Create, Data, GetChildren, GetData, Unknown
+from reference.coordination.memory import Fired
+from reference.effects import AnyEffect, Flush, Truncate, ZkConnect, ZkRequest
+from reference.effects import DeleteReplica as DeleteLog
+from reference.events import AnyEvent, ZkReplied, ZkState, ZkWatch
+from reference.messages import PartitionState
+from reference.performing import OnDisk
+from reference.replica.partition import Leader, Partition
+from reference.types import TopicId, TopicPartition
+from tests.reference.lab import Directory, Lab
+
+BROKERS = 5
+TOPICS = ("t", "u")
+Life = tuple[TopicId, TopicPartition]  # a partition of one topic, and not of the next one of that name
+
+
+class Cluster(Lab):
+    """The table-top cluster, which also plays a ZooKeeper that is out of reach and knows what is flushed."""
+
+    def __init__(self, rng: Rng, protocol: str, log_dirs: int) -> None:
+        self.rng = rng
+        self.orphans: list[int] = []  # sessions of processes that are gone, or have another
+        self.missed: dict[int, list[AnyEvent]] = {}  # what a broker that is cut off is told when it is back
+        self.durable: dict[tuple[int, int, TopicPartition], int] = {}  # batches that a power loss leaves
+        self.promises = Promises()
+        super().__init__(BROKERS, variant=VARIANTS[protocol], replicas=(1, 2, 3), min_isr=2, log_dirs=log_dirs, start=False)
+        specs = tuple(TopicSpec(name=t, partitions=1, replication_factor=3, min_insync_replicas=2, flush="none") for t in TOPICS)
+        for i in self.ids:
+            self.configs[i] = replace(self.configs[i], topics=specs)
+        self.zk.submit(self.admin, (Create("/admin", b""),))
+        for i in self.ids:
+            self.start(i)
+        self.settle()
+        self.wait(2000)
+
+    def _handle(self, i: int, event: AnyEvent) -> None:
+        super()._handle(i, event)
+        if i in self.nodes:
+            self.promises.look(i, self.lives[i], self.nodes[i].state.broker.partitions)
+
+    def _do(self, i: int, effect: AnyEffect) -> None:
+        match effect:
+            case ZkConnect() if i in self.sessions:
+                self.orphans.append(self.sessions[i])
+                super()._do(i, effect)
+            case ZkRequest(id=id_, ops=ops, atomic=atomic) if i in self.muted:
+                if self.rng.ratio(1, 2):
+                    _, fired = self.zk.submit(self.sessions[i], ops, atomic=atomic)
+                    self.watches(fired)
+                self.missed[i].append(ZkReplied(id_, (Unknown(),) * len(ops)))
+            case _:
+                super()._do(i, effect)
+
+    def _write(self, i: int, disk: Directory, effect: OnDisk) -> None:
+        super()._write(i, disk, effect)
+        match effect:
+            case Flush(dir=dir_):
+                self.durable |= {(i, dir_, tp): len(log) for tp, log in disk.logs.items()}
+            case Truncate(dir=dir_, tp=tp):
+                self.durable[i, dir_, tp] = min(self.durable.get((i, dir_, tp), 0), len(disk.logs[tp]))
+            case DeleteLog(dir=dir_, tp=tp):
+                self.durable.pop((i, dir_, tp), None)
+            case _:
+                pass
+
+    def watches(self, fired: Fired) -> None:
+        for session, path, change in fired:
+            for i in self.muted & self.nodes.keys():
+                if self.sessions[i] == session:
+                    self.missed[i].append(ZkWatch(path, change))
+        super().watches(fired)
+
+    def mute(self, i: int) -> None:
+        """From now on it does not reach ZooKeeper."""
+        self.muted.add(i)
+        self.missed[i] = []
+        self.tell(i, ZkState("disconnected", self.sessions[i]))
+
+    def unmute(self, i: int) -> None:
+        """It does again, and is told what it missed; also that its session is over, if it is."""
+        self.muted.discard(i)
+        for event in self.missed.pop(i):
+            self.tell(i, event)
+        over = i in self.nodes and not self.zk.touch(self.sessions[i], now_ms=0)
+        self.tell(i, ZkState("expired") if over else ZkState("connected", self.sessions[i]))
+
+    def crash(self, i: int) -> None:
+        """Letters to it may come late, into another life."""
+        late = [x for x in self.letters if x[1] == f"b{i}" and self.rng.ratio(1, 2)]
+        super().crash(i)
+        self.letters.extend(late)
+        self.muted.discard(i)
+        self.missed.pop(i, None)
+
+    def lose_power(self, i: int) -> None:
+        """What was not flushed may go."""
+        self.crash(i)
+        for index, directory in enumerate(self.disks[i].dirs):
+            for tp, log in directory.logs.items():
+                kept = self.durable.get((i, index, tp), 0)
+                del log[kept + self.rng.below(len(log) - kept + 1) :]
+
+    def swap(self, i: int, index: int) -> None:
+        """A new, empty directory in the place of the old one."""
+        self.disks[i].dirs[index] = Directory()
+
+    def read(self, path: str) -> Data | None:
+        """A znode."""
+        (answer,), _ = self.zk.submit(self.admin, (GetData(path),))
+        return answer if isinstance(answer, Data) else None
+
+    def ask(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
+        """An administrator writes; nothing comes to rest here."""
+        answers, fired = self.zk.submit(self.admin, ops)
+        self.watches(fired)
+        return answers
+
+    def topics(self) -> dict[str, Data]:
+        """Those that there are."""
+        (names,) = self.ask(GetChildren(paths.TOPICS))
+        found = {name: self.read(paths.topic_path(name)) for name in getattr(names, "names", ())}
+        return {name: znode for name, znode in found.items() if znode is not None}
+
+    def states(self) -> dict[TopicPartition, PartitionState | None]:
+        """What ZooKeeper holds of every partition."""
+        states: dict[TopicPartition, PartitionState | None] = {}
+        for topic, znode in self.topics().items():
+            for tp, replicas in paths.decode_topic(topic, znode.data):
+                found = self.read(paths.state_path(tp))
+                states[tp] = None if found is None else paths.decode_state(tp, replicas, found)
+        return states
+
+
+class Promises:
+    """docs/promise.md P1, O1, V2 and one leader for each epoch, looked at after each event of each broker."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Life, list[tuple[str, int]]] = {}  # value and the epoch in which it was promised, by offset
+        self.leads: dict[tuple[Life, int], int] = {}
+        self.hws: dict[tuple[int, int, Life, int], int] = {}
+        self.ended: set[TopicId] = set()  # P8: asked to be deleted
+        self.broken: list[str] = []
+
+    def look(self, i: int, life: int, partitions: Mapping[TopicPartition, Partition]) -> None:
+        """The replicas of broker `i` in this life."""
+        for tp, replica in partitions.items():
+            if replica.log.topic_id in self.ended:
+                continue
+            of = (replica.log.topic_id, tp)
+            values = [v for b in replica.log.batches for v in b.values]
+            kept = self.kept.setdefault(of, [])
+            if [v for v, _ in kept[: replica.hw]] != values[: min(replica.hw, len(kept))]:
+                self.broken.append(f"b{i} has {values} of {of} with HW {replica.hw}, promised were {kept}")
+            if isinstance(replica.role, Leader):
+                self._look_at_leader(i, life, of, replica, values)
+                kept.extend((value, replica.leader_epoch) for value in values[len(kept) : replica.hw])
+
+    def _look_at_leader(self, i: int, life: int, of: Life, replica: Partition, values: list[str]) -> None:
+        epoch, kept = replica.leader_epoch, self.kept[of]
+        if self.leads.setdefault((of, epoch), i) != i:
+            self.broken.append(f"b{i} leads {of} in epoch {epoch}, and so does b{self.leads[of, epoch]}")
+        if replica.hw < self.hws.get((i, life, of, epoch), 0):
+            self.broken.append(f"HW of {of} at b{i} falls to {replica.hw} in epoch {epoch}")
+        self.hws[i, life, of, epoch] = replica.hw
+        if any(values[offset : offset + 1] != [value] for offset, (value, when) in enumerate(kept) if when < epoch):
+            self.broken.append(f"b{i} leads {of} in epoch {epoch} with {values}, promised were {kept}")

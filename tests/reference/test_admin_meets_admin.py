@@ -1,0 +1,71 @@
+"""What an administrator asks for at the same time about the same partition (V3 §F, §H, KIP-236): one must not undo the other."""
+
+from reference.coordination import paths
+from reference.coordination.api import AnyOp, Create, SetData
+from reference.types import topic_partition
+from tests.reference.lab import T0, Lab
+from tests.reference.moving import cluster, data, holders, ids, write
+
+T1 = topic_partition("t", 1)
+DELETE = Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",)))
+ADD = (
+    Create(paths.PARTITIONS_ADD, b""),
+    Create(f"{paths.PARTITIONS_ADD}/t", b""),
+    Create(paths.partition_add_path(T1), paths.replicas_payload(ids(4, 5, 6))),
+)
+
+
+def _quietly(lab: Lab, op: AnyOp) -> None:
+    lab.zk.submit(lab.admin, (op,))
+
+
+def at_once(lab: Lab, *ops: AnyOp) -> None:
+    """The controller hears of all of it before ZooKeeper answers its first question."""
+    lab.busy = True
+    _, fired = lab.zk.submit(lab.admin, ops)
+    lab.watches(fired)
+    lab.busy = False
+    lab.tell(*lab.told.pop())
+    lab.settle()
+    lab.wait(10_000)
+
+
+def test_who_is_assigned_while_its_topic_is_deleted_is_told_to_stop_as_well() -> None:
+    """R-149, C-12: AR was widened after the deletion had read it. Whoever starts just then would keep a stray replica."""
+    lab = cluster()
+    assignment = paths.partitions_payload({T0: ids(1, 2, 3, 4)})
+    lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _quietly(lab, SetData(paths.topic_path("t"), assignment))
+    write(lab, DELETE)
+    lab.wait(10_000)
+
+    assert "delete b4" in lab.steps
+    assert data(lab, paths.topic_path("t")) is None
+
+
+def test_a_partition_that_is_added_while_its_topic_is_deleted_goes_with_it() -> None:
+    """R-063, R-149: nobody asks for ever for a leader of a partition whose topic is gone."""
+    lab = cluster()
+    for i in (1, 2, 3):
+        lab.crash(i)
+        lab.expire(i)
+    lab.settle()
+    at_once(lab, *ADD, DELETE)
+
+    assert (holders(lab, T1), data(lab, paths.topic_path("t"))) == ([], None)
+    assert data(lab, paths.partition_add_path(T1)) is None
+
+
+def test_a_partition_that_is_added_once_more_while_it_is_deleted_is_not_told_to_anybody() -> None:
+    """V3 §H on_partitions_add: listed already, it would be made again by those who have just deleted it."""
+    lab = cluster()
+    write(lab, *ADD)
+    lab.wait(1000)
+    assert holders(lab, T1) == [4, 5, 6]
+    lab.crash(1)
+    write(lab, DELETE, *ADD)
+    lab.expire(1)
+    lab.settle()
+    lab.start(1)
+    lab.wait(10_000)
+
+    assert (holders(lab), holders(lab, T1), data(lab, paths.topic_path("t"))) == ([], [], None)
