@@ -84,8 +84,7 @@ def table_of(paired: Paired, writes: str, *, lists: bool) -> Table:
     """The columns of a history. HistoryError where a call is no transaction."""
     calls = (*paired.calls, *paired.failed)
     reader = _Reader(writes, lists=lists)
-    for number, call in enumerate(calls):
-        reader.add(number, call)
+    reader.read(calls)
     processes: dict[Hashable, int] = {}
     count = len(paired.calls)
     raw = [*reader.value, *reader.elements]
@@ -124,37 +123,48 @@ class _Reader:
         self.elements: list[Hashable] = []
         self.odd: list[str] = []
 
-    def add(self, number: int, call: Call) -> None:
-        unknown = call.result is UNKNOWN
-        micros = call.argument if unknown else call.result
-        if not isinstance(micros, tuple):
-            raise HistoryError(f"line {call.line}: a transaction is a list of [f key value], not {micros!r}")
-        for micro in micros:
-            if not isinstance(micro, tuple) or len(micro) != 3:
-                raise HistoryError(f"line {call.line}: a micro-operation is [f key value], not {micro!r}")
-            f, key, value = micro
-            write = f == self._writes
-            if not write and f != "r":
-                raise HistoryError(f"line {call.line}: {f!r} is neither r nor {self._writes}")
-            if unknown and not write:
-                continue
-            elements: tuple[Hashable, ...] = ()
-            if self._lists and not write:
-                if isinstance(value, tuple):
-                    elements = value
-                elif value is not None:
-                    self.odd.append(f"line {call.line}: a read of {value!r}, which is no list")
+    def read(self, calls: Sequence[Call]) -> None:
+        """The hot loop: everything that it touches has a local name."""
+        writes, lists, keys, elements = self._writes, self._lists, self.keys, self.elements
+        add_transaction, add_key, add_write = self.transaction.append, self.key.append, self.write.append
+        add_value, add_first, add_length = self.value.append, self.first.append, self.length.append
+        for number, call in enumerate(calls):
+            unknown = call.result is UNKNOWN
+            for micro in _micros(call, call.argument if unknown else call.result):
+                f, key, value = micro
+                write = f == writes
+                size = 0
+                add_to = len(elements)
+                if write:
+                    if value is None:
+                        raise HistoryError(f"line {call.line}: nil is written, but nil stands for nothing written")
+                elif f != "r":
+                    raise HistoryError(f"line {call.line}: {f!r} is neither r nor {writes}")
+                elif unknown:
                     continue
-                value = None
-            elif write and value is None:
-                raise HistoryError(f"line {call.line}: nil is written, but nil stands for nothing written")
-            self.transaction.append(number)
-            self.key.append(self.keys.setdefault(key, len(self.keys)))
-            self.write.append(write)
-            self.value.append(value)
-            self.first.append(len(self.elements))
-            self.length.append(len(elements))
-            self.elements.extend(elements)
+                elif lists:
+                    if isinstance(value, tuple):
+                        elements.extend(value)
+                        size = len(value)
+                    elif value is not None:
+                        self.odd.append(f"line {call.line}: a read of {value!r}, which is no list")
+                        continue
+                    value = 0  # of no meaning, and of the type that most values have
+                add_transaction(number)
+                add_key(keys.setdefault(key, len(keys)))
+                add_write(write)
+                add_value(value)
+                add_first(add_to)
+                add_length(size)
+
+
+def _micros(call: Call, value: Hashable) -> tuple[tuple[Hashable, Hashable, Hashable], ...]:
+    if not isinstance(value, tuple):
+        raise HistoryError(f"line {call.line}: a transaction is a list of [f key value], not {value!r}")
+    for micro in value:
+        if not isinstance(micro, tuple) or len(micro) != 3:
+            raise HistoryError(f"line {call.line}: a micro-operation is [f key value], not {micro!r}")
+    return value
 
 
 def _numbered(raw: list[Hashable]) -> tuple[Ints, Values]:
