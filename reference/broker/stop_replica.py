@@ -20,6 +20,9 @@ from reference.types import EPOCH_DURING_DELETE, NO_TOPIC_ID, Address, TopicPart
 def on_stop_replica(turn: Turn, broker: Broker, source: Address, command: StopReplica) -> None:
     """V3 §C on_StopReplicaCommand: stopReplica() for each partition listed."""
     error = command_error(turn, broker, command.controller_epoch, command.broker_incarnation)
+    if error is ErrorCode.NONE and turn.config.variant.topic_id and broker.registration != "registered":
+        # What is being read from ZooKeeper may be older than this command, and would make the replica anew: ask again.
+        error = ErrorCode.STALE_BROKER_EPOCH
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
     if error is ErrorCode.NONE:
         errors = tuple((stop.tp, _stop(turn, broker, stop)) for stop in command.partitions)

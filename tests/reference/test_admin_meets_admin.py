@@ -69,3 +69,37 @@ def test_a_partition_that_is_added_once_more_while_it_is_deleted_is_not_told_to_
     lab.wait(10_000)
 
     assert (holders(lab), holders(lab, T1), data(lab, paths.topic_path("t"))) == ([], [], None)
+
+
+def test_who_registers_right_before_a_topic_goes_is_told_afterwards() -> None:
+    """V3 §E step 4, promise L2: it has read its assignment, and would keep a replica of a topic that is no more."""
+    lab = cluster()
+    lab.crash(3)
+    lab.expire(3)
+    lab.settle()
+    lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _start_now(lab, 3)
+    write(lab, DELETE)
+    lab.wait(3000)
+
+    assert (holders(lab), data(lab, paths.topic_path("t"))) == ([], None)
+
+
+def _start_now(lab: Lab, i: int) -> None:
+    """In the middle of what another one does."""
+    lab.busy = False
+    lab.start(i)
+    lab.busy = True
+    assert lab.nodes[i].state.broker.registration == "registered"
+
+
+def test_a_broker_that_is_still_reading_its_assignment_deletes_nothing_yet() -> None:
+    """V3 §C on_StopReplicaCommand: what it reads may be older than the command, and would make the replica anew."""
+    lab = cluster()
+    lab.nodes[3].state.broker.registration = "learning-states"
+    write(lab, DELETE)
+    assert holders(lab) == [3]
+
+    lab.nodes[3].state.broker.registration = "registered"
+    lab.wait(3000)
+
+    assert (holders(lab), data(lab, paths.topic_path("t"))) == ([], None)
