@@ -8,7 +8,7 @@ FIRST ?=
 STORE ?= store/chaos
 PYTEST_ARGS ?=
 
-.PHONY: help setup check test test-chaos bench clean
+.PHONY: help setup check test test-chaos bench bench-checkers clean
 help:
 	@echo "make setup | check | test | test-chaos [SEEDS=200] [FIRST=1] | bench | clean   (README.md says what each is for)"
 
@@ -29,6 +29,9 @@ test-chaos: $(READY)
 
 bench: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m highwater.bench
+
+bench-checkers: $(READY)
+	POLARS_MAX_THREADS=1 $(BIN)/python -m highwater.bench_checkers
 
 clean:
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

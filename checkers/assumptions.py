@@ -8,7 +8,7 @@ their kinds must fill, partitions that the promise knows.
 import polars as pl
 
 from checkers.checker import WHOLE_RUN, Checker, Facts
-from checkers.rows import lacking
+from checkers.rows import LACKING
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -58,7 +58,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     why = _one_at_a_time(operations) + _grows(operations, "operations") + _grows(events, "events")
     if events["index"].n_unique() != events.height:
         why.append("events: two rows share an index")
-    unfilled = events.filter(lacking())
+    unfilled = events.filter(LACKING)
     for kind in sorted(unfilled["kind"].unique().to_list()):
         count = unfilled.filter(pl.col("kind") == kind).height
         why.append(f"{count} {kind} rows lack a column that the kind must fill")

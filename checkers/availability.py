@@ -106,6 +106,8 @@ class _Partition:
     def see(self, row: EventRow) -> None:
         """Apply one row."""
         kind = row.kind
+        if kind == K.ASSIGNED:
+            self.assigned = row.replicas
         if kind in REPLAYED:
             self.replicas.replay(row)
         if kind in ISR_ROWS:
@@ -234,7 +236,7 @@ PARTITIONS = Checker(
     kinds=(),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),
-    events=(*REPLAYED, *ISR_ROWS, *_ROLES, K.REGISTERED, K.HW),
+    events=(*REPLAYED, *ISR_ROWS, *_ROLES, K.REGISTERED, K.HW, K.ASSIGNED),
     needs=(K.STATE_WRITTEN,),
     of_the_living=True,
     check=check_partition,

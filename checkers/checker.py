@@ -11,13 +11,14 @@ Two stages: checkers of stage "ledger" run first and yield cuts, which are an in
 """
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Literal
 
 import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from checkers.identity import lives
+from checkers.identity import Life, lives
 from checkers.verdict import Anomaly, Cut, Findings, joined
 from history.event import EventKind
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
@@ -79,14 +80,27 @@ class Checker(Struct, frozen=True, kw_only=True):
     check: Check
 
 
-def groups(operations: pl.DataFrame, events: pl.DataFrame, group_by: tuple[str, ...]) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
-    """Both tables of each group, sorted, in the order of the groups' names. Rows without the columns belong to every group."""
+class Group:
+    """The rows of one group, sorted. The topics that had the name of a partition are told apart once, for all checkers."""
+
+    def __init__(self, operations: pl.DataFrame, events: pl.DataFrame) -> None:
+        self.operations = operations
+        self.events = events
+
+    @cached_property
+    def lives(self) -> list[Life]:
+        """The topics that the rows are about, oldest first."""
+        return lives(self.operations, self.events)
+
+
+def groups(operations: pl.DataFrame, events: pl.DataFrame, group_by: tuple[str, ...]) -> list[Group]:
+    """The groups in the order of their names. Rows without the columns belong to every group."""
     if not group_by:
-        return [(operations.sort("index", "slot"), events.sort("index"))]
+        return [Group(operations.sort("index", "slot"), events.sort("index"))]
     by_operations, all_operations = _split(operations, group_by, ("index", "slot"))
     by_events, all_events = _split(events, group_by, ("index",))
     keys = sorted(by_operations.keys() | by_events.keys(), key=str)
-    return [(by_operations.get(key, all_operations), by_events.get(key, all_events)) for key in keys]
+    return [Group(by_operations.get(key, all_operations), by_events.get(key, all_events)) for key in keys]
 
 
 def _split(
@@ -101,9 +115,10 @@ def _split(
 
 def narrow(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of a group that the checker declares to read."""
+    kinds = [str(kind) for kind in checker.events]
     return (
-        operations.filter(pl.col("f").is_in(checker.operations)),
-        events.filter(pl.col("kind").is_in([str(kind) for kind in checker.events])),
+        operations.filter(pl.col("f").is_in(checker.operations)) if checker.operations else operations.clear(),
+        events.filter(pl.col("kind").is_in(kinds)) if kinds else events.clear(),
     )
 
 
@@ -112,12 +127,12 @@ def kinds_read(checkers: Iterable[Checker]) -> set[str]:
     return {str(kind) for checker in checkers for kind in checker.events} | {str(EventKind.TOPIC_DELETED)}
 
 
-def apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: Iterable[Cut] = ()) -> Findings:
+def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()) -> Findings:
     """One checker over the rows of one group; of a partition, over each topic that had the name."""
     if checker.group_by != PARTITION or checker.across_topics:
-        return _apply(checker, operations, events, facts, tuple(cuts))
+        return _apply(checker, group.operations, group.events, facts, tuple(cuts))
     found = []
-    for life in lives(operations, events):
+    for life in group.lives:
         if life.deleted and (checker.of_the_living or not _has_what_it_needs(checker, life.events)):
             continue
         mine = tuple(cut for cut in cuts if cut.topic_id == life.topic_id)

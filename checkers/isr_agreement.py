@@ -5,6 +5,9 @@ for every member of the ISR in ZooKeeper. Both are looked at whenever one of the
 shorter. Left out are wounded replicas until they are in the ISR under a new incarnation (docs/promise.md C2), and for leaders
 of an epoch before a cut the offsets that the cut took (C1). Entries that the rows do not show agree with everything.
 
+A replica that was deleted when ZooKeeper's ISR was without it (V3 §F step 3.2.4, R-236) is left out of the ISR of a leader that
+has not heard of that yet, until ZooKeeper has it again: it fetches no more, so nothing is committed by that ISR any more.
+
 Why both: without the epoch fence on fetches WeakIsr alone fails, without it on ISR expansion StrongIsr fails first.
 """
 
@@ -40,6 +43,7 @@ class _Agreement:
         self.replicas = Replicas()
         self.wounded = Wounded()
         self.isr: tuple[str, ...] = ()
+        self.dropped: set[str] = set()  # deleted outside of the ISR in ZooKeeper
         self.leading: dict[str, _Leading] = {}
         self.agreed: dict[tuple[str, str], int] = {}  # (leader, member): their logs are known to agree below this offset
         self.accused: set[tuple[str, int, str]] = set()  # (kind, epoch, member)
@@ -56,6 +60,8 @@ class _Agreement:
         elif kind in REPLAYED:
             if kind == K.WOUND:
                 self.wounded.see(row)
+            if kind == K.REPLICA_DELETED and row.node not in self.isr:
+                self.dropped.add(row.node)
             if self.replicas.replay(row) or kind == K.REPLICA_DELETED:
                 self._shorter(row.node, row.at)
         elif kind == K.BECAME_LEADER:
@@ -69,6 +75,7 @@ class _Agreement:
         elif kind == K.STATE_WRITTEN:
             self.wounded.see(row)
             self.isr = row.isr
+            self.dropped -= set(row.isr)
             for node in self.leading:
                 self._look(node, row.at)
         elif kind in _ENDS_OFFICE:
@@ -91,7 +98,12 @@ class _Agreement:
             return
         limit = min([leader.hw, *(cut.offset for cut in self.cuts if leader.epoch < cut.leader_epoch)])
         for member in sorted({*leader.isr, *self.isr}):
-            if member == node or member in self.wounded.since or self.agreed.get((node, member), 0) >= limit:
+            if (
+                member == node
+                or member in self.wounded.since
+                or member in self.dropped
+                or self.agreed.get((node, member), 0) >= limit
+            ):
                 continue
             offset = self._first_difference(node, member, limit)
             if offset is None:

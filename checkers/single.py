@@ -42,6 +42,6 @@ def _findings(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, chec
     for stage in ("ledger", "others"):
         for checker in checkers:
             if checker.stage == stage:
-                found.extend(apply(checker, ops, evs, facts, cuts) for ops, evs in grouped[checker.group_by])
+                found.extend(apply(checker, group, facts, cuts) for group in grouped[checker.group_by])
         cuts = tuple(sorted(cut for findings in found for cut in findings.cuts))
     return found

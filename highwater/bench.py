@@ -1,7 +1,8 @@
 """`make bench`: how fast the standard plan is simulated and judged on one core, and how much memory that takes.
 
 The plan is the same on every machine (highwater.derive.standard_bench_plan), so the numbers of two commits on one machine can
-be compared. The verdict is printed too: a fast run that is not VALID measures something else.
+be compared. Seconds are those of the processor: another job on the machine makes a run late, and not slow. The verdict is
+printed too: a fast run that is not VALID measures something else.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import pstats
 import resource
 import sys
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import msgspec
 from msgspec import Struct
@@ -27,7 +28,7 @@ _PROFILE_LINES = 25
 
 
 class Measurement(Struct, frozen=True, kw_only=True):
-    """One performance; per second means per wall second of performing and judging together."""
+    """One performance; per second means per second of the processor, performing and judging together."""
 
     commit: str
     plan_digest: str
@@ -45,11 +46,11 @@ class Measurement(Struct, frozen=True, kw_only=True):
 
 def measure(here: Laboratory) -> Measurement:
     """Perform and judge the standard plan once, in this process."""
-    start = perf_counter()
+    start = process_time()
     run = _perform(here)
-    performed = perf_counter()
+    performed = process_time()
     verdict = judge(run.history)
-    judged = perf_counter()
+    judged = process_time()
     summary = summarize(standard_bench_plan(), run.history, verdict, repeat="make bench", wall_seconds=judged - start)
     return _measurement(summary, here, perform_seconds=performed - start, judge_seconds=judged - performed)
 

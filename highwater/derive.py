@@ -31,8 +31,10 @@ from workloads.registry import WORKLOADS
 
 PLAIN = "produce-consume"
 MIXED = "mixed"  # no workload of its own: each seed draws one
-_MIX = (PLAIN, PLAIN, PLAIN, "admin-storm", "create-delete")
+_MIX = (PLAIN, PLAIN, PLAIN, "admin-storm", "create-delete", "misuse")
 _TOPICS = ("orders", "payments", "events")
+_SIZES = (3, 3, 3, 4, 5)  # of a cluster
+_STORMY_SIZES = (3, 4, 4, 5, 5)  # where partitions are moved
 _QUIET_SLACK_MS = 2000  # beyond the promise's bound: final reads must not race the last moment that is allowed
 _MIN_ACKED = 5
 
@@ -79,11 +81,13 @@ def derive(
     except UnknownKindError as error:
         raise PlanError(str(error)) from error
     rng = Rng(seed)
-    cluster = _cluster(rng.fork("cluster"), wishes, spare_copies=any(kind(name).destroys != "nothing" for name in chosen))
     name = Rng(seed).fork("workload name").pick(_MIX) if workload == MIXED else workload
+    sizes = _STORMY_SIZES if name == "admin-storm" else _SIZES
+    cluster = _cluster(rng.fork("cluster"), wishes, sizes, spare_copies=any(kind(k).destroys != "nothing" for k in chosen))
     clients = _sessions(rng.fork("sessions"), _workload(rng.fork("workload"), name, cluster, wishes))
     clients = replace(clients, scratch=_scratch(rng.fork("scratch"), cluster) if name == "create-delete" else None)
-    promise = _promise(cluster, profile, clients.scratch)
+    orders = name == "admin-storm" and profile == "beyond" and rng.fork("operator").ratio(1, 2)
+    promise = replace(_promise(cluster, profile, clients.scratch), unclean_election="by_operator" if orders else "never")
     plan = Plan(
         name=f"seed-{seed}",
         protocol=protocol,
@@ -133,9 +137,9 @@ def _marks(schedule: tuple[Window, ...]) -> tuple[str, ...]:
     return ("fault-acted",) if schedule else ()
 
 
-def _cluster(rng: Rng, wishes: Wishes, *, spare_copies: bool) -> ClusterShape:
+def _cluster(rng: Rng, wishes: Wishes, sizes: Sequence[int], *, spare_copies: bool) -> ClusterShape:
     """`spare_copies`: each topic has one copy more than it can do without, so that some broker may be wounded at all."""
-    drawn = rng.pick((3, 3, 3, 4, 5))
+    drawn = rng.pick(sizes)
     brokers = drawn if wishes.brokers is None else wishes.brokers
     if brokers < 1:
         raise PlanError(f"a cluster of {brokers} brokers is none")

@@ -32,9 +32,7 @@ EXCUSED_LOSSES = "excused-losses"
 
 # Error codes that no standard campaign can meet, with the reason.
 NOT_MET: dict[ErrorCode, str] = {
-    ErrorCode.INVALID_REQUIRED_ACKS: "workloads send acks 0, 1 and all, and nothing else",
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "the high watermark stands still while the ISR is too short (KAFKA-15583)",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "workloads name topics as they may be named",
 }
 
 

@@ -20,7 +20,7 @@ class TopicIds:
 
     def created(self, path: str, czxid: int) -> None:
         """A znode was made; perhaps that of a topic."""
-        topic = _topic(path)
+        topic = topic_of_path(path)
         if topic is not None:
             self._ids[topic] = TopicId(czxid)
 
@@ -30,7 +30,7 @@ class TopicIds:
 
     def ended(self, path: str, data: bytes | None) -> tuple[tuple[str, str], ...]:
         """Topics with their ids whose promises end with this commit: `data` was written, or (None) the znode is gone."""
-        gone = _topic(path) if data is None else None
+        gone = topic_of_path(path) if data is None else None
         asked = paths.decode_delete_topics(data) if data is not None and path == paths.DELETE_TOPICS else ()
         topics = asked if gone is None else (gone,)
         found = [(topic, self._ids[topic]) for topic in topics if topic in self._ids]
@@ -39,7 +39,8 @@ class TopicIds:
         return tuple((topic, str(topic_id)) for topic, topic_id in fresh)
 
 
-def _topic(path: str) -> str | None:
+def topic_of_path(path: str) -> str | None:
+    """The topic whose znode this is, if it is one."""
     return path.removeprefix(_BELOW) if path.startswith(_BELOW) and path.count("/") == _BELOW.count("/") else None
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import broadcast, col
 
-from checkers.checker import Checker, Facts, apply, kinds_read
+from checkers.checker import Checker, Facts, Group, apply, kinds_read
 from checkers.verdict import Cut
 from history.schema import TableName, arrow_schema
 from pipeline.load import Tables
@@ -88,9 +88,9 @@ def _judge_group(checkers: tuple[Checker, ...]) -> Callable[[pa.Table, pa.Table]
         (heading,) = headed.filter(pl.col("index").is_null()).select("run", "facts", "cuts").iter_rows(named=True)
         facts = msgspec.json.decode(heading["facts"], type=Facts)
         cuts = tuple(sorted(cut for text in heading["cuts"] for cut in msgspec.json.decode(text, type=tuple[Cut, ...])))
-        ops = _rows(headed.filter(pl.col("index").is_not_null()), "operations").sort("index", "slot")
-        evs = _rows(_frame(events), "events").sort("index")
-        found = [apply(checker, ops, evs, facts, cuts) for checker in checkers]
+        operations_of_group = _rows(headed.filter(pl.col("index").is_not_null()), "operations").sort("index", "slot")
+        group = Group(operations_of_group, _rows(_frame(events), "events").sort("index"))
+        found = [apply(checker, group, facts, cuts) for checker in checkers]
         rows = {
             "run": [heading["run"]] * len(found),
             "findings": [msgspec.json.encode(findings).decode() for findings in found],

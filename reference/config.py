@@ -75,6 +75,7 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reassign_complete: Literal["rar_in_isr", "isr_is_all"] = "rar_in_isr"  # C-11: moved when RAR is in the ISR | ISR == AR + RAR
     reassign_order: Literal["ar_last", "ar_first"] = "ar_last"  # B-59: AR := RAR after | before the old replicas are deleted
     reassign_failover: Literal["resume", "abort", "premature", "zombie"] = "resume"  # B-58: KAFKA-4214, KAFKA-6193, KAFKA-9478
+    reassignment: Literal["A", "B"] = "A"  # C-19: the proposal of KIP-236: one list, with a cancellation | one znode for each
     cancel_requires_isr: bool = True  # U-21, B-60: a rollback elects only from the ISR
     isr_assigned_check: bool = True  # B-38, B-39: only assigned replicas join the ISR, a leader drops others
 
@@ -250,6 +251,7 @@ VARIANTS: dict[str, Variant] = {
     "reassign-failover-aborts": _without(reassign_failover="abort"),
     "reassign-failover-premature": _without(reassign_failover="premature"),
     "reassign-failover-zombie": _without(reassign_failover="zombie"),
+    "reassignment-by-requests": _without(reassignment="B"),
     "cancel-without-isr": _without(cancel_requires_isr=False),
     "isr-unassigned": _without(isr_assigned_check=False),
     "no-heartbeat": _without(heartbeat=False),

@@ -148,12 +148,16 @@ class LeaderAndIsrReply(Message, frozen=True, tag=True):
 
 
 class StopPartition(Struct, frozen=True, array_like=True, order=True):
-    """Stop a replica that was told no later epoch than this; with `delete` its log goes too (R-236, R-237, KIP-570)."""
+    """Stop a replica that was told no later epoch than this; with `delete` its log goes too (R-236, R-237, KIP-570).
+
+    `moved`: the partition lives on elsewhere, so that its epochs go on from this one.
+    """
 
     tp: TopicPartition
     leader_epoch: LeaderEpoch
     delete: bool = True
     topic_id: TopicId = NO_TOPIC_ID
+    moved: bool = False
 
 
 class StopReplica(Message, frozen=True, tag=True):

@@ -34,6 +34,10 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.APPEND: "replica",
     EventKind.TRUNCATE: "replica",
     EventKind.HW: "replica",
+    EventKind.ASSIGNED: "election",
+    EventKind.REASSIGNMENT_BEGUN: "election",
+    EventKind.REASSIGNMENT_ENDED: "election",
+    EventKind.REASSIGNMENT_REFUSED: "election",
     EventKind.TOPIC_DELETED: "election",
     EventKind.REPLICA_DELETED: "replica",
     EventKind.WOUND: "wound",
@@ -210,6 +214,14 @@ def _state_words(row: ClusterEvent) -> str:
             return f"asks for ISR {_names(row.isr)}, leader epoch {row.leader_epoch}, version {row.zk_version}"
         case EventKind.ISR_CHANGE_ENDED:
             return f"ISR change {row.detail or 'ended'}: believes ISR {_names(row.isr)}, leader epoch {row.leader_epoch}"
+        case EventKind.ASSIGNED:
+            return f"ZooKeeper assigns replicas {_names(row.replicas)}"
+        case EventKind.REASSIGNMENT_BEGUN:
+            return f"begins to move it {row.detail}"
+        case EventKind.REASSIGNMENT_ENDED:
+            return f"has moved it {row.detail}"
+        case EventKind.REASSIGNMENT_REFUSED:
+            return f"does not move it: {row.detail}"
         case EventKind.UNCLEAN_ELECTION_ORDERED:
             return f"an operator orders the unclean election of {row.leader}"
         case _:

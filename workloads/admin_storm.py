@@ -1,22 +1,31 @@
 """admin-storm: produce-consume, while an administrator keeps the controller busy.
 
-One administrator more. In phase "faults" it asks, a drawn gap apart, for a preferred leader election of a drawn partition or
-for a partition more of a drawn topic (R-132 says on which brokers), at most ADDED_MAX of them. What was added is written by a
-producer of its own, with acks=all, from the moment it is there, and read to its end by a final reader. In phase "final" the
-administrator looks what is still asked for (docs/promise.md L4). A command that fails or whose outcome is unknown is followed
-by the next one.
+One administrator more. In phase "faults" it asks, a drawn gap apart, for one of
+* a preferred leader election of a drawn partition, or, where the promise allows it, an unclean one (docs/promise.md P7);
+* a partition more of a drawn topic (R-132 says on which brokers), at most ADDED_MAX of them;
+* other replicas for a drawn partition, of all brokers: mostly as many as before, sometimes more, or as few as one, which the
+  controller refuses where it is fewer than min.insync.replicas; half of the time beside what is on its way already (R-231);
+* everything that is pending to be rolled back (R-233), or, where that was asked for, moves to be allowed again (R-239).
+
+What was added is written by a producer of its own, with acks=all, from the moment it is there, and read to its end by a final
+reader. A command that fails or whose outcome is unknown is followed by the next one.
+Storms end: when phase "quiet" begins, half of them roll back what is still pending, all of them allow moves again, until that was
+done, and then the cluster comes to rest. In phase "final" the administrator looks what is still asked for (docs/promise.md L4).
 """
 
 from history.op import OpType
 from history.seed import Draws
 from workloads import produce_consume
-from workloads.client import Completion, Done, Invocation, Phase, Process, Sleep
+from workloads.client import AdminF, Completion, Done, Invocation, Phase, Process, Sleep
 from workloads.parameters import Parameters, PartitionName
 from workloads.produce_consume import FinalReader, Producer
 
 ADDED_MAX = 3
 GAP_MS_MIN = 500
 GAP_MS_MAX = 3000
+CHOICES_PREFERRED = 2  # of eight drawn numbers those below are an election,
+CHOICES_CANCEL = 6  # this one a cancellation, this and the next its end; the rest are moves
+ROLLBACK_MS = 2000  # what is rolled back at the end has so long before moves are allowed again
 LOOK_BACKOFF_MS = 500
 LOOKS_MAX = 10
 
@@ -66,24 +75,40 @@ class Administrator:
         self._parameters = parameters
         self._added = added
         self._next_index = {topic.name: topic.partitions for topic in parameters.topics}
+        self._copies = {topic.name: len(topic.replicas[0]) for topic in parameters.topics}
+        self._cancelled = False  # perhaps
+        self._rolls_back = draws.ratio("workload admin ends", 1, 2)
+        self._ending, self._ended = False, not parameters.brokers
         self._due_ms = 0
         self._looker = Looker()
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
         """A command when it is due."""
-        if phase == "final":
-            return self._looker.next()
-        if phase == "quiet":
-            return Done()
-        if self._due_ms > now_ms:
-            return Sleep(self._due_ms - now_ms)
-        self._due_ms = now_ms + self._draws.between("workload gap admin", GAP_MS_MIN, GAP_MS_MAX)
+        match phase:
+            case "faults":
+                if self._due_ms > now_ms:
+                    return Sleep(self._due_ms - now_ms)
+                self._due_ms = now_ms + self._draws.between("workload gap admin", GAP_MS_MIN, GAP_MS_MAX)
+                return self._ask()
+            case "quiet":
+                return self._end(now_ms)
+            case "final":
+                return self._looker.next()
+
+    def _ask(self) -> Invocation:
         asked = sum(self._next_index[topic.name] - topic.partitions for topic in self._parameters.topics)
         if asked < ADDED_MAX and self._draws.ratio("workload admin", 1, 4):
             return self._add()
+        choice = self._draws.below("workload admin does", 8) if self._parameters.brokers else 0
+        if choice >= CHOICES_CANCEL and (choice == CHOICES_CANCEL or self._cancelled):
+            return self._allow() if self._cancelled else self._cancel()
         everything = (*self._parameters.partitions, *self._added)
         partition = everything[self._draws.below("workload admin partition", len(everything))]
-        return Invocation(f="elect-preferred", topic=partition.topic, partition=partition.partition)
+        if choice < CHOICES_PREFERRED:
+            unclean = self._parameters.by_operator and choice == 0
+            f: AdminF = "elect-unclean" if unclean else "elect-preferred"
+            return Invocation(f=f, topic=partition.topic, partition=partition.partition)
+        return self._move(partition)
 
     def _add(self) -> Invocation:
         topic = self._parameters.topics[self._draws.below("workload admin topic", len(self._parameters.topics))]
@@ -91,9 +116,51 @@ class Administrator:
         self._next_index[topic.name] += 1
         return Invocation(f="add-partition", topic=topic.name, partition=index, assignment=(topic.replicas[index],))
 
+    def _move(self, partition: PartitionName) -> Invocation:
+        brokers = list(self._parameters.brokers)
+        count = self._copies[partition.topic]
+        if self._draws.ratio("workload admin other count", 1, 4):
+            count = self._draws.between("workload admin count", 1, len(brokers))
+        replicas = [brokers.pop(self._draws.below("workload admin replica", len(brokers))) for _ in range(count)]
+        return Invocation(
+            f="reassign-extra" if self._draws.ratio("workload admin extra", 1, 2) else "reassign",
+            topic=partition.topic,
+            partition=partition.partition,
+            assignment=(tuple(replicas),),
+        )
+
+    def _cancel(self) -> Invocation:
+        self._cancelled = True
+        return Invocation(f="cancel-reassignments")
+
+    def _allow(self) -> Invocation:
+        return Invocation(f="allow-reassignments")
+
+    def _end(self, now_ms: int) -> Invocation | Sleep | Done:
+        """Leave nothing that waits for an administrator."""
+        if self._ended:
+            return Done()
+        if self._rolls_back:
+            self._rolls_back = False
+            self._due_ms = now_ms + ROLLBACK_MS
+            return self._cancel()
+        if self._due_ms > now_ms:
+            return Sleep(self._due_ms - now_ms)
+        self._due_ms = now_ms + LOOK_BACKOFF_MS
+        self._ending = True
+        return self._allow()
+
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """What was added is written from now on."""
-        if invocation.f == "admin-pending":
-            self._looker.completed(completion)
-        elif invocation.f == "add-partition" and completion.type is OpType.OK:
-            self._added.append(PartitionName(invocation.topic, invocation.partition))
+        done = completion.type is OpType.OK
+        match invocation.f:
+            case "admin-pending":
+                self._looker.completed(completion)
+            case "add-partition" if done:
+                self._added.append(PartitionName(invocation.topic, invocation.partition))
+            case "allow-reassignments" if done:
+                self._cancelled, self._ended = False, self._ended or self._ending
+            case "cancel-reassignments" if completion.type is OpType.FAIL:
+                self._cancelled = False
+            case _:
+                pass

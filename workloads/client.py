@@ -10,15 +10,28 @@ from msgspec import Struct
 
 from history.op import OpType
 
+# What is wrong with a produce, on purpose; the words are those of the client that performs it
+Misuse = Literal["", "gap", "behind", "epoch", "stranger"]
 Phase = Literal["faults", "quiet", "final"]
 ClientF = Literal["produce", "poll", "latest", "earliest"]
-AdminF = Literal["create-topic", "delete-topic", "add-partition", "elect-preferred", "admin-pending"]
+AdminF = Literal[
+    "create-topic",
+    "delete-topic",
+    "add-partition",
+    "elect-preferred",
+    "elect-unclean",
+    "reassign",
+    "reassign-extra",
+    "cancel-reassignments",
+    "allow-reassignments",
+    "admin-pending",
+]
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
-    """One operation. `offset` is the position of a poll; `values`, `acks`, `retries` and `idempotent` are of a produce.
+    """One operation. `offset` is the position of a poll; `values`, `acks`, `retries`, `idempotent` and `misuse` are of a produce.
 
-    `assignment` is of a topic to be made, or of one partition to be added: replicas by partition, preferred first.
+    `assignment` is of a topic to be made, or of one partition to be added or moved: replicas by partition, preferred first.
     """
 
     f: ClientF | AdminF
@@ -28,6 +41,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
     acks: int = -1
     retries: int = 0
     idempotent: bool = False
+    misuse: Misuse = ""
     offset: int = 0
     max_records: int = 500
     assignment: tuple[tuple[int, ...], ...] = ()

@@ -18,7 +18,10 @@ After an info the process cannot go on, as in Jepsen: its operation may take eff
 the same process number would not be known to follow it. The number is retired and the client goes on under the next one.
 """
 
+from typing import get_args
+
 from history.op import OpType
+from workloads.client import AdminF
 
 # Kafka's names of errors -> what a produce that was sent has come to
 PRODUCE: dict[str, OpType] = {
@@ -31,21 +34,16 @@ PRODUCE: dict[str, OpType] = {
     "BROKER_NOT_AVAILABLE": OpType.INFO,
     "STALE_CONTROLLER_EPOCH": OpType.INFO,
     "NETWORK_EXCEPTION": OpType.INFO,
-    "INVALID_TOPIC_EXCEPTION": OpType.INFO,
     "NOT_ENOUGH_REPLICAS": OpType.FAIL,
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND": OpType.INFO,
     "INVALID_REQUIRED_ACKS": OpType.FAIL,
     "TOPIC_ALREADY_EXISTS": OpType.INFO,
-    "INVALID_PARTITIONS": OpType.INFO,
-    "INVALID_REPLICATION_FACTOR": OpType.INFO,
-    "INVALID_REPLICA_ASSIGNMENT": OpType.INFO,
     "NOT_CONTROLLER": OpType.INFO,
     "INVALID_REQUEST": OpType.INFO,
     "OUT_OF_ORDER_SEQUENCE_NUMBER": OpType.FAIL,
     "DUPLICATE_SEQUENCE_NUMBER": OpType.INFO,
     "INVALID_PRODUCER_EPOCH": OpType.FAIL,
     "KAFKA_STORAGE_ERROR": OpType.INFO,
-    "LOG_DIR_NOT_FOUND": OpType.INFO,
     "UNKNOWN_PRODUCER_ID": OpType.FAIL,
     "REASSIGNMENT_IN_PROGRESS": OpType.INFO,
     "FENCED_LEADER_EPOCH": OpType.INFO,
@@ -60,9 +58,10 @@ PRODUCE: dict[str, OpType] = {
     "INVALID_INCARNATION_ID": OpType.INFO,
 }
 
-# An administrator's requests have an effect too. They are refused where another one, or the topic, stands there already.
-ADMIN = frozenset({"create-topic", "delete-topic", "add-partition", "elect-preferred"})
-ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS"})
+# An administrator's requests have an effect too. They are refused where another one, or the topic, stands there already, or
+# where there is nothing to be rolled back.
+ADMIN = frozenset(get_args(AdminF)) - {"admin-pending"}
+ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS", "NO_REASSIGNMENT_IN_PROGRESS"})
 
 
 def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str, ...] = ()) -> OpType:

@@ -1,6 +1,7 @@
 """create-delete: produce-consume, while a topic of its own comes and goes under one name (bugs B-61, B-62).
 
-One administrator more: it makes the topic, lets it live for a drawn time, deletes it and makes it again. While it is there a
+One administrator more: it makes the topic, lets it live for a drawn time, deletes it and makes it again. Now and then it asks for
+the topic while it is there, and must be refused. While it is there a
 producer of its own writes to it with acks=all; from the moment its deletion is asked for nobody is told of it any more. If it
 is there at the end, a final reader reads it. A request whose outcome is unknown is followed by a deletion, asked for until one
 is known to be done, so that no two topics of the name are mistaken for each other by the workload. In phase "final" the
@@ -54,7 +55,8 @@ class Administrator:
             return Done()
         if self._due_ms > now_ms:
             return Sleep(self._due_ms - now_ms)
-        if self._absent:
+        again = bool(self._there) and self._draws.ratio("workload topic again", 1, 4)
+        if self._absent or again:
             self._due_ms = now_ms + self._draws.between("workload topic life", LIFE_MS_MIN, LIFE_MS_MAX)
             return Invocation(f="create-topic", topic=self._topic.name, assignment=self._topic.replicas)
         self._due_ms = now_ms + self._draws.between("workload topic pause", PAUSE_MS_MIN, PAUSE_MS_MAX)
@@ -66,7 +68,7 @@ class Administrator:
         match invocation.f:
             case "create-topic":
                 self._absent = False
-                if completion.type is OpType.OK:
+                if completion.type is OpType.OK and not self._there:
                     self._there.extend(PartitionName(self._topic.name, i) for i in range(self._topic.partitions))
             case "delete-topic":
                 self._absent = completion.type is OpType.OK

@@ -32,6 +32,8 @@ class Parameters(Struct, frozen=True, kw_only=True):
     seek_one_in: int = 0  # before one poll in so many a consumer seeks; 0: never
     idempotent: int = 0  # so many of the producers
     topics: tuple[TopicShape, ...] = ()  # for administrators
+    brokers: tuple[int, ...] = ()  # for administrators who move partitions
+    by_operator: bool = False  # an administrator may order unclean elections (docs/promise.md P7)
     scratch: TopicShape | None = None  # the topic that an administrator makes and deletes
     retries: int = 0  # of each produce that asks for an answer
 

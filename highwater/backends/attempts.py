@@ -6,11 +6,24 @@ from highwater.topics import written
 from history.op import OpType
 from history.recorder import OperationColumns, Record, Recorder
 from reference.client.calls import Answered, Call, EarliestCall, LatestCall, PollCall, ProduceCall
-from reference.client.commands import AddPartition, Command, CreateTopic, DeleteTopic, ElectPreferred, ListPending
+from reference.client.commands import (
+    AddPartition,
+    AllowReassignments,
+    CancelReassignments,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    ElectPreferred,
+    ElectUnclean,
+    ListPending,
+    Reassign,
+)
 from reference.errors import ErrorCode
 from reference.types import BrokerId, Offset, topic_partition
 from workloads.client import ClientF, Completion, Invocation, PolledRecord, Process
 from workloads.completion import completion_type, number_after
+
+_CLIENT_FS = frozenset(get_args(ClientF))
 
 
 class Attempts:
@@ -45,6 +58,7 @@ class Attempts:
                     acks=invocation.acks,
                     retries=invocation.retries,
                     idempotent=invocation.idempotent,
+                    misuse=invocation.misuse,
                 )
             case "poll":
                 return PollCall(id=self.calls, tp=tp, offset=Offset(invocation.offset), max_records=invocation.max_records)
@@ -67,6 +81,14 @@ class Attempts:
                 return AddPartition(id=self.calls, tp=tp, replicas=assignment[0])
             case "elect-preferred":
                 return ElectPreferred(id=self.calls, tps=(tp,))
+            case "elect-unclean":
+                return ElectUnclean(id=self.calls, tps=(tp,))
+            case "reassign" | "reassign-extra":
+                return Reassign(id=self.calls, tp=tp, replicas=assignment[0], extra=invocation.f == "reassign-extra")
+            case "cancel-reassignments":
+                return CancelReassignments(id=self.calls)
+            case "allow-reassignments":
+                return AllowReassignments(id=self.calls)
             case "admin-pending":
                 return ListPending(id=self.calls)
             case _:
@@ -116,7 +138,7 @@ class Attempts:
         records: tuple[Record, ...],
         columns: OperationColumns,
     ) -> None:
-        if invocation.f in get_args(ClientF):  # what an administrator does is in words: it is about no log (`_asked`)
+        if invocation.f in _CLIENT_FS:  # what an administrator does is in words: it is about no log (`_asked`)
             columns["topic"], columns["partition"] = invocation.topic, invocation.partition
         self._recorder.operation(
             process=self.number,
@@ -139,9 +161,9 @@ def _asked(invocation: Invocation) -> tuple[Record, ...]:
             return (Record(value=f"{invocation.topic} on {replicas}"),)
         case "delete-topic":
             return (Record(value=invocation.topic),)
-        case "add-partition":
+        case "add-partition" | "reassign" | "reassign-extra":
             return (Record(value=f"{name} on {replicas}"),)
-        case "elect-preferred":
+        case "elect-preferred" | "elect-unclean":
             return (Record(value=name),)
         case _:
             return ()

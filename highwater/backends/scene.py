@@ -65,6 +65,8 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         idempotent=spec.idempotent,
         retries=spec.retries,
         topics=tuple(_shape(plan, topic) for topic in plan.cluster.topics),
+        brokers=brokers_of(plan),
+        by_operator=plan.promise.unclean_election == "by_operator",
         scratch=None if spec.scratch is None else _shape(plan, spec.scratch, room=0),
     )
     return generate(spec.name, plan.draws, parameters)

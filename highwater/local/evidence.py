@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from highwater.local.merge import RowClock
-from highwater.sim.evidence import Notebook, names
+from highwater.sim.evidence import Notebook, record_state
 from highwater.topics import TopicIds
 from highwater.zookeeper_log import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 from history.event import ClusterEvent, EventKind
@@ -118,17 +118,4 @@ class ZooKeeperEvidence:
         self._partitions[tp] = None
         state = paths.decode_state(tp, (), Data(commit.data, version, 0))
         self._set_clock(commit, after_ns=self._sent_ns.get((node, tp, version - 1), 0))
-        self.recorder.event(
-            EventKind.STATE_WRITTEN,
-            node=node,
-            topic=topic_of(tp),
-            topic_id=self._topics.of(tp),
-            partition=index_of(tp),
-            leader=None if state.leader is None else broker_address(state.leader),
-            leader_epoch=state.leader_epoch,
-            controller_epoch=state.controller_epoch,
-            zk_version=version,
-            isr=names(tuple(member.broker for member in state.isr)),
-            stamps=tuple(member.incarnation for member in state.isr),
-            elr=names(tuple(member.broker for member in state.elr)),
-        )
+        record_state(self.recorder, state, node=node, topic_id=self._topics.of(tp))

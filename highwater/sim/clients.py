@@ -22,6 +22,8 @@ from reference.types import Address, BrokerId, Millis
 from workloads.client import Done, Invocation, Phase, Process, Sleep
 
 ADMIN_TIMEOUT_MS = 10_000  # how long an administrator waits for a request to be done
+_ADMIN_TIMER_FIRED = TimerFired(ADMIN_TIMER)
+_FROM_ZOOKEEPER = (ZkState, ZkReplied, ZkWatch)
 
 
 class ClientHost:
@@ -58,7 +60,7 @@ class ClientHost:
     def take(self, source: str, event: AnyEvent) -> None:
         """An event for the client machine."""
         self._stage.handled += 1
-        if isinstance(event, ZkState | ZkReplied | ZkWatch) or event == TimerFired(ADMIN_TIMER):
+        if isinstance(event, _FROM_ZOOKEEPER) or event == _ADMIN_TIMER_FIRED:
             self._perform(self._admin.handle(event))
         else:
             self._perform(self._client.handle(event, now=self._clock.now()))

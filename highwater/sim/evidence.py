@@ -1,12 +1,13 @@
 """What nodes and ZooKeeper say, as rows of the history."""
 
-from highwater.topics import TopicIds, written
+from highwater.topics import TopicIds, topic_of_path, written
 from history.event import EventKind
 from history.recorder import Recorder
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, Delete, Deleted, SetData, Written
 from reference.coordination.memory import MemoryZooKeeper
 from reference.effects import Note
+from reference.messages import PartitionState
 from reference.types import Address, BrokerId, TopicPartition, broker_address, index_of, topic_of
 
 _KINDS = {kind.value: kind for kind in EventKind}
@@ -81,14 +82,45 @@ def names(brokers: tuple[BrokerId, ...]) -> tuple[str, ...]:
     return tuple(broker_address(broker) for broker in brokers)
 
 
-class ZkEvidence:
-    """What ZooKeeper commits: registrations, their end, and every state znode as written."""
+def record_state(recorder: Recorder, state: PartitionState, *, node: Address | None, topic_id: str | None) -> None:
+    """A state znode was written, by this node where that is known."""
+    recorder.event(
+        EventKind.STATE_WRITTEN,
+        node=node,
+        topic=topic_of(state.tp),
+        topic_id=topic_id,
+        partition=index_of(state.tp),
+        leader=None if state.leader is None else broker_address(state.leader),
+        leader_epoch=state.leader_epoch,
+        controller_epoch=state.controller_epoch,
+        zk_version=state.zk_version,
+        isr=names(tuple(member.broker for member in state.isr)),
+        stamps=tuple(member.incarnation for member in state.isr),
+        elr=names(tuple(member.broker for member in state.elr)),
+    )
 
-    __slots__ = ("_partitions", "_recorder", "_registered", "_tree", "incarnations", "topics")
+
+class ZkEvidence:
+    """What ZooKeeper commits: registrations, their end, assignments, and every state znode as written."""
+
+    __slots__ = (
+        "_assigned",
+        "_ordered",
+        "_partitions",
+        "_recorder",
+        "_registered",
+        "_standing",
+        "_tree",
+        "incarnations",
+        "topics",
+    )
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._registered: dict[str, int] = {}  # path -> czxid
+        self._assigned: dict[TopicPartition, tuple[BrokerId, ...]] = {}  # as last written down
+        self._ordered: tuple[TopicPartition, ...] = ()  # unclean elections that an operator has asked for
+        self._standing: dict[TopicPartition, PartitionState] = {}
         self._partitions: dict[TopicPartition, None] = {}  # that ever had a state
         self.topics = TopicIds()
         self.incarnations: dict[str, int] = {}  # node -> czxid of its last registration
@@ -107,6 +139,7 @@ class ZkEvidence:
                 case (SetData(path=path, data=data), Written(version=version)):
                     self._written(node, path, data, version)
                 case (Delete(path=path), Deleted()):
+                    self._ordered = () if path == paths.UNCLEAN_ELECTION else self._ordered
                     self._gone(path)
                     self._ended(path, None)
                 case _:
@@ -128,6 +161,11 @@ class ZkEvidence:
 
     def _written(self, node: Address, path: str, data: bytes, version: int) -> None:
         self._ended(path, data)
+        if path == paths.UNCLEAN_ELECTION:
+            self._ordered = paths.decode_preferred(data)
+        topic = topic_of_path(path)
+        if topic is not None and path in self._tree.nodes:
+            self._assign(topic, path, data)
         tp = paths.tp_of_state_path(path)
         if tp is None:
             return
@@ -136,23 +174,43 @@ class ZkEvidence:
         if above in self._tree.nodes:  # topics are made by administrators, of whom nothing is told here
             self.topics.created(above, self._tree.nodes[above].czxid)
         state = paths.decode_state(tp, (), Data(data, version, 0))
-        self._recorder.event(
-            EventKind.STATE_WRITTEN,
-            node=node,
-            topic=topic_of(tp),
-            topic_id=self.topics.of(tp),
-            partition=index_of(tp),
-            leader=None if state.leader is None else broker_address(state.leader),
-            leader_epoch=state.leader_epoch,
-            controller_epoch=state.controller_epoch,
-            zk_version=version,
-            isr=names(tuple(member.broker for member in state.isr)),
-            stamps=tuple(member.incarnation for member in state.isr),
-            elr=names(tuple(member.broker for member in state.elr)),
-        )
+        self._obey(tp, state)
+        record_state(self._recorder, state, node=node, topic_id=self.topics.of(tp))
+
+    def _obey(self, tp: TopicPartition, state: PartitionState) -> None:
+        """An order is carried out by the first election, while it stands, of who was not counted on as it is registered now."""
+        before = self._standing.get(tp)
+        self._standing[tp] = state
+        if tp not in self._ordered or before is None or state.leader in (None, before.leader):
+            return
+        if (state.leader, state.leader_incarnation) not in {(m.broker, m.incarnation) for m in (*before.isr, *before.elr)}:
+            assert state.leader is not None
+            self._ordered = tuple(other for other in self._ordered if other != tp)
+            self._recorder.event(
+                EventKind.UNCLEAN_ELECTION_ORDERED,
+                topic=topic_of(tp),
+                topic_id=self.topics.of(tp),
+                partition=index_of(tp),
+                leader=broker_address(state.leader),
+            )
+
+    def _assign(self, topic: str, path: str, data: bytes) -> None:
+        """A topic was made, or its assignment written: what is new in it."""
+        self.topics.created(path, self._tree.nodes[path].czxid)
+        for tp, replicas in paths.decode_topic(topic, data):
+            if self._assigned.get(tp) != replicas:
+                self._assigned[tp] = replicas
+                self._recorder.event(
+                    EventKind.ASSIGNED,
+                    topic=topic,
+                    topic_id=self.topics.of(tp),
+                    partition=index_of(tp),
+                    replicas=names(replicas),
+                )
 
     def _ended(self, path: str, data: bytes | None) -> None:
         for topic, topic_id in self.topics.ended(path, data):
+            self._assigned = {tp: replicas for tp, replicas in self._assigned.items() if topic_of(tp) != topic}
             for tp in [tp for tp in self._partitions if topic_of(tp) == topic]:
                 index = index_of(tp)
                 self._recorder.event(EventKind.TOPIC_DELETED, topic=topic, topic_id=topic_id, partition=index)

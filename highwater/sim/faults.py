@@ -5,21 +5,22 @@ done to them. Rows of evidence: FAULT_BEGUN and FAULT_ENDED for each node that w
 with how often it really bit, WOUND for each log of which something was destroyed.
 """
 
-from collections.abc import Callable
 from functools import partial
-from typing import TypeVar, assert_never
+from typing import assert_never
 
-from highwater.sim.cuts import Geography, Pair
+from highwater.sim.cuts import Geography
 from highwater.sim.disk import Refusal, Wounds
 from highwater.sim.evidence import ZkEvidence
-from highwater.sim.network import Acting, Stop
+from highwater.sim.fault_clocks import ClockFaults
+from highwater.sim.fault_links import LinkFaults
+from highwater.sim.network import Acting
 from highwater.sim.node import NodeHost
+from highwater.sim.open_window import OpenWindow
 from highwater.sim.scheduler import MS
 from highwater.sim.stage import Stage
 from highwater.sim.targets import resolve
-from highwater.sim.transport import PacketLoss, kinds_named
 from highwater.sim.traps import Trap
-from highwater.sim.zk import ZOOKEEPER, ZkServer
+from highwater.sim.zk import ZkServer
 from highwater.topics import written
 from history.event import EventKind
 from history.manifest import FaultCount
@@ -56,32 +57,15 @@ BOUNCE_MS_MAX = 10
 SILENT_MS_MIN = 500  # how long peers of a host without power notice nothing
 SILENT_MS_MAX = 3000
 
-T = TypeVar("T")
-Undo = Callable[[], None]
-
-
-class _Open:
-    """A window that is open."""
-
-    __slots__ = ("actings", "nodes", "undo", "window")
-
-    def __init__(self, window: Window, nodes: tuple[Address, ...]) -> None:
-        self.window = window
-        self.nodes = nodes
-        self.actings = {node: Acting(window.id, node) for node in nodes}
-        self.undo: list[Undo] = []
-
 
 class Trouble:
     """What faults do to one node just now; several windows may do the same."""
 
-    __slots__ = ("drifts", "holds", "jumps", "pauses")
+    __slots__ = ("holds", "pauses")
 
     def __init__(self) -> None:
         self.holds = 0  # windows that keep the process down
         self.pauses = 0
-        self.jumps: dict[str, int] = {}  # window -> ns
-        self.drifts: dict[str, int] = {}  # window -> ppm
 
 
 class Faults:
@@ -94,9 +78,10 @@ class Faults:
         self._server = server
         self._evidence = evidence
         self._nodes = nodes
-        self._geography = geography
+        self._links = LinkFaults(stage, nodes, geography)
+        self._clocks = ClockFaults(stage.scheduler, tuple(node.address for node in nodes.values()))
         self._trouble = {broker: Trouble() for broker in nodes}
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, OpenWindow] = {}
         self._begun: dict[str, int] = {}
         self._acted: dict[str, int] = {}
 
@@ -119,11 +104,11 @@ class Faults:
         if not brokers:
             return
         self._begun[window.kind] = self._begun.get(window.kind, 0) + 1
-        opened = self._open[window.id] = _Open(window, tuple(broker_address(broker) for broker in brokers))
+        opened = self._open[window.id] = OpenWindow(window, tuple(broker_address(broker) for broker in brokers))
         for node in opened.nodes:
             self._say(EventKind.FAULT_BEGUN, window, node)
         if isinstance(window.fault, Partition):
-            self._cut(opened, window.fault, brokers)
+            self._links.cut(opened, window.fault, brokers)
             return
         for broker in brokers:
             self._begin(opened, self._nodes[broker], opened.actings[broker_address(broker)])
@@ -133,8 +118,7 @@ class Faults:
         opened = self._open.pop(window_id, None)
         if opened is None:
             return
-        for undo in reversed(opened.undo):
-            undo()
+        opened.close()
         window, recorder = opened.window, self._stage.recorder
         for node in opened.nodes:
             count = opened.actings[node].count
@@ -163,8 +147,7 @@ class Faults:
             self._trouble[broker] = Trouble()
             node.spring()
             node.resume()
-            node.clock.set_right()
-            node.timers.clock_changed()
+            self._clocks.heal(node)
             if not node.wrong:
                 if node.failed_dirs:
                     node.stop("crash")
@@ -177,15 +160,15 @@ class Faults:
 
     # --- what each fault does -------------------------------------------------------------------------------------------
 
-    def _begin(self, opened: _Open, node: NodeHost, acting: Acting) -> None:
+    def _begin(self, opened: OpenWindow, node: NodeHost, acting: Acting) -> None:
         fault = opened.window.fault
         match fault:
             case Partition():
                 raise AssertionError("cut as a whole")
             case Packets() | Slow() | Clog() | Reset():
-                self._disturb(opened, fault, node, acting)
+                self._links.disturb(opened, fault, node, acting)
             case ClockJump() | ClockDrift() | ClockStrobe():
-                self._set_clock(opened, fault, node, acting)
+                self._clocks.set_wrong(opened, fault, node, acting)
             case Pause():
                 self._pause(opened, node, acting)
             case Crash():
@@ -193,7 +176,7 @@ class Faults:
                 opened.undo.append(partial(self._let_run, node))
             case CrashAt():
                 trap = Trap(fault, partial(self._trapped, opened, node, acting))
-                self._hold_in(opened, node.traps, trap)
+                opened.hold_in(node.traps, trap)
             case Restart(session_ends=True):
                 self._trouble[node.config.broker].holds += 1
                 acting.count += 1
@@ -207,7 +190,7 @@ class Faults:
                 node.take("operator", ShutDown())
                 opened.undo.append(partial(self._end_shutdown, node, node.life))
             case PowerLoss():
-                self._kill(node, acting, partial(self._lose_power, opened.window.id, fault, node))
+                self._kill(node, acting, partial(self._lose_power, opened.id, fault, node))
                 opened.undo.append(partial(self._let_run, node))
             case ExpireSession():
                 session = self._server.session_of(node.address)
@@ -218,108 +201,16 @@ class Faults:
                 self._refuse(opened, fault, node, acting)
             case DiskSlow():
                 slow = (fault.extra_ms * MS, acting)
-                self._hold_in(opened, node.disk.dirs[fault.dir].slows, slow)
+                opened.hold_in(node.disk.dirs[fault.dir].slows, slow)
             case DiskSwap():
                 self._kill(node, acting, partial(self._swap, fault, node))
                 opened.undo.append(partial(self._let_run, node))
             case _:
                 assert_never(fault)
 
-    def _hold_in(self, opened: _Open, place: list[T], item: T) -> None:
-        place.append(item)
-        opened.undo.append(partial(place.remove, item))
-
-    # --- network --------------------------------------------------------------------------------------------------------
-
-    def _cut(self, opened: _Open, fault: Partition, brokers: tuple[BrokerId, ...]) -> None:
-        for pair in self._geography.cut_by(fault, brokers, self._stage.draws, purpose=f"cut {opened.window.id}"):
-            # A link between an administrator and ZooKeeper is no broker's: the first one counts it.
-            first = next(iter(opened.actings.values()))
-            acting = opened.actings.get(pair[1]) or opened.actings.get(pair[0]) or first
-            link = self._stage.network.link(*pair)
-            opened.undo.append(partial(self._stage.network.release, link))
-            self._hold_in(opened, link.cuts, acting)
-
-    def _disturb(self, opened: _Open, fault: Packets | Slow | Clog | Reset, node: NodeHost, acting: Acting) -> None:
-        broker, stage = node.config.broker, self._stage
-        match fault:
-            case Packets(peer=peer):
-                loss = PacketLoss(acting, fault)
-                for pair in self._geography.links_of(broker, ("peers",), peer=peer):
-                    stage.transport.lose(stage.network.link(*pair), loss)
-                    opened.undo.append(partial(stage.transport.spare, stage.network.link(*pair), loss))
-            case Slow(extra_ms=extra_ms, links=links):
-                for pair in self._geography.links_of(broker, links):
-                    self._hold_in(opened, stage.network.link(*pair).slows, (extra_ms * MS, acting))
-            case Clog(links=links, kinds=kinds, peer=peer, direction=direction):
-                stop = Stop(acting, kinds_named(kinds) if kinds else None)
-                for pair in self._geography.links_of(broker, links, direction, peer):
-                    link = stage.network.link(*pair)
-                    opened.undo.append(partial(stage.network.release, link))
-                    self._hold_in(opened, link.stops if kinds else link.clogs, stop)
-            case Reset(period_ms=period_ms, links=links):
-                pairs = self._geography.links_of(broker, links)
-                self._reset_again(opened, pairs, period_ms, acting)
-            case _:
-                assert_never(fault)
-
-    def _reset_again(self, opened: _Open, pairs: list[Pair], period_ms: int, acting: Acting) -> None:
-        if self._open.get(opened.window.id) is not opened:
-            return
-        for source, target in pairs:
-            if target == ZOOKEEPER:
-                acting.count += self._nodes[_broker(source)].zk.reset()
-            elif source != ZOOKEEPER:
-                acting.count += self._stage.transport.reset(source, target)
-        self._stage.scheduler.after(period_ms * MS, self._reset_again, opened, pairs, period_ms, acting)
-
-    # --- clocks ---------------------------------------------------------------------------------------------------------
-
-    def _set_clock(self, opened: _Open, fault: ClockJump | ClockDrift | ClockStrobe, node: NodeHost, acting: Acting) -> None:
-        window_id, trouble = opened.window.id, self._trouble[node.config.broker]
-        before = node.clock.off
-        match fault:
-            case ClockDrift(ppm=ppm):
-                trouble.drifts[window_id] = ppm
-                opened.undo.append(partial(self._clock_over, node, window_id))
-            case ClockJump(offset_ms=offset_ms):
-                trouble.jumps[window_id] = offset_ms * MS
-                opened.undo.append(partial(self._clock_over, node, window_id))
-            case ClockStrobe(offset_ms=offset_ms, period_ms=period_ms):
-                opened.undo.append(partial(self._clock_over, node, window_id))
-                self._stage.scheduler.after(0, self._strobe, opened, node, offset_ms * MS, period_ms * MS)
-            case _:
-                assert_never(fault)
-        self._apply_clock(node)
-        acting.count += node.clock.off != before
-
-    def _strobe(self, opened: _Open, node: NodeHost, offset_ns: int, period_ns: int) -> None:
-        if self._open.get(opened.window.id) is not opened:
-            return
-        jumps, before = self._trouble[node.config.broker].jumps, node.clock.off
-        jumps[opened.window.id] = offset_ns - jumps.get(opened.window.id, 0)
-        self._apply_clock(node)
-        opened.actings[node.address].count += node.clock.off != before
-        self._stage.scheduler.after(period_ns, self._strobe, opened, node, offset_ns, period_ns)
-
-    def _clock_over(self, node: NodeHost, window_id: str) -> None:
-        trouble = self._trouble[node.config.broker]
-        trouble.jumps.pop(window_id, None)
-        trouble.drifts.pop(window_id, None)
-        self._apply_clock(node)
-
-    def _apply_clock(self, node: NodeHost) -> None:
-        trouble = self._trouble[node.config.broker]
-        if not trouble.jumps and not trouble.drifts:
-            node.clock.set_right()
-        else:
-            node.clock.drift(sum(trouble.drifts.values()))
-            node.clock.jump(sum(trouble.jumps.values()))
-        node.timers.clock_changed()
-
     # --- processes ------------------------------------------------------------------------------------------------------
 
-    def _pause(self, opened: _Open, node: NodeHost, acting: Acting) -> None:
+    def _pause(self, opened: OpenWindow, node: NodeHost, acting: Acting) -> None:
         trouble = self._trouble[node.config.broker]
         trouble.pauses += 1
         acting.count += node.up
@@ -354,7 +245,7 @@ class Faults:
             if trouble.pauses:
                 node.pause()
 
-    def _trapped(self, opened: _Open, node: NodeHost, acting: Acting) -> None:
+    def _trapped(self, opened: OpenWindow, node: NodeHost, acting: Acting) -> None:
         """The effect came at which this process is to die."""
         self._trouble[node.config.broker].holds += 1
         acting.count += 1
@@ -386,7 +277,7 @@ class Faults:
 
     # --- disks ----------------------------------------------------------------------------------------------------------
 
-    def _refuse(self, opened: _Open, fault: DirUnreadable | DirFailure | DiskFull, node: NodeHost, acting: Acting) -> None:
+    def _refuse(self, opened: OpenWindow, fault: DirUnreadable | DirFailure | DiskFull, node: NodeHost, acting: Acting) -> None:
         opened.undo.append(partial(self._repaired, node))
         match fault:
             case DirUnreadable():  # what the system tests of KIP-112 do to a leader and to a follower (R-317, R-318, R-319)
@@ -394,12 +285,12 @@ class Faults:
             case DirFailure(drop_unflushed=drop_unflushed):
                 refusal = Refusal(acting, "EIO", reads=False)
                 if drop_unflushed:
-                    opened.undo.append(partial(self._drop, opened.window.id, fault.dir, node))
+                    opened.undo.append(partial(self._drop, opened.id, fault.dir, node))
             case DiskFull():
                 refusal = Refusal(acting, "ENOSPC", reads=True)
             case _:
                 assert_never(fault)
-        self._hold_in(opened, node.disk.dirs[fault.dir].refusals, refusal)
+        opened.hold_in(node.disk.dirs[fault.dir].refusals, refusal)
 
     def _drop(self, window_id: str, index: int, node: NodeHost) -> None:
         """The device comes back without what was not synced. A process that still had it in the page cache ends before that."""

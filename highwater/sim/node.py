@@ -217,14 +217,15 @@ class NodeHost:
         return 1 + self._stage.draws.below(f"ambush {self.address}", effects - 1)
 
     def _perform_all(self, machine: Handler, effects: list[AnyEffect], failures: int) -> None:
-        for failed in perform(effects, self._attempt, self.disk.replicas_in, lambda: self.machine is machine):
+        attempt = self._attempt if self.traps else self._perform
+        for failed in perform(effects, attempt, self.disk.replicas_in, lambda: self.machine is machine):
             if self.machine is machine:
                 self.failed_dirs = True
                 self._handle(failed, failures + 1)
 
     def _attempt(self, effect: AnyEffect) -> str | None:
         """Perform an effect unless a trap ends the process before it; the error where a directory refuses."""
-        trap = next((trap for trap in self.traps if trap.springs(effect)), None) if self.traps else None
+        trap = next((trap for trap in self.traps if trap.springs(effect)), None)
         if trap is not None and trap.before:
             trap.strike()
             return None

@@ -24,6 +24,7 @@ from reference.messages import (
     ListOffsetsReply,
     PartitionState,
     Produce,
+    StopPartition,
     StopReplicaReply,
 )
 from reference.replica import delayed, follower, high_watermark, isr, leader
@@ -90,12 +91,14 @@ class Broker(Struct):
     learning_topics: tuple[str, ...] = ()
     learning: list[Assigned] = []  # partitions whose states are being read (V3 §E step 2)
     before_learning: tuple[TopicPartition, ...] = ()
+    stopped: tuple[TopicPartition, ...] = ()  # deleted by command while assignments were being read
     dir_births: tuple[Incarnation, ...] = ()  # of each log directory
     offline_dirs: tuple[int, ...] = ()  # bad for the rest of this life (broker.log_dirs)
     offline: dict[TopicPartition, TopicId] = {}  # replicas in them, as far as known
     dir_event: Literal["none", "due", "writing"] = "none"  # the notification of the controller
     dir_event_request: int = 0
     partitions: dict[TopicPartition, Partition] = {}
+    buried: dict[TopicPartition, StopPartition] = {}  # by which replicas were deleted: earlier commands do not bring them back
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # the greatest seen in a command
     metadata: dict[TopicPartition, PartitionState] = {}
     metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and number of the last update taken
@@ -314,7 +317,9 @@ def _flush_of(broker: Broker, dir_: int) -> DirFlush:
 
 def end_of_turn(turn: Turn, broker: Broker) -> None:
     """Ask for the flushes that were wanted, one in flight for each directory, and arm the timer of parked requests."""
-    for dir_ in [dir_ for dir_ in turn.flush_dirs if dir_ not in broker.offline_dirs]:
+    for dir_ in turn.flush_dirs:
+        if dir_ in broker.offline_dirs:
+            continue
         flush = _flush_of(broker, dir_)
         flush.dirty = flush.in_flight != 0
         if flush.dirty:

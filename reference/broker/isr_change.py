@@ -16,6 +16,8 @@ from reference.types import TopicPartition, broker_address
 
 def send_due(turn: Turn, broker: Broker) -> None:
     """IsrChangeRequest (R-197) for the changes that this turn has made due."""
+    if not turn.isr_due:
+        return
     due = [broker.partitions[tp] for tp in sorted(turn.isr_due) if tp in broker.partitions]
     turn.isr_due = []
     config, controller = turn.config, broker.membership.controller

@@ -4,7 +4,7 @@ V3 acts only where the role or the leader changes; `safe` acts on every new lead
 another incarnation, comes from an older controller, or reaches back behind the log.
 """
 
-from reference.broker import log_dirs
+from reference.broker import burial, log_dirs
 from reference.broker.broker import Broker, create_partition, write_checkpoint
 from reference.effects import CreateReplica, DeleteReplica, Note
 from reference.errors import ErrorCode
@@ -60,6 +60,8 @@ def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = Fals
         else:
             delete_replica(turn, broker, state.tp)
             partition = None
+    if partition is None and burial.is_buried(broker, state):
+        return ErrorCode.FENCED_LEADER_EPOCH
     if partition is None and state.leader is None and not turn.config.variant.create_replica_without_leader:
         return ErrorCode.NONE  # KAFKA-1647
     if partition is None:

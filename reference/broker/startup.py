@@ -183,7 +183,7 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
         if _is_stray(turn, broker, tp, topic_ids) and _is_idle(broker, tp):
             delete_replica(turn, broker, tp)
     for found, answer in zip(broker.learning, answers, strict=True):
-        if not isinstance(answer, Data):
+        if not isinstance(answer, Data) or found.tp in broker.stopped:
             continue
         state = replace(paths.decode_state(found.tp, found.replicas, answer), topic_id=found.topic_id)
         if state.leader != turn.config.broker or turn.config.variant.startup_leads:  # V3 §E step 3.2, step 3.3
@@ -195,6 +195,7 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
     broker.learning = []
     broker.learning_topics = ()
     broker.before_learning = ()
+    broker.stopped = ()
 
 
 def _is_stray(turn: Turn, broker: Broker, tp: TopicPartition, assigned: dict[TopicPartition, TopicId]) -> bool:
@@ -215,6 +216,7 @@ def on_expired(turn: Turn, broker: Broker) -> None:
     broker.registration = "none"
     broker.registration_request = 0
     broker.settling = []
+    broker.stopped = ()
     turn.effects.append(CancelTimer("register"))
     if turn.config.variant.broker_incarnation:
         broker.incarnation = turn.incarnation = NO_INCARNATION

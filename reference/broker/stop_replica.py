@@ -5,6 +5,7 @@ ZooKeeper takes the requests of a session in their order, so an answer to a late
 could land in the state znode of the next topic of that name, whose versions begin at 0 again (KIP-516, B-61).
 """
 
+from reference.broker import burial
 from reference.broker.broker import Broker, Settling
 from reference.broker.leader_and_isr import command_error, delete_replica
 from reference.coordination import paths
@@ -20,9 +21,6 @@ from reference.types import EPOCH_DURING_DELETE, NO_TOPIC_ID, Address, TopicPart
 def on_stop_replica(turn: Turn, broker: Broker, source: Address, command: StopReplica) -> None:
     """V3 §C on_StopReplicaCommand: stopReplica() for each partition listed."""
     error = command_error(turn, broker, command.controller_epoch, command.broker_incarnation)
-    if error is ErrorCode.NONE and turn.config.variant.topic_id and broker.registration != "registered":
-        # What is being read from ZooKeeper may be older than this command, and would make the replica anew: ask again.
-        error = ErrorCode.STALE_BROKER_EPOCH
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
     if error is ErrorCode.NONE:
         errors = tuple((stop.tp, _stop(turn, broker, stop)) for stop in command.partitions)
@@ -47,8 +45,15 @@ def on_answer(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> bo
 
 
 def _stop(turn: Turn, broker: Broker, stop: StopPartition) -> ErrorCode:
-    """KIP-570, U-10: not a replica that was told a later epoch, nor (KIP-516, B-61) one of another topic of the same name."""
+    """KIP-570, U-10: not a replica that was told a later epoch, nor (KIP-516, B-61) one of another topic of the same name.
+
+    What a starting broker is about to read of its assignments may be older than this command, and must not make it anew.
+    """
+    if stop.delete and broker.registration != "registered":
+        broker.stopped = (*broker.stopped, stop.tp)
     partition = broker.partitions.get(stop.tp)
+    if stop.delete and partition is None:
+        burial.bury(turn, broker, stop)
     if partition is None and stop.tp in broker.offline:
         # R-308. It stays known as offline (KAFKA-7313, B-63 d): the next command would else make it anew in another directory.
         if turn.config.variant.offline_replica_recreated:
@@ -63,6 +68,7 @@ def _stop(turn: Turn, broker: Broker, stop: StopPartition) -> ErrorCode:
     if variant.stop_replica_epoch and overtaken:
         return ErrorCode.FENCED_LEADER_EPOCH  # KIP-570: overtaken by a later command
     if stop.delete:
+        burial.bury(turn, broker, stop)
         delete_replica(turn, broker, stop.tp)
     else:
         follower.resign(turn, partition)

@@ -15,18 +15,19 @@ import msgspec
 from msgspec import Struct
 
 from reference.client.calls import Answered
-from reference.client.commands import NESTED, SINGLE, Command, ListPending, script
+from reference.client.commands import NESTED, SINGLE, Command, ListPending, ops_of, script
 from reference.coordination.api import (
     AnyAnswer,
     AnyOp,
     Children,
-    Create,
     Created,
     Data,
+    Deleted,
     Exists,
     GetChildren,
     NodeExists,
     NoNode,
+    RolledBack,
     SessionExpired,
     Unknown,
 )
@@ -134,14 +135,13 @@ class Admin(Struct):
         wanted = script(command)
         if self.step == "asking":
             self.asked += 1
-            parents = tuple(Create(path, b"") for path in wanted.parents)
-            return self._ask((*parents, Create(wanted.path, wanted.data)))
+            return self._ask(ops_of(wanted), atomic=wanted.beside is not None)
         return self._ask((Exists(wanted.path, watch=True),))
 
-    def _ask(self, ops: Sequence[AnyOp]) -> Outputs:
+    def _ask(self, ops: Sequence[AnyOp], *, atomic: bool = False) -> Outputs:
         self.ids += 1
         self.request = self.ids
-        return [ZkRequest(self.request, tuple(ops))]
+        return [ZkRequest(self.request, tuple(ops), atomic)]
 
     def _answered(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
         command = self.command
@@ -156,6 +156,13 @@ class Admin(Struct):
             return self._listed(answers)
         wanted, answer = script(command), answers[-1]
         match answer:
+            case Deleted() | NoNode() if wanted.gone:
+                return self._end(ErrorCode.NONE)
+            case Data() if wanted.gone:
+                self.step = "asking"
+                return self._go_on()  # a deletion that got lost does no harm the second time
+            case RolledBack() if wanted.beside is not None:
+                return self._end(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
             case Created():
                 return self._watch() if wanted.until_gone else self._end(ErrorCode.NONE)
             case NodeExists():

@@ -5,17 +5,23 @@ never was, the call certainly had no effect, whatever the error. The machine doe
 what is merely unknown is decided where histories are written.
 """
 
+from typing import Literal
+
 from msgspec import Struct
 
 from reference.errors import ErrorCode
 from reference.types import NO_TOPIC_ID, Address, LeaderEpoch, Millis, Offset, TopicId, TopicPartition
+
+# What a client does wrong with a sequence: leaves some out, says again what was said long ago, goes on under an epoch that has
+# passed, or begins in the middle under an id that nobody has seen (B-66)
+Misuse = Literal["", "gap", "behind", "epoch", "stranger"]
 
 
 class ProduceCall(Struct, frozen=True, kw_only=True, tag=True):
     """Append `values` to `tp` as one batch. acks: 0 no answer, 1 the leader has it, -1 the ISR has it (R-140).
 
     `retries`: how often it may be sent again (message.send.max.retries, R-130). `idempotent`: as part of this client's session
-    with a producer id; without it each attempt may leave a record.
+    with a producer id; without it each attempt may leave a record. `misuse`: what is wrong with it, on purpose.
     """
 
     id: int
@@ -24,6 +30,7 @@ class ProduceCall(Struct, frozen=True, kw_only=True, tag=True):
     acks: int = -1
     retries: int = 0
     idempotent: bool = False
+    misuse: Misuse = ""
 
 
 class PollCall(Struct, frozen=True, kw_only=True, tag=True):

@@ -254,13 +254,11 @@ class Client(Struct, kw_only=True):
     def _request(self, pending: Pending, left_ms: Millis) -> Request:
         epoch, topic_id = pending.leader_epoch, pending.topic_id
         match pending.call:
-            case ProduceCall(tp=tp, acks=acks, values=values, idempotent=idempotent):
+            case ProduceCall(tp=tp, acks=acks, values=values, idempotent=idempotent, misuse=misuse):
                 if not idempotent:
                     return Produce(pending.correlation, tp, acks, values, left_ms, topic_id)
-                session = self.session
-                sequence = sessions.next_sequence(session, tp)
-                id_, id_epoch = session.producer_id, session.producer_epoch
-                return Produce(pending.correlation, tp, acks, values, left_ms, topic_id, id_, id_epoch, sequence)
+                told = sessions.told(self.session, tp, misuse)
+                return Produce(pending.correlation, tp, acks, values, left_ms, topic_id, *told)
             case PollCall(tp=tp, offset=offset, max_records=max_records, max_wait_ms=max_wait_ms):
                 wait_ms = min(max_wait_ms, left_ms)
                 return Fetch(pending.correlation, tp, None, NO_INCARNATION, epoch, offset, wait_ms, max_records, topic_id)

@@ -1,14 +1,17 @@
 """What an administrator can ask for, and what it means in ZooKeeper: the znode that asks, and when it is done.
 
 "Created by admin" in the documents: a client puts a request under /admin and the controller deletes it when it is done (R-147,
-R-149, V3 §H). A topic is made by its own znode (V3 §B); that is all of it.
+R-149, V3 §H). A topic is made by its own znode (V3 §B); that is all of it. A reassignment takes its time, and meanwhile it can be
+added to and rolled back (KIP-236): it is asked for, and not waited for.
 """
 
 from typing import assert_never
 
 from msgspec import Struct
 
-from reference.coordination import paths
+from reference.coordination import admin_paths, paths
+from reference.coordination.admin_paths import Reassignment
+from reference.coordination.api import AnyOp, Check, Create, Delete
 from reference.errors import ErrorCode
 from reference.types import BrokerId, TopicPartition, topic_of
 
@@ -52,24 +55,70 @@ class ElectPreferred(Struct, frozen=True, kw_only=True, tag=True):
     tps: tuple[TopicPartition, ...]
 
 
+class ElectUnclean(Struct, frozen=True, kw_only=True, tag=True):
+    """Let anybody lead these where nobody can without loss (docs/promise.md P7)."""
+
+    id: int
+    tps: tuple[TopicPartition, ...]
+
+
+class Reassign(Struct, frozen=True, kw_only=True, tag=True):
+    """Other replicas for a partition (R-148); `extra` beside what is on its way already (R-231)."""
+
+    id: int
+    tp: TopicPartition
+    replicas: tuple[BrokerId, ...]
+    extra: bool = False
+
+
+class CancelReassignments(Struct, frozen=True, kw_only=True, tag=True):
+    """Roll back all that is pending (R-233)."""
+
+    id: int
+
+
+class AllowReassignments(Struct, frozen=True, kw_only=True, tag=True):
+    """End the cancellation (R-239)."""
+
+    id: int
+
+
 class ListPending(Struct, frozen=True, kw_only=True, tag=True):
     """Which requests stand under /admin?"""
 
     id: int
 
 
-Command = CreateTopic | DeleteTopic | AddPartition | RemovePartition | ElectPreferred | ListPending
-_Ask = CreateTopic | DeleteTopic | AddPartition | RemovePartition | ElectPreferred
+_Ask = (
+    CreateTopic
+    | DeleteTopic
+    | AddPartition
+    | RemovePartition
+    | ElectPreferred
+    | ElectUnclean
+    | Reassign
+    | CancelReassignments
+    | AllowReassignments
+)
+Command = _Ask | ListPending
 
 # requests that are one znode each, and those that are a znode for each partition below a znode for each topic
-SINGLE = (paths.PREFERRED_ELECTION, paths.DELETE_TOPICS)
+SINGLE = (
+    paths.PREFERRED_ELECTION,
+    paths.UNCLEAN_ELECTION,
+    paths.DELETE_TOPICS,
+    admin_paths.REASSIGN,
+    admin_paths.REASSIGN_EXTRA,
+    admin_paths.REASSIGN_CANCEL,
+)
 NESTED = (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE)
 
 
 class Script(Struct, frozen=True):
     """Make `parents` where they are missing, then `path` with `data`; done when it is there, or gone again (`until_gone`).
 
-    `taken` is the error where somebody else's request stands there.
+    `taken` is the error where somebody else's request stands there. `beside`: only while this node is there too, or
+    NO_REASSIGNMENT_IN_PROGRESS. `gone`: it is deleted instead, which may be done twice.
     """
 
     parents: tuple[str, ...]
@@ -77,6 +126,17 @@ class Script(Struct, frozen=True):
     data: bytes
     until_gone: bool = True
     taken: ErrorCode = ErrorCode.REASSIGNMENT_IN_PROGRESS
+    beside: str | None = None
+    gone: bool = False
+
+
+def ops_of(wanted: Script) -> tuple[AnyOp, ...]:
+    """What is asked of ZooKeeper; all or nothing where it stands `beside` something."""
+    if wanted.gone:
+        return (Delete(wanted.path),)
+    if wanted.beside is not None:
+        return Check(wanted.beside, -1), Create(wanted.path, wanted.data)
+    return (*(Create(path, b"") for path in wanted.parents), Create(wanted.path, wanted.data))
 
 
 def script(command: _Ask) -> Script:
@@ -89,11 +149,21 @@ def script(command: _Ask) -> Script:
             return Script((ADMIN,), paths.DELETE_TOPICS, paths.delete_topics_payload((topic,)))
         case ElectPreferred(tps=tps):
             return Script((ADMIN,), paths.PREFERRED_ELECTION, paths.preferred_payload(tps))
+        case ElectUnclean(tps=tps):
+            return Script((ADMIN,), paths.UNCLEAN_ELECTION, paths.preferred_payload(tps))
         case AddPartition(tp=tp, replicas=replicas):
             above = (ADMIN, paths.PARTITIONS_ADD, f"{paths.PARTITIONS_ADD}/{topic_of(tp)}")
             return Script(above, paths.partition_add_path(tp), paths.replicas_payload(replicas))
         case RemovePartition(tp=tp):
             above = (ADMIN, paths.PARTITIONS_REMOVE, f"{paths.PARTITIONS_REMOVE}/{topic_of(tp)}")
             return Script(above, paths.partition_remove_path(tp), b"")
+        case Reassign(tp=tp, replicas=replicas, extra=extra):
+            path = admin_paths.REASSIGN_EXTRA if extra else admin_paths.REASSIGN
+            return Script((ADMIN,), path, admin_paths.reassignments_payload({tp: Reassignment(replicas)}), False)
+        case CancelReassignments():
+            # R-233: without anything pending there is nothing to roll back; who finds it there has what was wanted
+            return Script((), admin_paths.REASSIGN_CANCEL, b"", False, ErrorCode.NONE, beside=admin_paths.REASSIGN)
+        case AllowReassignments():
+            return Script((), admin_paths.REASSIGN_CANCEL, b"", False, gone=True)
         case _:
             assert_never(command)

@@ -5,13 +5,18 @@ good nobody knows whether its records stand in the log, so the session ends: to 
 twice what was said (what Redpanda #3039 did). The next produce begins a session of its own, under another id.
 """
 
+from typing import assert_never
+
 from msgspec import Struct
 
+from reference.client.calls import Misuse
 from reference.types import NO_PRODUCER_ID, BrokerId, ProducerId, TopicPartition
 
 ASK_TIMEOUT_MS = 400  # of one request for an id; then the next broker is asked
 ASK_BACKOFF_MS = 100  # after an answer that was an error
 TIMER = "producer-id"
+FORGOTTEN = 7  # batches of one record: further back than a log remembers (reference.log.producers.WINDOW)
+NOBODY = 1 << 40  # ids above are given to nobody
 
 
 class Session(Struct):
@@ -41,6 +46,24 @@ def end(session: Session) -> None:
 def next_sequence(session: Session, tp: TopicPartition) -> int:
     """Of the first record that is sent next to this partition."""
     return session.sequences.get(tp, 0)
+
+
+def told(session: Session, tp: TopicPartition, misuse: Misuse = "") -> tuple[ProducerId, int, int]:
+    """The id, its epoch and the sequence that the next batch goes under; or others, that no leader may take."""
+    id_, epoch, sequence = session.producer_id, session.producer_epoch, next_sequence(session, tp)
+    match misuse:
+        case "":
+            return id_, epoch, sequence
+        case "behind" if sequence > FORGOTTEN:
+            return id_, epoch, sequence - FORGOTTEN
+        case "gap" | "behind":
+            return id_, epoch, sequence + 1
+        case "epoch":
+            return id_, epoch - 1, sequence
+        case "stranger":
+            return ProducerId(NOBODY + id_), epoch, sequence + 1
+        case _:
+            assert_never(misuse)
 
 
 def acknowledged(session: Session, tp: TopicPartition, records: int) -> None:

@@ -30,6 +30,7 @@ _PATHS: dict[AdminKind, str] = {
     "remove": paths.PARTITIONS_REMOVE,
     "preferred": paths.PREFERRED_ELECTION,
     "delete": paths.DELETE_TOPICS,
+    "unclean": paths.UNCLEAN_ELECTION,
 }
 
 
@@ -89,8 +90,8 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
         match kind:
             case "add" | "remove":
                 partitions.on_read(turn, controller, kind, answers)
-            case "preferred":
-                preferred.on_read(turn, controller, answers)
+            case "preferred" | "unclean":
+                preferred.on_read(turn, controller, kind, answers)
             case "delete":
                 deletion.on_read(turn, controller, answers)
     return True
@@ -123,7 +124,7 @@ def proceed(turn: Turn, controller: Controller) -> None:
         if procedure.step == "stopping":
             deletion.stop(controller, procedure)
         elif procedure.step == "electing":
-            preferred.wait(controller, procedure)
+            preferred.wait(controller, kind, procedure)
         if procedure.step == "ready" and procedure.writes:
             guard = turn.config.variant.zk_guard
             check = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version),) if guard else ()

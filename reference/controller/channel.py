@@ -147,7 +147,7 @@ def stop_replica(controller: Controller, stop: StopPartition, replicas: tuple[Br
 
 def drop_replica(controller: Controller, stop: StopPartition, replicas: tuple[BrokerId, ...]) -> None:
     """Queue the end of a replica on these brokers while others keep theirs (R-236, R-237)."""
-    stop = replace(stop, topic_id=controller.topic_ids.get(topic_of(stop.tp), NO_TOPIC_ID))
+    stop = replace(stop, topic_id=controller.topic_ids.get(topic_of(stop.tp), NO_TOPIC_ID), moved=True)
     for channel in controller.channels:
         if channel.broker in replicas:
             _forget_command(channel, stop.tp)

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from reference.controller.reassign_requests import Request
 from reference.coordination.admin_paths import Reassignments
 from reference.coordination.api import AnyOp
 from reference.messages import (
@@ -38,9 +39,9 @@ class LiveBroker(Struct, frozen=True, order=True):
     incarnation: Incarnation
 
 
-# What a change shall bring about where nobody has died: the first replica leads; a new epoch, all else as it is; the leader is
-# one of AR; the ISR too
-Wish = Literal["preferred", "raise", "lead", "shrink"]
+# What a change shall bring about where nobody has died: the first replica leads; anybody leads where nobody can; a new epoch, all
+# else as it is; the leader is one of AR; the ISR too
+Wish = Literal["preferred", "unclean", "raise", "lead", "shrink"]
 
 
 class Standing(Struct):
@@ -115,8 +116,8 @@ class Channel(Struct):
     in_flight: LeaderAndIsr | UpdateMetadata | StopReplica | LogInfo | None = None
 
 
-AdminKind = Literal["add", "remove", "preferred", "delete"]
-ADMIN_KINDS: tuple[AdminKind, ...] = ("add", "remove", "preferred", "delete")
+AdminKind = Literal["add", "remove", "preferred", "delete", "unclean"]
+ADMIN_KINDS: tuple[AdminKind, ...] = ("add", "remove", "preferred", "delete", "unclean")
 
 
 class Erased(Struct, frozen=True):
@@ -152,6 +153,7 @@ class Move(Struct):
     target: tuple[BrokerId, ...]  # RAR; OAR where it is rolled back
     original: tuple[BrokerId, ...]  # OAR
     back: bool  # a rollback (KIP-236)
+    dropping: bool = False  # on the way to other replicas, those go that serve least
     dropped: tuple[BrokerId, ...] = ()  # who shall hold no replica any more
     new: tuple[BrokerId, ...] = ()  # who is to hold one for the first time
     step: MoveStep = "widening"
@@ -173,6 +175,11 @@ class Agent(Struct):
     extra_version: int = -1
     extra_bad: int = 0
     cancelled: bool = False  # /admin/reassign_cancel is there
+    # proposal B, where `entries` are those of /admin/reassignments, and `version` and `bad` of what is legacy
+    requests: dict[str, Request] = {}  # /admin/reassignment_requests by name, in their order
+    legacy: Reassignments = {}  # /admin/reassign_partitions
+    versions: dict[TopicPartition, int] = {}  # of the entries
+    parents: tuple[str, ...] = ()  # the znodes above requests and entries that exist
     moves: dict[TopicPartition, Move] = {}
 
 

@@ -153,7 +153,7 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
     elif isinstance(request, LogInfo) and isinstance(reply, LogInfoReply):
         log_dirs.on_log_info(turn, controller, broker, reply)
         state_change.on_log_info(turn, controller, broker, request, reply)
-        channel.pump(turn, controller)
+        _proceed(turn, controller)
     elif isinstance(request, LeaderAndIsr) and isinstance(reply, LeaderAndIsrReply):
         log_dirs.on_told(turn, controller, broker, request, reply)
         channel.pump(turn, controller)

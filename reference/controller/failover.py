@@ -36,7 +36,7 @@ def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     """Read each registration and each assignment."""
     _, brokers, topics, *requests = answers
     count = len(reassignment.watches(turn))
-    reassignment.on_listed(controller, tuple(requests[:count]))
+    reassignment.on_listed(turn, controller, tuple(requests[:count]))
     admin.on_listed(controller, tuple(requests[count : count + len(ADMIN_KINDS)]))
     log_dirs.on_listed(controller, tuple(requests[count + len(ADMIN_KINDS) :]))
     controller.brokers_listing.names = brokers.names if isinstance(brokers, Children) else ()

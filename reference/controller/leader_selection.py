@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from reference.config import Variant
 from reference.messages import IsrMember, LogEnd, PartitionState
-from reference.types import BrokerId, Incarnation
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, Incarnation, TopicId
 
 
 class Keep(Struct, frozen=True):
@@ -32,6 +32,7 @@ class AskLogs(Struct, frozen=True):
 
 Choice = Keep | Elect | Offline | AskLogs
 Live = dict[BrokerId, Incarnation]
+Ends = list[tuple[BrokerId, LogEnd]]
 
 
 def select(variant: Variant, state: PartitionState, live: Live, leaving: tuple[BrokerId, ...] = ()) -> Choice:
@@ -102,20 +103,35 @@ def counted_on(state: PartitionState) -> tuple[IsrMember, ...]:
     return state.isr + state.elr
 
 
-def longest(variant: Variant, state: PartitionState, live: Live, ends: list[tuple[BrokerId, LogEnd]]) -> Elect | None:
+def longest(variant: Variant, state: PartitionState, live: Live, ends: Ends) -> Elect | None:
     """Of those that are counted on the one with the greatest (last epoch, log end offset), alone in its ISR.
 
     A log that was born after its replica was stamped is not the log that was counted on: a directory came back empty meanwhile,
     and the replica may follow but never lead by it (docs/promise.md P6). None where no log is left.
     """
     stamps = {m.broker: m.incarnation for m in counted_on(state)}
-    best: tuple[int, int, int] | None = None
-    for broker, end in ends:
-        rank = (end.last_epoch, end.leo, -broker)
-        meant = not variant.log_birth or end.born <= stamps[broker]
-        if meant and broker in live and (best is None or rank > best):
-            best = rank
-    if best is None:
+    return _greatest(live, [(b, end) for b, end in ends if b in stamps and (not variant.log_birth or end.born <= stamps[b])])
+
+
+def ordered(variant: Variant, state: PartitionState, live: Live, ends: Ends, topic: TopicId) -> Elect | None:
+    """An operator wants a leader (docs/promise.md P7): whose log reaches furthest, where all who are counted on were asked too.
+
+    Of the others nobody wrote down with which log they last held what was committed. But a log in a directory that is older than
+    the topic was never emptied while there was anything to lose; any other may have been, and P6 knows no exception.
+    """
+    clean = longest(variant, state, live, ends) if {m.broker for m in counted_on(state)} <= {b for b, _ in ends} else None
+    if clean is not None:
+        return clean
+    stamps = {m.broker: m.incarnation for m in counted_on(state)}
+    any_log = topic == NO_TOPIC_ID or not variant.log_birth
+    whole = [(b, end) for b, end in ends if any_log or end.born < topic or end.born <= stamps.get(b, NO_INCARNATION)]
+    return _greatest(live, whole)
+
+
+def _greatest(live: Live, ends: Ends) -> Elect | None:
+    """The greatest (last epoch, log end offset); of equals the broker with the least id."""
+    ranks = [(end.last_epoch, end.leo, -broker) for broker, end in ends if broker in live]
+    if not ranks:
         return None
-    winner = BrokerId(-best[2])
+    winner = BrokerId(-max(ranks)[2])
     return Elect(IsrMember(winner, live[winner]), (IsrMember(winner, live[winner]),))

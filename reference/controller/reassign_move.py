@@ -9,8 +9,9 @@
     narrowing  AR := RAR in the topic znode: only now, for it is the one place that says who held a replica (B-59)
     clearing   the entry leaves /admin/reassign_partitions
 
-A rollback is the same with OAR for RAR, but need not wait for all of OAR. Every step looks at what holds and goes back to the
-first where that is no longer what it stands on, so any of them can be repeated, by this controller or by the next.
+A rollback is the same with OAR for RAR, but need not wait for all of OAR; so is a drop (R-255), to those who stay.
+Every step looks at what holds and goes back to the first where that is no longer what it stands on, so any of them can be
+repeated, by this controller or by the next.
 """
 
 from msgspec.structs import replace
@@ -47,7 +48,7 @@ def is_ready(turn: Turn, controller: Controller, state: PartitionState, move: Mo
     if state.leader is None:
         return False
     variant = turn.config.variant
-    if not move.back and variant.reassign_complete == "isr_is_all":
+    if not (move.back or move.dropping) and variant.reassign_complete == "isr_is_all":
         return set(brokers_of(state.isr)) == set(controller.assignments[state.tp]) | set(move.target)
     held = reassign_selection.held_by(variant, state, move.target, staying(controller, state.tp))
     return len(held) >= reassign_selection.members_wanted(turn.config, replace(state, replicas=move.target), move)
@@ -91,7 +92,7 @@ def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) 
             move.step = "shrinking"
             state_change.start(turn, controller, tp, "shrink")
     elif move.step == "shrinking":
-        if any(b not in move.target for b in brokers_of(state.isr)):
+        if any(b not in move.target for b in brokers_of((*state.isr, *state.elr))):  # KIP-966: who counts is not deleted
             _begin_again(controller, move)
         else:
             go_on(turn.config.variant, move)

@@ -4,12 +4,11 @@ The plan is one multi for all partitions: topic znodes with AR widened or narrow
 out, entries from /admin/reassign_partitions_extra put in. It is conditional on every version that was read.
 """
 
-from msgspec import Struct
-
 from reference.config import Variant, min_isr_of
-from reference.controller import channel, reassign_move, state_change
+from reference.controller import channel, reassign_in_flight, reassign_move, state_change
 from reference.controller.context import Controller, Move, live_ids
-from reference.controller.reassign_read import Seen
+from reference.controller.reassign_in_flight_read import in_use
+from reference.controller.reassign_read import Draft, Seen
 from reference.coordination import admin_paths, paths
 from reference.coordination.admin_paths import Reassignment, Reassignments
 from reference.coordination.api import AnyOp, Create, Delete, SetData
@@ -18,36 +17,36 @@ from reference.machine import Turn
 from reference.types import BrokerId, TopicPartition, topic_of
 
 
-class Draft(Struct, kw_only=True):
-    """What shall hold after the write."""
-
-    entries: Reassignments
-    extra: Reassignments
-    assigned: dict[TopicPartition, tuple[BrokerId, ...]]
-
-
 def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
     """V3 §F on_wakeup: for each partition in reassigned_partition_map."""
     agent = controller.agent
-    draft = Draft(entries=dict(agent.entries), extra=dict(agent.extra), assigned=dict(seen.assigned))
+    draft = Draft(entries=dict(agent.entries), extra=dict(agent.extra), legacy=dict(agent.legacy), assigned=dict(seen.assigned))
     failover, first = turn.config.variant.reassign_failover, not agent.resumed
     agent.resumed = True
     if first and failover == "premature":
         draft.entries = dict(list(draft.entries.items())[:1])  # B-58, KAFKA-6193: the map was not full when it was written back
+    if in_use(turn.config.variant):
+        reassign_in_flight.take_requests(turn, controller, seen, draft)
     for tp in sorted({*agent.entries, *agent.moves}):
         entry = draft.entries.get(tp)
         if tp not in seen.assigned:
             agent.moves.pop(tp, None)  # no such partition: it must not block the others (KAFKA-2234)
             if failover != "zombie":
                 draft.entries.pop(tp, None)
+                draft.legacy.pop(tp, None)
         elif tp not in controller.assignments:
             agent.moves.pop(tp, None)  # being deleted, or not seen yet
         elif entry is None:
             _leave(turn, controller, tp, seen.assigned[tp])
+        elif in_use(turn.config.variant) and entry != agent.entries.get(tp):
+            pass  # begun or changed: not before it is written, for the next controller must do the same
         elif first and failover == "abort" and any(b not in live_ids(controller) for b in entry.replicas):
             del draft.entries[tp]  # B-58, KAFKA-4214: given up because a new replica is down just now
         else:
-            _take_up(turn, controller, draft, tp)
+            if in_use(turn.config.variant):
+                _go_on_with(turn, controller, draft, tp)
+            else:
+                _take_up(turn, controller, draft, tp)
             _step(turn, controller, draft, seen, tp)
     _take_extra(controller, draft)
     return _writes(turn, controller, seen, draft)
@@ -69,7 +68,8 @@ def _leave(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tup
 
 
 def _words(move: Move) -> str:
-    return f"{'back' if move.back else 'forward'} to {','.join(map(str, move.target))}"
+    way = "back" if move.back else "down" if move.dropping else "forward"
+    return f"{way} to {','.join(map(str, move.target))}"
 
 
 def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition) -> None:
@@ -88,15 +88,36 @@ def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartitio
         del draft.entries[tp]  # as R-253: no record could be committed any more
         return
     draft.entries[tp] = Reassignment(entry.replicas, original)
-    target = original if back else entry.replicas
-    if move is None or (move.target, move.back) != (target, back):
-        agent.moves[tp] = move = Move(target=target, original=original, back=back)
+    _go_for(turn, controller, draft, tp, Move(target=original if back else entry.replicas, original=original, back=back))
+
+
+def _go_on_with(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition) -> None:
+    """Proposal B: what is in flight, as it is written down. First those go who are to go at once (R-254, R-255).
+
+    R-253: they have gone when AR names none of them. None of them is wanted, so AR is never widened to them again.
+    """
+    entry, assigned = draft.entries[tp], draft.assigned[tp]
+    kept = tuple(b for b in assigned if b not in entry.drop)
+    dropping = kept != assigned
+    move = Move(target=kept if dropping else entry.replicas, original=entry.original, back=False, dropping=dropping)
+    _go_for(turn, controller, draft, tp, move)
+
+
+def _go_for(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition, wanted: Move) -> None:
+    """The move that is under way, or another one instead."""
+    agent, entry = controller.agent, draft.entries[tp]
+    move = agent.moves.get(tp)
+    if move is None or (move.target, move.back, move.dropping) != (wanted.target, wanted.back, wanted.dropping):
+        agent.moves[tp] = move = wanted
         turn.note(Note(kind="reassignment-begun", tp=tp, detail=_words(move)))
     assigned = draft.assigned[tp]
     # C-12: who holds a replica is in AR; ar_first (B-59) has nothing else to go by, as Kafka before original_replicas
-    known = assigned if turn.config.variant.reassign_order == "ar_first" else (*assigned, *entry.replicas, *original)
-    move.dropped = tuple(b for b in sorted(set(known)) if b not in target)
-    move.new = tuple(b for b in target if b not in original)
+    by_ar = turn.config.variant.reassign_order == "ar_first"
+    known = assigned if by_ar else (*assigned, *entry.replicas, *move.original, *entry.held)
+    if move.dropping:
+        known = assigned
+    move.dropped = tuple(b for b in sorted(set(known)) if b not in move.target)
+    move.new = tuple(b for b in move.target if b not in move.original)
 
 
 def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: TopicPartition) -> None:
@@ -114,7 +135,7 @@ def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: Topi
                 draft.assigned[tp] = full
             elif not written:
                 pass  # without OAR in ZooKeeper nobody could take it back
-            elif move.back and ready:
+            elif (move.back or move.dropping) and ready:
                 reassign_move.lead(turn, controller, tp)
             else:
                 reassign_move.join(turn, controller, tp, full)
@@ -126,7 +147,8 @@ def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: Topi
             reassign_move.go_on(variant, move)
             controller.agent.again = True
         case "clearing" if _all_told(variant, seen, move):
-            del draft.entries[tp]  # V3 §F step 3.2.6, R-238
+            reassign_in_flight.done(draft, tp, draft.entries[tp].replicas)
+            del draft.entries[tp]  # V3 §F step 3.2.6, R-238, R-248
         case _:
             pass
 
@@ -161,6 +183,8 @@ def _writes(turn: Turn, controller: Controller, seen: Seen, draft: Draft) -> tup
     for topic in changed:
         assignment = {tp: replicas for tp, replicas in draft.assigned.items() if topic_of(tp) == topic}
         ops.append(SetData(paths.topic_path(topic), paths.partitions_payload(assignment), seen.versions[topic]))
+    if in_use(variant):
+        return (*ops, *reassign_in_flight.writes(agent, draft))
     if variant.reassign_path == "v3":
         return (*ops, *_erased(agent.entries, draft.entries))
     bad = agent.bad and variant.reassign_failover != "zombie"

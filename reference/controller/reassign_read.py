@@ -1,13 +1,13 @@
 """What the reassignment agent reads when it wakes up: the requests first, then what they are about.
 
 Two paths hold requests, one by variant (C-06): /admin/reassign_partitions with the znodes of KIP-236 beside it, or V3's tree of
-one znode for each partition.
+one znode for each partition. Proposal B has its own (`reassign_in_flight_read`).
 """
 
 from msgspec import Struct
 
 from reference.config import Variant
-from reference.controller import broker_change
+from reference.controller import broker_change, reassign_in_flight_read
 from reference.controller.context import Agent, LiveBroker
 from reference.coordination import admin_paths, paths
 from reference.coordination.admin_paths import PARTITIONS_REASSIGNED, Reassignment, Reassignments
@@ -27,13 +27,26 @@ class Seen(Struct, kw_only=True):
     registered: tuple[LiveBroker, ...]
 
 
+class Draft(Struct, kw_only=True):
+    """What shall hold after the next write."""
+
+    entries: Reassignments
+    extra: Reassignments
+    legacy: Reassignments
+    assigned: dict[TopicPartition, tuple[BrokerId, ...]]
+
+
 def roots(variant: Variant) -> tuple[str, ...]:
     """The paths under which somebody asks for something."""
+    if reassign_in_flight_read.in_use(variant):
+        return reassign_in_flight_read.ROOTS
     return (PARTITIONS_REASSIGNED,) if variant.reassign_path == "v3" else _ZNODES
 
 
 def listing(variant: Variant, agent: Agent) -> tuple[AnyOp, ...]:
     """The first reads, each with a watch."""
+    if reassign_in_flight_read.in_use(variant):
+        return reassign_in_flight_read.listing()
     if variant.reassign_path == "v3":
         return Exists(PARTITIONS_REASSIGNED, watch=True), GetChildren(PARTITIONS_REASSIGNED, watch=True)
     # B-58, KAFKA-9478: the watch was set only where the znode did not exist, so what was written to it later was never seen
@@ -41,8 +54,10 @@ def listing(variant: Variant, agent: Agent) -> tuple[AnyOp, ...]:
     return tuple(Exists(path, watch=armed or path != admin_paths.REASSIGN) for path in _ZNODES)
 
 
-def on_listed(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
+def on_listed(variant: Variant, agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
     """R-049: get the set of reassigned partitions. What is to be read next before they are known; nothing where they are."""
+    if reassign_in_flight_read.in_use(variant):
+        return reassign_in_flight_read.on_listed(agent, answers)
     match agent.step:
         case "listing" if len(answers) == len(_ZNODES):
             _take_znodes(agent, answers)
@@ -87,7 +102,7 @@ def details(agent: Agent) -> tuple[AnyOp, ...]:
     Registrations come last: who registered later than this read its assignment later than what this reads of it.
     """
     tps = sorted({*agent.entries, *agent.moves})
-    topics = sorted({topic_of(tp) for tp in (*tps, *agent.extra)})
+    topics = sorted({topic_of(tp) for tp in (*tps, *agent.extra)} | {*reassign_in_flight_read.topics_asked(agent)})
     leaving = sorted({b for move in agent.moves.values() if move.step == "clearing" for b in move.dropped})
     return (
         *(GetData(paths.topic_path(topic)) for topic in topics),

@@ -15,10 +15,14 @@ def members_wanted(config: BrokerConfig, state: PartitionState, move: Move | Non
 
     Forward all of them (C-11: RAR is in the ISR). A rollback must be fast (R-244): as many as hold what is committed however
     one of them fails, min.insync.replicas. With `cancel_requires_isr` off, the letter of KIP-236, none need be (U-21).
+    R-254: on the way to other replicas, those who go at once do so whoever is in the ISR, unless they are counted on themselves.
     """
     if move is not None and move.back:
         enough = min(max(min_isr_of(config, topic_of(state.tp)), 1), len(state.replicas))
         return enough if config.variant.cancel_requires_isr else 0
+    if move is not None and move.dropping:
+        counted = [m for m in (*state.isr, *state.elr) if m.broker in move.dropped]
+        return min(max(min_isr_of(config, topic_of(state.tp)), 1), len(state.replicas)) if counted else 1
     return len(state.replicas)
 
 

@@ -1,9 +1,9 @@
-"""The reassignment agent: partitions are given other replicas while they serve (V3 §F, KIP-236 proposal A).
+"""The reassignment agent: partitions are given other replicas while they serve (V3 §F, KIP-236).
 
 "Wakes up if notified or a certain amount of time has passed": it then reads what is asked for and how far it is, takes each
 partition one step on (`reassign_plan`, `reassign_move`), and does at most one multi, which checks /controller_epoch (KAFKA-6082).
 What was asked for and what was there before stay in ZooKeeper until the last write, so the next controller begins again by
-reading (B-58, B-62); a step whose answer was lost is read back and repeated.
+reading (B-58, B-62); a step whose answer was lost is read back and repeated. By which proposal it is asked is a switch (C-19).
 """
 
 from reference.controller import reassign_move, reassign_plan, reassign_read, state_change
@@ -31,9 +31,13 @@ def watches(turn: Turn) -> tuple[AnyOp, ...]:
     return tuple(Exists(path, watch=True) for path in reassign_read.roots(turn.config.variant))
 
 
-def on_listed(controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Remember that there is something to do; `begin` goes on with it once this controller is active."""
-    controller.agent.again = any(isinstance(answer, Data) for answer in answers)
+def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """Remember that there is something to do; `begin` goes on with it once this controller is active.
+
+    R-252: what is in flight has no watch, so a new controller looks.
+    """
+    in_flight = turn.config.variant.reassignment == "B"
+    controller.agent.again = in_flight or any(isinstance(answer, Data) for answer in answers)
 
 
 def begin(turn: Turn, controller: Controller) -> None:
@@ -82,7 +86,7 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
     elif agent.step == "reading":
         _act(turn, controller, answers)
     else:
-        _read_on(turn, controller, reassign_read.on_listed(agent, answers))
+        _read_on(turn, controller, reassign_read.on_listed(turn.config.variant, agent, answers))
     return True
 
 

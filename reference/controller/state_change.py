@@ -14,9 +14,11 @@ from reference.controller.leader_selection import (
     Choice,
     Elect,
     Keep,
+    Live,
     Offline,
     first_leader,
     longest,
+    ordered,
     prefer,
     select,
     stay,
@@ -55,7 +57,9 @@ def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | N
         if wish is not None:
             change.wish, change.granting = wish, False
         return
-    controller.changes[tp] = StateChange(step="reading", wish=change.wish if change is not None and wish is None else wish)
+    if wish is None and change is not None:
+        wish = change.wish  # what was wished, an operator's order too, outlives the brokers that were asked for their logs
+    controller.changes[tp] = StateChange(step="reading", wish=wish)
     _read(turn, tp, controller.changes[tp])
 
 
@@ -119,7 +123,9 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
     base = paths.decode_state(tp, replicas, answer)
     change.base = base
     choice = select(turn.config.variant, base, live, leaving(controller))
-    if change.wish is not None and isinstance(choice, Keep):
+    if change.wish == "unclean":
+        choice = _unclean(base, choice, live)
+    elif change.wish is not None and isinstance(choice, Keep):
         choice = _wished(turn, controller, change.wish, base)
         change.granting = True
     match choice:
@@ -139,6 +145,13 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
             proposals.refuse(turn, controller, tp, ErrorCode.NOT_LEADER_OR_FOLLOWER, base)
             for broker in brokers:
                 channel.ask_log(controller, broker, tp)
+
+
+def _unclean(base: PartitionState, choice: Choice, live: Live) -> Choice:
+    """docs/promise.md P7, U2: an operator orders a leader where none can be found; whose log is how long must be known first."""
+    brokers = tuple(broker for broker in base.replicas if broker in live)
+    led = isinstance(choice, Elect) or (isinstance(choice, Keep) and base.leader is not None)
+    return choice if led or not brokers else AskLogs(brokers)
 
 
 def _wished(turn: Turn, controller: Controller, wish: Wish, base: PartitionState) -> Choice:
@@ -301,9 +314,15 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
             continue
         base = change.base
         assert base is not None
-        winner = longest(turn.config.variant, base, electable(controller, tp), change.ends)
+        live = electable(controller, tp)
+        winner = longest(turn.config.variant, base, live, change.ends)
+        by_order, change.wish = change.wish == "unclean", None
+        if by_order:
+            winner = ordered(turn.config.variant, base, live, change.ends, controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID))
         if winner is not None:
-            _write(turn, controller, change, _next_state(turn, controller, base, winner.leader, winner.isr))
+            wanted = _next_state(turn, controller, base, winner.leader, winner.isr)
+            # who was counted on is counted on no more, for the new leader may lack what they hold
+            _write(turn, controller, change, replace(wanted, elr=()) if by_order else wanted)
         elif base.leader is not None:
             # Nothing is left of what was counted on: the partition stays offline until an operator orders otherwise, and
             # nobody may go on believing in a leader (docs/promise.md U2).

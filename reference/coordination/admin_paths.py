@@ -13,13 +13,23 @@ REASSIGN = "/admin/reassign_partitions"  # R-148: C-06 takes the article's path 
 REASSIGN_EXTRA = "/admin/reassign_partitions_extra"  # R-231
 REASSIGN_CANCEL = "/admin/reassign_cancel"  # R-233
 PARTITIONS_REASSIGNED = "/admin/partitions_reassigned"  # R-006: V3's own path
+REQUESTS = "/admin/reassignment_requests"  # R-245
+REQUEST = f"{REQUESTS}/request_"  # and a number that ZooKeeper gives
+REASSIGNMENTS = "/admin/reassignments"  # R-246
 
 
 class Reassignment(Struct, frozen=True, array_like=True):
-    """The replicas that a partition shall have, and those that it had: none where nobody has written them down yet (R-230)."""
+    """The replicas that a partition shall have, and those that it had: none where nobody has written them down yet (R-230).
+
+    The others are of proposal B, and of what is in flight alone (R-246).
+    """
 
     replicas: tuple[BrokerId, ...]
     original: tuple[BrokerId, ...] = ()
+    top: int = 0  # R-253: how many it had
+    held: tuple[BrokerId, ...] = ()  # all who were ever assigned meanwhile
+    drop: tuple[BrokerId, ...] = ()  # R-254: who goes at once
+    legacy: bool = False  # R-250
 
 
 Reassignments = dict[TopicPartition, Reassignment]
@@ -81,6 +91,11 @@ def _distinct(brokers: list[int]) -> bool:
 
 def _ids(brokers: list[int]) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(broker) for broker in brokers)
+
+
+def reassignment_path(tp: TopicPartition) -> str:
+    """/admin/reassignments/[topic]/[partition] (R-246)."""
+    return f"{REASSIGNMENTS}/{topic_of(tp)}/{index_of(tp)}"
 
 
 def partition_reassigned_path(tp: TopicPartition) -> str:

@@ -30,6 +30,7 @@ TOPICS = "/brokers/topics"
 PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
+UNCLEAN_ELECTION = "/admin/unclean_election"  # docs/promise.md P7; the payload is that of a preferred election
 DELETE_TOPICS = "/admin/delete_topics"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT = f"{LOG_DIR_EVENTS}/log_dir_event_"  # and a number that ZooKeeper gives

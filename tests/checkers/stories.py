@@ -340,6 +340,25 @@ def joined_too_early() -> History:
     return story.history()
 
 
+def dropped_by_a_move() -> History:
+    """b3 is moved away: out of the ISR in ZooKeeper, then deleted, before the leader has heard of it."""
+    story = begin()
+    committed(story)
+    story.state("b1", 2, "b1 b2")
+    story.event(EventKind.REPLICA_DELETED, node="b3")
+    story.leads("b1", 2, leo=1, hw=1, isr="b1 b2")
+    return story.history()
+
+
+def deleted_in_the_isr() -> History:
+    """b3 is deleted while ZooKeeper still has it in the ISR: it may be elected with nothing."""
+    story = begin()
+    committed(story)
+    story.event(EventKind.REPLICA_DELETED, node="b3")
+    story.state("b1", 2, "b1 b2")
+    return story.history()
+
+
 def from_the_elr() -> History:
     """With the ISR below m the last full ISR may lead: b2 still has what was promised."""
     story = begin(promise(m=2))
@@ -490,6 +509,8 @@ STORIES: dict[str, Told] = {
     "ok/single-controller-in-turn": Told(controllers_in_turn, Expected()),
     "bad/single-controller-of-one-epoch": Told(controllers_of_one_epoch, invalid(("two-controllers", (6, 7)))),
     "ok/isr-agreement-wounded-left-out": Told(wounded_left_out, Expected()),
+    "ok/isr-agreement-dropped-by-a-move": Told(dropped_by_a_move, Expected()),
+    "bad/isr-agreement-deleted-in-the-isr": Told(deleted_in_the_isr, invalid(("strong-isr", (10, 12)), ("weak-isr", (10, 12)))),
     "bad/isr-agreement-joined-too-early": Told(joined_too_early, invalid(("strong-isr", (11, 13)), ("weak-isr", (11, 14)))),
     "ok/election-from-the-elr": Told(from_the_elr, Expected(counts=(("leader_changes", 1),))),
     "bad/election-from-outside": Told(from_outside, invalid(("unclean-election", (12, 13)))),

@@ -154,3 +154,26 @@ def test_what_an_administrator_asked_for_is_done_at_the_end() -> None:
         ["/admin/delete_topics is still asked for at the end"],
         ["no administrator learnt at the end what is asked for under /admin"],
     ]
+
+
+def test_a_partition_that_was_moved_is_whole_where_it_is_assigned_now() -> None:
+    """L2, V3 §F: what the plan said at the start is no longer what must be in the ISR."""
+    story = quiet_cluster()
+    story.event(EventKind.ASSIGNED, replicas=("b1", "b2"))
+    story.state("b1", 2, "b1 b2")
+    story.leads("b1", 2, leo=1, hw=1, isr="b1 b2")
+    story.follows("b2", 2, "b1")
+    story.event(EventKind.REPLICA_DELETED, node="b3")
+
+    assert judge(healed(story)).not_live == ()
+
+
+def test_a_partition_that_was_added_must_be_whole_too() -> None:
+    """L2, V3 §H: no plan knows it, ZooKeeper does."""
+    story = quiet_cluster().about(1)
+    story.event(EventKind.ASSIGNED, replicas=("b1", "b2"))
+    story.state("b1", 0, "b1")
+    story.leads("b1", 0, leo=0, isr="b1")
+    story.follows("b2", 0, "b1")
+
+    assert "b2 not in the ISR of orders-1 at the end" in judge(healed(story)).not_live

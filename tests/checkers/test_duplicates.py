@@ -1,6 +1,6 @@
 """How often a value may stand in the log, and in which order (docs/promise.md O3, O4, C1)."""
 
-from checkers.checker import apply, facts_of
+from checkers.checker import Group, apply, facts_of
 from checkers.duplicates import CHECKER
 from checkers.verdict import Cut, Findings
 from history.op import OpType
@@ -16,7 +16,7 @@ def sends(story: Story, value: str, *, once: bool = False, attempts: int | None 
 
 def findings(story: Story, cuts: tuple[Cut, ...] = ()) -> Findings:
     history = story.history()
-    return apply(CHECKER, history.operations_frame, history.events_frame, facts_of(history.manifest), cuts)
+    return apply(CHECKER, Group(history.operations_frame, history.events_frame), facts_of(history.manifest), cuts)
 
 
 def kinds(found: Findings) -> list[str]:

@@ -62,8 +62,8 @@ def test_rows_without_a_partition_belong_to_every_group() -> None:
 
     found = groups(history.operations_frame, history.events_frame, PARTITION)
 
-    assert [events.filter(pl.col("kind") == "session-ended").height for _, events in found] == [1, 1]
-    assert [events["index"].is_sorted() for _, events in found] == [True, True]
+    assert [group.events.filter(pl.col("kind") == "session-ended").height for group in found] == [1, 1]
+    assert [group.events["index"].is_sorted() for group in found] == [True, True]
 
 
 def test_shuffled_rows_are_judged_alike() -> None:
@@ -73,10 +73,9 @@ def test_shuffled_rows_are_judged_alike() -> None:
     shuffled = (history.operations_frame.sample(fraction=1, shuffle=True, seed=1), history.events_frame.reverse())
 
     for checker in ALL:
-        straight = [
-            apply(checker, *group, facts) for group in groups(history.operations_frame, history.events_frame, checker.group_by)
-        ]
-        assert [apply(checker, *group, facts) for group in groups(*shuffled, checker.group_by)] == straight
+        in_order = groups(history.operations_frame, history.events_frame, checker.group_by)
+        straight = [apply(checker, group, facts) for group in in_order]
+        assert [apply(checker, group, facts) for group in groups(*shuffled, checker.group_by)] == straight
 
 
 def test_calls_pair_each_completion_with_the_invocation_of_its_process() -> None:

@@ -23,9 +23,10 @@ pytestmark = [
 ]
 
 
-def _hear_ctrl_c() -> None:
-    """A shell's background job, and with it these tests, may have been started with SIGINT ignored; that is inherited."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def _hear_signals() -> None:
+    """A shell's background job may have been started with SIGINT ignored, and `nohup` with SIGHUP; that is inherited."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def command(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=_hear_ctrl_c,
+        preexec_fn=_hear_signals,
     )
     try:
         yield process

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 from reference.config import SAFE, Variant
+from reference.controller import reassign_requests
+from reference.controller.reassign_requests import Request
 from reference.coordination import admin_paths, paths
 from reference.coordination.admin_paths import Reassignment, Reassignments
-from reference.coordination.api import AnyOp, Create, Data, Delete, Exists, GetChildren, GetData, SetData
+from reference.coordination.api import AnyOp, Children, Create, Data, Delete, Exists, GetChildren, GetData, SetData
 from reference.effects import AnyEffect, Send, ZkRequest
 from reference.events import AnyEvent
 from reference.machine import Now
@@ -105,6 +107,9 @@ def _word(op: SetData | Delete | Create) -> str:
     if op.path in (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA):
         found, _ = admin_paths.decode_reassignments(op.data)
         return f"{op.path}: " + "; ".join(f"{_row(e.replicas)} from {_row(e.original)}" for e in found.values())
+    if op.path == admin_paths.reassignment_path(T0):
+        entry = reassign_requests.decode_entry(op.data)
+        return f"{op.path}: {entry and _row(entry.replicas)}"
     return op.path
 
 
@@ -147,6 +152,24 @@ def reassign(lab: Lab, replicas: tuple[int, ...] = RAR, original: tuple[int, ...
     """Ask for a move, and give the followers time for two fetches more: one member joins the ISR at a time."""
     write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(entries(replicas, original))))
     lab.wait(1500)
+
+
+def request(lab: Lab, *replicas: int, tp: TopicPartition = T0, legacy: bool = False) -> None:
+    """Ask for a move by proposal B."""
+    payload = reassign_requests.payload(Request({tp: ids(*replicas)}, legacy))
+    write(lab, Create(admin_paths.REQUESTS, b""), Create(admin_paths.REQUEST, payload, sequential=True))
+
+
+def children(lab: Lab, path: str) -> tuple[str, ...]:
+    """What is below a znode."""
+    (answer,), _ = lab.zk.submit(lab.admin, (GetChildren(path),))
+    return answer.names if isinstance(answer, Children) else ()
+
+
+def in_flight(lab: Lab, tp: TopicPartition = T0) -> Reassignment | None:
+    """The entry of a partition by proposal B."""
+    found = data(lab, admin_paths.reassignment_path(tp))
+    return None if found is None else reassign_requests.decode_entry(found)
 
 
 def extra(lab: Lab, replicas: tuple[int, ...]) -> None:
@@ -201,5 +224,7 @@ def is_at(lab: Lab, replicas: tuple[int, ...]) -> bool:
     state = lab.state()
     alike = assigned(lab) == replicas and holders(lab) == sorted(replicas) == sorted(lab.isr())
     if not alike or pending(lab) is not None or data(lab, admin_paths.REASSIGN_EXTRA) is not None:
+        return False
+    if children(lab, admin_paths.REQUESTS) or children(lab, admin_paths.REASSIGNMENTS):
         return False
     return lab.leaders() == [state.leader] and all(lab.values(i) == ["m1"] for i in replicas)

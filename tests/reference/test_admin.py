@@ -460,9 +460,9 @@ def test_the_controller_alone_watches_and_without_a_request_does_no_more() -> No
     watching = {path: ids for path, ids in lab.zk.data_watches.items() if path.startswith("/admin")}
 
     reassigning = (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA, admin_paths.REASSIGN_CANCEL)
-    wanted = (*ROOTS, paths.PREFERRED_ELECTION, paths.DELETE_TOPICS, *reassigning)
+    wanted = (*ROOTS, paths.PREFERRED_ELECTION, paths.UNCLEAN_ELECTION, paths.DELETE_TOPICS, *reassigning)
     assert watching == {path: [lab.sessions[2]] for path in wanted}
-    assert [(p.step, p.request, p.again) for p in procedures] == [("idle", 0, False)] * 4
+    assert [(p.step, p.request, p.again) for p in procedures] == [("idle", 0, False)] * 5
 
 
 def test_requests_of_several_kinds_are_taken_up_in_one_order() -> None:

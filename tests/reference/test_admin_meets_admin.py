@@ -90,16 +90,3 @@ def _start_now(lab: Lab, i: int) -> None:
     lab.start(i)
     lab.busy = True
     assert lab.nodes[i].state.broker.registration == "registered"
-
-
-def test_a_broker_that_is_still_reading_its_assignment_deletes_nothing_yet() -> None:
-    """V3 §C on_StopReplicaCommand: what it reads may be older than the command, and would make the replica anew."""
-    lab = cluster()
-    lab.nodes[3].state.broker.registration = "learning-states"
-    write(lab, DELETE)
-    assert holders(lab) == [3]
-
-    lab.nodes[3].state.broker.registration = "registered"
-    lab.wait(3000)
-
-    assert (holders(lab), data(lab, paths.topic_path("t"))) == ([], None)

@@ -8,13 +8,15 @@ import pytest
 
 from history.seed import Rng
 from reference.config import VARIANTS
+from reference.controller import reassign_requests
+from reference.controller.reassign_requests import Request
 from reference.coordination import admin_paths
 from reference.coordination.api import AnyOp, Create, Delete, SetData
 from reference.errors import ErrorCode
 from reference.messages import ProduceReply
 from reference.types import BrokerId
-from tests.reference.lab import Lab
-from tests.reference.moving import assigned, cluster, data, entries, finish, holders, ids, pending
+from tests.reference.lab import T0, Lab
+from tests.reference.moving import assigned, children, cluster, data, entries, finish, holders, ids, pending
 
 STEPS = 3000
 SEEDS = 30
@@ -28,6 +30,9 @@ class Storm:
         self.lab: Lab = cluster(VARIANTS[protocol])
         self.sent: dict[int, str] = {1: "m1"}
         self.orphans: list[int] = []
+        self.by_requests = VARIANTS[protocol].reassignment == "B"
+        if self.by_requests:
+            self._ask(Create(admin_paths.REQUESTS, b""))
 
     @property
     def acked(self) -> dict[int, str]:
@@ -57,13 +62,29 @@ class Storm:
                 lab.letters.remove(rng.pick(lab.letters))
             case 14 if lab.letters:
                 lab.letters.append(rng.pick(lab.letters))
-            case 15 | 16:
+            case 15 | 16 if not self.by_requests or rng.ratio(1, 4):  # each of those begins anew
                 self._ask(self._request())
             case _ if lab.letters:
                 chosen = rng.pick(lab.letters)
                 lab.deliver(lambda letter: letter is chosen)
 
+    def _request_of_b(self) -> AnyOp:
+        rng, replicas = self.rng, self._replicas()
+        payload = admin_paths.reassignments_payload(entries(replicas))
+        match rng.below(10):
+            case 0:
+                return Create(admin_paths.REASSIGN, payload)
+            case 1:
+                return SetData(admin_paths.REASSIGN, payload)
+            case 2:
+                return Delete(rng.pick([admin_paths.REASSIGN, admin_paths.reassignment_path(T0)]))
+            case choice:
+                request = Request({T0: replicas}, legacy=choice == 3)
+                return Create(admin_paths.REQUEST, reassign_requests.payload(request), sequential=True)
+
     def _request(self) -> AnyOp:
+        if self.by_requests:
+            return self._request_of_b()
         rng = self.rng
         payload = admin_paths.reassignments_payload(entries(self._replicas()))
         path = rng.pick([admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA])
@@ -115,6 +136,7 @@ class Storm:
     def _is_at_rest(self) -> bool:
         lab = self.lab
         asked = pending(lab) is not None or data(lab, admin_paths.REASSIGN_EXTRA) is not None
+        asked = asked or bool(children(lab, admin_paths.REQUESTS) or children(lab, admin_paths.REASSIGNMENTS))
         alike = holders(lab) == sorted(assigned(lab)) == sorted(lab.isr())
         return not asked and alike and len({tuple(lab.values(i)) for i in holders(lab)}) == 1 == len(lab.leaders())
 
@@ -138,6 +160,27 @@ def test_whatever_is_asked_for_and_whatever_happens_the_partition_comes_to_rest_
 
     assert storm.heal()
     assert storm.lost() == {}
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_so_it_does_by_requests(seed: int) -> None:
+    """R-247, R-249, C-19: proposal B is as safe, and ends: what is in flight changes at any moment, by either way."""
+    storm = played(seed, "reassignment-by-requests")
+
+    assert storm.heal()
+    assert storm.lost() == {}
+
+
+def test_the_storms_by_requests_are_worth_playing() -> None:
+    """R-251, R-254: they end moves, drop intermediate replicas, and ask by both ways."""
+    storms = [played(seed, "reassignment-by-requests") for seed in range(8)]
+    assert all(storm.heal() for storm in storms)
+    notes = [n for storm in storms for _, n in storm.lab.notes]
+    begun = [(n.detail or "").split()[0] for n in notes if n.kind == "reassignment-begun"]
+
+    assert sum(n.kind == "reassignment-ended" for n in notes) > 5
+    assert begun.count("down") > 5
+    assert any(n.detail == "asked for by the other way" for n in notes)
 
 
 def test_the_storms_are_worth_playing() -> None:

@@ -504,6 +504,29 @@ def test_a_late_copy_of_an_earlier_command_assigns_nothing() -> None:
     assert lab.partition(4).replicas == RAR
 
 
+@pytest.mark.parametrize(("fenced", "made"), [(True, False), (False, True)])
+def test_a_late_copy_does_not_make_a_replica_again_that_was_dropped(fenced: bool, made: bool) -> None:
+    """B-38, R-237: nobody would ask for it again, so nobody would delete it: the log would lie there for ever."""
+    lab = cluster(msgspec.structs.replace(VARIANTS["safe"], stop_replica_epoch=fenced))
+    copies: list[LeaderAndIsr] = []
+    lab.held = lambda letter: _copied(letter, copies)
+    reassign(lab)
+    reassign(lab, OAR)
+    assert is_at(lab, OAR)
+    lab.tell(4, Received(Address("b1"), copies[0]))
+
+    assert (T0 in lab.disks[4].logs) is made
+
+
+def test_a_replica_that_was_dropped_can_be_given_back() -> None:
+    """R-237: what is refused are the commands of before, not those of another move to the same brokers."""
+    lab = cluster()
+    for target in (RAR, OAR, RAR):
+        reassign(lab, target)
+
+    assert is_at(lab, RAR)
+
+
 def _copied(letter: Letter, copies: list[LeaderAndIsr]) -> bool:
     if letter[1] == "b4" and isinstance(letter[2], LeaderAndIsr) and letter[2] not in copies:
         copies.append(letter[2])

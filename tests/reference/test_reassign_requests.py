@@ -3,7 +3,9 @@
 import pytest
 
 from reference.controller import reassign_requests
-from reference.controller.reassign_requests import Request, Wanted
+from reference.controller.reassign_requests import Request
+from reference.coordination.admin_paths import Reassignment
+from reference.coordination.api import Data, NoNode
 from reference.types import BrokerId, TopicPartition
 from tests.reference.moving import ids
 
@@ -58,19 +60,35 @@ def test_a_request_has_the_documented_form() -> None:
 
 def test_one_partition_is_not_reassigned_by_both_ways() -> None:
     """R-251: the request is ignored; by the same way it changes what is in flight."""
-    assert not reassign_requests.may_change(Wanted(ids(1), False), legacy=True)
-    assert reassign_requests.may_change(Wanted(ids(1), True), legacy=True)
+    entry = Reassignment(ids(1), legacy=True)
+
+    assert not reassign_requests.may_change(entry, legacy=False)
+    assert reassign_requests.may_change(entry, legacy=True)
     assert reassign_requests.may_change(None, legacy=True)
 
 
-def test_a_new_controller_goes_by_what_is_in_flight_first() -> None:
-    """R-252: /admin/reassignments, then requests, then the legacy znode; the flag decides what may change what."""
-    begun = Request({T: ids(1)})
-    asked = Request({T: ids(2), U: ids(3)})
-    legacy = Request({T: ids(4), U: ids(5), TopicPartition("x-0"): ids(6)}, legacy=True)
+def test_a_request_that_makes_no_sense_is_left_out() -> None:
+    """KAFKA-2234: no replicas, one twice, a negative number, no number."""
+    data = b'{"version":1,"assignments":{"t":{"0":[],"1":[1,1],"2":[-1],"x":[1],"3":[2,3]}}}'
 
-    assert reassign_requests.in_flight((begun, asked, legacy)) == {
-        T: Wanted(ids(2), False),
-        TopicPartition("x-0"): Wanted(ids(6), True),
-        U: Wanted(ids(3), False),
-    }
+    assert reassign_requests.decode(data) == Request({TopicPartition("t-3"): ids(2, 3)})
+
+
+def test_an_entry_tells_the_next_controller_all_it_must_know() -> None:
+    """R-246, R-253: `top` is stored, and what is dropped; what somebody else wrote there is no entry."""
+    entry = Reassignment(ids(2, 4), ids(1, 2), top=2, held=ids(1, 2, 3), drop=ids(3), legacy=True)
+    data = reassign_requests.entry_payload(entry)
+
+    assert data == b'{"version":1,"replicas":[2,4],"top":2,"original_replicas":[1,2],"held":[1,2,3],"drop":[3],"legacy":true}'
+    assert reassign_requests.decode_entry(data) == entry
+    assert reassign_requests.decode_entry(b"{}") is None
+
+
+def test_a_reassignment_is_known_by_its_znode() -> None:
+    """R-249: by its czxid; that it was changed, by the mzxid, which goes with the version."""
+    begun = Data(b"", 0, 7)
+
+    assert reassign_requests.fate(begun, begun) == "in flight"
+    assert reassign_requests.fate(begun, Data(b"", 1, 7)) == "changed"
+    assert reassign_requests.fate(begun, Data(b"", 0, 9)) == "over"
+    assert reassign_requests.fate(begun, NoNode()) == "over"

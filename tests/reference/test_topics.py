@@ -3,11 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+from reference.broker.broker import Assigned
 from reference.config import VARIANTS
 from reference.coordination import paths
 from reference.coordination.api import Create, Data, Delete, GetData
 from reference.errors import ErrorCode
-from reference.events import Received
+from reference.events import Received, ZkReplied
 from reference.messages import (
     EpochEnd,
     EpochEndReply,
@@ -290,6 +291,28 @@ def test_topics_that_are_not_there_or_have_no_state_do_not_block_the_others() ->
     assert (left, requests(lab), holders(lab, T0)) == ([False, False], [], [])
 
 
+def test_a_late_copy_of_a_command_does_not_bring_a_deleted_topic_back() -> None:
+    """R-149, B-61: the log of a topic that is no more would lie there for ever; one of the next topic is made all the same."""
+    lab = full()
+    copies: list[LeaderAndIsr] = []
+    lab.held = lambda letter: _copied(letter, copies)
+    lab.crash(1)
+    lab.expire(1)
+    lab.settle()
+    delete_topic(lab)
+    lab.tell(2, Received(Address(f"b{copies[0].controller}"), copies[0]))
+    late = holders(lab, T0)
+    make(lab, 1, 2, 3)
+
+    assert (late, holders(lab, T0)) == ([1], [1, 2, 3])  # b1 is down
+
+
+def _copied(letter: tuple[Address, Address, object], copies: list[LeaderAndIsr]) -> bool:
+    if letter[1] == "b2" and isinstance(letter[2], LeaderAndIsr):
+        copies.append(letter[2])
+    return False
+
+
 def test_a_deletion_is_answered_when_nothing_of_it_is_on_the_way_to_zookeeper() -> None:
     """B-61: a late ISR change would land in the znode of the next topic of the name, whose versions begin at 0 again."""
     lab = full()
@@ -303,3 +326,20 @@ def test_a_deletion_is_answered_when_nothing_of_it_is_on_the_way_to_zookeeper() 
     lab.tell(2, Received(Address("b1"), request))
 
     assert (waits, [x[2].error for x in lab.letters if isinstance(x[2], StopReplicaReply)]) == (True, [ErrorCode.NONE])
+
+
+def test_what_a_starting_broker_has_read_does_not_undo_a_deletion() -> None:
+    """R-046: a command may overtake the answer to the read of V3 §E step 2, and the znodes go once it has been answered."""
+    lab = full()
+    node = lab.nodes[3].state
+    broker, state = node.broker, lab.state()
+    broker.registration, broker.registration_request = "learning-states", 999
+    broker.learning = [Assigned(T0, state.replicas, topic_id(lab))]
+    read, _ = lab.zk.submit(lab.admin, (GetData(paths.state_path(T0)),))
+    stop = StopPartition(T0, state.leader_epoch, delete=True, topic_id=topic_id(lab))
+    lab.tell(3, Received(CLIENT, StopReplica(77, BrokerId(1), broker.controller_epoch, broker.incarnation, (stop,))))
+    lab.tell(3, ZkReplied(999, read))
+
+    assert broker.learned
+    assert not broker.learning
+    assert T0 not in lab.disks[3].logs

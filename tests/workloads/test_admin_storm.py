@@ -1,5 +1,7 @@
 """admin-storm: what the administrator asks for, and that what it added is written and read (docs/promise.md L3, L4)."""
 
+import msgspec
+
 from history.op import OpType
 from workloads.admin_storm import ADDED_MAX, LOOKS_MAX, Administrator
 from workloads.client import Completion, Done, Invocation, Phase, Process, Sleep
@@ -69,3 +71,41 @@ def test_the_administrator_looks_at_the_end_until_it_is_answered() -> None:
 
     assert [i.f for i in silent] == ["admin-pending"] * LOOKS_MAX
     assert [i.f for i in run(answered, "final")] == ["admin-pending"]
+
+
+MOVING = msgspec.structs.replace(PARAMETERS, brokers=(1, 2, 3, 4))
+MOVES = ("reassign", "reassign-extra")
+
+
+def test_partitions_are_moved_to_any_brokers() -> None:
+    """V3 §F, R-231: to as many as before or to others, as the first request or beside it."""
+    *_, admin = generate("admin-storm", 5, MOVING)
+    moves = [i for i in run(admin, "faults", until_ms=300_000) if i.f in MOVES]
+    targets = [i.assignment[0] for i in moves]
+
+    assert {i.f for i in moves} == set(MOVES)
+    assert {b for target in targets for b in target} == {1, 2, 3, 4}
+    assert {len(target) for target in targets} == {1, 2, 3, 4}
+    assert all(len(set(target)) == len(target) for target in targets)
+
+
+def test_moves_are_cancelled_and_allowed_again() -> None:
+    """R-233, R-239: in turn, for who has cancelled cannot cancel again."""
+    *_, admin = generate("admin-storm", 5, MOVING)
+    asked = [i.f for i in run(admin, "faults", until_ms=300_000) if i.f in ("cancel-reassignments", "allow-reassignments")]
+
+    assert len(asked) > 10
+    assert asked == ["cancel-reassignments", "allow-reassignments"] * (len(asked) // 2) + asked[:1] * (len(asked) % 2)
+
+
+def test_a_storm_ends_by_allowing_moves_until_that_is_done() -> None:
+    """L4: a cancellation that is left there would keep what is asked for from ever being done."""
+    ends = []
+    for draws in range(8):
+        *_, admin = generate("admin-storm", draws, MOVING)
+        unsure = [i.f for i in run(admin, "quiet", Completion(type=OpType.INFO), until_ms=10_000)]
+        assert (len(unsure) > 10, set(unsure[1:])) == (True, {"allow-reassignments"})
+        assert [i.f for i in run(admin, "quiet")] == ["allow-reassignments"]
+        ends.append(unsure[0])
+
+    assert set(ends) == {"cancel-reassignments", "allow-reassignments"}

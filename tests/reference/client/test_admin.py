@@ -6,14 +6,17 @@ from reference.client.admin import TIMER, Admin, Outputs
 from reference.client.calls import Answered
 from reference.client.commands import (
     AddPartition,
+    AllowReassignments,
+    CancelReassignments,
     Command,
     CreateTopic,
     DeleteTopic,
     ElectPreferred,
     ListPending,
+    Reassign,
     RemovePartition,
 )
-from reference.coordination import paths
+from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Data, Delete, GetData, SessionExpired, Unknown
 from reference.coordination.memory import Fired, MemoryZooKeeper
 from reference.effects import SetTimer, ZkConnect, ZkRequest
@@ -55,19 +58,19 @@ class World:
                 case ZkConnect():
                     self.session = self.zk.connect(timeout_ms=1000)
                     self._perform(self.admin.handle(ZkState("connected", self.session)))
-                case ZkRequest(id=id_, ops=ops):
-                    self._ask(id_, ops)
+                case ZkRequest(id=id_, ops=ops, atomic=atomic):
+                    self._ask(id_, ops, atomic)
                 case Answered():
                     self.answers.append(output)
                 case _:
                     pass
 
-    def _ask(self, id_: int, ops: tuple[AnyOp, ...]) -> None:
+    def _ask(self, id_: int, ops: tuple[AnyOp, ...], atomic: bool) -> None:
         self.asked.append(ops)
         lost = self.loses.pop(0) if self.loses else ""
         answers: tuple[AnyAnswer, ...] = (Unknown(),) * len(ops)
         if lost != "request":
-            done, fired = self.zk.submit(self.session, ops)
+            done, fired = self.zk.submit(self.session, ops, atomic=atomic)
             answers = answers if lost else done
             self._fire(fired)
         self._perform(self.admin.handle(ZkReplied(id_, answers)))
@@ -207,6 +210,49 @@ def test_what_is_asked_for_can_be_listed() -> None:
     world.start(ListPending(id=9))
 
     assert sorted(world.answers[-1].found) == sorted(path for _, path, _ in COMMANDS)
+
+
+MOVE = Reassign(id=1, tp=TP, replicas=REPLICAS)
+MOVE_TOO = Reassign(id=2, tp=TP, replicas=REPLICAS, extra=True)
+CANCEL, ALLOW = CancelReassignments(id=3), AllowReassignments(id=4)
+ENTRIES = b'{"version":1,"partitions":[{"topic":"t","partition":1,"replicas":[1,2]}]}'
+
+
+@pytest.mark.parametrize(("command", "path"), [(MOVE, admin_paths.REASSIGN), (MOVE_TOO, admin_paths.REASSIGN_EXTRA)])
+def test_a_reassignment_is_asked_for_and_not_waited_for(command: Command, path: str) -> None:
+    """R-148, R-231: it takes its time, and meanwhile there may be another one, or a cancellation."""
+    world = World()
+    world.start(command)
+    asked = world.data(path)
+    world.start(command)
+
+    assert (asked, world.errors()) == (ENTRIES, [ErrorCode.NONE, ErrorCode.REASSIGNMENT_IN_PROGRESS])
+
+
+def test_what_is_pending_is_rolled_back_and_nothing_else() -> None:
+    """R-233, R-239: a cancellation stays until it is taken back; without anything pending there is nothing to cancel."""
+    world = World()
+    for command in (CANCEL, MOVE, CANCEL, CANCEL):
+        world.start(command)
+    cancelled = world.data(admin_paths.REASSIGN_CANCEL)
+    for _ in range(2):
+        world.start(ALLOW)
+
+    refused = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert (cancelled, world.data(admin_paths.REASSIGN_CANCEL)) == (b"", None)
+    assert world.errors() == [refused, *[ErrorCode.NONE] * 5]
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+def test_a_cancellation_is_taken_back_whatever_is_lost(lost: str) -> None:
+    """R-239: else nothing could ever be moved again; a deletion may be done twice."""
+    world = World()
+    for command in (MOVE, CANCEL):
+        world.start(command)
+    world.loses = [lost]
+    world.start(ALLOW)
+
+    assert (world.errors()[-1], world.data(admin_paths.REASSIGN_CANCEL)) == (ErrorCode.NONE, None)
 
 
 def test_a_command_has_one_timer() -> None:

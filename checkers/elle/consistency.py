@@ -1,0 +1,49 @@
+"""Consistency models, and the anomalies that each forbids.
+
+`strong-session-` adds the order within each process, `strong-` real time. Neither adds anything to what one transaction shows.
+Sources: Adya's thesis (PL-1, PL-2, PL-2+, PL-2.99, PL-3); Cerone, Bernardi and Gotsman for read atomicity, parallel snapshot
+isolation (no cycle with one rw) and snapshot isolation (none without two rw in a row).
+"""
+
+from checkers.elle.cycles import KINDS
+
+# A history that has these was not even written to in one order.
+_UNCOMMITTED = frozenset({"G0", "duplicate-elements", "dirty-update", "cyclic-versions"})
+_COMMITTED = _UNCOMMITTED | {"G1a", "G1b", "G1c", "incompatible-order"}
+_ATOMIC = _COMMITTED | {"internal", "future-read"}
+_CONSISTENT_VIEW = _COMMITTED | {"G-single", "lost-update"}
+_PARALLEL = _ATOMIC | _CONSISTENT_VIEW
+_SNAPSHOT = _PARALLEL | {"G-nonadjacent"}
+_SERIALIZABLE = _SNAPSHOT | {"G2-item"}
+_REPEATABLE = _SERIALIZABLE
+
+
+def _timed(kinds: frozenset[str], *times: str) -> frozenset[str]:
+    return kinds | {kind + time for kind in kinds if kind in KINDS for time in times}
+
+
+_SESSION = ("-process",)
+_REAL = ("-process", "-realtime")
+
+# Of several models all that any of them forbids is forbidden.
+FORBIDS: dict[str, frozenset[str]] = {
+    "read-uncommitted": _UNCOMMITTED,
+    "read-committed": _COMMITTED,
+    "read-atomic": _ATOMIC,
+    "consistent-view": _CONSISTENT_VIEW,
+    "parallel-snapshot-isolation": _PARALLEL,
+    "snapshot-isolation": _SNAPSHOT,
+    "repeatable-read": _REPEATABLE,
+    "serializable": _SERIALIZABLE,
+    "strong-session-read-uncommitted": _timed(_UNCOMMITTED, *_SESSION),
+    "strong-session-read-committed": _timed(_COMMITTED, *_SESSION),
+    "strong-session-consistent-view": _timed(_CONSISTENT_VIEW, *_SESSION),
+    "strong-session-snapshot-isolation": _timed(_SNAPSHOT, *_SESSION),
+    "strong-session-serializable": _timed(_SERIALIZABLE, *_SESSION),
+    "strong-read-uncommitted": _timed(_UNCOMMITTED, *_REAL),
+    "strong-read-committed": _timed(_COMMITTED, *_REAL),
+    "strong-consistent-view": _timed(_CONSISTENT_VIEW, *_REAL),
+    "strong-snapshot-isolation": _timed(_SNAPSHOT, *_REAL),
+    "strong-serializable": _timed(_SERIALIZABLE, *_REAL),
+    "strict-serializable": _timed(_SERIALIZABLE, *_REAL),
+}

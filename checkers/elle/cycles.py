@@ -1,0 +1,240 @@
+"""Which cycles a graph of dependencies has, by Adya's names and Elle's, decided exactly and without trying cycle after cycle.
+
+A cycle is told by one edge that it must have and by the edges that may close it: G0 by a ww and ww; G1c by a wr and ww, wr;
+G-single by an rw and ww, wr; G-nonadjacent by an rw and any, no two rw in a row; G2-item by an rw and any. `-process` and
+`-realtime` say that those edges were needed too. So each kind is a set of proven edges, found for all edges at once:
+
+- G0, G1c, G2-item: both ends lie in one strongly connected component of the edges that may be used.
+- G-nonadjacent: the same in a graph where each node is two, one entered by an rw that only other edges leave.
+- G-single: the beginning is reachable from the end without an rw; sets of reachable nodes, in blocks of bits.
+
+An edge that proves a kind proves no weaker one: who forbids the weaker forbids the stronger. Shortest cycles are searched last,
+for words alone.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import rustworkx
+
+from checkers.elle.graph import JOIN, PROCESS, REALTIME, RW, WR, WW, Edges, components
+from checkers.elle.table import Flags, Ints
+
+KINDS = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
+_STAGES = (("", JOIN), ("-process", JOIN | PROCESS), ("-realtime", JOIN | PROCESS | REALTIME))
+_MUST = {"G0": WW, "G1c": WR, "G-single": RW, "G-nonadjacent": RW, "G2-item": RW}
+_BLOCK = 4096  # bits of a set of reachable nodes
+_WORK_MAX = 2_000_000  # edges looked at in search of the shortest cycle of one kind
+_TRIES_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One dependency of a cycle, between transactions."""
+
+    source: int
+    target: int
+    kind: int
+    key: int
+    value: int
+
+
+def cycles(found: Edges, count: int, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[Step, ...]]]:
+    """Each kind of `wanted` that the graph has, with a short cycle of it: the shortest of those that were tried."""
+    used = found
+    if not any(name.endswith("-realtime") for name in wanted):
+        used = used.where(used.kind != REALTIME)
+    labels = components(used.source, used.target, count)
+    used = used.where(labels[used.source] == labels[used.target])
+    if not len(used.source):
+        return
+    small = _Graph(used)
+    for name, proven in _proven(small):
+        if name in wanted:
+            cycle = _shortest(small, name, proven)
+            yield name, tuple(cycle)
+
+
+class _Graph:
+    """The edges within components, on nodes that are numbered anew."""
+
+    def __init__(self, found: Edges) -> None:
+        self.nodes, numbers = np.unique(np.concatenate([found.source, found.target]), return_inverse=True)
+        self.source: Ints = numbers[: len(found.source)].astype(np.int64)
+        self.target: Ints = numbers[len(found.source) :].astype(np.int64)
+        self.kind = found.kind
+        self.found = found
+        self.kinds: list[int] = found.kind.tolist()
+        self.targets: list[int] = self.target.tolist()
+        self.out: list[list[int]] = [[] for _ in range(len(self.nodes))]
+        for number, source in enumerate(self.source.tolist()):
+            self.out[source].append(number)
+
+    def within(self, kinds: int) -> Flags:
+        """Which edges of these kinds lie in one component of them."""
+        may = (self.kind & kinds) != 0
+        labels = components(self.source[may], self.target[may], len(self.nodes))
+        inside: Flags = may & (labels[self.source] == labels[self.target])
+        return inside
+
+
+def _proven(graph: _Graph) -> Iterator[tuple[str, Flags]]:
+    """Of each kind the edges that prove it and nothing stronger."""
+    # Left out is what proves the same kind or a stronger one with less time, or a stronger one with as much.
+    before: dict[str, Flags] = {kind: np.zeros(len(graph.kind), np.bool_) for kind in KINDS}
+    last = JOIN
+    for suffix, extra in _STAGES:
+        if suffix and not (graph.kind & extra & ~last).any():
+            continue
+        last = extra
+        for place, kind in enumerate(KINDS):
+            told = _edges_of(graph, kind, extra)
+            proven = told.copy()
+            for other in KINDS[: place + 1]:
+                proven &= ~before[other]
+            before[kind] = before[kind] | told
+            if proven.any():
+                yield kind + suffix, proven
+
+
+def _edges_of(graph: _Graph, kind: str, extra: int) -> Flags:
+    must: Flags = graph.kind == _MUST[kind]
+    match kind:
+        case "G0":
+            return must & graph.within(WW | extra)
+        case "G1c":
+            return must & graph.within(WW | WR | extra)
+        case "G-single":
+            return _closed_without_rw(graph, extra)
+        case "G-nonadjacent":
+            return _closed_apart(graph, extra)
+        case _:
+            return must & graph.within(WW | WR | RW | extra)
+
+
+def _closed_apart(graph: _Graph, extra: int) -> Flags:
+    """The rw edges on a closed way on which no two rw follow each other."""
+    size = len(graph.nodes)
+    may = (graph.kind & (WW | WR | extra)) != 0
+    join, other, rw = may & (graph.kind == JOIN), may & (graph.kind != JOIN), graph.kind == RW
+    # Node n is left by anything, node n + size was entered by an rw. A junction passes on what led into it.
+    source = np.concatenate([graph.source[may], graph.source[other] + size, graph.source[join] + size, graph.source[rw]])
+    target = np.concatenate([graph.target[may], graph.target[other], graph.target[join] + size, graph.target[rw] + size])
+    labels = components(source, target, 2 * size)
+    closed: Flags = rw & (labels[graph.source] == labels[graph.target + size])
+    return closed
+
+
+def _closed_without_rw(graph: _Graph, extra: int) -> Flags:
+    """The rw edges whose beginning can be reached from their end without another rw."""
+    inside = graph.within(WW | WR | RW | extra)
+    rw = np.flatnonzero(inside & (graph.kind == RW))
+    proven = np.zeros(len(graph.kind), np.bool_)
+    if not len(rw):
+        return proven
+    may = inside & (graph.kind != RW)
+    labels = components(graph.source[may], graph.target[may], len(graph.nodes))
+    parts = int(labels.max()) + 1
+    pairs = np.unique((labels[graph.source[may]] << 32) + labels[graph.target[may]])
+    links = [(s, t) for s, t in zip((pairs >> 32).tolist(), (pairs & ((1 << 32) - 1)).tolist(), strict=True) if s != t]
+    dag: rustworkx.PyDiGraph[None, None] = rustworkx.PyDiGraph()
+    dag.add_nodes_from([None] * parts)
+    dag.extend_from_edge_list(links)
+    leads: list[list[int]] = [[] for _ in range(parts)]
+    for s, t in links:
+        leads[s].append(t)
+    order = list(reversed(rustworkx.topological_sort(dag)))
+    begins, ends = labels[graph.source[rw]], labels[graph.target[rw]]
+    goals = np.unique(begins)
+    for low in range(0, len(goals), _BLOCK):
+        block = goals[low : low + _BLOCK]
+        bits = {goal: 1 << i for i, goal in enumerate(block.tolist())}
+        reach = [0] * parts
+        for node in order:
+            found = bits.get(node, 0)
+            for after in leads[node]:
+                found |= reach[after]
+            reach[node] = found
+        for at in np.flatnonzero((begins >= block[0]) & (begins <= block[-1])).tolist():
+            proven[rw[at]] = bool(reach[ends[at]] & bits[int(begins[at])])
+    return proven
+
+
+def _shortest(graph: _Graph, name: str, proven: Flags) -> list[Step]:
+    kind, _, time = name.rpartition("-") if name.endswith(("-process", "-realtime")) else (name, "", "")
+    extra = dict(_STAGES)[f"-{time}" if time else ""]
+    may = {"G0": WW, "G1c": WW | WR, "G-single": WW | WR}.get(kind, WW | WR | RW) | extra
+    best: list[int] = []
+    work = 0
+    for number in np.flatnonzero(proven)[:_TRIES_MAX].tolist():
+        back, looked = _back(graph, number, may, apart=kind == "G-nonadjacent", longest=len(best) or len(graph.kind) + 1)
+        work += looked
+        if back and (not best or len(back) + 1 < len(best)):
+            best = [number, *back]
+        if best and (work > _WORK_MAX or len(best) == 2):
+            break
+    assert best, (name, "no way back along an edge that has one")
+    return _steps(graph, best)
+
+
+def _back(graph: _Graph, edge: int, may: int, *, apart: bool, longest: int) -> tuple[list[int], int]:
+    """The shortest way from the end of an edge to its beginning, junctions not counted; and how many edges it took to find it.
+
+    Where `apart`, the edge is an rw: the way begins and ends with something else, and has no two rw in a row.
+    """
+    goal, begin = int(graph.source[edge]), (graph.targets[edge], apart)
+    came: dict[tuple[int, bool], tuple[tuple[int, bool], int]] = {}
+    far = {begin: 0}
+    queue = deque([begin])
+    done: set[tuple[int, bool]] = set()
+    looked = 0
+    while queue:
+        state = queue.popleft()
+        if state in done:
+            continue
+        done.add(state)
+        node, after_rw = state
+        if node == goal and not after_rw:
+            return _walked(came, begin, state), looked
+        if far[state] >= longest:
+            break
+        for number in graph.out[node]:
+            looked += 1
+            kind = graph.kinds[number]
+            if not kind & may or (apart and after_rw and kind == RW):
+                continue
+            then = (graph.targets[number], apart and (kind == RW or (kind == JOIN and after_rw)))
+            cost = far[state] + (kind != JOIN)
+            if cost < far.get(then, len(graph.kind) + 1):
+                far[then] = cost
+                came[then] = (state, number)
+                if kind == JOIN:
+                    queue.appendleft(then)
+                else:
+                    queue.append(then)
+    return [], looked
+
+
+def _walked(
+    came: dict[tuple[int, bool], tuple[tuple[int, bool], int]], begin: tuple[int, bool], state: tuple[int, bool]
+) -> list[int]:
+    way: list[int] = []
+    while state != begin:
+        state, number = came[state]
+        way.append(number)
+    return way[::-1]
+
+
+def _steps(graph: _Graph, way: list[int]) -> list[Step]:
+    """Dependencies between transactions: what leads on from a junction is part of what led in."""
+    # The way is a cycle: begin it at an edge that leaves a transaction, so that no dependency is cut in two.
+    leading = next(i for i, n in enumerate(way) if graph.kinds[n] != JOIN)
+    way = way[leading:] + way[:leading]
+    heads = [n for n in way if graph.kinds[n] != JOIN]
+    firsts = [int(graph.nodes[graph.source[n]]) for n in heads]
+    return [
+        Step(first, then, graph.kinds[n], int(graph.found.key[n]), int(graph.found.value[n]))
+        for n, first, then in zip(heads, firsts, firsts[1:] + firsts[:1], strict=True)
+    ]

@@ -1,0 +1,146 @@
+"""Dependencies between transactions as columns, and the components that cycles lie in.
+
+Nodes are transactions, and behind them junctions: nodes that stand for "each of these" and "all that began later", so that n
+readers before m writers cost n + m edges and not n * m, and real time costs three edges for a transaction. A `JOIN` edge leads
+on from a junction; it belongs to the edge that led in.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from checkers.elle.table import NEVER, Flags, Ints, Table
+
+WW, WR, RW, PROCESS, REALTIME, JOIN = 1, 2, 4, 8, 16, 32
+NAMES = {WW: "ww", WR: "wr", RW: "rw", PROCESS: "process", REALTIME: "realtime"}
+NOTHING = -2  # no key, no value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges:
+    """From `source` to `target`: what kind, and the key and the value that prove it."""
+
+    source: Ints
+    target: Ints
+    kind: Ints
+    key: Ints
+    value: Ints
+
+    def where(self, kept: Flags | Ints) -> "Edges":
+        """Some of them."""
+        return Edges(
+            source=self.source[kept], target=self.target[kept], kind=self.kind[kept], key=self.key[kept], value=self.value[kept]
+        )
+
+
+def edges(source: Ints, target: Ints, kind: int, *, key: Ints | None = None, value: Ints | None = None) -> Edges:
+    """Edges of one kind; none from a transaction to itself."""
+    none = np.full(len(source), NOTHING, np.int64)
+    found = Edges(
+        source=source,
+        target=target,
+        kind=np.full(len(source), kind, np.int64),
+        key=none if key is None else key,
+        value=none if value is None else value,
+    )
+    return found.where(source != target)
+
+
+def joined(parts: Sequence[Edges]) -> Edges:
+    """All of them."""
+    return Edges(
+        source=np.concatenate([p.source for p in parts]),
+        target=np.concatenate([p.target for p in parts]),
+        kind=np.concatenate([p.kind for p in parts]),
+        key=np.concatenate([p.key for p in parts]),
+        value=np.concatenate([p.value for p in parts]),
+    )
+
+
+def components(source: Ints, target: Ints, count: int) -> Ints:
+    """The strongly connected component of each node."""
+    if not len(source):
+        return np.arange(count, dtype=np.int64)
+    matrix = coo_array((np.ones(len(source), np.int8), (source, target)), shape=(count, count)).tocsr()
+    _, labels = connected_components(matrix, directed=True, connection="strong")
+    return labels.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fan:
+    """Groups of transactions that come after something: `group` and `transaction`, sorted and each once."""
+
+    group: Ints
+    transaction: Ints
+    base: int  # the number of its first junction
+
+    @property
+    def size(self) -> int:
+        """How many junctions it takes."""
+        return 2 * len(self.group)
+
+    def inside(self) -> Edges:
+        """Two chains through each group: one junction leads to its member and all before it, one to it and all behind it."""
+        down = self.base + np.arange(len(self.group))
+        up = down + len(self.group)
+        same = self.group[1:] == self.group[:-1]
+        source = np.concatenate([down, up, down[1:][same], up[:-1][same]])
+        target = np.concatenate([self.transaction, self.transaction, down[:-1][same], up[1:][same]])
+        return edges(source, target, JOIN)
+
+    def into(self, group: Ints, transaction: Ints, kind: int, *, key: Ints) -> Edges:
+        """Edges from transactions to all of a group but themselves: a transaction does not come after itself."""
+        size = len(self.group)
+        low, high = np.searchsorted(self.group, group), np.searchsorted(self.group, group, side="right")
+        pairs = (self.group << 32) + self.transaction
+        at = np.searchsorted(pairs, (group << 32) + transaction)
+        inside = at < size
+        inside[inside] &= pairs[at[inside]] == ((group << 32) + transaction)[inside]
+        below = np.where(inside, at, high)  # all members before this place
+        some = below > low
+        more = inside & (at + 1 < high)
+        return joined(
+            [
+                edges(transaction[some], self.base + below[some] - 1, kind, key=key[some]),
+                edges(transaction[more], self.base + size + at[more] + 1, kind, key=key[more]),
+            ]
+        )
+
+
+def fan(group: Ints, transaction: Ints, base: int) -> Fan:
+    """A fan of these pairs. Groups and transactions are below 2**31."""
+    pairs = np.unique((group << 32) + transaction)
+    return Fan(group=pairs >> 32, transaction=pairs & ((1 << 32) - 1), base=base)
+
+
+def process_order(table: Table) -> Edges:
+    """From each transaction that returned to the next of its process. What never returned may take effect at any time."""
+    order = np.lexsort((table.start, table.process))
+    ok = table.ok[order]
+    places = np.arange(len(order))
+    latest = np.maximum.accumulate(np.where(ok, places, -1))[:-1]  # the last that returned, up to the one before
+    then = places[1:]
+    fits = latest >= 0
+    first, then = order[latest[fits]], order[then[fits]]
+    fits = (table.process[first] == table.process[then]) & (table.end[first] < table.start[then])
+    return edges(first[fits], then[fits], PROCESS)
+
+
+def real_time(table: Table, base: int) -> tuple[Edges, int]:
+    """From each transaction to all that were invoked after it returned: by a chain of junctions, one for each return."""
+    done = np.flatnonzero(table.end < NEVER)
+    done = done[np.argsort(table.end[done], kind="stable")]
+    chain = base + np.arange(len(done))
+    before = np.searchsorted(table.end[done], table.start) - 1
+    late = np.flatnonzero(before >= 0)
+    found = joined(
+        [
+            edges(done, chain, REALTIME),
+            edges(chain[:-1], chain[1:], JOIN),
+            edges(base + before[late], late, JOIN),
+        ]
+    )
+    return found, base + len(done)

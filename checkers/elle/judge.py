@@ -1,0 +1,92 @@
+"""Judging transactions by a consistency model: which anomalies it forbids, and what the history proves.
+
+    >>> from checkers.elle.judge import judge
+    >>> from history.foreign.jepsen import steps
+    >>> from history.foreign.pairing import pair
+    >>> skew = [(("append", 1, 1), ("r", 2, None)), (("append", 2, 1), ("r", 1, None))]
+    >>> lines = [{"process": p, "type": t, "value": skew[p]} for t in ("invoke", "ok") for p in (0, 1)]
+    >>> [a.kind for a in judge("list-append", pair(steps(enumerate(lines, 1))), ("serializable",)).anomalies]
+    ['G2-item']
+
+What can be inferred is not all: a history is VALID where nothing forbidden can be proven from its values.
+"""
+
+from collections.abc import Sequence
+
+from checkers.elle import list_append, rw_register
+from checkers.elle.consistency import FORBIDS
+from checkers.elle.cycles import Step, cycles
+from checkers.elle.graph import NAMES, PROCESS, REALTIME, RW, WR, joined, process_order, real_time
+from checkers.elle.list_append import Found, ListAppend
+from checkers.elle.rw_register import RwRegister
+from checkers.elle.table import Table, table_of
+from checkers.linearizability.judge import Judgement
+from checkers.verdict import Anomaly, Validity
+from history.foreign.pairing import Paired
+
+CHECKER = "elle"
+MODELS = ("list-append", "rw-register")
+STRONGEST = "strict-serializable"
+_OF_A_KIND_MAX = 8
+
+__all__ = ["FORBIDS", "MODELS", "judge"]
+
+
+def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)) -> Judgement:
+    """What the transactions prove against these consistency models. HistoryError where a call is no transaction."""
+    forbidden = frozenset[str]().union(*(FORBIDS[name] for name in consistency))
+    lists = model == "list-append"
+    table = table_of(history, list_append.WRITES if lists else rw_register.WRITES, lists=lists)
+    keys = ListAppend(table, forbidden) if lists else RwRegister(table, forbidden)
+    found = _first_of_each_kind(table, [one for one in keys.anomalies() if one.kind in forbidden])
+    parts = [*keys.edges(), process_order(table)]
+    in_time, count = real_time(table, table.count + keys.junctions)
+    found.extend(_cycle(table, name, cycle) for name, cycle in cycles(joined([*parts, in_time]), count, forbidden))
+    unchecked = [*keys.unchecked, *(() if table.ok.any() else ("no transaction that certainly committed",))]
+    return Judgement(
+        validity=Validity.INVALID if found else Validity.UNKNOWN if unchecked else Validity.VALID,
+        anomalies=tuple(found),
+        unchecked=tuple(unchecked),
+        notes=tuple(keys.notes),
+        operations=len(history.calls) + len(history.failed),
+    )
+
+
+def _first_of_each_kind(table: Table, found: list[Found]) -> list[Anomaly]:
+    taken: dict[str, int] = {}
+    kept = []
+    for one in found:
+        taken[one.kind] = taken.get(one.kind, 0) + 1
+        if taken[one.kind] <= _OF_A_KIND_MAX:
+            witness = tuple(table.line(t) for t in one.transactions)
+            kept.append(Anomaly(kind=one.kind, checker=CHECKER, key=str(table.keys[one.key]), witness=witness, words=one.words))
+    return kept
+
+
+def _cycle(table: Table, name: str, cycle: tuple[Step, ...]) -> Anomaly:
+    steps = [
+        f"line {table.line(s.source)} before line {table.line(s.target)}, because {_reason(table, s)} ({NAMES[s.kind]})"
+        for s in cycle
+    ]
+    return Anomaly(
+        kind=name,
+        checker=CHECKER,
+        key="",
+        witness=tuple(table.line(s.source) for s in cycle),
+        words="; ".join(steps) + ": a contradiction",
+    )
+
+
+def _reason(table: Table, step: Step) -> str:
+    first, then = f"line {table.line(step.source)}", f"line {table.line(step.target)}"
+    if step.kind == PROCESS:
+        return f"process {table.calls[step.source].process} did it before"
+    if step.kind == REALTIME:
+        return f"{first} had returned before {then} was invoked"
+    value = "something" if step.value < 0 else table.values.name(step.value)
+    key = table.keys[step.key]
+    if step.kind == WR:
+        return f"{then} read {value} of key {key}, which {first} wrote"
+    if step.kind == RW:
+        return f"{then} wrote {value} of key {key}, which {first} did not see"
+    return f"{then} wrote {value} of key {key} after what {first} wrote"

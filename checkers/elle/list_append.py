@@ -1,0 +1,354 @@
+"""list-append: `[:append k v]` and `[:r k [v …]]`. A read of a list names all versions before it, so the order is known.
+
+The version order of a key is its longest read; every other read must be a beginning of it. Appends that certainly committed and
+that nobody read come after all that was read. Of a transaction of unknown outcome one value that was read tells of the others.
+Values must be appended once per key: a key where one was appended twice is unchecked. A read value that nobody appended is
+noted, for a history may be a window of another; the order goes on across it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from checkers.elle.graph import RW, WR, WW, Edges, edges, fan
+from checkers.elle.table import Flags, Ints, Table, packed
+
+WRITES = "append"
+_PIECE = 1 << 21  # elements compared at a time
+_NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An anomaly that needs no cycle."""
+
+    kind: str
+    key: int
+    words: str
+    transactions: tuple[int, ...]
+
+
+class ListAppend:
+    """What is known of the keys of a history."""
+
+    def __init__(self, table: Table, forbidden: frozenset[str]) -> None:
+        self._table = table
+        self._forbidden = forbidden
+        appends = np.flatnonzero(table.write & (table.transaction < table.count))
+        # Where `names` are sorted, the append of a value is found by search.
+        names = packed(table.key[appends], table.value[appends])
+        order = np.argsort(names, kind="stable")
+        self._names, self._appends = names[order], appends[order]
+        twice = self._names[1:][self._names[1:] == self._names[:-1]]
+        self._bad_keys = np.zeros(len(table.keys), np.bool_)
+        self._bad_keys[twice >> 32] = True
+        self.unchecked = [*table.odd, *(self._twice(int(name)) for name in np.unique(twice))]
+        self.notes: list[str] = []
+        failed = np.flatnonzero(table.write & (table.transaction >= table.count))
+        self._failed = dict(zip(packed(table.key[failed], table.value[failed]).tolist(), failed.tolist(), strict=True))
+        self._reads = np.flatnonzero(~table.write & (table.transaction < table.count))
+        self.junctions = 0  # nodes that `edges` adds behind the transactions
+        self._choose_longest()
+        self._compare()
+        self._group()
+
+    def _twice(self, name: int) -> str:
+        key, value = self._table.keys[name >> 32], self._table.values.name((name & 0xFFFFFFFF) - 1)
+        return f"key {key}: {value} is appended twice, so its versions have no names"
+
+    def _choose_longest(self) -> None:
+        """The version order of each key: `_from` and `_size` of a read; and all orders in one array, with appenders."""
+        table, reads = self._table, self._reads
+        order = np.lexsort((-reads, table.length[reads], table.key[reads]))
+        by_key = reads[order]
+        last = np.ones(len(by_key), np.bool_)
+        last[:-1] = table.key[by_key[1:]] != table.key[by_key[:-1]]
+        self._longest = by_key[last]
+        self._from = np.zeros(len(table.keys), np.int64)
+        self._size = np.zeros(len(table.keys), np.int64)
+        self._reader = np.full(len(table.keys), _NOBODY, np.int64)
+        chosen = table.key[self._longest]
+        self._from[chosen] = table.first[self._longest]
+        self._size[chosen] = table.length[self._longest]
+        self._reader[chosen] = table.transaction[self._longest]
+        self._begin = np.concatenate([[0], np.cumsum(self._size)])[:-1]  # of each key in the orders
+        self._order_key = np.repeat(np.arange(len(table.keys)), self._size)
+        place = np.arange(len(self._order_key)) - self._begin[self._order_key]
+        self._order_value = table.elements[self._from[self._order_key] + place]
+        self._order_append = self._appended(self._order_key, self._order_value)
+        at = self._order_append
+        self._order_writer = np.where(at == _NOBODY, _NOBODY, table.transaction[at] if len(table.transaction) else _NOBODY)
+
+    def _appended(self, key: Ints, value: Ints) -> Ints:
+        """The micro-operations that appended these values; `_NOBODY` where none did that may have committed."""
+        names = packed(key, value)
+        if not len(self._names):
+            return np.full(len(names), _NOBODY, np.int64)
+        at = np.minimum(np.searchsorted(self._names, names), len(self._names) - 1)
+        return np.where(self._names[at] == names, self._appends[at], _NOBODY)
+
+    def _compare(self) -> None:
+        """Which reads are no beginning of the longest of their key: `_odd`."""
+        table, reads = self._table, self._reads
+        self._odd = np.zeros(len(table.transaction), np.bool_)
+        ends = np.cumsum(table.length[reads])
+        low = 0
+        while low < len(reads):
+            done = int(ends[low - 1]) if low else 0
+            high = max(low + 1, int(np.searchsorted(ends, done + _PIECE, side="right")))
+            some = reads[low:high]
+            some = some[table.length[some] > 0]
+            sizes = table.length[some]
+            starts = np.cumsum(sizes) - sizes
+            offset = np.arange(int(sizes.sum())) - np.repeat(starts, sizes)
+            mine = table.elements[np.repeat(table.first[some], sizes) + offset]
+            theirs = table.elements[np.repeat(self._from[table.key[some]], sizes) + offset]
+            if len(some):
+                self._odd[some] = np.logical_or.reduceat(mine != theirs, starts)
+            low = high
+
+    def _group(self) -> None:
+        """Micro-operations by transaction and key, in their order: `_order`; and what stands before each in its group."""
+        table = self._table
+        name = table.transaction * (len(table.keys) + 1) + table.key
+        self._order = np.argsort(name, kind="stable")
+        name = name[self._order]
+        size = len(name)
+        head = np.ones(size, np.bool_)
+        head[1:] = name[1:] != name[:-1]
+        self._head = np.maximum.accumulate(np.where(head, np.arange(size), 0))
+        tail = np.ones(size, np.bool_)
+        tail[:-1] = head[1:]
+        write = table.write[self._order]
+        before: Ints = np.cumsum(write) - write
+        # Of each place in the order: how many appends of the group stand before it.
+        self._appends_before: Ints = before - before[self._head] if size else before
+        # Of each micro-operation: whether an own append stands before it, and whether one follows.
+        self._after_own = np.zeros(size, np.bool_)
+        self._after_own[self._order] = self._appends_before > 0
+        total = np.zeros(size, np.int64)
+        ends = np.flatnonzero(tail)
+        counts = (self._appends_before + write)[ends]
+        total = np.repeat(counts, np.diff(np.concatenate([[-1], ends])))
+        self._goes_on = np.zeros(size, np.bool_)
+        self._goes_on[self._order] = total > self._appends_before + write
+
+    def anomalies(self) -> Iterator[Found]:
+        """What needs no cycle."""
+        yield from self._of_orders()
+        yield from self._of_odd_reads()
+        yield from self._intermediate()
+        yield from self._internal()
+        yield from self._lost_updates()
+        strangers = int((self._order_append == _NOBODY).sum()) - len(self._failed_in_orders())
+        if strangers:
+            self.notes.append(f"{strangers} values were read that nobody here appended")
+
+    def _failed_in_orders(self) -> list[tuple[int, int]]:
+        """Places in the orders whose value was appended by a transaction that failed, and that append."""
+        nobody = np.flatnonzero(self._order_append == _NOBODY)
+        names = packed(self._order_key[nobody], self._order_value[nobody]).tolist()
+        return [(at, self._failed[name]) for at, name in zip(nobody.tolist(), names, strict=True) if name in self._failed]
+
+    def _of_orders(self) -> Iterator[Found]:
+        table = self._table
+        names = packed(self._order_key, self._order_value)
+        _, index, count = np.unique(names, return_index=True, return_counts=True)
+        for at in index[count > 1].tolist():
+            key = int(self._order_key[at])
+            self._bad_keys[key] = True
+            reader = int(self._reader[key])
+            words = f"line {table.line(reader)} reads {table.values.name(int(self._order_value[at]))} more than once"
+            yield Found("duplicate-elements", key, words, (reader,))
+        for at, append in self._failed_in_orders():
+            key, writer = int(self._order_key[at]), int(table.transaction[append])
+            yield self._aborted(int(self._reader[key]), key, append)
+            later = self._order_writer[at + 1 : int(self._begin[key] + self._size[key])]
+            later = later[later != _NOBODY]
+            if len(later):
+                over = int(later[0])
+                words = f"line {table.line(over)} appended to what line {table.line(writer)} had appended and took back"
+                yield Found("dirty-update", key, words, (writer, over))
+
+    def _aborted(self, reader: int, key: int, append: int) -> Found:
+        table = self._table
+        writer = int(table.transaction[append])
+        value = table.values.name(int(table.value[append]))
+        words = f"line {table.line(reader)} reads {value}, which line {table.line(writer)} appended and took back"
+        return Found("G1a", key, words, (writer, reader))
+
+    def _of_odd_reads(self) -> Iterator[Found]:
+        table = self._table
+        for micro in np.flatnonzero(self._odd).tolist():
+            key, reader = int(table.key[micro]), int(table.transaction[micro])
+            values = table.list_of(micro)
+            first = int(self._from[key])
+            longest = table.elements[first : first + int(self._size[key])].tolist()
+            words = f"line {table.line(reader)} reads {table.shown(values)}, which is no beginning of {table.shown(longest)}"
+            yield Found("incompatible-order", key, words, (int(self._reader[key]), reader))
+            if len(set(values)) < len(values):
+                words = f"line {table.line(reader)} reads {table.shown(values)}, a value of it more than once"
+                yield Found("duplicate-elements", key, words, (reader,))
+            for value in sorted(set(values) - set(longest)):
+                name = (key << 32) + value + 1
+                if name in self._failed and self._appended(np.array([key]), np.array([value]))[0] == _NOBODY:
+                    yield self._aborted(reader, key, self._failed[name])
+            self._bad_keys[key] = True
+
+    def _intermediate(self) -> Iterator[Found]:
+        """G1b: what a transaction appended before it appended more is not for others to read as the end."""
+        table = self._table
+        reads = self._reads[table.length[self._reads] > 0]
+        last = table.elements[table.first[reads] + table.length[reads] - 1]
+        append = self._appended(table.key[reads], last)
+        some = append != _NOBODY
+        some[some] = self._goes_on[append[some]]
+        some &= ~self._bad_keys[table.key[reads]] | self._odd[reads]
+        for read, by in zip(reads[some].tolist(), append[some].tolist(), strict=True):
+            reader, writer = int(table.transaction[read]), int(table.transaction[by])
+            if reader != writer:
+                value = table.values.name(int(table.value[by]))
+                words = f"line {table.line(reader)} reads {value}, which line {table.line(writer)} went on from"
+                yield Found("G1b", int(table.key[read]), words, (writer, reader))
+
+    def _internal(self) -> Iterator[Found]:
+        """A transaction sees its own past: what it read of the key last, and then what it appended; and not its future."""
+        for place in self._suspects():
+            yield from self._told(place)
+
+    def _suspects(self) -> list[int]:
+        """Groups of which a length or an own element does not fit, or with a read that is odd itself, by their first place."""
+        table, order = self._table, self._order
+        read = ~table.write[order]
+        size = len(order)
+        if not size:
+            return []
+        own = table.length[order] - self._appends_before  # what others appended: the same for all reads of a group
+        places = np.arange(size)
+        earlier = np.maximum.accumulate(np.where(read, places, -1))
+        earlier = np.concatenate([[-1], earlier[:-1]])
+        again = read & (earlier >= self._head)
+        bad = again & (own != own[earlier])
+        bad |= read & ((own < 0) | self._odd[order])
+        # Each append against the next read of its group, and against the last read before it.
+        later = np.minimum.accumulate(np.where(read, places, size)[::-1])[::-1]
+        held = ~read & (later < size)
+        held[held] = self._head[later[held]] == self._head[held]
+        a, r = places[held], later[held]
+        where = table.length[order[r]] - (self._appends_before[r] - self._appends_before[a])
+        fits = where >= 0
+        fits[fits] = table.elements[table.first[order[r[fits]]] + where[fits]] == table.value[order[a[fits]]]
+        bad[a] |= ~fits
+        foreseen = ~read & (earlier >= self._head)
+        append = order[foreseen]
+        seat = np.full(len(table.transaction), -1, np.int64)
+        known = self._order_append != _NOBODY
+        seat[self._order_append[known]] = (np.arange(len(self._order_append)) - self._begin[self._order_key])[known]
+        bad[foreseen] |= (seat[append] >= 0) & (seat[append] < table.length[order[earlier[foreseen]]])
+        bad &= table.transaction[order] < table.count
+        return [int(place) for place in np.unique(self._head[bad])]
+
+    def _told(self, place: int) -> Iterator[Found]:
+        table, order = self._table, self._order
+        head = self._head[place]
+        held: tuple[int, ...] | None = None  # what it read last and appended since
+        own: tuple[int, ...] = ()
+        read_before: set[int] = set()
+        while place < len(order) and self._head[place] == head:
+            micro = int(order[place])
+            reader, key = int(table.transaction[micro]), int(table.key[micro])
+            line = table.line(reader)
+            place += 1
+            if table.write[micro]:
+                value = int(table.value[micro])
+                if value in read_before and not self._bad_name(key, value):
+                    words = f"line {line} reads {table.values.name(value)} before it appends it"
+                    yield Found("future-read", key, words, (reader,))
+                own = (*own, value)
+                held = None if held is None else (*held, value)
+                continue
+            values = table.list_of(micro)
+            if held is not None and values != held:
+                yield Found("internal", key, f"line {line} reads {table.shown(values)} after {table.shown(held)}", (reader,))
+            elif held is None and own and values[-len(own) :] != own:
+                words = f"line {line} reads {table.shown(values)} after appending {table.shown(own)}"
+                yield Found("internal", key, words, (reader,))
+            held = values
+            read_before = set(values) - set(own)
+
+    def _bad_name(self, key: int, value: int) -> bool:
+        at = int(np.searchsorted(self._names, (key << 32) + value + 1))
+        return at + 1 < len(self._names) and self._names[at] == self._names[at + 1]
+
+    def _lost_updates(self) -> Iterator[Found]:
+        """Two that committed read one version first and appended to it: one of them did not see the other."""
+        table = self._table
+        first = np.zeros(len(table.transaction), np.bool_)
+        first[self._order] = self._head == np.arange(len(self._order))
+        reads = self._reads[first[self._reads] & self._goes_on[self._reads] & ~self._odd[self._reads]]
+        reads = reads[table.ok[table.transaction[reads]] & ~self._bad_keys[table.key[reads]]]
+        version = packed(table.key[reads], table.length[reads])
+        order = np.argsort(version, kind="stable")
+        version, reads = version[order], reads[order]
+        again = np.flatnonzero(version[1:] == version[:-1])
+        # Of those that read one version the first two are enough.
+        fresh = again[np.concatenate([[True], version[again[1:]] != version[again[:-1]]])] if len(again) else again
+        for at in fresh.tolist():
+            one, two = int(table.transaction[reads[at]]), int(table.transaction[reads[at + 1]])
+            if one != two:
+                values = table.shown(table.list_of(int(reads[at])))
+                words = f"line {table.line(one)} and line {table.line(two)} both read {values} and appended to it"
+                yield Found("lost-update", int(table.key[reads[at]]), words, (one, two))
+
+    def edges(self) -> Iterator[Edges]:
+        """ww between neighbours of the version order, wr to readers, rw from readers to the next version.
+
+        To be asked after `anomalies`, which say what keys have no order. Junctions are numbered from `Table.count` on.
+        """
+        table = self._table
+        known = (self._order_writer != _NOBODY) & ~self._bad_keys[self._order_key]
+        at = np.flatnonzero(known)
+        writer, key, value = self._order_writer[at], self._order_key[at], self._order_value[at]
+        same = key[1:] == key[:-1]
+        yield edges(writer[:-1][same], writer[1:][same], WW, key=key[1:][same], value=value[1:][same])
+        reads = self._reads[~self._odd[self._reads] & ~self._bad_keys[table.key[self._reads]]]
+        reads = reads[~self._after_own[reads]]  # else its own append stands between it and the others
+        reader, key = table.transaction[reads], table.key[reads]
+        begin, size = self._begin[key], table.length[reads]
+        # Places among the known versions: the last that was read, and the next.
+        next_known = np.searchsorted(at, begin + size)
+        last_known = next_known - 1
+        some = last_known >= 0
+        some[some] = at[last_known[some]] >= begin[some]
+        last = at[last_known[some]]
+        yield edges(self._order_writer[last], reader[some], WR, key=key[some], value=self._order_value[last])
+        more = next_known < len(at)
+        more[more] = at[next_known[more]] < begin[more] + self._size[key[more]]
+        then = at[next_known[more]]
+        yield edges(reader[more], self._order_writer[then], RW, key=key[more], value=self._order_value[then])
+        yield from self._to_unread(reader[~more], key[~more], at)
+
+    def _committed(self) -> Flags:
+        """Which transactions certainly did: those that said so, and those of which something was read, or it would be G1a."""
+        committed = self._table.ok
+        if "G1a" in self._forbidden:
+            committed = committed.copy()
+            committed[self._order_writer[(self._order_writer != _NOBODY) & ~self._bad_keys[self._order_key]]] = True
+        return committed
+
+    def _to_unread(self, reader: Ints, key: Ints, known: Ints) -> Iterator[Edges]:
+        """What committed and was never read comes after all that was read."""
+        table = self._table
+        read = np.zeros(len(table.transaction), np.bool_)
+        read[self._order_append[self._order_append != _NOBODY]] = True
+        appends = np.flatnonzero(table.write & (table.transaction < table.count) & ~read)
+        appends = appends[self._committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
+        group = fan(table.key[appends], table.transaction[appends], table.count)
+        yield group.inside()
+        yield group.into(key, reader, RW, key=key)
+        last = np.ones(len(known), np.bool_)
+        last[:-1] = self._order_key[known[1:]] != self._order_key[known[:-1]]
+        ends = known[last]
+        yield group.into(self._order_key[ends], self._order_writer[ends], WW, key=self._order_key[ends])
+        self.junctions = group.size

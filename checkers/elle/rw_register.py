@@ -1,0 +1,209 @@
+"""rw-register: `[:w k v]` and `[:r k v]`. Values are written once per key; nil is the first version.
+
+The version order is known in part, and what is inferred depends on what was promised, for each inference rests on this: were
+it otherwise, another forbidden anomaly would be there.
+
+- Nil is before everything that was certainly written.
+- A transaction that read v and wrote w: v is before w, or the writer of v would come after it and before it (G1c).
+- Where one returned before another was invoked, what the first left is not after what the second found (G-single-realtime); the
+  same within a process (G-single-process).
+
+That is less than list-append says, so fewer anomalies can be seen. A read value that nobody wrote is noted, for a history may be
+a window of another, and stands nowhere in the order. A key where a value was written twice is unchecked.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from checkers.elle.graph import RW, WR, WW, Edges, components, edges, fan
+from checkers.elle.list_append import Found
+from checkers.elle.table import NEVER, NIL, Ints, Table
+
+WRITES = "w"
+_Version = tuple[int, int]  # key and value
+
+
+class RwRegister:
+    """What is known of the keys of a history."""
+
+    def __init__(self, table: Table, forbidden: frozenset[str]) -> None:
+        self._table = table
+        self._forbidden = forbidden
+        self._writer: dict[_Version, int] = {}
+        self._failed: dict[_Version, int] = {}
+        self._last: dict[tuple[int, int], int] = {}  # transaction and key: the value that it left
+        self._outer: dict[tuple[int, int], int] = {}  # transaction and key: the value that it found
+        self._readers: dict[_Version, list[int]] = {}
+        self._within: list[Found] = []
+        self._bad_keys: set[int] = set()
+        self.unchecked = list(table.odd)
+        self.notes: list[str] = []
+        self.junctions = 0
+        self._read_columns()
+        # What exists for certain: versions that were left by one that committed, or that were found.
+        # Of a transaction of unknown outcome one value that was found tells of the others, or it would be G1a.
+        proven = {
+            self._writer[v] for v in self._readers if v in self._writer and v[0] not in self._bad_keys and "G1a" in forbidden
+        }
+        self._left = {
+            (key, value): transaction
+            for (transaction, key), value in self._last.items()
+            if key not in self._bad_keys
+            and (table.end[transaction] < NEVER or (key, value) in self._readers or transaction in proven)
+        }
+
+    def _read_columns(self) -> None:
+        table = self._table
+        held: dict[int, int] = {}
+        before = -1
+        columns = (table.transaction.tolist(), table.key.tolist(), table.write.tolist(), table.value.tolist())
+        for transaction, key, write, value in zip(*columns, strict=True):
+            if transaction >= table.count:
+                if write:
+                    self._failed[key, value] = transaction
+                continue
+            if transaction != before:
+                held, before = {}, transaction
+            if write:
+                if (key, value) in self._writer and key not in self._bad_keys:
+                    self._bad_keys.add(key)
+                    words = f"{table.values.name(value)} is written twice, so its versions have no names"
+                    self.unchecked.append(f"key {table.keys[key]}: {words}")
+                self._writer[key, value] = transaction
+                self._last[transaction, key] = value
+            elif key not in held:
+                self._outer[transaction, key] = value
+                self._readers.setdefault((key, value), []).append(transaction)
+            elif held[key] != value:
+                words = f"line {table.line(transaction)} reads {table.values.name(value)} after {table.values.name(held[key])}"
+                self._within.append(Found("internal", key, words, (transaction,)))
+            held[key] = value
+
+    def anomalies(self) -> Iterator[Found]:
+        """What needs no cycle of transactions."""
+        table = self._table
+        yield from self._within
+        strangers = 0
+        for (reader, key), value in self._outer.items():
+            if value == NIL or key in self._bad_keys:
+                continue
+            words = f"line {table.line(reader)} reads {table.values.name(value)}"
+            writer, failed = self._writer.get((key, value)), self._failed.get((key, value))
+            if writer is None and failed is not None:
+                text = f"{words}, which line {table.line(failed)} wrote and took back"
+                yield Found("G1a", key, text, (failed, reader))
+            elif writer is None:
+                strangers += 1
+            elif writer == reader:
+                yield Found("future-read", key, f"{words} before it writes it", (reader,))
+            elif self._last[writer, key] != value:
+                yield Found("G1b", key, f"{words}, which line {table.line(writer)} wrote over", (writer, reader))
+        if strangers:
+            self.notes.append(f"{strangers} values were read that nobody here wrote")
+        yield from self._lost_updates()
+        yield from self._order_versions()
+
+    def _lost_updates(self) -> Iterator[Found]:
+        """Two that committed found one version and wrote over it: one of them did not see the other."""
+        table = self._table
+        for (key, value), readers in self._readers.items():
+            if key in self._bad_keys or (value != NIL and (key, value) not in self._writer):
+                continue
+            over = [t for t in readers if (t, key) in self._last and self._writer.get((key, value)) != t]
+            if len(over) > 1:
+                lines = f"line {table.line(over[0])} and line {table.line(over[1])}"
+                words = f"{lines} both read {table.values.name(value)} and wrote over it"
+                yield Found("lost-update", key, words, (over[0], over[1]))
+
+    def _order_versions(self) -> Iterator[Found]:
+        """Who is before whom, and the keys where that is a circle: these have no order."""
+        table = self._table
+        pairs = {pair for pair in self._before() if pair[0] != pair[1]}
+        versions = sorted({version for pair in pairs for version in pair})
+        numbers = {version: number for number, version in enumerate(versions)}
+        source = np.array([numbers[one] for one, _ in sorted(pairs)], np.int64)
+        target = np.array([numbers[two] for _, two in sorted(pairs)], np.int64)
+        labels = components(source, target, len(versions))
+        circles: dict[int, list[_Version]] = {}
+        for at in np.flatnonzero(labels[source] == labels[target]).tolist():
+            circles.setdefault(int(labels[source[at]]), []).append(versions[int(source[at])])
+        wrong = set()
+        for label in sorted(circles):
+            members = sorted(set(circles[label]))
+            wrong.add(members[0][0])
+            names = ", ".join(table.values.name(value) for _, value in members[:12])
+            writers = tuple(self._left[member] for member in members[:12])
+            yield Found("cyclic-versions", members[0][0], f"each of {names} must come before the others", writers)
+        nothing = {((key, NIL), (key, value)) for key, value in self._left}
+        self._pairs = sorted(pair for pair in pairs | nothing if pair[0][0] not in wrong)
+
+    def _before(self) -> Iterator[tuple[_Version, _Version]]:
+        if "G1c" in self._forbidden:
+            for (transaction, key), value in self._outer.items():
+                wrote = self._last.get((transaction, key))
+                if wrote is not None and (key, value) in self._left and (key, wrote) in self._left:
+                    yield (key, value), (key, wrote)
+        if "G-single-realtime" in self._forbidden:
+            yield from self._in_time(one_process=False)
+        elif "G-single-process" in self._forbidden:
+            yield from self._in_time(one_process=True)
+
+    def _in_time(self, *, one_process: bool) -> Iterator[tuple[_Version, _Version]]:
+        """What one left before what another found that was invoked after the first returned, but for what follows."""
+        table = self._table
+        start, end, process = table.start.tolist(), table.end.tolist(), table.process.tolist()
+        points: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        for transaction, key in sorted({*self._last, *self._outer}):
+            group = points.setdefault((key, process[transaction] if one_process else 0), [])
+            group.append((start[transaction], 0, transaction))
+            if end[transaction] < NEVER:
+                group.append((end[transaction], 1, transaction))
+        for (key, _), group in sorted(points.items()):
+            frontier: dict[int, _Version] = {}  # returned, and followed by none that returned
+            earlier: dict[int, tuple[int, ...]] = {}
+            for _, kind, transaction in sorted(group):
+                if kind == 0:
+                    earlier[transaction] = tuple(frontier)
+                    found = self._found(transaction, key)
+                    if found is not None:
+                        yield from ((version, found) for version in frontier.values())
+                    continue
+                left = (key, self._last.get((transaction, key), self._outer.get((transaction, key), NIL)))
+                # Of one that found nothing known nothing follows for those before it: it replaces none of them.
+                if left in self._left and self._found(transaction, key) is not None:
+                    for number in earlier[transaction]:
+                        frontier.pop(number, None)
+                    frontier[transaction] = left
+
+    def _found(self, transaction: int, key: int) -> _Version | None:
+        """The version that it found; of one that found nothing known, the version that it left."""
+        for value in (self._outer.get((transaction, key)), self._last.get((transaction, key))):
+            if value is not None and (key, value) in self._left:
+                return key, value
+        return None
+
+    def edges(self) -> Iterator[Edges]:
+        """wr to readers; ww and rw as far as the version order is known. To be asked after `anomalies`."""
+        table = self._table
+        wr = [
+            (self._writer[key, value], reader, key, value)
+            for (reader, key), value in self._outer.items()
+            if key not in self._bad_keys and (key, value) in self._writer
+        ]
+        source, target, keys, values = _columns(wr, 4)
+        yield edges(source, target, WR, key=keys, value=values)
+        groups = {version: number for number, version in enumerate(sorted({one for one, _ in self._pairs}))}
+        group, then = _columns([(groups[one], self._left[two]) for one, two in self._pairs], 2)
+        after = fan(group, then, table.count)
+        self.junctions = after.size
+        yield after.inside()
+        read = [(groups[v], reader, v[0]) for v in groups for reader in self._readers.get(v, ())]
+        group, source, keys = _columns(read, 3)
+        yield after.into(group, source, RW, key=keys)
+        group, source, keys = _columns([(groups[v], self._left[v], v[0]) for v in groups if v[1] != NIL], 3)
+        yield after.into(group, source, WW, key=keys)
+
+
+def _columns(rows: Sequence[tuple[int, ...]], width: int) -> tuple[Ints, ...]:
+    return tuple(np.array(rows, np.int64).reshape(-1, width).T)

@@ -1,0 +1,173 @@
+"""A history of transactions as columns: one row for each transaction, micro-operation and element read.
+
+A million transactions are judged on these arrays; Python objects are made only of what is to be explained. Micro-operations of
+a transaction stand together, in their order. Reads of transactions whose outcome is unknown say nothing and are left out.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from history.errors import HistoryError
+from history.foreign.pairing import Paired
+from history.foreign.step import UNKNOWN, Call
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+NEVER = 1 << 62  # the end of a transaction that nobody saw end
+NIL = -1
+_VALUE_BITS = 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Columns. Transactions that certainly failed come last: they are no nodes of any graph."""
+
+    calls: tuple[Call, ...]
+    count: int  # transactions that may have committed
+    process: Ints
+    start: Ints
+    end: Ints
+    transaction: Ints  # of each micro-operation
+    key: Ints
+    write: Flags
+    value: Ints  # of a write, or of a read of a register
+    first: Ints  # of a read of a list: where its elements begin, and how many they are
+    length: Ints
+    elements: Ints
+    keys: tuple[Hashable, ...]
+    values: "Values"
+    odd: tuple[str, ...]  # what could not be read as what it should be
+
+    @property
+    def ok(self) -> Flags:
+        """Of each transaction: whether it certainly committed."""
+        return self.end < NEVER
+
+    def line(self, transaction: int) -> int:
+        """Where it was invoked."""
+        return self.calls[transaction].line
+
+    def list_of(self, micro: int) -> tuple[int, ...]:
+        """What a read of a list saw."""
+        first = int(self.first[micro])
+        return tuple(self.elements[first : first + int(self.length[micro])].tolist())
+
+    def shown(self, values: Sequence[int]) -> str:
+        """A list of values as people read it, its end if it is long."""
+        words = ", ".join(self.values.name(v) for v in values[-12:])
+        return f"[{'… ' if len(values) > 12 else ''}{words}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """Numbers for values. Small integers are their own numbers, but for a constant; others are counted."""
+
+    least: int
+    names: tuple[Hashable, ...] | None
+
+    def name(self, value: int) -> str:
+        """A value as people read it."""
+        if value == NIL:
+            return "nil"
+        return str(value + self.least) if self.names is None else repr(self.names[value])
+
+
+def packed(key: Ints, value: Ints) -> Ints:
+    """One number for key and value: both are below 2**31, and nil is -1."""
+    return (key << 32) + value + 1
+
+
+def table_of(paired: Paired, writes: str, *, lists: bool) -> Table:
+    """The columns of a history. HistoryError where a call is no transaction."""
+    calls = (*paired.calls, *paired.failed)
+    reader = _Reader(writes, lists=lists)
+    for number, call in enumerate(calls):
+        reader.add(number, call)
+    processes: dict[Hashable, int] = {}
+    count = len(paired.calls)
+    raw = [*reader.value, *reader.elements]
+    numbers, values = _numbered(raw)
+    split = len(reader.value)
+    return Table(
+        calls=calls,
+        count=count,
+        process=np.fromiter((processes.setdefault(c.process, len(processes)) for c in paired.calls), np.int64, count),
+        start=np.fromiter((c.start for c in paired.calls), np.int64, count),
+        end=np.fromiter((NEVER if c.end is None else c.end for c in paired.calls), np.int64, count),
+        transaction=np.array(reader.transaction, np.int64),
+        key=np.array(reader.key, np.int64),
+        write=np.array(reader.write, np.bool_),
+        value=numbers[:split],
+        first=np.array(reader.first, np.int64),
+        length=np.array(reader.length, np.int64),
+        elements=numbers[split:],
+        keys=tuple(reader.keys),
+        values=values,
+        odd=tuple(reader.odd),
+    )
+
+
+class _Reader:
+    def __init__(self, writes: str, *, lists: bool) -> None:
+        self._writes = writes
+        self._lists = lists
+        self.keys: dict[Hashable, int] = {}
+        self.transaction: list[int] = []
+        self.key: list[int] = []
+        self.write: list[bool] = []
+        self.value: list[Hashable] = []
+        self.first: list[int] = []
+        self.length: list[int] = []
+        self.elements: list[Hashable] = []
+        self.odd: list[str] = []
+
+    def add(self, number: int, call: Call) -> None:
+        unknown = call.result is UNKNOWN
+        micros = call.argument if unknown else call.result
+        if not isinstance(micros, tuple):
+            raise HistoryError(f"line {call.line}: a transaction is a list of [f key value], not {micros!r}")
+        for micro in micros:
+            if not isinstance(micro, tuple) or len(micro) != 3:
+                raise HistoryError(f"line {call.line}: a micro-operation is [f key value], not {micro!r}")
+            f, key, value = micro
+            write = f == self._writes
+            if not write and f != "r":
+                raise HistoryError(f"line {call.line}: {f!r} is neither r nor {self._writes}")
+            if unknown and not write:
+                continue
+            elements: tuple[Hashable, ...] = ()
+            if self._lists and not write:
+                if isinstance(value, tuple):
+                    elements = value
+                elif value is not None:
+                    self.odd.append(f"line {call.line}: a read of {value!r}, which is no list")
+                    continue
+                value = None
+            elif write and value is None:
+                raise HistoryError(f"line {call.line}: nil is written, but nil stands for nothing written")
+            self.transaction.append(number)
+            self.key.append(self.keys.setdefault(key, len(self.keys)))
+            self.write.append(write)
+            self.value.append(value)
+            self.first.append(len(self.elements))
+            self.length.append(len(elements))
+            self.elements.extend(elements)
+
+
+def _numbered(raw: list[Hashable]) -> tuple[Ints, Values]:
+    kinds = set(map(type, raw))
+    if kinds <= {int, type(None)}:
+        present = [v for v in raw if v is not None] if type(None) in kinds else raw
+        least, most = (min(present), max(present)) if present else (0, 0)  # type: ignore[type-var]  # all are integers
+        assert isinstance(least, int)
+        assert isinstance(most, int)
+        if most - least < 1 << _VALUE_BITS:
+            nil = least + NIL
+            given = raw if present is raw else [nil if v is None else v for v in raw]
+            return np.array(given, np.int64) - least, Values(least=least, names=None)
+    names: dict[Hashable, int] = {}
+    numbers = [NIL if v is None else names.setdefault(v, len(names)) for v in raw]
+    return np.array(numbers, np.int64), Values(least=0, names=tuple(names))

@@ -1,0 +1,251 @@
+"""Objects that hold values: register, cas-register, multi-register, a map of strings with append, ZooKeeper's versioned node."""
+
+from collections.abc import Hashable
+
+from checkers.linearizability.model import ILLEGAL, Illegal, State
+from history.foreign.step import UNKNOWN, Call
+
+_YES = frozenset({"true", "ok"})
+
+
+class Register:
+    """`write v`, `read` → v. `nil_is_a_value` says whether a read of nil saw nil, or saw nothing that was written down."""
+
+    name = "register"
+    claim = "read returns what was written last"
+
+    def __init__(self, initial: Hashable = None, *, nil_is_a_value: bool = True) -> None:
+        self._initial = initial
+        self.nil_is_a_value = nil_is_a_value
+
+    def initial(self) -> State:
+        """The value before the first write."""
+        return self._initial
+
+    def step(self, state: State, call: Call) -> State | Illegal:
+        """A write replaces, a read must see the state."""
+        if call.f == "write":
+            return call.argument
+        return state if call.result is UNKNOWN or call.result == state else ILLEGAL
+
+    def observes(self, call: Call) -> bool:
+        """Reads."""
+        return call.f == "read"
+
+    def key(self, call: Call) -> Hashable:
+        """By key, where calls have one."""
+        return call.key
+
+    def refusal(self, call: Call) -> str | None:
+        """Reads and writes of single values."""
+        if call.f not in ("read", "write"):
+            return f"{call.f} is no function of a register"
+        if call.f == "write" and call.argument is None:
+            return "write without a value"
+        return None
+
+    def says_nothing(self, call: Call) -> bool:
+        """A read without a value, where nil is none."""
+        return call.f == "read" and call.result is None and not self.nil_is_a_value
+
+    def leads(self, state: State, call: Call) -> bool:
+        """Only a write changes what a read sees."""
+        return call.f != "read" or call.result is UNKNOWN or call.result == state
+
+    def helps(self, other: Call, call: Call) -> bool:
+        """A write of what was read."""
+        return other.argument == call.result
+
+
+class CasRegister(Register):
+    """A register with `cas [from to]`, which does nothing and says so where the value is another."""
+
+    name = "cas-register"
+    claim = "a register with compare-and-set"
+
+    def step(self, state: State, call: Call) -> State | Illegal:
+        """A cas that says "false" has seen another value; one of unknown outcome may have."""
+        if call.f != "cas":
+            return super().step(state, call)
+        assert isinstance(call.argument, tuple), call.argument  # `refusal` saw to it
+        old, new = call.argument
+        if call.result == "false":
+            return state if state != old else ILLEGAL
+        return new if state == old else (state if call.result is UNKNOWN else ILLEGAL)
+
+    def observes(self, call: Call) -> bool:
+        """Reads, and compare-and-sets that did not."""
+        return call.f == "read" or (call.f == "cas" and call.result == "false")
+
+    def helps(self, other: Call, call: Call) -> bool:
+        """A write of what was read, by either function."""
+        return (other.argument[1] if other.f == "cas" else other.argument) == call.result  # type: ignore[index]
+
+    def refusal(self, call: Call) -> str | None:
+        """Those of a register, and pairs for cas."""
+        if call.f != "cas":
+            return super().refusal(call)
+        pair = call.argument
+        return None if isinstance(pair, tuple) and len(pair) == 2 else f"cas wants a pair [from to], not {pair!r}"
+
+
+class MultiRegister:
+    """Several registers, read and written together by `txn [[:read k v] [:write k v] …]`. The state holds what is not initial."""
+
+    name = "multi-register"
+    claim = "several registers that are read and written at once"
+
+    def __init__(self, initial: Hashable = 0, *, nil_is_a_value: bool = False) -> None:
+        self._first = dict(initial) if isinstance(initial, tuple) else None
+        self._each = None if self._first is not None else initial
+        self.nil_is_a_value = nil_is_a_value
+
+    def initial(self) -> State:
+        """Nothing was written yet."""
+        return ()
+
+    def step(self, state: State, call: Call) -> State | Illegal:
+        """Each micro-operation sees those before it."""
+        values = dict(state)  # type: ignore[call-overload]  # states are tuples of pairs
+        for f, key, value in _micro(call.argument if call.result is UNKNOWN else call.result):
+            if f in ("write", "w"):
+                values[key] = value
+            elif call.result is not UNKNOWN and not (value is None and not self.nil_is_a_value):
+                held = values[key] if key in values else (self._first.get(key) if self._first is not None else self._each)
+                if held != value:
+                    return ILLEGAL
+        return tuple(sorted(values.items(), key=repr))
+
+    def observes(self, call: Call) -> bool:
+        """Transactions that only read."""
+        return all(f in ("read", "r") for f, _, _ in _micro(call.argument))
+
+    def key(self, call: Call) -> Hashable:
+        """Transactions tie the registers together."""
+        return None
+
+    def refusal(self, call: Call) -> str | None:
+        """Lists of `[f k v]`, and an answer to just those."""
+        for value in (call.argument, call.result):
+            if value is UNKNOWN:
+                continue
+            if not isinstance(value, tuple) or not all(isinstance(m, tuple) and len(m) == 3 for m in value):
+                return f"a transaction is a list of [f k v], not {value!r}"
+            strange = [m for m in value if m[0] not in ("read", "write", "r", "w")]
+            if strange:
+                return f"{strange[0]!r} neither reads nor writes"
+        if call.result is not UNKNOWN and [m[:2] for m in _micro(call.argument)] != [m[:2] for m in _micro(call.result)]:
+            return "the answer is to another transaction"
+        return None
+
+    def says_nothing(self, call: Call) -> bool:
+        """Only a transaction of nothing."""
+        return call.argument == ()
+
+
+def _micro(value: Hashable) -> tuple[tuple[str, Hashable, Hashable], ...]:
+    assert isinstance(value, tuple), value  # `refusal` saw to it
+    return value
+
+
+class KeyValue:
+    """A map of strings: `put k v`, `append k v`, `get k` → the whole string. Each key is an object of its own."""
+
+    name = "kv"
+    claim = "a map of strings with get, put and append"
+
+    def __init__(self, initial: Hashable = "") -> None:
+        self._initial = initial
+
+    def initial(self) -> State:
+        """The string of every key."""
+        return self._initial
+
+    def step(self, state: State, call: Call) -> State | Illegal:
+        """A get must see the whole string."""
+        if call.f == "put":
+            return call.argument
+        if call.f == "append":
+            return str(state) + str(call.argument)
+        return state if call.result is UNKNOWN or call.result == state else ILLEGAL
+
+    def observes(self, call: Call) -> bool:
+        """Gets."""
+        return call.f == "get"
+
+    def key(self, call: Call) -> Hashable:
+        """The key."""
+        return call.key
+
+    def refusal(self, call: Call) -> str | None:
+        """Strings, for each of the three."""
+        if call.f not in ("get", "put", "append"):
+            return f"{call.f} is no function of a map of strings"
+        value = call.result if call.f == "get" else call.argument
+        return None if value is UNKNOWN or isinstance(value, str) else f"{call.f} of {value!r}, which is no string"
+
+    def says_nothing(self, call: Call) -> bool:
+        """Never: the empty string is a value."""
+        return False
+
+    def leads(self, state: State, call: Call) -> bool:
+        """Appends make a string longer at its end."""
+        return call.result is UNKNOWN or str(call.result).startswith(str(state))
+
+    def helps(self, other: Call, call: Call) -> bool:
+        """A put begins anew."""
+        return other.f == "put" and str(call.result).startswith(str(other.argument))
+
+
+class VersionedNode:
+    """A node of ZooKeeper: `create v`, `set [v version]`, `delete version`, `read` → [v version].
+
+    `set` answers the new version; a version of -1 asks for any. "no-node", "node-exists" and "bad-version" are answers too: they
+    were certainly so. The state is None for a node that does not exist, else the value and the version.
+    """
+
+    name = "versioned-node"
+    claim = "one node of ZooKeeper, with versions, conditional writes and definite refusals"
+
+    def initial(self) -> State:
+        """No node."""
+        return None
+
+    def step(self, state: State, call: Call) -> State | Illegal:
+        """As ZooKeeper's data tree does it."""
+        right, after = self._right(state, call)
+        return after if call.result is UNKNOWN or call.result == right else ILLEGAL
+
+    def _right(self, state: State, call: Call) -> tuple[Hashable, State]:
+        if call.f == "create":
+            return ("ok", (call.argument, 0)) if state is None else ("node-exists", state)
+        if state is None:
+            return "no-node", None
+        assert isinstance(state, tuple), state
+        value, version = state
+        if call.f == "read":
+            return (value, version), state
+        wanted = call.argument[1] if call.f == "set" else call.argument  # type: ignore[index]  # `refusal` saw to it
+        if wanted not in (-1, version):
+            return "bad-version", state
+        return (version + 1, (call.argument[0], version + 1)) if call.f == "set" else ("ok", None)  # type: ignore[index]
+
+    def observes(self, call: Call) -> bool:
+        """Reads and refusals."""
+        return call.f == "read" or call.result in ("no-node", "node-exists", "bad-version")
+
+    def key(self, call: Call) -> Hashable:
+        """The path."""
+        return call.key
+
+    def refusal(self, call: Call) -> str | None:
+        """The four functions, with the versions they want."""
+        match call.f, call.argument:
+            case ("create" | "read", _) | ("delete", int()) | ("set", (_, int())):
+                return None
+            case _:
+                return f"{call.f} {call.argument!r} is no call of a versioned node"
+
+    def says_nothing(self, call: Call) -> bool:
+        """Never."""
+        return False

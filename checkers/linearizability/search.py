@@ -1,0 +1,268 @@
+"""Wing and Gong's search with Lowe's cache, over one object's calls (docs of `Search` for the rules).
+
+The state of the search is a configuration: which calls have been placed, and the state of the object after them. A call may be
+placed next if no call that is not placed yet returned before it was invoked. Everything here is deterministic: the budget
+counts steps, so that a history has the same verdict on every machine.
+
+Four rules keep it small; each loses no order that matters:
+
+1. Placed calls are a base (all calls before it are placed) and a bit mask relative to it, so that long histories stay cheap.
+2. A call that only observes and is legal now is placed now: in any order that places it later it can be moved here.
+3. A call with an unknown outcome is tried last, only if it changes the state, and of equal ones only the earliest.
+4. A configuration is given up if one with the same calls and state, and no more crashed calls spent, has failed before.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+
+from msgspec import Struct
+
+from checkers.linearizability.model import Foresees, Illegal, Model
+from history.foreign.step import Call
+
+_Chain = tuple[int, "_Chain | None"]  # the last call placed, and those before it
+_FOREVER = 1 << 62
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    """An order exists: positions of the calls in it."""
+
+    order: tuple[int, ...]
+
+
+class Stuck(Struct, frozen=True, kw_only=True):
+    """No order exists. The longest one found, the call that cannot follow, and the state before it."""
+
+    order: tuple[int, ...]
+    call: int
+    state: Hashable
+    why: str = ""  # where the algorithm has a better word than the state
+
+
+class Undecided(Struct, frozen=True, kw_only=True):
+    """The budget was spent."""
+
+    steps: int
+
+
+Outcome = Placed | Stuck | Undecided
+
+
+class _Frame:
+    """A configuration on the path, and the moves from it that are still to be tried."""
+
+    __slots__ = ("base", "chain", "key", "mask", "moves", "spent", "state")
+
+    def __init__(self, base: int, mask: int, spent: int, state: int, chain: "_Chain | None") -> None:
+        self.base = base
+        self.mask = mask
+        self.spent = spent
+        self.state = state
+        self.chain = chain
+        self.moves: list[tuple[int, int]] = []  # call (crashed ones: -1 - call), state after it; the next one is the last
+        self.key = (base, mask, state)
+
+
+class Search:
+    """A search that can be continued: `run` spends a budget and says what it knows."""
+
+    def __init__(self, model: Model, calls: Sequence[Call]) -> None:
+        required = sorted((c for c in calls if c.end is not None), key=lambda c: c.start)
+        crashed = sorted((c for c in calls if c.end is None and not model.observes(c)), key=lambda c: c.start)
+        self._calls = required
+        self._starts = [c.start for c in required] + [_FOREVER]
+        self._ends = [_FOREVER if c.end is None else c.end for c in required]
+        self._observes = [model.observes(c) for c in required]
+        self._crashed = crashed
+        self._crashed_starts = [c.start for c in crashed]
+        kinds: dict[Hashable, int] = {}
+        self._table = _Table(model)
+        self._kinds = [kinds.setdefault((c.f, c.argument, c.result), len(kinds)) for c in required]
+        crashed_kinds = [kinds.setdefault((c.f, c.argument, c.result), len(kinds)) for c in crashed]
+        self._crashed_kinds = crashed_kinds
+        self._hope = _Hope(model, required, crashed) if isinstance(model, Foresees) else None
+        self._failed: dict[tuple[int, int, int], list[int]] = {}
+        self._steps = 0
+        self._best: tuple[int, int, _Chain | None, int] | None = None  # return that was not passed, call, path, state
+        first = _Frame(0, 0, 0, self._table.number(model.initial()), None)
+        self._stack = [first]
+        self._done: _Frame | None = None
+        self._arrive(first)
+
+    @property
+    def steps(self) -> int:
+        """Configurations looked at so far."""
+        return self._steps
+
+    def run(self, steps: int) -> Outcome:
+        """Look at so many configurations more at most."""
+        limit = self._steps + steps
+        stack = self._stack
+        while stack and self._done is None:
+            if self._steps >= limit:
+                return Undecided(steps=self._steps)
+            top = stack[-1]
+            if not top.moves:
+                self._failed.setdefault(top.key, []).append(top.spent)
+                stack.pop()
+                continue
+            call, state = top.moves.pop()
+            self._enter(top, call, state)
+        if self._done is not None:
+            return Placed(order=_order(self._done.chain, self._index))
+        assert self._best is not None
+        _, stuck, chain, state = self._best
+        return Stuck(order=_order(chain, self._index), call=self._calls[stuck].index, state=self._table.state(state))
+
+    def _index(self, call: int) -> int:
+        return self._calls[call].index if call >= 0 else self._crashed[-1 - call].index
+
+    def _enter(self, top: _Frame, call: int, state: int) -> None:
+        if call < 0:
+            frame = _Frame(top.base, top.mask, top.spent | 1 << (-1 - call), state, (call, top.chain))
+        else:
+            base, mask = _with(top.base, top.mask, call)
+            frame = _Frame(base, mask, top.spent, state, (call, top.chain))
+        if self._arrive(frame):
+            self._stack.append(frame)
+
+    def _arrive(self, frame: _Frame) -> bool:
+        """Place what only observes, note how far this came, and list the moves. False where it was tried before."""
+        self._steps += 1
+        table, starts, ends, kinds = self._table, self._starts, self._ends, self._kinds
+        base, mask = frame.base, frame.mask
+        count = len(ends)
+        while True:
+            # The calls that may be next: invoked before the first return among those that are not placed.
+            first_end, last = _FOREVER, -1
+            near: list[int] = []
+            i, rest = base, mask
+            while starts[i] < first_end:
+                if not rest & 1:
+                    near.append(i)
+                    if ends[i] < first_end:
+                        first_end, last = ends[i], i
+                rest >>= 1
+                i += 1
+            looking = [
+                c
+                for c in near
+                if self._observes[c] and starts[c] < first_end and table.after(frame.state, kinds[c], self._calls[c]) >= 0
+            ]
+            if not looking:
+                break
+            for call in looking:
+                base, mask = _with(base, mask, call)
+                frame.chain = (call, frame.chain)
+        frame.base, frame.mask, frame.key = base, mask, (base, mask, frame.state)
+        if base == count:
+            self._done = frame
+            return True
+        for spent in self._failed.get(frame.key, ()):
+            if spent & frame.spent == spent:
+                return False
+        if self._best is None or first_end > self._best[0]:
+            self._best = (first_end, last, frame.chain, frame.state)
+        if self._hope is not None:
+            state = table.state(frame.state)
+            if any(self._observes[c] and self._hope.is_lost(c, state, base, mask, frame.spent) for c in near):
+                self._failed.setdefault(frame.key, []).append(frame.spent)
+                return False
+        self._list_moves(frame, near, first_end)
+        return True
+
+    def _list_moves(self, frame: _Frame, near: list[int], first_end: int) -> None:
+        table, kinds, state = self._table, self._kinds, frame.state
+        moves: list[tuple[int, int]] = []
+        seen: set[int] = set()
+        for j, start in enumerate(self._crashed_starts):
+            if start > first_end:
+                break
+            kind = self._crashed_kinds[j]
+            if frame.spent >> j & 1 or kind in seen:
+                continue
+            seen.add(kind)
+            after = table.after(state, kind, self._crashed[j])
+            if after >= 0 and after != state:
+                moves.append((-1 - j, after))
+        moves.reverse()
+        ready = [c for c in near if self._starts[c] < first_end and not self._observes[c]]
+        # The one that returned first is tried first: it is the one that blocks the others.
+        ready.sort(key=self._ends.__getitem__, reverse=True)
+        for call in ready:
+            after = table.after(state, kinds[call], self._calls[call])
+            if after >= 0:
+                moves.append((call, after))
+        frame.moves = moves
+
+
+class _Hope:
+    """Which calls could still make a read legal: a configuration in which none is left is given up before its calls are tried."""
+
+    def __init__(self, model: Foresees, required: Sequence[Call], crashed: Sequence[Call]) -> None:
+        self._model = model
+        self._required = required
+        self._crashed = crashed
+        self._of: dict[int, tuple[list[int], int]] = {}
+
+    def is_lost(self, read: int, state: Hashable, base: int, mask: int, spent: int) -> bool:
+        """Whether no order of what is not placed makes this read legal."""
+        if self._model.leads(state, self._required[read]):
+            return False
+        required, crashed = self._of.get(read) or self._helpers(read)
+        return not (crashed & ~spent) and all(c < base or mask >> (c - base) & 1 for c in required)
+
+    def _helpers(self, read: int) -> tuple[list[int], int]:
+        call, helps = self._required[read], self._model.helps
+        assert call.end is not None
+        required = [i for i, other in enumerate(self._required) if other.start < call.end and helps(other, call)]
+        crashed = sum(1 << j for j, other in enumerate(self._crashed) if other.start < call.end and helps(other, call))
+        self._of[read] = (required, crashed)
+        return required, crashed
+
+
+def _with(base: int, mask: int, call: int) -> tuple[int, int]:
+    """The base and the mask with one call more."""
+    mask |= 1 << (call - base)
+    if mask & 1:
+        ones = (~mask & (mask + 1)).bit_length() - 1
+        return base + ones, mask >> ones
+    return base, mask
+
+
+def _order(chain: "_Chain | None", index: Callable[[int], int]) -> tuple[int, ...]:
+    order: list[int] = []
+    while chain is not None:
+        order.append(index(chain[0]))
+        chain = chain[1]
+    return tuple(reversed(order))
+
+
+class _Table:
+    """States and kinds of calls as numbers, and each transition computed once."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._numbers: dict[Hashable, int] = {}
+        self._states: list[Hashable] = []
+        self._after: dict[tuple[int, int], int] = {}
+
+    def number(self, state: Hashable) -> int:
+        """The number of a state."""
+        number = self._numbers.setdefault(state, len(self._states))
+        if number == len(self._states):
+            self._states.append(state)
+        return number
+
+    def state(self, number: int) -> Hashable:
+        """The state of a number."""
+        return self._states[number]
+
+    def after(self, state: int, kind: int, call: Call) -> int:
+        """The state after a call of this kind, or -1."""
+        key = (state, kind)
+        found = self._after.get(key)
+        if found is None:
+            result = self._model.step(self._states[state], call)
+            found = -1 if isinstance(result, Illegal) else self.number(result)
+            self._after[key] = found
+        return found

@@ -1,0 +1,360 @@
+"""Deciding in n log n where the values themselves say where each call belongs.
+
+Nobody has to ask for it: `decide` looks at the calls of one object and answers None where its conditions do not hold.
+
+* log, set: the observed offsets (or the inclusion of what reads saw) give each call a rank; calls of lower rank come first. An
+  order exists just if no call of a lower rank was invoked after one of a higher rank returned, because points in time can then
+  be chosen rank by rank, each after the latest invocation so far.
+* register with unique writes: Gibbons and Korach's zones. All reads of a value follow its write and precede the next write, so
+  the zones of two values must not cross.
+* FIFO queue with unique values: Henzinger, Sezgin and Vafeiadis's four bad patterns: out of nothing, twice, out of order, and
+  empty while something was surely in it.
+
+A call of unknown outcome that nobody saw the effect of is left out; one that somebody saw has no end.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.linearizability.collections import FifoQueue, GrowSet, PartitionLog, seen
+from checkers.linearizability.model import Model
+from checkers.linearizability.registers import Register
+from checkers.linearizability.search import Outcome, Placed, Stuck, Undecided
+from history.foreign.step import UNKNOWN, Call
+
+_FOREVER = 1 << 62
+_BEFORE_ALL = -1
+_SEARCHED_MAX = 64  # so few calls are searched: as fast, and with a better witness
+Ints = npt.NDArray[np.int64]
+
+# Which call contradicts the others, and in which words; None where an order exists.
+Conflict = tuple[Call, str]
+
+
+class NotApplicable(Exception):  # noqa: N818 - no error: the search decides then
+    """The values do not say where the calls belong."""
+
+
+def decide(model: Model, calls: Sequence[Call]) -> Outcome | None:
+    """Whether the calls of one object can be put in order; None where only a search can tell."""
+    find = _finder(model)
+    if find is None or (len(calls) <= _SEARCHED_MAX and not isinstance(model, PartitionLog)):
+        return None
+    try:
+        conflict = find(calls)
+        return Placed(order=()) if conflict is None else _first_stuck(find, calls, conflict)
+    except NotApplicable:
+        # The search cannot guess the offsets of a log's lost appends, so it would accuse their readers.
+        return Undecided(steps=0) if isinstance(model, PartitionLog) else None
+
+
+def _finder(model: Model) -> Callable[[Sequence[Call]], Conflict | None] | None:
+    if type(model) is Register:
+        first = model.initial()
+        return lambda calls: register_conflict(calls, first)
+    if isinstance(model, GrowSet):
+        return set_conflict
+    if isinstance(model, FifoQueue):
+        return queue_conflict
+    return log_conflict if isinstance(model, PartitionLog) else None
+
+
+def _first_stuck(find: Callable[[Sequence[Call]], Conflict | None], calls: Sequence[Call], conflict: Conflict) -> Stuck:
+    """The shortest prefix of the history that cannot be put in order, by halving; its last return is the impossible call."""
+    returns = sorted(call.end for call in calls if call.end is not None)
+    good, bad = 0, len(returns)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            found = find(_cut(calls, returns[middle - 1]))
+        except NotApplicable:  # a prefix may lack what made it applicable: the whole is still impossible
+            found = None
+        if found is None:
+            good = middle
+        else:
+            bad, conflict = middle, found
+    last = returns[bad - 1]
+    impossible = next(call for call in calls if call.end == last)
+    order = tuple(call.index for call in sorted(calls, key=lambda c: c.start) if call.end is not None and call.end < last)
+    return Stuck(order=order, call=impossible.index, state=None, why=conflict[1])
+
+
+def _cut(calls: Sequence[Call], end: int) -> list[Call]:
+    """The history up to a return: what returned later is still open."""
+    kept = [call for call in calls if call.start < end]
+    return [c if c.end is None or c.end <= end else _opened(c) for c in kept]
+
+
+def _opened(call: Call) -> Call:
+    return Call(
+        index=call.index, line=call.line, process=call.process, f=call.f, key=call.key,
+        argument=call.argument, result=UNKNOWN, start=call.start, end=None,
+    )  # fmt: skip
+
+
+def _end(call: Call) -> int:
+    return _FOREVER if call.end is None else call.end
+
+
+# --- calls with ranks ---------------------------------------------------------------------------------------------------
+
+
+def _rank_conflict(calls: Sequence[Call], ranks: Sequence[int]) -> Conflict | None:
+    """A call that returned before one of lower rank was invoked. Calls of one rank are in no order."""
+    if not calls:
+        return None
+    rank = np.asarray(ranks, dtype=np.int64)
+    order = np.argsort(rank, kind="stable")
+    start = np.fromiter((c.start for c in calls), np.int64, len(calls))[order]
+    end = np.fromiter((_end(c) for c in calls), np.int64, len(calls))[order]
+    latest: Ints = np.maximum.accumulate(start)
+    first_of_rank = np.searchsorted(rank[order], rank[order], side="left")
+    below = np.where(first_of_rank > 0, latest[np.maximum(first_of_rank - 1, 0)], _BEFORE_ALL)
+    wrong = np.flatnonzero(below > end)
+    if not len(wrong):
+        return None
+    at = int(wrong[np.argmin(end[wrong])])
+    other = calls[int(order[int(np.flatnonzero(start == below[at])[0])])]
+    call = calls[int(order[at])]
+    return call, f"{call.f} of line {call.line} returned before {other.f} of line {other.line} was invoked, which must come first"
+
+
+def log_conflict(calls: Sequence[Call]) -> Conflict | None:
+    """A log: appends in the order of their offsets, a read after its append, a read of nothing before it.
+
+    A read constrains one append alone, so reads are held against the times up to which the appends have come.
+    """
+    appends, conflict = _appends(calls)
+    if conflict is not None:
+        return conflict
+    chain = list(appends.values())
+    ranks = [2 * offset + 1 for offset in appends]
+    for call in calls:
+        if call.f == "end" and isinstance(call.result, int):
+            chain.append(call)
+            ranks.append(2 * call.result)
+        elif call.f == "read" and call.result is None and call.argument in appends:
+            # Before its append and nothing else; a rank just below has the append as its only successor that matters,
+            # for all later appends follow that one anyhow. Nothing of lower rank must precede the read: no end for it.
+            chain.append(_opened(call))
+            ranks.append(2 * int(str(call.argument)) + 1)
+    return _log_reads(calls, appends, chain, ranks)
+
+
+def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call], ranks: list[int]) -> Conflict | None:
+    nothing_read: dict[int, Call] = {}  # the latest read of nothing, by offset
+    for call in calls:
+        if call.f == "read" and call.result is None and isinstance(call.argument, int) and call.argument in appends:
+            known = nothing_read.get(call.argument)
+            if known is None or known.start < call.start:
+                nothing_read[call.argument] = call
+    for offset, call in nothing_read.items():
+        append = appends[offset]
+        if _end(append) < call.start:
+            return call, f"nothing is read at offset {offset}, where line {append.line} had appended {append.argument!r} before"
+    conflict = _rank_conflict(chain, ranks)
+    if conflict is not None:
+        return conflict
+    earliest = _earliest(chain, ranks)
+    for call in calls:
+        if call.f == "read" and call.result is not UNKNOWN and call.result is not None:
+            found = appends.get(int(str(call.argument)))
+            if found is None or found.argument != call.result:
+                there = "nothing" if found is None else f"{found.argument!r} of line {found.line}"
+                return call, f"{call.result!r} is read at offset {call.argument}, where {there} was appended"
+            if _end(call) < earliest[2 * int(str(call.argument)) + 1]:
+                return call, f"offset {call.argument} is read before an append that comes before its own was invoked"
+    return None
+
+
+def _earliest(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
+    """The latest invocation up to each rank."""
+    found: dict[int, int] = {}
+    latest = _BEFORE_ALL
+    for at in sorted(range(len(chain)), key=ranks.__getitem__):
+        latest = max(latest, chain[at].start)
+        found[ranks[at]] = latest
+    return found
+
+
+def _appends(calls: Sequence[Call]) -> tuple[dict[int, Call], Conflict | None]:
+    """Appends by offset: what they were told, and else what reads saw of them. An append that nobody saw is nowhere."""
+    appends: dict[int, Call] = {}
+    lost: dict[Hashable, list[Call]] = {}  # appends that do not know their offset, by value
+    for call in calls:
+        if call.f != "append":
+            continue
+        if not isinstance(call.result, int):
+            lost.setdefault(call.argument, []).append(call)
+        elif call.result in appends:
+            other = appends[call.result]
+            return appends, (call, f"offset {call.result} was given to line {other.line} and to line {call.line}")
+        else:
+            appends[call.result] = call
+    if lost:
+        seen_at = sorted({(call.argument, call.result) for call in calls if _saw(call, appends)}, key=lambda at: int(str(at[0])))
+        for offset, value in seen_at:
+            # Of several with one value the first invoked takes the lowest offset: all but that moves invocations up.
+            waiting = lost.get(value, [])
+            if waiting and int(str(offset)) not in appends:
+                if len(waiting) > 1 and any(call.end is not None for call in waiting):
+                    raise NotApplicable
+                appends[int(str(offset))] = waiting.pop(0)
+    return appends, None
+
+
+def _saw(call: Call, appends: dict[int, Call]) -> bool:
+    return call.f == "read" and call.result is not UNKNOWN and call.result is not None and call.argument not in appends
+
+
+def set_conflict(calls: Sequence[Call]) -> Conflict | None:
+    """A set that only grows: reads are ordered by inclusion, an add stands before the first read that saw its value."""
+    adds: dict[Hashable, Call] = {}
+    for call in calls:
+        if call.f == "add" and adds.setdefault(call.argument, call) is not call:
+            raise NotApplicable
+    reads = sorted((c for c in calls if c.f == "read" and c.result is not UNKNOWN), key=lambda c: len(seen(c)))
+    rank_of: dict[Hashable, int] = {}
+    ranked: list[Call] = []
+    ranks: list[int] = []
+    level, before = 0, frozenset[Hashable]()
+    for call in reads:
+        now = seen(call)
+        if not before <= now:
+            lost = sorted(before - now, key=repr)[0]
+            return call, f"the read of line {call.line} lacks {lost!r}, which a read that saw no more values has"
+        if now != before:
+            level += 1
+            for value in now - before:
+                if value not in adds:
+                    return call, f"the read of line {call.line} holds {value!r}, which nobody added"
+                rank_of[value] = 2 * level
+            before = now
+        ranked.append(call)
+        ranks.append(2 * level + 1)
+    for value, call in adds.items():
+        if value in rank_of or call.end is not None:
+            ranked.append(call)
+            ranks.append(rank_of.get(value, 2 * level + 2))
+    return _rank_conflict(ranked, ranks)
+
+
+# --- registers ----------------------------------------------------------------------------------------------------------
+
+
+def register_conflict(calls: Sequence[Call], initial: Hashable) -> Conflict | None:
+    """A register whose every value is written once: zones of values do not cross."""
+    writes = [call for call in calls if call.f == "write"]
+    counted = Counter(call.argument for call in writes)
+    if initial in counted or any(count > 1 for count in counted.values()):
+        raise NotApplicable
+    by_value = {call.argument: call for call in writes}
+    # Of each value: the first return and the last invocation among its write and its reads.
+    first_end: dict[Hashable, int] = {initial: _BEFORE_ALL}
+    last_start: dict[Hashable, int] = {initial: _BEFORE_ALL}
+    speaker: dict[Hashable, Call] = {}
+    for call in writes:
+        first_end[call.argument], last_start[call.argument] = _end(call), call.start
+        speaker[call.argument] = call
+    read: set[Hashable] = set()
+    for call in calls:
+        value = call.result
+        if call.f != "read" or value is UNKNOWN:
+            continue
+        if value != initial and value not in by_value:
+            return call, f"nobody wrote {value!r}"
+        if value != initial and _end(call) < by_value[value].start:
+            return call, f"{value!r} was read before it was written in line {by_value[value].line}"
+        read.add(value)
+        first_end[value] = min(first_end[value], _end(call))
+        if call.start > last_start[value]:
+            last_start[value], speaker[value] = call.start, call
+    kept = [v for v in first_end if v == initial or v in read or by_value[v].end is not None]
+    return _zones(kept, first_end, last_start, speaker)
+
+
+def _zones(
+    values: list[Hashable], first_end: dict[Hashable, int], last_start: dict[Hashable, int], speaker: dict[Hashable, Call]
+) -> Conflict | None:
+    """A forward zone, from a first return to a last invocation, holds its value all the time: no other zone fits in."""
+    forward = sorted((v for v in values if first_end[v] < last_start[v]), key=lambda v: first_end[v])
+    for one, two in pairwise(forward):
+        if first_end[two] < last_start[one]:
+            return speaker[one], f"{one!r} was read after {two!r} was there, which came after it"
+    starts = np.asarray([first_end[v] for v in forward], dtype=np.int64)
+    for value in values:
+        if first_end[value] < last_start[value] or not forward or value not in speaker:
+            continue
+        at = int(np.searchsorted(starts, last_start[value])) - 1
+        if at >= 0 and first_end[value] < last_start[forward[at]]:
+            holder = forward[at]
+            return speaker[holder], f"{holder!r} was there before and after {value!r} was written in line {speaker[value].line}"
+    return None
+
+
+# --- queues -------------------------------------------------------------------------------------------------------------
+
+
+def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
+    """A FIFO queue whose every value is enqueued once."""
+    enqueued: dict[Hashable, Call] = {}
+    dequeued: dict[Hashable, Call] = {}
+    empty: list[Call] = []
+    for call in calls:
+        if call.f == "enqueue":
+            if enqueued.setdefault(call.argument, call) is not call:
+                raise NotApplicable
+        elif call.result is UNKNOWN:
+            raise NotApplicable  # it may have taken anything
+        elif call.result is None:
+            empty.append(call)
+        elif call.result in dequeued:
+            return call, f"{call.result!r} was dequeued in line {dequeued[call.result].line} already"
+        else:
+            dequeued[call.result] = call
+    for value, call in dequeued.items():
+        if value not in enqueued:
+            return call, f"nobody enqueued {value!r}"
+        if _end(call) < enqueued[value].start:
+            return call, f"{value!r} was dequeued before it was enqueued in line {enqueued[value].line}"
+    kept = {v: c for v, c in enqueued.items() if v in dequeued or c.end is not None}
+    return _overtaken(kept, dequeued) or _not_empty(kept, dequeued, empty)
+
+
+def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -> Conflict | None:
+    """A value that went in surely later than another and came out surely earlier."""
+    by_end = sorted(enqueued, key=lambda v: _end(enqueued[v]))
+    ends = np.asarray([_end(enqueued[v]) for v in by_end], dtype=np.int64)
+    out = np.asarray([dequeued[v].start if v in dequeued else _FOREVER for v in by_end], dtype=np.int64)
+    if not len(out):
+        return None
+    latest: Ints = np.maximum.accumulate(out)
+    for value, call in dequeued.items():
+        before = int(np.searchsorted(ends, enqueued[value].start)) - 1
+        if before >= 0 and latest[before] > _end(call):
+            other = by_end[int(np.argmax(out[: before + 1]))]
+            return call, f"{value!r} came out before {other!r}, which went in before it"
+    return None
+
+
+def _not_empty(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call], empty: list[Call]) -> Conflict | None:
+    """A dequeue of nothing while, all the time, one value or another was surely in the queue."""
+    spans = sorted((_end(c), dequeued[v].start if v in dequeued else _FOREVER) for v, c in enqueued.items())
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if start >= end:
+            continue
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    starts = np.asarray([start for start, _ in joined], dtype=np.int64)
+    for call in empty:
+        at = int(np.searchsorted(starts, call.start)) - 1
+        if at >= 0 and joined[at][1] > _end(call):
+            return call, f"the queue held something from before line {call.line} until after it"
+    return None

@@ -1,0 +1,40 @@
+"""The maps of a Jepsen history as steps, whatever they were written in.
+
+Only client processes count: a process that is named (`:nemesis`) is none. A missing process is one process of its own, as in
+Elle's examples, and a missing function is the name "txn".
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+
+from history.errors import HistoryError
+from history.foreign.step import Step
+from history.op import OpType
+
+_TYPES = {str(type): type for type in OpType}
+
+
+def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[Step]:
+    """The steps of clients, in the order of the file."""
+    for line, record in records:
+        kind = record.get("type")
+        if not isinstance(kind, str) or kind not in _TYPES:
+            raise HistoryError(f"line {line}: :type must be one of {', '.join(_TYPES)}, not {kind!r}")
+        process = record.get("process")
+        if isinstance(process, str):
+            continue  # the nemesis
+        if process is not None and not isinstance(process, int):
+            raise HistoryError(f"line {line}: :process must be a number, not {process!r}")
+        f = record.get("f", "txn")
+        if not isinstance(f, str):
+            raise HistoryError(f"line {line}: :f must be a name, not {f!r}")
+        yield Step(
+            line, process, _TYPES[kind], str(f), record.get("value"), record.get("key"),
+            _number(record, "time", line), _number(record, "index", line),
+        )  # fmt: skip
+
+
+def _number(record: dict[Hashable, Hashable], name: str, line: int) -> int | None:
+    value = record.get(name)
+    if value is None or isinstance(value, int):
+        return value
+    raise HistoryError(f"line {line}: :{name} must be a number, not {value!r}")

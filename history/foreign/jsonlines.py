@@ -1,0 +1,75 @@
+"""Reading JSON histories: an array of objects, or objects one after another, in bounded memory.
+
+The same values as `history.foreign.edn`: arrays become tuples, booleans `Named`, objects inside values tuples of pairs.
+"""
+
+import json
+from collections.abc import Hashable, Iterator
+from typing import BinaryIO
+
+from history.errors import HistoryError
+from history.foreign.step import Named
+from history.foreign.text import RECORD_CHARS_MAX, Text
+
+_SPACE = " \t\r\n"
+
+
+def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
+    """Line and content of each object; HistoryError with the line where the file is cut or no JSON."""
+    text = Text(file)
+    decoder = json.JSONDecoder()
+    inside = started = False
+    while text.more():
+        place = 0
+        while True:
+            place = _skip(text.rest, place, "," if inside else "")
+            if place == len(text.rest):
+                break
+            if text.rest[place] == "[" and not started:
+                inside = started = True
+                place += 1
+                continue
+            if text.rest[place] == "]" and inside:
+                _nothing_after(text, place + 1)
+                return
+            try:
+                value, end = decoder.raw_decode(text.rest, place)
+            except ValueError as error:
+                if text.whole or len(text.rest) - place > RECORD_CHARS_MAX:
+                    raise HistoryError(f"line {text.line_at(place)}: cut, or no JSON: {error}") from error
+                break
+            if not isinstance(value, dict):
+                raise HistoryError(f"line {text.line_at(place)}: a step must be an object, not {text.rest[place:end][:40]}")
+            yield text.line_at(place), {key: frozen(inner) for key, inner in value.items()}
+            started = True
+            place = end
+        text.keep_from(place)
+    if inside:
+        raise HistoryError(f"line {text.line_of_rest()}: the file is cut: no ] at its end")
+
+
+def _skip(text: str, place: int, also: str) -> int:
+    while place < len(text) and (text[place] in _SPACE or text[place] in also):
+        place += 1
+    return place
+
+
+def _nothing_after(text: Text, place: int) -> None:
+    line = text.line_at(place)
+    rest = text.rest[place:]
+    while not rest.strip() and text.more():
+        rest = text.rest[place:]
+    if rest.strip():
+        raise HistoryError(f"line {line}: something follows the end of the history")
+
+
+def frozen(value: object) -> Hashable:
+    """A decoded JSON value as a hashable one."""
+    if isinstance(value, bool):
+        return Named("true" if value else "false")
+    if isinstance(value, list):
+        return tuple(frozen(item) for item in value)
+    if isinstance(value, dict):
+        return tuple(sorted(((key, frozen(item)) for key, item in value.items()), key=repr))
+    assert value is None or isinstance(value, int | float | str), value
+    return value

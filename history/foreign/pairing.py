@@ -1,0 +1,93 @@
+"""Steps to calls, strictly: what does not fit is refused with its line, because a judgement of it would be about nothing.
+
+Refused: an invocation while the process has a call open; a completion without a call, hence also a second one; a completion
+of another function; indices that do not grow; times of one process that go back, or of the history by more than clock readings
+of racing threads explain. A call that was never completed is as one whose outcome is unknown: the run may have ended there.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import NoReturn
+
+from msgspec import Struct
+
+from history.errors import HistoryError
+from history.foreign.step import UNKNOWN, Call, Step
+from history.op import OpType
+
+_TIME_TOLERANCE_NS = 1_000_000_000  # threads read their clocks before they take their turn at writing
+
+
+class Paired(Struct, frozen=True, kw_only=True):
+    """The calls in the order of invocation, and those that certainly did not happen."""
+
+    calls: tuple[Call, ...]
+    failed: tuple[Call, ...]
+    steps: int
+
+
+def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None = None) -> Paired:
+    """Every invocation with its completion."""
+    deny = refuse or _refuse
+    open_steps: dict[Hashable, tuple[int, Step]] = {}
+    started: list[tuple[int, Step, int | None, Step | None]] = []
+    count = 0
+    for position, step in enumerate(_in_order(steps, deny)):
+        count = position + 1
+        before = open_steps.pop(step.process, None)
+        if step.type is OpType.INVOKE:
+            if before is not None:
+                deny(step.line, f"process {step.process} invokes {step.f} while its call of line {before[1].line} is open")
+            open_steps[step.process] = (len(started), step)
+            started.append((position, step, None, None))
+            continue
+        if before is None:
+            deny(step.line, f"process {step.process} completes {step.f}, but it has no call open")
+        slot, invocation = before
+        if invocation.f != step.f:
+            deny(
+                step.line, f"process {step.process} completes {step.f}, but its call of line {invocation.line} is {invocation.f}"
+            )
+        if step.time is not None and invocation.time is not None and step.time < invocation.time:
+            deny(step.line, f"process {step.process} completes {step.f} before the time of its call in line {invocation.line}")
+        started[slot] = (started[slot][0], invocation, position, step)
+    calls: list[Call] = []
+    failed: list[Call] = []
+    for start, invocation, end, completion in started:
+        into = failed if completion is not None and completion.type is OpType.FAIL else calls
+        into.append(_call(len(into), start, invocation, end, completion))
+    return Paired(calls=tuple(calls), failed=tuple(failed), steps=count)
+
+
+def _call(index: int, start: int, invocation: Step, end: int | None, completion: Step | None) -> Call:
+    known = completion is not None and completion.type is OpType.OK
+    return Call(
+        index=index,
+        line=invocation.line,
+        process=invocation.process,
+        f=invocation.f,
+        key=invocation.key,
+        argument=invocation.value,
+        result=completion.value if known and completion is not None else UNKNOWN,
+        start=start,
+        end=end if known else None,
+    )
+
+
+def _in_order(steps: Iterable[Step], deny: Callable[[int, str], NoReturn]) -> Iterator[Step]:
+    last_index: int | None = None
+    latest: tuple[int, int] | None = None  # time and line
+    for step in steps:
+        if step.index is not None:
+            if last_index is not None and step.index <= last_index:
+                deny(step.line, f"index {step.index} after {last_index}: the steps are out of order")
+            last_index = step.index
+        if step.time is not None:
+            if latest is not None and step.time < latest[0] - _TIME_TOLERANCE_NS:
+                deny(step.line, f"time {step.time} after {latest[0]} in line {latest[1]}: the steps are out of order")
+            if latest is None or step.time > latest[0]:
+                latest = (step.time, step.line)
+        yield step
+
+
+def _refuse(line: int, why: str) -> NoReturn:
+    raise HistoryError(f"line {line}: {why}")

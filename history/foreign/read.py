@@ -1,0 +1,77 @@
+"""Any history file as steps: which form it has is seen from its first bytes.
+
+Everything streams: a file of gigabytes takes the memory of its longest record. Errors name the file and the line.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO
+
+from history.errors import HistoryError
+from history.foreign import edn, etcd_log, jepsen, jsonlines
+from history.foreign.pairing import Paired, pair
+from history.foreign.step import Step
+
+_HEAD_BYTES = 4096
+
+
+class Form(StrEnum):
+    """The forms that are read."""
+
+    OURS = "ours"  # the folder of a run, Parquet or JSONL: history.store reads it
+    EDN = "edn"
+    JSON = "json"
+    ETCD_LOG = "etcd log"
+
+
+def form_of(path: Path) -> Form:
+    """What a file is written in."""
+    if path.is_dir() or path.suffix == ".parquet":
+        return Form.OURS
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise HistoryError(f"{path}: {error.strerror}") from error
+    if head.startswith((b'{"manifest"', b"PAR1")):
+        return Form.OURS
+    bare = head.lstrip()
+    if bare.startswith(b"INFO"):
+        return Form.ETCD_LOG
+    if bare.lstrip(b"[").lstrip().startswith(b'{"') or path.suffix in (".json", ".jsonl"):
+        return Form.JSON
+    if not bare:
+        raise HistoryError(f"{path}: the file is empty")
+    return Form.EDN
+
+
+def steps(path: Path) -> Iterator[Step]:
+    """The steps of a foreign history."""
+    form = form_of(path)
+    try:
+        with path.open("rb") as file:
+            yield from _steps(form, file)
+    except HistoryError as error:
+        raise HistoryError(f"{path}: {error}") from error
+
+
+def calls(path: Path) -> Paired:
+    """The calls of a foreign history; HistoryError with the line where it is not one."""
+    try:
+        return pair(steps(path))
+    except HistoryError as error:
+        said = str(error)
+        raise error if said.startswith(str(path)) else HistoryError(f"{path}: {said}") from error
+
+
+def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:
+    match form:
+        case Form.EDN:
+            return jepsen.steps(edn.records(file))
+        case Form.JSON:
+            return jepsen.steps(jsonlines.records(file))
+        case Form.ETCD_LOG:
+            return etcd_log.steps(file)
+        case Form.OURS:
+            raise HistoryError("a history of highwater is no foreign one")

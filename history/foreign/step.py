@@ -1,0 +1,64 @@
+"""The neutral form of a foreign history: steps, one for each line, and calls, a step of invocation with its completion.
+
+A model of `checkers.linearizability` or `checkers.elle` sees nothing else. Values are plain and hashable: numbers, text,
+tuples, frozen sets, None for nil, and `Named` for keywords and booleans. The order of steps is the real-time order: Jepsen
+writes them down in the order in which they happened, and its clock readings may be microseconds apart from that.
+"""
+
+from collections.abc import Hashable
+from enum import Enum
+
+from msgspec import Struct
+
+from history.op import OpType
+
+
+class Named(str):
+    """A keyword, a symbol or a boolean: text that is written without quotes. Equal to the text of its name."""
+
+    __slots__ = ()
+
+
+class Unknown(Enum):
+    """What an operation returned that nobody heard of."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN = Unknown.UNKNOWN
+
+
+class Step(Struct, frozen=True, gc=False):
+    """One line: a process invokes something, or learns what became of it."""
+
+    line: int
+    process: Hashable
+    type: OpType
+    f: str
+    value: Hashable = None
+    key: Hashable = None
+    time: int | None = None
+    index: int | None = None
+
+
+class Call(Struct, frozen=True, kw_only=True, gc=False):
+    """An operation: when it was invoked, when it returned (positions in the history), what it was asked and answered.
+
+    `end` is None where nobody knows whether it took effect; it may then do so at any time after `start`, or never. Operations
+    that certainly failed are no calls.
+    """
+
+    index: int  # position among the calls, from 0
+    line: int
+    process: Hashable = None
+    f: str
+    key: Hashable = None
+    argument: Hashable = None
+    result: Hashable = UNKNOWN
+    start: int
+    end: int | None
+
+    @property
+    def crashed(self) -> bool:
+        """Whether its outcome is unknown."""
+        return self.end is None

@@ -1,0 +1,233 @@
+"""Each anomaly of transactions in the fewest of them, and the models that forbid it."""
+
+import doctest
+import io
+from collections.abc import Hashable
+
+import pytest
+from msgspec.structs import replace
+
+from checkers.elle import judge as elle_judge
+from checkers.elle.judge import judge
+from checkers.verdict import Validity
+from history.foreign.edn import records
+from history.foreign.jepsen import steps
+from history.foreign.pairing import Paired, pair
+from history.foreign.step import UNKNOWN, Call
+from history.seed import Rng, Seed
+from tests.checkers.elle.worlds import drawn
+
+# Transactions one after another in time, each of a process of its own: (outcome, value).
+_BAD = {
+    "G0": [
+        ("ok", "[[:append 1 1] [:append 2 1]]"),
+        ("ok", "[[:append 1 2] [:append 2 2]]"),
+        ("ok", "[[:r 1 [1 2]] [:r 2 [2 1]]]"),
+    ],
+    "G1a": [("fail", "[[:append 1 1]]"), ("ok", "[[:r 1 [1]]]")],
+    "G1b": [("ok", "[[:append 1 1] [:append 1 2]]"), ("ok", "[[:r 1 [1]]]")],
+    "G1c": [("ok", "[[:append 1 1] [:r 2 [1]]]"), ("ok", "[[:append 2 1] [:r 1 [1]]]")],
+    "G-single": [("ok", "[[:append 1 1] [:append 2 1]]"), ("ok", "[[:r 1 [1]] [:r 2 nil]]")],
+    "G2-item": [("ok", "[[:append 1 1] [:r 2 nil]]"), ("ok", "[[:append 2 1] [:r 1 nil]]")],
+    "internal": [("ok", "[[:append 1 1] [:r 1 nil]]")],
+    "incompatible-order": [
+        ("ok", "[[:append 1 1]]"),
+        ("ok", "[[:append 1 2]]"),
+        ("ok", "[[:r 1 [1 2]]]"),
+        ("ok", "[[:r 1 [2]]]"),
+    ],
+    "duplicate-elements": [("ok", "[[:append 1 1]]"), ("ok", "[[:r 1 [1 1]]]")],
+}
+
+
+def history(*transactions: tuple[str, str], together: bool) -> Paired:
+    """The transactions, all at once or one after another."""
+    invokes = [f"{{:process {n}, :type :invoke, :f :txn, :value {value}}}" for n, (_, value) in enumerate(transactions)]
+    returns = [f"{{:process {n}, :type :{how}, :f :txn, :value {value}}}" for n, (how, value) in enumerate(transactions)]
+    lines = [*invokes, *returns] if together else [line for both in zip(invokes, returns, strict=True) for line in both]
+    return pair(steps(records(io.BytesIO("\n".join(lines).encode()))))
+
+
+@pytest.mark.parametrize("kind", sorted(_BAD))
+def test_an_anomaly_is_found_and_named(kind: str) -> None:
+    found = judge("list-append", history(*_BAD[kind], together=True), ("serializable",))
+
+    assert kind in {anomaly.kind for anomaly in found.anomalies}
+
+
+def test_write_skew_is_no_anomaly_of_snapshot_isolation() -> None:
+    found = judge("list-append", history(*_BAD["G2-item"], together=True), ("snapshot-isolation",))
+
+    assert found.validity is Validity.VALID
+
+
+def test_a_stale_read_counts_only_where_time_does() -> None:
+    """Serializable in another order; strict serializability knows that the append was over."""
+    stale = history(("ok", "[[:append 1 1]]"), ("ok", "[[:r 1 nil]]"), together=False)
+
+    assert judge("list-append", stale, ("serializable",)).validity is Validity.VALID
+    assert [a.kind for a in judge("list-append", stale, ("strict-serializable",)).anomalies] == ["G-single-realtime"]
+
+
+def test_a_crashed_append_may_have_happened_or_not() -> None:
+    crashed = ("info", "[[:append 1 1]]")
+
+    for seen in ("nil", "[1]"):
+        found = judge("list-append", history(crashed, ("ok", f"[[:r 1 {seen}]]"), together=False), ("strict-serializable",))
+        assert found.validity is Validity.VALID
+
+
+def test_a_value_that_is_appended_twice_leaves_the_rest_unchecked() -> None:
+    twice = history(("ok", "[[:append 1 1]]"), ("ok", "[[:append 1 1]]"), together=True)
+
+    assert judge("list-append", twice, ("serializable",)).validity is Validity.UNKNOWN
+
+
+def test_a_lost_update_of_registers_is_a_cycle() -> None:
+    lost = history(("ok", "[[:r 1 nil] [:w 1 1]]"), ("ok", "[[:r 1 nil] [:w 1 2]]"), together=True)
+
+    assert [a.kind for a in judge("rw-register", lost, ("serializable",)).anomalies] == ["lost-update", "G2-item"]
+
+
+_ALONE = {
+    "dirty-update": [("fail", "[[:append 1 1]]"), ("ok", "[[:append 1 2]]"), ("ok", "[[:r 1 [1 2]]]")],
+    "future-read": [("ok", "[[:r 1 [1]] [:append 1 1]]")],
+    "lost-update": [("ok", "[[:r 1 []] [:append 1 1]]"), ("ok", "[[:r 1 []] [:append 1 2]]")],
+    "G-nonadjacent": [
+        ("ok", "[[:append 1 1]]"),
+        ("ok", "[[:append 2 1]]"),
+        ("ok", "[[:r 1 [1]] [:r 2 []]]"),
+        ("ok", "[[:r 1 []] [:r 2 [1]]]"),
+    ],
+}
+_REGISTERS = {
+    "G1a": [("fail", "[[:w 1 1]]"), ("ok", "[[:r 1 1]]")],
+    "G1b": [("ok", "[[:w 1 1] [:w 1 2]]"), ("ok", "[[:r 1 1]]")],
+    "G1c": [("ok", "[[:w 1 1] [:r 2 1]]"), ("ok", "[[:w 2 1] [:r 1 1]]")],
+    "G-single": [("ok", "[[:w 1 1] [:w 2 1]]"), ("ok", "[[:r 1 1] [:r 2 nil]]")],
+    "G-nonadjacent": [
+        ("ok", "[[:w 1 1]]"),
+        ("ok", "[[:w 2 1]]"),
+        ("ok", "[[:r 1 1] [:r 2 nil]]"),
+        ("ok", "[[:r 1 nil] [:r 2 1]]"),
+    ],
+    "G2-item": [("ok", "[[:w 1 1] [:r 2 nil]]"), ("ok", "[[:w 2 1] [:r 1 nil]]")],
+    "internal": [("ok", "[[:w 1 1] [:r 1 2]]")],
+    "future-read": [("ok", "[[:r 1 1] [:w 1 1]]")],
+}
+
+
+@pytest.mark.parametrize("kind", sorted(_ALONE))
+def test_an_anomaly_of_lists_that_needs_a_rule_of_its_own_is_found(kind: str) -> None:
+    assert kind in _kinds("list-append", history(*_ALONE[kind], together=True), "serializable")
+
+
+@pytest.mark.parametrize("kind", sorted(_REGISTERS))
+def test_an_anomaly_of_registers_is_found_and_named(kind: str) -> None:
+    assert kind in _kinds("rw-register", history(*_REGISTERS[kind], together=True), "serializable")
+
+
+@pytest.mark.parametrize(("model", "cases"), [("list-append", _BAD | _ALONE), ("rw-register", _REGISTERS)])
+def test_an_anomaly_needs_certainty(model: str, cases: dict[str, list[tuple[str, str]]]) -> None:
+    """The same transactions, all of unknown outcome: nobody is known to have read anything."""
+    for kind, transactions in cases.items():
+        unknown = [("info", value) for _, value in transactions]
+        found = judge(model, history(*unknown, together=True), ("strict-serializable",))
+
+        assert (kind, found.validity, found.anomalies) == (kind, Validity.UNKNOWN, ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed", "forbidden"),
+    [
+        ("G1a", "read-uncommitted", "read-committed"),
+        ("G1c", "read-uncommitted", "read-committed"),
+        ("internal", "read-committed", "read-atomic"),
+        ("lost-update", "read-atomic", "parallel-snapshot-isolation"),
+        ("G-single", "read-committed", "consistent-view"),
+        ("G-nonadjacent", "parallel-snapshot-isolation", "snapshot-isolation"),
+        ("G2-item", "snapshot-isolation", "serializable"),
+    ],
+)
+def test_a_model_forbids_what_a_weaker_one_allows(kind: str, allowed: str, forbidden: str) -> None:
+    bad = history(*(_BAD | _ALONE)[kind], together=True)
+
+    assert judge("list-append", bad, (allowed,)).validity is Validity.VALID
+    assert kind in _kinds("list-append", bad, forbidden)
+
+
+@pytest.mark.parametrize(("model", "write", "one"), [("list-append", ":append", "[1]"), ("rw-register", ":w", "1")])
+def test_the_order_within_a_process_counts_where_sessions_do(model: str, write: str, one: str) -> None:
+    """A process that reads what another wrote, and then nothing: no order in time but its own."""
+    text = "\n".join(
+        [
+            f"{{:process 0 :type :invoke :value [[{write} 1 1]]}}",
+            "{:process 1 :type :invoke :value [[:r 1 nil]]}",
+            f"{{:process 1 :type :ok :value [[:r 1 {one}]]}}",
+            "{:process 1 :type :invoke :value [[:r 1 nil]]}",
+            "{:process 1 :type :ok :value [[:r 1 nil]]}",
+            f"{{:process 0 :type :ok :value [[{write} 1 1]]}}",
+        ]
+    )
+    twice = pair(steps(records(io.BytesIO(text.encode()))))
+
+    assert judge(model, twice, ("serializable",)).validity is Validity.VALID
+    assert _kinds(model, twice, "strong-session-serializable") == ["G-single-process"]
+
+
+def test_versions_of_a_register_that_precede_each_other_are_no_order() -> None:
+    circle = history(("ok", "[[:r 1 2] [:w 1 1]]"), ("ok", "[[:r 1 1] [:w 1 2]]"), together=True)
+
+    assert _kinds("rw-register", circle, "read-committed") == ["cyclic-versions", "G1c"]
+
+
+def test_the_shortest_cycle_is_told_in_words() -> None:
+    found = judge("list-append", history(*_BAD["G-single"], together=True), ("serializable",))
+
+    assert [a.words for a in found.anomalies] == [
+        "line 2 before line 1, because line 1 wrote something of key 2, which line 2 did not see (rw); "
+        "line 1 before line 2, because line 2 read 1 of key 1, which line 1 wrote (wr): a contradiction"
+    ]
+
+
+@pytest.mark.parametrize("model", ["list-append", "rw-register"])
+def test_names_do_not_matter(model: str) -> None:
+    """Keys and values renamed, processes renumbered, a transaction of another key added: the kinds stay the same."""
+    for number in range(60):
+        drawn_one = drawn(Rng(Seed(number)), "append" if model == "list-append" else "w")
+        other = Paired(
+            calls=tuple(_renamed(c) for c in (*drawn_one.calls, _stranger(model))),
+            failed=tuple(_renamed(c) for c in drawn_one.failed),
+            steps=drawn_one.steps,
+        )
+
+        assert _kinds(model, drawn_one, "strict-serializable") == _kinds(model, other, "strict-serializable")
+
+
+def _renamed(call: Call) -> Call:
+    def name(value: Hashable) -> Hashable:
+        return tuple(name(v) for v in value) if isinstance(value, tuple) else None if value is None else f"v{value}"
+
+    def micros(value: Hashable) -> Hashable:
+        assert isinstance(value, tuple)
+        return tuple((f, f"k{key}", name(v)) for f, key, v in value)
+
+    return replace(
+        call,
+        process=f"p{call.process}",
+        argument=micros(call.argument),
+        result=call.result if call.result is UNKNOWN else micros(call.result),
+    )
+
+
+def _stranger(model: str) -> Call:
+    value = (("append" if model == "list-append" else "w", 99, 99),)
+    return Call(index=9, line=99, process=99, f="txn", argument=value, result=value, start=-2, end=10_000)
+
+
+def _kinds(model: str, of: Paired, consistency: str) -> list[str]:
+    return list(dict.fromkeys(a.kind for a in judge(model, of, (consistency,)).anomalies))
+
+
+def test_the_example_in_the_docstring_runs() -> None:
+    assert doctest.testmod(elle_judge).failed == 0

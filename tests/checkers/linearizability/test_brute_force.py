@@ -1,0 +1,135 @@
+"""The search and the polynomial algorithms against trying every order."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from checkers.linearizability import unique
+from checkers.linearizability.collections import FifoQueue, GrowSet, Mutex, PartitionLog
+from checkers.linearizability.judge import judge
+from checkers.linearizability.model import Model
+from checkers.linearizability.registers import CasRegister, KeyValue, MultiRegister, Register, VersionedNode
+from checkers.linearizability.search import Placed, Search
+from checkers.verdict import Validity
+from history.foreign.step import Call
+from history.seed import Rng, Seed
+from tests.checkers.linearizability.histories import Intent, drawn, possible
+
+_HISTORIES = 400
+_CALLS = 5
+
+
+def _register(rng: Rng, index: int) -> Intent:
+    return ("write", index + 1, None) if rng.below(2) else ("read", None, rng.below(_CALLS + 1))
+
+
+def _cas(rng: Rng, index: int) -> Intent:
+    pair = (rng.below(3), rng.below(3))
+    answers = [("write", pair[0], None), ("read", None, pair[0]), ("cas", pair, pair), ("cas", pair, "false")]
+    return answers[rng.below(4)]
+
+
+def _multi(rng: Rng, index: int) -> Intent:
+    key, value = "xy"[rng.below(2)], rng.below(2)
+    if rng.below(2):
+        return "txn", (("write", key, value),), (("write", key, value),)
+    return "txn", (("read", key, None), ("read", "x", None)), (("read", key, value), ("read", "x", rng.below(2)))
+
+
+def _kv(rng: Rng, index: int) -> Intent:
+    text = ["", "a", "b", "ab", "ba", "aa"][rng.below(6)]
+    return [("put", text[:1], None), ("append", "ab"[rng.below(2)], None), ("get", None, text)][rng.below(3)]
+
+
+def _mutex(rng: Rng, index: int) -> Intent:
+    return ("acquire" if rng.below(2) else "release"), None, None
+
+
+def _set(rng: Rng, index: int) -> Intent:
+    return ("add", index, None) if rng.below(2) else ("read", None, frozenset(v for v in range(_CALLS) if not rng.below(3)))
+
+
+def _queue(rng: Rng, index: int) -> Intent:
+    return ("enqueue", index, None) if rng.below(2) else ("dequeue", None, [None, *range(_CALLS)][rng.below(_CALLS + 1)])
+
+
+def _log(rng: Rng, index: int) -> Intent:
+    offset = rng.below(3)
+    return [("append", index, offset), ("read", offset, [None, *range(_CALLS)][rng.below(_CALLS + 1)]), ("end", None, offset)][
+        rng.below(3)
+    ]
+
+
+def _node(rng: Rng, index: int) -> Intent:
+    version = rng.below(2)
+    kinds: list[Intent] = [
+        ("create", 1, "ok"), ("create", 1, "node-exists"), ("set", (2, version), version + 1),
+        ("set", (2, version), "bad-version"),
+        ("read", None, (1, 0)), ("read", None, (2, 1)), ("read", None, "no-node"), ("delete", version, "ok"),
+    ]  # fmt: skip
+    return kinds[rng.below(len(kinds))]
+
+
+MODELS: list[tuple[Model, Callable[[Rng, int], Intent]]] = [
+    (Register(0), _register), (CasRegister(0), _cas), (MultiRegister(0, nil_is_a_value=True), _multi), (KeyValue(), _kv),
+    (Mutex(), _mutex), (GrowSet(), _set), (FifoQueue(), _queue), (VersionedNode(), _node),
+]  # fmt: skip
+POLYNOMIAL: list[tuple[Model, Callable[[Rng, int], Intent], Callable[[Sequence[Call]], object]]] = [
+    (Register(0), _register, lambda calls: unique.register_conflict(calls, 0)),
+    (GrowSet(), _set, unique.set_conflict),
+    (FifoQueue(), _queue, unique.queue_conflict),
+    (PartitionLog(), _log, unique.log_conflict),
+]
+_NAMES = [model.name for model, _ in MODELS]
+
+
+@pytest.mark.parametrize(("model", "intent"), MODELS, ids=_NAMES)
+def test_the_search_finds_an_order_just_where_one_exists(model: Model, intent: Callable[[Rng, int], Intent]) -> None:
+    rng = Rng(Seed(7)).fork(model.name)
+    outcomes = set()
+    for _ in range(_HISTORIES):
+        calls = drawn(rng, 2 + rng.below(_CALLS - 1), intent)
+        found = isinstance(Search(model, calls).run(1_000_000), Placed)
+        assert found == possible(model, calls), calls
+        outcomes.add(found)
+
+    assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize(("model", "intent", "conflict"), POLYNOMIAL, ids=[model.name for model, _, _ in POLYNOMIAL])
+def test_unique_values_are_judged_as_every_order_says(
+    model: Model, intent: Callable[[Rng, int], Intent], conflict: Callable[[Sequence[Call]], object]
+) -> None:
+    """A polynomial algorithm that misses one bad pattern would call a broken log valid."""
+    rng = Rng(Seed(8)).fork(model.name)
+    outcomes: list[bool] = []
+    crash_in = 0 if isinstance(model, PartitionLog) else 5  # brute force cannot guess the offset of a lost append
+    while len(outcomes) < 3 * _HISTORIES:
+        calls = drawn(rng, 2 + rng.below(_CALLS - 1), intent, crash_in=crash_in)
+        try:
+            found = conflict(calls) is None
+        except unique.NotApplicable:
+            found = possible(model, calls)
+        assert found == possible(model, calls), calls
+        outcomes.append(found)
+
+    assert {True, False} == set(outcomes)
+
+
+@pytest.mark.parametrize(("model", "intent"), MODELS, ids=_NAMES)
+def test_relabelling_processes_and_lines_changes_nothing(model: Model, intent: Callable[[Rng, int], Intent]) -> None:
+    """Which process made a call is no evidence: only its times are."""
+    rng = Rng(Seed(9)).fork(model.name)
+    for _ in range(50):
+        calls = drawn(rng, 6, intent)
+        other = list(reversed(calls))
+        assert judge(model, calls).validity == judge(model, other).validity
+
+
+def test_a_budget_that_runs_out_is_unknown_and_says_so() -> None:
+    """Never a silent VALID."""
+    rng = Rng(Seed(10)).fork("budget")
+    verdict = judge(CasRegister(0), drawn(rng, 6, _cas), steps_max=0)
+
+    assert verdict.validity is Validity.UNKNOWN
+    assert verdict.unchecked == ("not decided within 0 steps of search",)

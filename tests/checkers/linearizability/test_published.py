@@ -1,0 +1,48 @@
+"""Histories whose verdicts others published, read from beside the project; skipped where they are not there."""
+
+import csv
+import doctest
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from checkers.elle.judge import FORBIDS
+from checkers.linearizability import judge
+from highwater.cli.main import run_command_line
+from tests.tidy.sources import ROOT
+
+CORPORA = ROOT.parent / "shared" / "corpora"
+_EXIT = {"linearizable": 0, "valid": 0, "not-linearizable": 10, "invalid": 10}
+
+
+def _rows() -> list[tuple[str, str, str, str]]:
+    for folder in (CORPORA, ROOT.parents[1] / "shared" / "corpora"):
+        if (folder / "VERDICTS.csv").exists():
+            with (folder / "VERDICTS.csv").open() as file:
+                return [
+                    (str(folder / row["file"]), re.split("[,; ]", row["model"])[0], row["model"], row["expected"])
+                    for row in csv.DictReader(file)
+                ]
+    return []
+
+
+def test_the_example_in_the_docstring_runs() -> None:
+    assert doctest.testmod(judge).failed == 0
+
+
+def test_every_published_verdict_is_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    """A checker that disagrees with the published verdict is wrong, or has found something that needs a story."""
+    rows = _rows()
+    if not rows:
+        pytest.skip(f"no published histories in {CORPORA}")
+    wrong = []
+    for path, model, words, expected in rows:
+        promised = [name for name in FORBIDS if re.search(rf"(?<![-a-z]){name}", words)] or ["strict-serializable"]
+        code = run_command_line(["check", path, "--model", model, "--consistency", ",".join(promised), "--json"])
+        said = json.loads(capsys.readouterr().out)
+        if code != _EXIT[expected] or bool(said["anomalies"]) != (_EXIT[expected] == 10) or said["unchecked"]:
+            wrong.append((Path(path).name, expected, said["verdict"]))
+
+    assert wrong == []

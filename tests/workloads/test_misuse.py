@@ -1,0 +1,53 @@
+"""misuse: a client that breaks every rule of a produce request, one after the other, and is refused each time (B-65, B-66)."""
+
+import pytest
+
+from checkers.single import judge
+from checkers.verdict import Validity
+from highwater.backends.api import Provenance
+from highwater.backends.scene import manifest
+from highwater.derive import derive
+from highwater.sim.world import World
+from history.op import OpType
+from tests.workloads.test_admin_storm import run
+from workloads.generate import generate
+from workloads.misuse import GOOD_IN_A_ROW, NO_SUCH_ACKS
+from workloads.parameters import Parameters, PartitionName
+
+PARAMETERS = Parameters(partitions=(PartitionName("orders", 0), PartitionName("orders", 1)), producers=1, consumers=0)
+REFUSALS = {
+    "INVALID_REQUEST",
+    "INVALID_REQUIRED_ACKS",
+    "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    "DUPLICATE_SEQUENCE_NUMBER",
+    "INVALID_PRODUCER_EPOCH",
+    "UNKNOWN_PRODUCER_ID",
+}
+
+
+def test_a_misfit_writes_well_for_a_while_and_then_in_every_wrong_way() -> None:
+    """B-66: only a producer whose session goes on for a while has something long ago to repeat."""
+    *_, misfit = generate("misuse", 5, PARAMETERS)
+    asked = run(misfit, "faults")
+    wrong = [i for i in asked if i.misuse or not i.values or i.acks == NO_SUCH_ACKS]
+
+    assert {i.misuse for i in wrong} == {"", "gap", "behind", "epoch", "stranger"}
+    assert {(len(i.values), i.acks) for i in wrong} == {(1, -1), (0, -1), (1, NO_SUCH_ACKS)}
+    assert [n for n, i in enumerate(asked) if i in wrong][:2] == [GOOD_IN_A_ROW, 2 * GOOD_IN_A_ROW + 1]
+    assert run(misfit, "quiet") == []
+
+
+@pytest.mark.parametrize("seed", [0])
+def test_every_refusal_is_met_and_nothing_that_was_refused_appears(seed: int) -> None:
+    """O4, B-65, B-66: a leader that takes one of these has a duplicate, a gap or a record of nobody in its log."""
+    plan = derive(seed, workload="misuse", seconds=30, faults=("pause-short",))
+    world = World(plan)
+    world.play()
+    facts = manifest(
+        plan, Provenance(run_id="r", plan_digest=""), backend="sim", outcome="completed", faults=world.faults.counts()
+    )
+    history = world.stage.recorder.history(facts)
+    told = {row.error for row in history.operations if row.type is not OpType.INVOKE}
+
+    assert told >= REFUSALS
+    assert judge(history).validity is Validity.VALID
