@@ -56,7 +56,7 @@ def test_a_partition_that_is_added_while_its_topic_is_deleted_goes_with_it() -> 
 
 
 def test_a_partition_that_is_added_once_more_while_it_is_deleted_is_not_told_to_anybody() -> None:
-    """V3 §H on_partitions_add: listed already, it would be made again by those who have just deleted it."""
+    """V3 §H on_partitions_add step 2: listed already, it would be made again by those who have just deleted it."""
     lab = cluster()
     write(lab, *ADD)
     lab.wait(1000)
