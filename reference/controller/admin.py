@@ -111,7 +111,7 @@ def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tu
     if kind == "add" and procedure.writes:  # the topic path lists them; once they are cleared the topic may be gone again
         partitions.init_leaders(turn, controller, procedure)
     elif kind == "delete":
-        deletion.on_erased(controller, procedure)
+        deletion.on_erased(turn, controller, kind)
     return True
 
 
@@ -120,6 +120,7 @@ def proceed(turn: Turn, controller: Controller) -> None:
     if controller.step != "active":
         return
     for kind, procedure in _procedures(controller):
+        deletion.tell_late(controller, procedure)
         if procedure.step == "stopping":
             deletion.stop(controller, procedure)
         elif procedure.step == "electing":

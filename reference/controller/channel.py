@@ -157,6 +157,13 @@ def drop_replica(controller: Controller, stop: StopPartition, replicas: tuple[Br
             channel.stops[stop.tp] = stop
 
 
+def stop_late(controller: Controller, stop: StopPartition, brokers: tuple[BrokerId, ...]) -> None:
+    """Queue the end of a partition of a topic that is gone. A command for it is one for the next topic of that name."""
+    for channel in controller.channels:
+        if channel.broker in brokers and stop.tp not in channel.stops:
+            channel.stops[stop.tp] = stop
+
+
 def is_stopping(channel: Channel, tp: TopicPartition) -> bool:
     """A StopReplica for this partition has not been answered yet."""
     in_flight = channel.in_flight.partitions if isinstance(channel.in_flight, StopReplica) else ()

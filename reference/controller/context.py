@@ -120,6 +120,14 @@ AdminKind = Literal["add", "remove", "preferred", "delete", "unclean"]
 ADMIN_KINDS: tuple[AdminKind, ...] = ("add", "remove", "preferred", "delete", "unclean")
 
 
+class Erased(Struct, frozen=True):
+    """A partition that is no more, who had it, and who was told so while it was being deleted."""
+
+    stop: StopPartition
+    brokers: tuple[BrokerId, ...]
+    told: tuple[LiveBroker, ...]
+
+
 class AdminProcedure(Struct):
     """One admin path being worked off. A `request` of 0 while reading or writing waits for the retry timer."""
 
@@ -133,6 +141,7 @@ class AdminProcedure(Struct):
     epochs: dict[TopicPartition, LeaderEpoch] = {}  # with which replicas are stopped
     told: tuple[LiveBroker, ...] = ()  # who was sent StopReplica
     writes: list[tuple[AnyOp, ...]] = []  # multis still to be done
+    erased: tuple[Erased, ...] = ()  # of which a broker may still be told that registered before they were
 
 
 MoveStep = Literal["widening", "joining", "leading", "shrinking", "stopping", "deleting", "narrowing", "clearing"]

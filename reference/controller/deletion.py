@@ -5,14 +5,14 @@ finds no assignment when it starts, or that of a later topic, and deletes its re
 goes in the same multi as the topics: found again after them it would hit the next topics of these names.
 """
 
-from reference.controller import channel
-from reference.controller.context import AdminProcedure, Controller, LiveBroker, forget_partition
+from reference.controller import broker_change, channel
+from reference.controller.context import AdminKind, AdminProcedure, Controller, Erased, LiveBroker, forget_partition
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Data, Delete, Exists, GetData
 from reference.effects import ZkRequest
 from reference.machine import Turn
 from reference.messages import StopPartition, StopReplica
-from reference.types import EPOCH_DURING_DELETE, LeaderEpoch, TopicId, TopicPartition, topic_of
+from reference.types import EPOCH_DURING_DELETE, NO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition, topic_of
 
 
 def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
@@ -68,10 +68,31 @@ def _plan(turn: Turn, controller: Controller, procedure: AdminProcedure, answers
         procedure.epochs = dict.fromkeys(procedure.partitions, EPOCH_DURING_DELETE)  # KIP-570: the id says which topic is meant
 
 
-def on_erased(controller: Controller, procedure: AdminProcedure) -> None:
-    """The write is done: the topics are no more."""
-    forget(controller, procedure.topics)
-    procedure.topics = ()
+def on_erased(turn: Turn, controller: Controller, kind: AdminKind) -> None:
+    """The write is done: the topics are no more, and whoever registers from now on knows nothing of them."""
+    procedure = controller.admin[kind]
+    for tp, brokers in procedure.partitions.items():
+        topic_id = controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID)
+        stop = StopPartition(tp, procedure.epochs[tp], topic_id=topic_id)
+        procedure.erased = (*procedure.erased, Erased(stop, brokers, procedure.told))
+    broker_change.on_watch(turn, controller)
+    if kind == "delete":
+        forget(controller, procedure.topics)
+        procedure.topics = ()
+
+
+def tell_late(controller: Controller, procedure: AdminProcedure) -> None:
+    """Who registered before the znodes went, and was not seen before, may have read of them: it is told now.
+
+    The list of brokers that this goes by was read after the znodes were gone.
+    """
+    if not procedure.erased or controller.brokers_listing.step != "idle" or controller.brokers_listing.again:
+        return
+    for erased in procedure.erased:
+        late = [p.broker for p in controller.channels if LiveBroker(p.broker, p.incarnation) not in erased.told]
+        if erased.stop.topic_id != NO_TOPIC_ID:
+            channel.stop_late(controller, erased.stop, tuple(broker for broker in late if broker in erased.brokers))
+    procedure.erased = ()
 
 
 def forget(controller: Controller, topics: tuple[str, ...]) -> None:

@@ -34,6 +34,7 @@ class Cluster(Lab):
         self.orphans: list[int] = []  # sessions of processes that are gone, or have another
         self.missed: dict[int, list[AnyEvent]] = {}  # what a broker that is cut off is told when it is back
         self.durable: dict[tuple[int, int, TopicPartition], int] = {}  # batches that a power loss leaves
+        self.emptied: set[int] = set()
         self.promises = Promises()
         super().__init__(BROKERS, variant=VARIANTS[protocol], replicas=(1, 2, 3), min_isr=2, log_dirs=log_dirs, start=False)
         specs = tuple(TopicSpec(name=t, partitions=1, replication_factor=3, min_insync_replicas=2, flush="none") for t in TOPICS)
@@ -115,6 +116,7 @@ class Cluster(Lab):
     def swap(self, i: int, index: int) -> None:
         """A new, empty directory in the place of the old one."""
         self.disks[i].dirs[index] = Directory()
+        self.emptied.add(i)
 
     def read(self, path: str) -> Data | None:
         """A znode."""

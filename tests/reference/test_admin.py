@@ -259,7 +259,7 @@ CASES: dict[str, tuple[Callable[[Lab], None], Callable[[Lab], None], Callable[[L
     "remove": (has_t1, remove, removed),
     "delete": (nothing, delete_topic, deleted),
 }
-STEPS = {"add": 10, "remove": 7, "delete": 7}  # requests to ZooKeeper, the last of them looking at what is left
+STEPS = {"add": 10, "remove": 7, "delete": 9}  # requests to ZooKeeper, the last of them looking at what is left
 
 
 @pytest.mark.parametrize(("name", "before"), [(name, k) for name, steps in STEPS.items() for k in range(steps)])

@@ -56,7 +56,7 @@ def test_a_partition_that_is_added_while_its_topic_is_deleted_goes_with_it() -> 
 
 
 def test_a_partition_that_is_added_once_more_while_it_is_deleted_is_not_told_to_anybody() -> None:
-    """V3 §H on_partitions_add: listed already, it would be made again by those who have just deleted it."""
+    """V3 §H on_partitions_add step 2: listed already, it would be made again by those who have just deleted it."""
     lab = cluster()
     write(lab, *ADD)
     lab.wait(1000)
@@ -69,3 +69,24 @@ def test_a_partition_that_is_added_once_more_while_it_is_deleted_is_not_told_to_
     lab.wait(10_000)
 
     assert (holders(lab), holders(lab, T1), data(lab, paths.topic_path("t"))) == ([], [], None)
+
+
+def test_who_registers_right_before_a_topic_goes_is_told_afterwards() -> None:
+    """V3 §E step 4, promise L2: it has read its assignment, and would keep a replica of a topic that is no more."""
+    lab = cluster()
+    lab.crash(3)
+    lab.expire(3)
+    lab.settle()
+    lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _start_now(lab, 3)
+    write(lab, DELETE)
+    lab.wait(3000)
+
+    assert (holders(lab), data(lab, paths.topic_path("t"))) == ([], None)
+
+
+def _start_now(lab: Lab, i: int) -> None:
+    """In the middle of what another one does."""
+    lab.busy = False
+    lab.start(i)
+    lab.busy = True
+    assert lab.nodes[i].state.broker.registration == "registered"
