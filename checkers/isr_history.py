@@ -9,11 +9,12 @@ ISR_ROWS = (K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 class IsrHistory:
     """Told of rows in order, answers for the moment after the last one. `min_isr` is m of the promise."""
 
-    __slots__ = ("_last_full", "_min_isr", "_sent", "epoch", "index", "isr", "leader")
+    __slots__ = ("_elr", "_last_full", "_min_isr", "_sent", "epoch", "index", "isr", "leader")
 
     def __init__(self, min_isr: int) -> None:
         self._min_isr = min_isr
         self._last_full: tuple[str, ...] = ()
+        self._elr: tuple[str, ...] = ()
         self._sent: dict[str, tuple[str, ...]] = {}  # leader -> the ISR it wants, not answered yet
         self.isr: tuple[str, ...] = ()
         self.leader: str | None = None
@@ -31,17 +32,26 @@ class IsrHistory:
         else:
             # Changes are conditional on the version: whatever was sent before this write is either this write or refused.
             self._sent.clear()
+            if len(row.isr) < self._min_isr:
+                left = (node for node in self.isr if node not in self._elr)
+                self._elr = tuple(node for node in (*self._elr, *left) if node not in row.isr)
+            else:
+                self._elr = ()
             self.isr, self.leader, self.epoch, self.index = row.isr, row.leader, row.leader_epoch, row.at
             if len(row.isr) >= self._min_isr:
                 self._last_full = row.isr
 
     def eligible(self) -> tuple[str, ...]:
-        """ISR and ELR: who may be elected."""
-        if len(self.isr) >= self._min_isr:
-            return self.isr
-        return self.isr + tuple(node for node in self._last_full if node not in self.isr)
+        """ISR and ELR: who may be elected.
+
+        KIP-966: whoever left the ISR while it was short is in the ELR, also one that had joined it then: the high watermark stood
+        still, and to join it had to hold all below it.
+        """
+        return self.isr + self._elr
 
     def counted_on(self) -> tuple[str, ...]:
-        """The replicas whose copies count."""
+        """The replicas whose copies count: where the ISR is short, with the last one that was not."""
         staying = tuple(node for node in self.isr if all(node in wanted for wanted in self._sent.values()))
-        return staying if len(staying) >= self._min_isr else self.eligible()
+        if len(staying) >= self._min_isr:
+            return staying
+        return self.isr + tuple(node for node in self._last_full if node not in self.isr)

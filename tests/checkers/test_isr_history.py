@@ -67,3 +67,24 @@ def test_with_too_few_left_by_a_change_the_whole_isr_counts() -> None:
     story.change_isr("b1", 1, ("b1",))
 
     assert history_of(story).counted_on() == ("b1", "b2", "b3")
+
+
+def test_who_joined_a_short_isr_and_left_it_may_be_elected_and_is_not_counted_on() -> None:
+    """KIP-966: the high watermark stood still all the while, so that it holds what was committed."""
+    story = begin()
+    story.state("b1", 1, "b1 b2 b4")
+    story.state("b1", 1, "b1")
+    story.state("b1", 1, "b1 b3")
+    story.state("b1", 1, "b1")
+    standing = history_of(story, m=3)
+
+    assert set(standing.eligible()) == {"b1", "b2", "b3", "b4"}
+    assert set(standing.counted_on()) == {"b1", "b2", "b4"}
+
+
+def test_nobody_but_the_isr_may_be_elected_once_it_is_long_enough_again() -> None:
+    story = begin()
+    story.state("b1", 1, "b1")
+    story.state("b1", 1, "b1 b2")
+
+    assert history_of(story).eligible() == ("b1", "b2")
