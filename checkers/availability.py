@@ -3,7 +3,9 @@
 The laboratory heals, and B later the cluster must be whole: one controller, every broker registered, every partition led by
 who ZooKeeper says with all assigned replicas in the ISR, acks=all acknowledged again, logs equal and committed to the end, and
 final readers served with everything that was acknowledged. The state is looked at twice: B after healing and at the end. The one
-silence that is right after healing is a partition of which every counted-on replica was emptied (U2); it is counted.
+silence that is right after healing is a partition of which every counted-on replica was emptied (U2); it is counted. Emptied is also a replica
+that was counted on before its broker ever heard of it: when a directory is swapped meanwhile, the broker that comes back cannot
+know that there was nothing in it.
 
 Not judged (`live` is null) where the run did not heal, or ended before the bound.
 """
@@ -14,7 +16,7 @@ from checkers.checker import PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, part
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.moves import REQUESTS, undone
 from checkers.replay import REPLAYED, Replicas
-from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
 from checkers.verdict import Cut, Findings
 from checkers.wounds import Wounded
 from history.event import EventKind as K
@@ -22,6 +24,7 @@ from history.event import EventKind as K
 NAME = "availability"
 MS = 1_000_000
 _MOVES = "/admin/reassign"
+_MADE = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RECOVERED, K.APPEND)
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
 
@@ -108,6 +111,7 @@ class _Partition:
         self.replicas = Replicas()
         self.wounded = Wounded()
         self.emptied: set[str] = set()
+        self.made: set[str] = set()  # who has had a log of it
         self.epochs: dict[str, int] = {}  # node -> the epoch that it acts in
         self.hw = -1
 
@@ -116,6 +120,10 @@ class _Partition:
         kind = row.kind
         if kind == K.ASSIGNED:
             self.assigned = row.replicas
+        if kind in _MADE:
+            self.made.add(row.node)
+        elif kind == K.REPLICA_DELETED:
+            self.made.discard(row.node)
         if kind in REPLAYED:
             self.replicas.replay(row)
         if kind in ISR_ROWS:
@@ -131,6 +139,12 @@ class _Partition:
             self.epochs.pop(row.node, None)
         elif kind == K.HW and row.detail == "leader" and row.node == self.standing.leader:
             self.hw = row.hw
+
+    def see_swap(self, row: EventRow) -> None:
+        """A directory of a broker was swapped; of a log that it has made the laboratory says itself what it lost."""
+        if row.node not in self.made:
+            self.wounded.see(row)
+            self.emptied.add(row.node)
 
     def is_emptied(self) -> bool:
         """U2: nobody who counts has anything left, so the partition stays offline and keeps silent."""
@@ -210,11 +224,15 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
     partition = _Partition(name, assigned, promise.min_insync_replicas)
     why: list[str] = []
     looked = False
-    for row in event_rows(events):
+    whole = {row.at: row for row in swaps(events)}
+    for row in sorted([*event_rows(events), *whole.values()], key=lambda row: row.at):
         if row.time_ns > deadline and not looked:
             looked = True
             why.extend([] if partition.is_emptied() else partition.lacks("B after healing"))
-        partition.see(row)
+        if row.at in whole:
+            partition.see_swap(row)
+        else:
+            partition.see(row)
     if partition.is_emptied():
         return Findings(live_judged=True, counts={"offline_rightly": 1})
     why.extend(partition.lacks("at the end"))

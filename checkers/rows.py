@@ -71,13 +71,23 @@ def _lacking() -> pl.Expr:
 
 # True for rows of events that lack a column their kind must fill.
 LACKING = _lacking()
-# A wound of a node as a whole has a row without a partition: it says nothing more than those of its partitions.
-_FIT = ~(LACKING | (_IS_WOUND & pl.col("partition").is_null()))
+# A wound of a node as a whole has a row without a partition: to who had a log there it says nothing more than the row of the log.
+_WHOLE = _IS_WOUND & pl.col("partition").is_null()
+_FIT = ~(LACKING | _WHOLE)
 
 
 def event_rows(events: pl.DataFrame) -> list[EventRow]:
     """The rows that can be judged, in order of the frame."""
-    fit = events.filter(_FIT).rename({"index": "at"})
+    return _rows(events.filter(_FIT))
+
+
+def swaps(events: pl.DataFrame) -> list[EventRow]:
+    """The directories that were swapped for empty ones, whatever was in them."""
+    return _rows(events.filter(_WHOLE & ~LACKING & (pl.col("detail") == "swapped")))
+
+
+def _rows(frame: pl.DataFrame) -> list[EventRow]:
+    fit = frame.rename({"index": "at"})
     columns = [fit[name].to_list() for name in EventRow._fields]
     for name in ("isr", "replicas"):
         place = EventRow._fields.index(name)

@@ -187,7 +187,8 @@ class Disk:
     def swap(self, index: int) -> Wounds:
         """An empty directory stands in the place of this one."""
         logs = sorted(self.dirs[index].logs.items())
-        wounds = [(tp, log.topic_id, int(log.batches[0].base_offset)) for tp, log in logs if log.batches]
+        # an empty log too: whoever counts on it cannot know that nothing was in it
+        wounds = [(tp, log.topic_id, int(log.batches[0].base_offset) if log.batches else 0) for tp, log in logs]
         old, self.dirs[index] = self.dirs[index], Directory()
         self.dirs[index].refusals, self.dirs[index].slows = old.refusals, old.slows
         return wounds

@@ -274,6 +274,14 @@ class Faults:
     def _swap(self, fault: DiskSwap, node: NodeHost) -> None:
         node.stop("crash")
         self._wound(node, fault.dir, node.disk.swap(fault.dir), "swapped")
+        # Also of the directory: a replica that was counted on before the broker made it is in none of the rows above.
+        self._stage.recorder.event(
+            EventKind.WOUND,
+            node=node.address,
+            incarnation=self._evidence.incarnations.get(node.address),
+            dir=fault.dir,
+            detail="swapped",
+        )
 
     # --- disks ----------------------------------------------------------------------------------------------------------
 

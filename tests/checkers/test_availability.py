@@ -1,10 +1,12 @@
 """Liveness after healing: what is judged, when, and which silence is right (docs/promise.md §6)."""
 
 import msgspec
+import pytest
 
 from checkers.availability import _pending
 from checkers.checker import facts_of
 from checkers.single import judge
+from checkers.verdict import Verdict
 from history.event import EventKind
 from history.history import History
 from history.op import OpType
@@ -75,6 +77,36 @@ def test_partition_that_is_offline_after_a_mere_power_loss_is_not_live() -> None
     verdict = judge(healed(story))
 
     assert verdict.not_live == ("orders-0 has no leader at the end",)
+
+
+def before_it_heard(*, made: bool = False, why: str | None = "swapped") -> Verdict:
+    """A new partition whose whole ISR is b1, which dies before it hears so (or has made its log, and not in that directory)."""
+    story = Story(promise())
+    for node, incarnation in (("b1", 11), ("b2", 12), ("b3", 13)):
+        story.registered(node, incarnation)
+    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b2", controller_epoch=1)
+    story.state("b1", 0, "b1", stamps=(11,))
+    if made:
+        story.leads("b1", 0, leo=0, isr="b1")
+    if why is not None:
+        story.event(EventKind.WOUND, whole_node=True, node="b1", incarnation=11, dir=0, detail=why)
+    story.session_ended("b1", 11)
+    story.state(None, 1, "b1", version=1, stamps=(11,))
+    story.registered("b1", 21)
+    return judge(healed(story))
+
+
+def test_partition_whose_only_member_never_made_its_log_is_rightly_offline_once_a_directory_was_swapped() -> None:
+    """U2, P6: of the empty directory that b1 comes back with nobody can say that there was nothing in it."""
+    verdict = before_it_heard()
+
+    assert (verdict.live, verdict.counts["offline_rightly"]) == (True, 1)
+
+
+@pytest.mark.parametrize(("made", "why"), [(False, None), (False, "power-loss"), (True, "swapped")])
+def test_swap_of_a_directory_excuses_no_other_silence(made: bool, why: str | None) -> None:
+    """U2 is about directories that came back empty; of a log that was made the laboratory says itself what it lost."""
+    assert before_it_heard(made=made, why=why).not_live == ("orders-0 has no leader at the end",)
 
 
 def test_broker_that_did_not_hear_of_an_epoch_is_not_live() -> None:

@@ -176,6 +176,13 @@ def test_a_swapped_directory_is_empty_and_everything_in_it_is_a_wound() -> None:
     assert logs(of) == ()
 
 
+def test_an_empty_log_in_a_swapped_directory_is_a_wound_too() -> None:
+    """U2: a replica may be counted on for a partition without records, and nobody can know later that there were none."""
+    of = disk()
+
+    assert of.swap(0) == [(T0, NO_TOPIC_ID, 0)]
+
+
 def test_a_directory_that_refuses_everything_does_nothing() -> None:
     of = disk(batch(0, "a"))
     acting = Acting("f1", "b1")
