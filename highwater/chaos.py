@@ -54,7 +54,6 @@ KNOWN_BAD: tuple[KnownBad, ...] = (
     KnownBad(protocol="article", anomaly="lost-write"),
     KnownBad(protocol="unclean-election", anomaly="unclean-election"),
     KnownBad(protocol="truncate-to-hw", anomaly="strong-isr"),
-    KnownBad(protocol="isr-expand-v3", anomaly="weak-isr"),
     KnownBad(protocol="isr-eager", anomaly="weak-isr"),
     KnownBad(protocol="hw-not-monotone", anomaly="hw-regressed"),
     KnownBad(protocol="consumers-read-to-leo", anomaly="inconsistent-offsets"),
