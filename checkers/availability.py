@@ -246,7 +246,8 @@ CLUSTER = Checker(
     name="availability-cluster",
     claim="B after healing, and at the end, one broker is controller, every broker is registered; admin actions are done.",
     assumes="ZooKeeper's registrations are complete.",
-    blind="Flapping between the two looks; requests under /admin where no administrator looked; moves that were cancelled.",
+    blind="Flapping between the two looks; requests under /admin where no administrator looked; moves that were cancelled, "
+    "or asked for while an extra request for the partition might wait.",
     kinds=(),
     group_by=WHOLE_RUN,
     operations=("admin-pending", *REQUESTS),
@@ -257,6 +258,7 @@ CLUSTER = Checker(
         K.CONTROLLER_RESIGNED,
         K.STATE_WRITTEN,
         K.ASSIGNED,
+        K.REASSIGNMENT_BEGUN,
         K.REASSIGNMENT_REFUSED,
     ),
     needs=(K.REGISTERED, K.STATE_WRITTEN),

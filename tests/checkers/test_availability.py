@@ -243,6 +243,46 @@ def test_a_move_that_was_perhaps_cancelled_or_never_asked_for_proves_nothing() -
     assert moved(("reassign", ok), ("reassign-extra", info), to=elsewhere) == ()
 
 
+def raced(extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[str, ...]) -> tuple[str, ...]:
+    """The extra znode is filled, then (after a row of what the controller did about it) the other one; what L4 says."""
+    story = quiet_cluster()
+    story.op(10, OpType.INVOKE, "reassign-extra", ({"value": "orders-0 on 1,2,3"},))
+    story.op(10, extra, "reassign-extra")
+    if then == "refused":
+        story.event(EventKind.REASSIGNMENT_REFUSED, node="b1", detail="fewer replicas than min.insync.replicas")
+    elif then:
+        story.event(EventKind.REASSIGNMENT_BEGUN, node="b1", detail=then)
+    for f in ("cancel-reassignments", "allow-reassignments") if cancelled else ():
+        story.op(10, OpType.INVOKE, f)
+        story.op(10, OpType.OK, f)
+    story.op(10, OpType.INVOKE, "reassign", ({"value": "orders-0 on 3,2,1"},))
+    story.op(10, OpType.OK, "reassign")
+    story.event(EventKind.REASSIGNMENT_BEGUN, node="b2", detail="forward to 1,2,3")
+    story.event(EventKind.ASSIGNED, replicas=to)
+    return tuple(why for why in judge(healed(story)).not_live if "was to be on" in why)
+
+
+def test_an_extra_request_that_waits_has_the_last_word() -> None:
+    """L4, R-243: what stands in /admin/reassign_partitions is rolled back first, whichever znode was filled first."""
+    extra, other = ("b1", "b2", "b3"), ("b3", "b2", "b1")
+    first = ("orders-0 was to be on b1, b2, b3 and is on b3, b2, b1 at the end",)
+    second = ("orders-0 was to be on b3, b2, b1 and is on b1, b2, b3 at the end",)
+
+    assert raced(OpType.OK, to=extra) == ()
+    assert raced(OpType.OK, to=other) == first
+    assert raced(OpType.OK, then="back to 2,1,3", to=extra) == ()  # what stood there before it is rolled back
+    for settled in ("forward to 1,2,3", "refused"):
+        assert raced(OpType.OK, then=settled, to=extra) == second
+        assert raced(OpType.OK, then=settled, to=other) == ()
+
+
+def test_an_extra_request_that_may_be_there_or_was_perhaps_cancelled_proves_nothing() -> None:
+    """Unknown never accuses."""
+    for to in (("b1", "b2", "b3"), ("b3", "b2", "b1")):
+        assert raced(OpType.INFO, to=to) == ()
+        assert raced(OpType.OK, cancelled=True, to=to) == ()
+
+
 def test_a_move_of_a_partition_that_nobody_may_lead_waits_rightly() -> None:
     """U2, L4: nothing can be moved until an operator has ordered an election; a move of what is led has to end."""
     for leader, why in ((None, False), ("b1", True)):

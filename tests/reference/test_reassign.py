@@ -729,6 +729,19 @@ def test_a_new_controller_takes_up_what_was_asked_for_while_there_was_none() -> 
     assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
 
 
+def test_an_extra_request_that_was_there_first_has_the_last_word() -> None:
+    """R-243: nobody read it before the other znode was filled, and it is what the other one holds that is rolled back."""
+    lab = cluster()
+    lab.crash(1)
+    extra(lab, (2, 3, 4))
+    reassign(lab, (3, 4, 5))
+    lab.expire(1)
+    lab.settle()
+
+    assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
+    assert data(lab, admin_paths.REASSIGN_EXTRA) is None
+
+
 def test_a_new_controller_begins_again_by_reading() -> None:
     """B-58, KAFKA-4214: also where a new replica is down with the controller."""
     assert _after_a_failover("safe") == (RAR, None)
