@@ -3,9 +3,10 @@
 The laboratory heals, and B later the cluster must be whole: one controller, every broker registered, every partition led by
 who ZooKeeper says with all assigned replicas in the ISR, acks=all acknowledged again, logs equal and committed to the end, and
 final readers served with everything that was acknowledged. The state is looked at twice: B after healing and at the end. The one
-silence that is right after healing is a partition of which every counted-on replica was emptied (U2); it is counted. Emptied is also a replica
-that was counted on before its broker ever heard of it: when a directory is swapped meanwhile, the broker that comes back cannot
-know that there was nothing in it.
+silence that is right after healing is a partition of which every counted-on replica was emptied (U2); it is counted.
+
+Emptied is also a replica that was counted on before its broker ever heard of it: when a directory is swapped meanwhile, the
+broker that comes back cannot know that there was nothing in it.
 
 Not judged (`live` is null) where the run did not heal, or ended before the bound.
 """

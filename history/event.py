@@ -57,10 +57,7 @@ class EventKind(StrEnum):
     REASSIGNMENT_BEGUN = "reassignment-begun", "node (controller), partition, detail: forward | back | down, to which replicas"
     REASSIGNMENT_ENDED = "reassignment-ended", "node (controller), partition, detail: forward | back, and to which replicas"
     REASSIGNMENT_REFUSED = "reassignment-refused", "node (controller), partition, detail: why"
-    WOUND = (
-        "wound",
-        "node, incarnation, dir, partition, offset (first destroyed), detail: power-loss | swapped | dropped. No partition: all of dir",
-    )
+    WOUND = "wound", "node, incarnation, dir, partition, offset (first destroyed), detail: power-loss | swapped | dropped"
     FAULT_BEGUN = "fault-begun", "fault (window id), node, detail: kind name"
     FAULT_ENDED = "fault-ended", "fault, node, detail: kind name"
     FAULT_ACTED = "fault-acted", "fault, node, detail: kind name, offset: how often it bit (dropped messages, refused writes ...)"
