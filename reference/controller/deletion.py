@@ -11,7 +11,7 @@ from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Data, Delete, Exists, GetData
 from reference.effects import ZkRequest
 from reference.machine import Turn
-from reference.messages import StopPartition, StopReplica
+from reference.messages import StopPartition
 from reference.types import EPOCH_DURING_DELETE, NO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition, topic_of
 
 
@@ -31,10 +31,8 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
             ops = tuple(GetData(paths.topic_path(topic)) for topic in procedure.topics)
         case "topics":
             procedure.step = "reading"
-            controller.topic_ids |= {
-                t: TopicId(a.czxid) for t, a in zip(procedure.topics, answers, strict=True) if isinstance(a, Data)
-            }
             there = [(t, a) for t, a in zip(procedure.topics, answers, strict=True) if isinstance(a, Data)]
+            controller.topic_ids |= {t: TopicId(a.czxid) for t, a in there}
             forget(controller, tuple(t for t, a in zip(procedure.topics, answers, strict=True) if not isinstance(a, Data)))
             procedure.topics = tuple(t for t, _ in there)
             procedure.topic_versions = {t: a.version for t, a in there}
@@ -146,7 +144,6 @@ def stop(controller: Controller, procedure: AdminProcedure) -> None:
             for tp, brokers in procedure.partitions.items():
                 if peer.broker in brokers:
                     channel.stop_replica(controller, StopPartition(tp, procedure.epochs[tp]), (peer.broker,))
-        in_flight = {s.tp for s in peer.in_flight.partitions} if isinstance(peer.in_flight, StopReplica) else set()
-        waiting = waiting or any(tp in peer.stops or tp in in_flight for tp in procedure.partitions)
+        waiting = waiting or any(channel.is_stopping(peer, tp) for tp in procedure.partitions)
     if not waiting:
         procedure.step = "ready"
