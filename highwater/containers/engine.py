@@ -245,13 +245,17 @@ class Engine:
     def execute(self, container: str, command: Sequence[str]) -> tuple[int, str]:
         """Run a command inside: its exit code and what it printed."""
         with _attempting(f"running {command[0]} in a container"):
-            code, output = self._container(container).exec_run(list(command))
-        return code, output.decode(errors="replace")
+            done = self._container(container).exec_run(list(command))
+        assert done.exit_code is not None
+        assert isinstance(done.output, bytes)
+        return done.exit_code, done.output.decode(errors="replace")
 
     def memory_bytes(self, container: str) -> int:
         """What its cgroup uses, without the page cache that can be given back."""
         with _attempting("reading the memory of a container"):
-            stats = self._container(container).stats(stream=False)["memory_stats"]
+            found = self._container(container).stats(stream=False)
+        assert isinstance(found, dict)
+        stats = found["memory_stats"]
         details = stats.get("stats", {})
         reclaimable: int = details.get("total_inactive_file", details.get("inactive_file", 0))
         used: int = stats["usage"]
