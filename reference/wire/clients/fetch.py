@@ -11,9 +11,10 @@ from msgspec import Struct
 from reference.errors import ErrorCode
 from reference.messages import Batch, Fetch, FetchReply
 from reference.sealed import count, size
-from reference.types import NO_INCARNATION, LeaderEpoch, Millis, Offset, TopicPartition, topic_partition
+from reference.types import NO_INCARNATION, LeaderEpoch, Millis, Offset, TopicPartition
 from reference.wire.clients.errors import EdgeError, told
 from reference.wire.clients.exchange import Call, Exchange, HangUpError
+from reference.wire.clients.names import asked_partition
 from reference.wire.records import prefix
 
 _RECORDS_MAX = 1 << 31  # it is bytes that are counted
@@ -118,7 +119,7 @@ def fetch(call: Call, request: FetchRequest) -> Exchange:
     if request.session_id != 0:
         return FetchResponse(EdgeError.FETCH_SESSION_ID_NOT_FOUND, ())
     reads = [
-        (topic.topic, [_Read(topic_partition(topic.topic, partition.partition), partition) for partition in topic.partitions])
+        (topic.topic, [_Read(asked_partition(topic.topic, partition.partition), partition) for partition in topic.partitions])
         for topic in request.topics
     ]
     all_ = [read for _, of_topic in reads for read in of_topic]

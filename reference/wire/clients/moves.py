@@ -10,10 +10,11 @@ from msgspec import Struct
 
 from reference.errors import ErrorCode
 from reference.messages import MetadataReply, PartitionState
-from reference.types import BrokerId, Millis, TopicPartition, index_of, topic_of, topic_partition
+from reference.types import BrokerId, Millis, TopicPartition, index_of, topic_of
 from reference.wire.clients.errors import EdgeError, told
 from reference.wire.clients.exchange import Call, Exchange, Heard, metadata_of
 from reference.wire.clients.metadata import live_brokers
+from reference.wire.clients.names import asked_partition
 from reference.wire.clients.tasks import CancelMoves, Dirs, Done, ListDirs, ListMoves, Move, Moves, PendingMove
 
 Result = tuple[int, str | None]
@@ -70,7 +71,7 @@ def alter(call: Call, request: AlterRequest) -> Exchange:
         return AlterResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=f"the controller is {known.controller}")
     deadline_ms = call.now_ms + max(request.timeout_ms, 0)
     asked = {
-        topic_partition(topic.name, partition.partition_index): partition.replicas
+        asked_partition(topic.name, partition.partition_index): partition.replicas
         for topic in request.topics
         for partition in topic.partitions
     }
@@ -106,7 +107,7 @@ def _told(error: ErrorCode) -> Result:
 
 
 def _altered(topic: str, partition: ReassignablePartition, results: dict[TopicPartition, Result]) -> AlteredPartition:
-    error, text = results[topic_partition(topic, partition.partition_index)]
+    error, text = results[asked_partition(topic, partition.partition_index)]
     return AlteredPartition(partition_index=partition.partition_index, error_code=error, error_message=text)
 
 
@@ -195,7 +196,7 @@ def list_moves(call: Call, request: ListRequest) -> Exchange:
         return ListResponse(error_code=told(found.error), error_message=found.error.name)
     wanted = None
     if request.topics is not None:
-        wanted = {topic_partition(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+        wanted = {asked_partition(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
     states = {state.tp: state for state in known.states}
     rows: dict[str, list[OngoingPartition]] = {}
     for move in found.pending:
@@ -265,7 +266,7 @@ def describe_dirs(call: Call, request: DescribeRequest) -> Exchange:
     assert isinstance(found, Dirs)
     wanted = None
     if request.topics is not None:
-        wanted = {topic_partition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = {asked_partition(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = []
     for directory in found.directories:
         rows: dict[str, list[DescribedPartition]] = {}

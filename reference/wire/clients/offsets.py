@@ -4,9 +4,10 @@ from msgspec import Struct
 
 from reference.errors import ErrorCode
 from reference.messages import EARLIEST, LATEST, EpochEnd, EpochEndReply, ListOffsets, ListOffsetsReply
-from reference.types import BrokerId, LeaderEpoch, topic_partition
+from reference.types import BrokerId, LeaderEpoch
 from reference.wire.clients.errors import EdgeError, told
 from reference.wire.clients.exchange import Call, Exchange
+from reference.wire.clients.names import asked_partition
 
 _NO_REPLICA = BrokerId(-1)
 
@@ -69,7 +70,7 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> Exchange:
                 continue
             number = call.number()
             open_[number] = (t, p)
-            tp = topic_partition(topic.name, asked.partition_index)
+            tp = asked_partition(topic.name, asked.partition_index)
             call.ask(ListOffsets(number, tp, LeaderEpoch(asked.current_leader_epoch), timestamp=asked.timestamp))
     while open_:
         reply = yield
@@ -146,7 +147,7 @@ def epoch_ends(call: Call, request: EpochRequest) -> Exchange:
         for p, asked in enumerate(topic.partitions):
             number = call.number()
             open_[number] = (t, p)
-            tp = topic_partition(topic.topic, asked.partition)
+            tp = asked_partition(topic.topic, asked.partition)
             current = LeaderEpoch(asked.current_leader_epoch)
             call.ask(EpochEnd(number, tp, _NO_REPLICA, current, LeaderEpoch(asked.leader_epoch)))
     while open_:

@@ -1,8 +1,8 @@
 """CreateTopics 2 to 4 and DeleteTopics 1 to 3: checked against what the broker knows, asked for by znodes, answered when done.
 
-Only the controller performs them (KIP-4); another broker answers NOT_CONTROLLER. A topic is made when every partition has a leader
-in this broker's metadata, and gone when it is not in it any more; after the client's timeout the answer is REQUEST_TIMED_OUT,
-while the request stands and is gone on with. What a topic is configured with stands in the settings of the brokers.
+Only the controller performs them (KIP-4); another broker answers NOT_CONTROLLER. A topic is made when every partition has a
+leader in this broker's metadata, and gone when it is not in it any more; after the client's timeout the answer is
+REQUEST_TIMED_OUT, while the request stands and is gone on with. What a topic is configured with stands in the settings of the brokers.
 """
 
 from collections.abc import Generator
