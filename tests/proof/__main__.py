@@ -51,30 +51,37 @@ class Row(NamedTuple):
         return f"| {self.judge} | {' | '.join(numbers)} |"
 
 
+def _shown(wrong: list[str]) -> int:
+    """How many there are; the shortest is written out."""
+    if wrong:
+        sys.stderr.write(min(wrong, key=len) + "\n")
+    return len(wrong)
+
+
 def _object(subject: Subject, count: int) -> Row:
     tally = linearizability.prove(subject, count)
     told = f"{tally.calls_max} calls ({tally.exhaustive:,})"
     undecided = f"{tally.undecided:,}" + (f", {tally.loose:,} with a longer prefix" if tally.loose else "")
-    return Row(subject.name, tally.total, told, tally.possible, tally.impossible, undecided, len(tally.wrong))
+    return Row(subject.name, tally.total, told, tally.possible, tally.impossible, undecided, _shown(tally.wrong))
 
 
 def _transactions(writes: str, count: int) -> Row:
     tally = elle.prove(writes, count)
     undecided = f"{tally.unproven:,} not accused, versions unknown"
     return Row(
-        tally.name, tally.total, f"{tally.exhaustive:,}", tally.possible, tally.impossible, undecided, len(tally.wrong)
+        tally.name, tally.total, f"{tally.exhaustive:,}", tally.possible, tally.impossible, undecided, _shown(tally.wrong)
     )  # fmt: skip
 
 
 def _cycles(count: int) -> Row:
     tally = cycles.prove(count)
     name = f"cycles of list-append ({len(tally.by_kind)} kinds, up to {tally.longest} steps)"
-    return Row(name, tally.histories, "-", tally.histories - tally.told, tally.told, "0", len(tally.wrong))
+    return Row(name, tally.histories, "-", tally.histories - tally.told, tally.told, "0", _shown(tally.wrong))
 
 
 def _log(name: str, count: int) -> Row:
     tally = logs.prove(name, count)
-    return Row(name, tally.total, "-", tally.good, tally.total - tally.good, "0", len(tally.wrong))
+    return Row(name, tally.total, "-", tally.good, tally.total - tally.good, "0", _shown(tally.wrong))
 
 
 def tasks(count: int) -> Iterator[Callable[[], Row]]:
