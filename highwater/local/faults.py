@@ -23,6 +23,7 @@ from nemesis.faults import (
     Crash,
     CrashAt,
     DirFailure,
+    DirFile,
     DirUnreadable,
     DiskFull,
     DiskSlow,
@@ -136,6 +137,7 @@ class Faults:
                 | CrashAt()
                 | ExpireSession()
                 | DirUnreadable()
+                | DirFile()
                 | DirFailure()
                 | DiskFull()
                 | DiskSlow()
