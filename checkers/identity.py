@@ -37,6 +37,7 @@ def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
     ids = sorted(named, key=_age)
     of_call = _topics_of_calls(operations, events, ids)
     own = operations.with_columns(pl.col("index").replace_strict(of_call, return_dtype=pl.String).alias("topic_id"))
+    own = own.with_columns(pl.col("topic_id").cast(pl.String))  # of no operations at all, the line above makes numbers
     found = []
     for topic_id in ids:
         before = pl.col("index") < ended.get(topic_id, pl.UInt64.max())
