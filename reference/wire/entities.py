@@ -15,7 +15,6 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
-from datetime import timedelta
 from functools import cache
 
 import msgspec
@@ -290,7 +289,8 @@ def _default(field: Field[object]) -> object:
     """What an entity says of a field that its Struct does not have."""
     kind = field.metadata.get("kafka_type")
     if kind in _TIMES:
-        return int(field.default.total_seconds() * 1000) if isinstance(field.default, timedelta) else _NO_TIME[kind]
+        seconds = getattr(field.default, "total_seconds", None)  # of a timedelta
+        return _NO_TIME[kind] if seconds is None else int(seconds() * 1000)
     if field.default is not MISSING:
         return field.default
     if _is_array(field):
