@@ -2,7 +2,8 @@
 
 Only the controller performs them (KIP-4); another broker answers NOT_CONTROLLER. A topic is made when every partition has a
 leader in this broker's metadata, and gone when it is not in it any more; after the client's timeout the answer is
-REQUEST_TIMED_OUT, while the request stands and is gone on with. What a topic is configured with stands in the settings of the brokers.
+REQUEST_TIMED_OUT, while the request stands and is gone on with. What a topic is configured with stands in the settings of the
+brokers.
 """
 
 from collections.abc import Generator
