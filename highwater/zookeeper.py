@@ -24,6 +24,7 @@ TICK_MS = 100
 SESSION_MS_MAX = 60_000
 JAVA_MAJOR_MIN = 17
 START_TIMEOUT_S = 40
+NO_JARS = "a real ZooKeeper needs the jars of PySpark: pip install 'highwater[spark]'"
 _ATTEMPTS = 3  # another process may take the port between our choice and the server's bind
 _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512")
 
@@ -31,7 +32,7 @@ _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.
 def missing() -> str | None:
     """Why no ZooKeeper can be started on this machine, in a sentence; None where it can."""
     if _jars() is None:
-        return "a real ZooKeeper needs the jars of PySpark: pip install 'highwater[spark]'"
+        return NO_JARS
     java = shutil.which("java")
     if java is None:
         return f"a real ZooKeeper needs Java {JAVA_MAJOR_MIN} or newer, and there is no java on the PATH"
@@ -50,10 +51,13 @@ def _jars() -> Path | None:
     return jars if next(jars.glob("zookeeper-[0-9]*.jar"), None) else None
 
 
-def _classpath(jars: Path) -> str:
-    """What ZooKeeper's server needs of some 250 jars; the whole folder would cost seconds to open."""
+def server_jars() -> list[Path]:
+    """What ZooKeeper's server needs of PySpark's some 250 jars; the whole folder would cost seconds to open."""
+    jars = _jars()
+    if jars is None:
+        raise HarnessError(NO_JARS)
     wanted = ("zookeeper-*.jar", "netty-*.jar", "slf4j-api-*.jar", "snappy-java-*.jar", "metrics-core-*.jar", "commons-*.jar")
-    return os.pathsep.join(str(jar) for pattern in wanted for jar in sorted(jars.glob(pattern)))
+    return [jar for pattern in wanted for jar in sorted(jars.glob(pattern))]
 
 
 def _dying_with_us() -> list[str]:
@@ -126,9 +130,8 @@ class LocalZooKeeper:
         os.kill(self.pid, signal.SIGCONT)
 
     def _start(self) -> bool:
-        jars, java = _jars(), shutil.which("java")
+        java = shutil.which("java")
         assert self._folder is not None
-        assert jars is not None
         assert java is not None
         port = free_port()
         config = self._folder / "zoo.cfg"
@@ -142,7 +145,7 @@ class LocalZooKeeper:
             java,
             *_JVM,
             "-cp",
-            _classpath(jars),
+            os.pathsep.join(map(str, server_jars())),
             "org.apache.zookeeper.server.ZooKeeperServerMain",
             str(config),
         ]

@@ -3,37 +3,44 @@
 A node ends when its stdin closes, so that none outlives this process, however this one ends.
 """
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 import reference
 from highwater.errors import HarnessError
+from highwater.local.site import ClockCondition, Cutback, DirCondition, Probe, Proof, Wound
 from history.event import EventKind
 from reference.config import BrokerConfig
 from reference.events import DirImage
 from reference.runtime.control import NoteLine, read_notes
 from reference.runtime.disk import Disk
 from reference.runtime.settings import NodeSettings
-from reference.types import Address, broker_address
+from reference.types import Address, TopicPartition, broker_address
 
 END_TIMEOUT_S = 10
+GONE_LOOKS_MAX = 150
+STATE_LOOKS_MAX = 25
+LOOK_S = 0.02
 
 
 class NodeProcess:
-    """One broker through all its lives. `ports` are those of all brokers."""
+    """One broker through all its lives: `highwater.local.site.Node`. `ports` are those of all brokers."""
 
     def __init__(self, folder: Path, config: BrokerConfig, *, zookeeper: str, ports: dict[Address, int]) -> None:
         self.address = broker_address(config.broker)
         self.life = 0
-        self.paused = False
+        self.dirs = config.log_dirs
         self._folder = folder / self.address
         self._folder.mkdir()
         self._process: subprocess.Popen[bytes] | None = None
+        self._last: subprocess.Popen[bytes] | None = None  # the one before, which has ended
         self._settings = NodeSettings(
             broker=config,
             life=0,
@@ -45,9 +52,11 @@ class NodeProcess:
             end_with_stdin=True,
         )
 
-    def start(self) -> None:
+    # --- the process -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> Probe:
         """A new life."""
-        assert not self.is_running()
+        assert not self._runs()
         self._close()
         self.life += 1
         settings = self._folder / f"settings-{self.life}.json"
@@ -63,35 +72,84 @@ class NodeProcess:
                 env=environment,
                 start_new_session=True,
             )
+        return self._probe(running=True)
 
-    def is_running(self) -> bool:
+    async def is_running(self) -> bool:
         """Is there a process, perhaps a paused one?"""
-        return self._process is not None and self._process.poll() is None
+        return self._runs()
 
-    def kill(self) -> None:
+    async def kill(self) -> Probe:
         """SIGKILL; the page cache stays. Nothing where it is down."""
+        self.end()
+        return self._probe(running=False)
+
+    def end(self) -> None:
+        """The same, outside of the loop."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(END_TIMEOUT_S)
-        self.paused = False
         self._close()
 
-    def terminate(self) -> None:
+    async def terminate(self) -> Probe:
         """SIGTERM: it may end in good order, or take its time."""
-        if self.is_running():
-            self._signal(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
+        return self._probe(running=False)
 
-    def pause(self) -> None:
+    async def pause(self) -> Probe:
         """SIGSTOP."""
-        if self.is_running():
-            self._signal(signal.SIGSTOP)
-            self.paused = True
+        self._signal(signal.SIGSTOP)
+        return self._probe(running=True, state="T")
 
-    def resume(self) -> None:
+    async def resume(self) -> Probe:
         """SIGCONT."""
-        if self.is_running():
-            self._signal(signal.SIGCONT)
-        self.paused = False
+        self._signal(signal.SIGCONT)
+        return self._probe(running=True, state="RSD")
+
+    def _probe(self, *, running: bool, state: str = "RSDT") -> Probe:
+        """Is this process there, in one of these states of the kernel, or is it gone?"""
+        process = self._process or self._last
+
+        async def probe() -> Proof:
+            if process is None:
+                return Proof(False, "there is no process")
+            if not running:
+                return await _gone(process)
+            return await self._in_state(process, state)
+
+        return probe
+
+    async def _in_state(self, process: "subprocess.Popen[bytes]", wanted: str) -> Proof:
+        now = ""
+        for _ in range(STATE_LOOKS_MAX):
+            code = process.poll()
+            if code is not None:
+                why = self.stopped_itself()
+                return Proof(why is not None, f"process {process.pid} ended by itself: {why or code}")
+            now = (Path("/proc") / str(process.pid) / "stat").read_text().rpartition(")")[2].split()[0]
+            if now in wanted:
+                return Proof(True, f"process {process.pid} is in state {now}")
+            await asyncio.sleep(LOOK_S)  # a signal takes a moment to arrive
+        return Proof(False, f"process {process.pid} is in state {now}")
+
+    # --- clocks and directories --------------------------------------------------------------------------------------------
+
+    async def set_clock(self, condition: ClockCondition) -> Probe:
+        """Refused before the run."""
+        raise HarnessError(f"the clock of {self.address} cannot be set: {condition}")
+
+    async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
+        """Refused before the run."""
+        raise HarnessError(f"directory {dir_} of {self.address} cannot be changed: {condition}")
+
+    async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
+        """Refused before the run."""
+        raise HarnessError(f"directory {dir_} of {self.address} cannot be swapped")
+
+    async def lose_unflushed(self, dirs: Sequence[int], how: Cutback) -> tuple[Wound, ...]:
+        """Refused before the run."""
+        raise HarnessError(f"what {self.address} did not flush cannot be lost: {dirs} {how}")
+
+    # --- the record --------------------------------------------------------------------------------------------------------
 
     def notes(self) -> list[NoteLine]:
         """What all lives have said so far."""
@@ -101,9 +159,17 @@ class NodeProcess:
         except msgspec.MsgspecError as error:
             raise HarnessError(f"the notes of {self.address} cannot be read: {error}") from error
 
+    def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
+        """Whose logs lie in this directory."""
+        path = Path(self._settings.log_dirs[dir_])
+        try:
+            return tuple(sorted(TopicPartition(entry.name) for entry in path.iterdir() if entry.is_dir()))
+        except OSError:
+            return ()
+
     def disks(self) -> tuple[DirImage, ...]:
         """What lies in the log directories; not while a process runs."""
-        assert not self.is_running()
+        assert not self._runs()
         disk = Disk([Path(path) for path in self._settings.log_dirs])
         try:
             return disk.recover()
@@ -123,11 +189,24 @@ class NodeProcess:
         lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
         return lines[-1] if lines else ""
 
+    def _runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def _signal(self, number: int) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
 
     def _close(self) -> None:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-        self._process = None
+        self._last, self._process = self._process, None
+
+
+async def _gone(process: "subprocess.Popen[bytes]") -> Proof:
+    for _ in range(GONE_LOOKS_MAX):
+        code = process.poll()
+        if code is not None:
+            how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+            return Proof(True, f"process {process.pid} ended {how}")
+        await asyncio.sleep(LOOK_S)
+    return Proof(False, f"process {process.pid} is still ending")

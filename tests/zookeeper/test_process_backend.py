@@ -171,7 +171,7 @@ def test_neither_brokers_nor_zookeeper_outlive_a_harness_that_was_killed(tmp_pat
     script = tmp_path / "run.py"
     script.write_text(
         textwrap.dedent("""
-            import sys, time
+            import asyncio, sys, time
             from pathlib import Path
 
             from highwater.backends.scene import broker_config
@@ -183,7 +183,8 @@ def test_neither_brokers_nor_zookeeper_outlive_a_harness_that_was_killed(tmp_pat
             with LocalZooKeeper() as zookeeper:
                 config = broker_config(plan(faults_ms=1000), BrokerId(1))
                 ports = {Address("b1"): free_port()}
-                NodeProcess(Path(sys.argv[1]), config, zookeeper=zookeeper.address, ports=ports).start()
+                node = NodeProcess(Path(sys.argv[1]), config, zookeeper=zookeeper.address, ports=ports)
+                asyncio.run(node.start())
                 print("started", flush=True)
                 time.sleep(60)
         """)
