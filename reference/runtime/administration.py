@@ -1,7 +1,8 @@
 """What clients ask of the cluster, done as an administrator does it: by znodes, over a session of its own (docs/decisions/0012).
 
-One command at a time, in the order in which they were asked; the machine that performs it is `reference.client.admin`. The session
-is opened by the first command. What is not done when its time is up is answered REQUEST_TIMED_OUT and may be done all the same.
+One command at a time, in the order in which they were asked; the machine that performs it is `reference.client.admin`. The
+session is opened by the first command. What is not done when its time is up is answered REQUEST_TIMED_OUT and may be done all the
+same.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import assert_never
 
-from reference.client.admin import TIMER, Admin, Outputs
+from reference.client.admin import Admin, Outputs
 from reference.client.calls import Answered
 from reference.client.commands import (
     AllowReassignments,

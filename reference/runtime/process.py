@@ -6,12 +6,13 @@ in its way, and ends.
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from reference.config import BrokerConfig
-from reference.coordination.api import SessionState
+from reference.coordination.api import AnyAnswer, Change, SessionState
 from reference.coordination.kazoo_client import KazooCoordination
 from reference.effects import SHUT_DOWN, Note
 from reference.events import DirImage, ShutDown
@@ -68,10 +69,9 @@ class _Process:
     async def listen(self) -> None:
         """Take connections; SettingsError where an address is taken."""
         peers, clients = self._settings.peers, self._settings.clients
-        await _bound(peers, lambda host, port: self._transport.listen(host, port))
+        await _bound(peers, self._transport.listen)
         for listener in clients:
-            facing = _facing(self._settings, listener)
-            await _bound(listener, lambda host, port, facing=facing: self._gateway.listen(host, port, facing))
+            await _bound(listener, partial(self._gateway.listen, facing=_facing(self._settings, listener)))
 
     async def live(self) -> int:
         """From the first event to the last; SettingsError where it never came to be a broker."""
@@ -109,7 +109,9 @@ class _Process:
         if self._is_registered or self._end.is_set():
             return
         me, zookeeper = self._settings.broker.broker, self._settings.zookeeper
-        trouble = f"id {me} is registered by another process" if self._has_session else f"ZooKeeper at {zookeeper} is out of reach"
+        trouble = (
+            f"id {me} is registered by another process" if self._has_session else f"ZooKeeper at {zookeeper} is out of reach"
+        )
         waited_s = (self._settings.startup_timeout_ms or 0) / 1000
         self._broken.append(SettingsError(f"{trouble}, still after {waited_s:g} s"))
         self._notes.write(Note(kind="node-stopped", detail=f"not started: {trouble}"))
@@ -159,15 +161,13 @@ class _Process:
 
     # --- ZooKeeper and notes, on their way to the machine and to whoever reads -----------------------------------------------
 
-    @property
-    def replied(self) -> Callable[..., None]:
+    def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
         """To the machine."""
-        return self._host.replied
+        self._host.replied(request_id, answers)
 
-    @property
-    def watch_fired(self) -> Callable[..., None]:
+    def watch_fired(self, path: str, change: Change) -> None:
         """To the machine."""
-        return self._host.watch_fired
+        self._host.watch_fired(path, change)
 
     def state_changed(self, state: SessionState, session: int) -> None:
         """To the machine; that ZooKeeper was reached at all is remembered."""
@@ -188,7 +188,7 @@ def _notes(settings: NodeSettings, me: Address) -> NoteWriter:
         raise SettingsError(f"cannot write notes to {settings.notes}: {error.strerror}") from None
 
 
-async def _bound(listener: Listener, listen: Callable[[str, int], Any]) -> None:
+async def _bound(listener: Listener, listen: Callable[[str, int], Awaitable[int]]) -> None:
     try:
         await listen(*host_and_port(listener.bind))
     except OSError as error:
