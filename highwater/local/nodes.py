@@ -21,7 +21,7 @@ from reference.config import BrokerConfig
 from reference.events import DirImage
 from reference.runtime.control import NoteLine, read_notes
 from reference.runtime.disk import Disk
-from reference.runtime.settings import NodeSettings
+from reference.runtime.settings import Listener, NodeSettings
 from reference.types import Address, TopicPartition, broker_address
 
 END_TIMEOUT_S = 10
@@ -44,8 +44,11 @@ class NodeProcess:
         self._settings = NodeSettings(
             broker=config,
             life=0,
-            listen=f"127.0.0.1:{ports[self.address]}",
-            peers={peer: f"127.0.0.1:{port}" for peer, port in ports.items() if peer != self.address},
+            peers=Listener(
+                bind=f"127.0.0.1:{ports[self.address]}",
+                advertised={peer: f"127.0.0.1:{port}" for peer, port in ports.items()},
+            ),
+            startup_timeout_ms=None,  # ZooKeeper may be out of reach on purpose
             zookeeper=zookeeper,
             log_dirs=tuple(str(self._folder / f"data-{index}") for index in range(config.log_dirs)),
             notes=str(self._folder / "notes.jsonl"),
