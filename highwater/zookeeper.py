@@ -31,6 +31,7 @@ CONNECT_MS = 1000
 SESSION_MS_MAX = 60_000
 JAVA_MAJOR_MIN = 17
 START_TIMEOUT_S = 40
+NO_JARS = "a real ZooKeeper needs the jars of PySpark: pip install 'highwater[spark]'"
 _ATTEMPTS = 3  # another process may take the port between our choice and the server's bind
 _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512")
 
@@ -46,7 +47,7 @@ class Ports(NamedTuple):
 def missing() -> str | None:
     """Why no ZooKeeper can be started on this machine, in a sentence; None where it can."""
     if _jars() is None:
-        return "a real ZooKeeper needs the jars of PySpark: pip install 'highwater[spark]'"
+        return NO_JARS
     java = shutil.which("java")
     if java is None:
         return f"a real ZooKeeper needs Java {JAVA_MAJOR_MIN} or newer, and there is no java on the PATH"
@@ -65,10 +66,13 @@ def _jars() -> Path | None:
     return jars if next(jars.glob("zookeeper-[0-9]*.jar"), None) else None
 
 
-def _classpath(jars: Path) -> str:
-    """What ZooKeeper's server needs of some 250 jars; the whole folder would cost seconds to open."""
+def server_jars() -> list[Path]:
+    """What ZooKeeper's server needs of PySpark's some 250 jars; the whole folder would cost seconds to open."""
+    jars = _jars()
+    if jars is None:
+        raise HarnessError(NO_JARS)
     wanted = ("zookeeper-*.jar", "netty-*.jar", "slf4j-api-*.jar", "snappy-java-*.jar", "metrics-core-*.jar", "commons-*.jar")
-    return os.pathsep.join(str(jar) for pattern in wanted for jar in sorted(jars.glob(pattern)))
+    return [jar for pattern in wanted for jar in sorted(jars.glob(pattern))]
 
 
 def _dying_with_us() -> list[str]:
@@ -127,11 +131,18 @@ class Server:
     def start(self) -> None:
         """A process on what an earlier one left; it serves a moment later (`answers`)."""
         assert self.pid is None
-        jars, java = _jars(), shutil.which("java")
-        assert jars is not None
+        java = shutil.which("java")
         assert java is not None
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = [*_dying_with_us(), java, *_JVM, "-cp", _classpath(jars), main, str(self._folder / "zoo.cfg")]
+        command = [
+            *_dying_with_us(),
+            java,
+            *_JVM,
+            "-cp",
+            os.pathsep.join(map(str, server_jars())),
+            main,
+            str(self._folder / "zoo.cfg"),
+        ]
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, start_new_session=True
