@@ -21,14 +21,14 @@ class Life(NamedTuple):
     events: pl.DataFrame
 
 
-_LOOKS = [str(kind) for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)]
+LOOKS = [str(kind) for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)]
 
 
 def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
     """The topics that the rows of one group are about, oldest first."""
     ended = dict(events.filter(pl.col("kind") == str(K.TOPIC_DELETED)).select("topic_id", "index").iter_rows())
     # What is only found at the very end is somebody's belief: a topic that nobody wrote, led or read is none.
-    acted = events.filter(~pl.col("kind").is_in(_LOOKS))
+    acted = events.filter(~pl.col("kind").is_in(LOOKS))
     named = pl.concat([operations["topic_id"], acted["topic_id"]]).drop_nulls().unique().to_list()
     if len(named) <= 1 and not ended:
         return [Life(named[0] if named else "", False, operations, events)]

@@ -16,13 +16,14 @@ LATEST_ONE_IN asks for the latest offset instead. Before one poll in `seek_one_i
 to a drawn offset, or far beyond the end. Done in phase "final".
 
 Final readers. Fresh in phase "final" and done before; together they read each partition once: ask for its latest offset, then
-poll from 0 until there. A failed or empty answer is asked again after FINAL_BACKOFF_MS, and after FINAL_ATTEMPTS_MAX of them in a
-row the partition is given up; that it was not read to its end is then visible in the history (L3).
+poll from 0 until there. A partition with a failed or empty answer is asked again after FINAL_BACKOFF_MS, behind the others, and
+after FINAL_ATTEMPTS_MAX of them in a row given up; that it was not read to its end is then visible in the history (L3).
 
 Draws are keyed by producer or consumer and purpose, so that the k-th choice of one does not depend on what happened to another.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from history.op import OpType
 from history.seed import Draws
@@ -183,14 +184,11 @@ class Consumer:
 
 
 class FinalReader:
-    """Reads its partitions from their beginning to their end."""
+    """Reads its partitions from their beginning to their end; one that does not answer waits behind the others."""
 
     def __init__(self, partitions: Sequence[PartitionName]) -> None:
         self._partitions = partitions
-        self._left: tuple[PartitionName, ...] | None = None  # until the final phase begins
-        self._position = 0
-        self._end: int | None = None  # until the latest offset is known
-        self._attempts = 0  # in a row without progress
+        self._left: list[_Reading] | None = None  # until the final phase begins
         self._backing_off = False
         self._open: Invocation | None = None
 
@@ -200,32 +198,51 @@ class FinalReader:
         if phase != "final":
             return Done()
         if self._left is None:
-            self._left = tuple(self._partitions)
+            self._left = [_Reading(partition) for partition in self._partitions]
         if not self._left:
             return Done()
         if self._backing_off:
             self._backing_off = False
             return Sleep(FINAL_BACKOFF_MS)
-        self._open = _latest(self._left[0]) if self._end is None else _poll(self._left[0], self._position)
+        reading = self._left[0]
+        self._open = _latest(reading.partition) if reading.end is None else _poll(reading.partition, reading.position)
         return self._open
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Progress, or one attempt more."""
+        """Progress, or one attempt more when the others have had their turn.
+
+        Nobody may lead some partitions for good (docs/promise.md U2), and each question about them runs into the timeout: asked
+        in a row they would use up the time in which the others are to be read.
+        """
         assert invocation is self._open
-        assert self._left is not None
+        assert self._left
         self._open = None
+        reading = self._left.pop(0)
         if completion.type is OpType.OK and invocation.f == "latest" and completion.offset is not None:
-            self._end = completion.offset
-            self._attempts = 0
+            reading.end = completion.offset
+            reading.attempts = 0
         elif completion.records:
-            self._position = completion.records[-1].offset + 1
-            self._attempts = 0
+            reading.position = completion.records[-1].offset + 1
+            reading.attempts = 0
         else:
-            self._attempts += 1
+            reading.attempts += 1
             self._backing_off = True
-        if self._attempts == FINAL_ATTEMPTS_MAX or (self._end is not None and self._position >= self._end):
-            self._left = self._left[1:]
-            self._position, self._end, self._attempts, self._backing_off = 0, None, 0, False
+        if reading.end is not None and reading.position >= reading.end:
+            return
+        if self._backing_off and reading.attempts < FINAL_ATTEMPTS_MAX:
+            self._left.append(reading)
+        elif not self._backing_off:
+            self._left.insert(0, reading)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How far a final reader is with one partition."""
+
+    partition: PartitionName
+    position: int = 0
+    end: int | None = None  # until the latest offset is known
+    attempts: int = 0  # in a row without progress
 
 
 def _poll(partition: PartitionName, offset: int) -> Invocation:

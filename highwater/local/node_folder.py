@@ -15,7 +15,10 @@ from reference.types import Address, TopicPartition, broker_address
 
 
 class NodeFolder:
-    """The part of `highwater.local.site.Node` that is made of files. `peers` are the addresses of all brokers for each other."""
+    """The part of `highwater.local.site.Node` that is made of files.
+
+    `listen`, `zookeeper` and `peers` are "host:port": its own, and the way to each of the others.
+    """
 
     def __init__(self, folder: Path, config: BrokerConfig, *, zookeeper: str, listen: str, peers: dict[Address, str]) -> None:
         self.address = broker_address(config.broker)
@@ -27,7 +30,7 @@ class NodeFolder:
             broker=config,
             life=0,
             listen=listen,
-            peers={peer: where for peer, where in peers.items() if peer != self.address},
+            peers=peers,
             zookeeper=zookeeper,
             log_dirs=tuple(str(self._folder / f"data-{index}") for index in range(config.log_dirs)),
             notes=str(self._folder / "notes.jsonl"),

@@ -231,6 +231,17 @@ def test_a_final_reader_gives_up_partitions_that_stay_silent_and_reads_the_other
     assert sum(c.type is OpType.FAIL for _, _, c in ended) == 2 * FINAL_ATTEMPTS_MAX
 
 
+def test_a_final_reader_reads_what_answers_before_it_asks_the_silent_again() -> None:
+    """docs/promise.md U2, L3: questions that nobody answers must not use up the time in which the others are to be read."""
+    cluster = FakeCluster(lambda invocation: "LEADER_NOT_AVAILABLE" if invocation.topic == "orders" else None)
+    cluster.logs = {("orders", 0): ["a"], ("orders", 1): ["b"], ("events", 0): ["c"]}
+    *_, reader = generate("produce-consume", 3, Parameters(partitions=PARTITIONS, final_readers=1))
+
+    asked = [(i.topic, i.partition) for _, i, _ in perform_one(reader, cluster, "final", (0, 10**9, 2000))]
+
+    assert asked[:6] == [("orders", 0), ("orders", 1), ("events", 0), ("events", 0), ("orders", 0), ("orders", 1)]
+
+
 def test_a_final_reader_pauses_before_it_asks_again_and_gives_up_only_without_progress() -> None:
     """Three of four calls fail, far more than it may in a row without progress."""
     calls = count()
