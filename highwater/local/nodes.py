@@ -10,47 +10,24 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 import reference
 from highwater.errors import HarnessError
+from highwater.local.node_folder import NodeFolder
 from highwater.local.processes import RUNNING, STOPPED, gone, in_state
 from highwater.local.site import ClockCondition, Cutback, DirCondition, Probe, Proof, Wound
-from history.event import EventKind
 from reference.config import BrokerConfig
-from reference.events import DirImage
-from reference.runtime.control import NoteLine, read_notes
-from reference.runtime.disk import Disk
-from reference.runtime.settings import Listener, NodeSettings
-from reference.types import Address, TopicPartition, broker_address
+from reference.types import Address
 
 END_TIMEOUT_S = 10
 
 
-class NodeProcess:
-    """One broker through all its lives: `highwater.local.site.Node`.
-
-    `listen`, `zookeeper` and `peers` are "host:port": its own, and the way to each of the others.
-    """
+class NodeProcess(NodeFolder):
+    """One broker through all its lives: `highwater.local.site.Node`."""
 
     def __init__(self, folder: Path, config: BrokerConfig, *, listen: str, zookeeper: str, peers: dict[Address, str]) -> None:
-        self.address = broker_address(config.broker)
-        self.life = 0
-        self.dirs = config.log_dirs
-        self._folder = folder / self.address
-        self._folder.mkdir()
+        super().__init__(folder, config, listen=listen, zookeeper=zookeeper, peers=peers)
         self._process: subprocess.Popen[bytes] | None = None
         self._last: subprocess.Popen[bytes] | None = None  # the one before, which has ended
-        self._settings = NodeSettings(
-            broker=config,
-            life=0,
-            peers=Listener(bind=listen, advertised=peers),
-            startup_timeout_ms=None,  # ZooKeeper may be out of reach on purpose
-            zookeeper=zookeeper,
-            log_dirs=tuple(str(self._folder / f"data-{index}") for index in range(config.log_dirs)),
-            notes=str(self._folder / "notes.jsonl"),
-            end_with_stdin=True,
-        )
 
     # --- the process -------------------------------------------------------------------------------------------------------
 
@@ -58,9 +35,7 @@ class NodeProcess:
         """A new life."""
         assert not self._runs()
         self._close()
-        self.life += 1
-        settings = self._folder / f"settings-{self.life}.json"
-        settings.write_bytes(msgspec.json.encode(msgspec.structs.replace(self._settings, life=self.life)))
+        settings = self.begin_life(end_with_stdin=True)
         # Where this process found the packages, the node finds them, installed or not.
         environment = {**os.environ, "PYTHONPATH": str(Path(next(iter(reference.__path__))).parent)}
         with (self._folder / "output.log").open("ab") as output:
@@ -135,46 +110,6 @@ class NodeProcess:
     async def lose_unflushed(self, dirs: Sequence[int], how: Cutback) -> tuple[Wound, ...]:
         """Refused before the run."""
         raise HarnessError(f"what {self.address} did not flush cannot be lost: {dirs} {how}")
-
-    # --- the record --------------------------------------------------------------------------------------------------------
-
-    def notes(self) -> list[NoteLine]:
-        """What all lives have said so far."""
-        path = Path(self._settings.notes)
-        try:
-            return read_notes(path) if path.exists() else []
-        except msgspec.MsgspecError as error:
-            raise HarnessError(f"the notes of {self.address} cannot be read: {error}") from error
-
-    def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
-        """Whose logs lie in this directory."""
-        path = Path(self._settings.log_dirs[dir_])
-        try:
-            return tuple(sorted(TopicPartition(entry.name) for entry in path.iterdir() if entry.is_dir()))
-        except OSError:
-            return ()
-
-    def disks(self) -> tuple[DirImage, ...]:
-        """What lies in the log directories; not while a process runs."""
-        assert not self._runs()
-        disk = Disk([Path(path) for path in self._settings.log_dirs])
-        try:
-            return disk.recover()
-        finally:
-            disk.close()
-
-    def stopped_itself(self) -> str | None:
-        """Why this life ended, in its own words; None where it did not say."""
-        lines = self.notes()
-        if lines and lines[-1].note.kind == EventKind.NODE_STOPPED and lines[-1].life == self.life:
-            return lines[-1].note.detail
-        return None
-
-    def last_words(self) -> str:
-        """The last line that the process printed: empty unless something is wrong with it."""
-        path = self._folder / "output.log"
-        lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
-        return lines[-1] if lines else ""
 
     def _runs(self) -> bool:
         return self._process is not None and self._process.poll() is None
