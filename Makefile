@@ -8,7 +8,7 @@ FIRST ?=
 STORE ?= store/chaos
 PYTEST_ARGS ?=
 
-.PHONY: help setup check test test-chaos bench bench-checkers clean
+.PHONY: help setup check test test-chaos images bench bench-checkers clean
 help:
 	@echo "make setup | check | test | test-chaos [SEEDS=200] [FIRST=1] | bench | clean   (README.md says what each is for)"
 
@@ -26,6 +26,9 @@ test: $(READY)
 
 test-chaos: $(READY)
 	$(BIN)/highwater chaos --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) --store $(STORE)
+
+images: $(READY)
+	$(BIN)/python -m highwater.containers.images
 
 bench: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m highwater.bench

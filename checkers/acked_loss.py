@@ -19,6 +19,7 @@ from operator import itemgetter
 
 import polars as pl
 
+from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, partition_of, promised
 from checkers.ledger import LEDGER_ROWS, NAME, Ledger
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
@@ -64,4 +65,5 @@ CHECKER = Checker(
     events=LEDGER_ROWS,
     stage="ledger",
     check=check,
+    screen=screens.acked_loss,
 )

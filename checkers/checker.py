@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from checkers.identity import Life, lives
+from checkers.screens import Screen
 from checkers.verdict import Anomaly, Cut, Findings, joined
 from history.event import EventKind
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
@@ -78,6 +79,7 @@ class Checker(Struct, frozen=True, kw_only=True):
     across_topics: bool = False  # sees all topics of one name together instead of one after the other
     of_the_living: bool = False  # says nothing of a topic that was deleted
     check: Check
+    screen: Screen | None = None  # proves of partitions without events that `check` finds nothing there
 
 
 class Group:

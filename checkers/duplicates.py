@@ -8,6 +8,7 @@ compared within a generation only (C1).
 
 import polars as pl
 
+from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
 from checkers.rows import Call, calls, operation_rows
 from checkers.verdict import Anomaly, Cut, Findings
@@ -95,4 +96,5 @@ CHECKER = Checker(
     group_by=PARTITION,
     operations=("produce", "poll"),
     check=check,
+    screen=screens.duplicates,
 )

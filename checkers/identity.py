@@ -22,7 +22,7 @@ class Life(NamedTuple):
     events: pl.DataFrame
 
 
-_LOOKS = [str(kind) for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)]
+LOOKS = [str(kind) for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)]
 
 
 def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
@@ -30,13 +30,14 @@ def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
     deleted = events.filter(pl.col("kind") == str(K.TOPIC_DELETED))
     ended = dict(deleted.group_by("topic_id").agg(pl.col("index").min()).iter_rows())
     # What is only found at the very end is somebody's belief: a topic that nobody wrote, led or read is none.
-    acted = events.filter(~pl.col("kind").is_in(_LOOKS))
+    acted = events.filter(~pl.col("kind").is_in(LOOKS))
     named = pl.concat([operations["topic_id"], acted["topic_id"]]).drop_nulls().unique().to_list()
     if len(named) <= 1 and not ended:
         return [Life(named[0] if named else "", False, operations, events)]
     ids = sorted(named, key=_age)
     of_call = _topics_of_calls(operations, events, ids)
     own = operations.with_columns(pl.col("index").replace_strict(of_call, return_dtype=pl.String).alias("topic_id"))
+    own = own.with_columns(pl.col("topic_id").cast(pl.String))  # of no operations at all, the line above makes numbers
     found = []
     for topic_id in ids:
         before = pl.col("index") < ended.get(topic_id, pl.UInt64.max())

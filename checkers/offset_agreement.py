@@ -6,6 +6,7 @@ value for each generation: what was said in epochs before the cut's and from it 
 
 import polars as pl
 
+from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
@@ -91,4 +92,5 @@ CHECKER = Checker(
     operations=("produce", "poll"),
     events=(*REPLAYED, K.HW),
     check=check,
+    screen=screens.offset_agreement,
 )

@@ -6,6 +6,7 @@ failed never appears. And nobody reads what nobody wrote. A poll that failed or 
 
 import polars as pl
 
+from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
 from checkers.rows import Call, calls, operation_rows
 from checkers.verdict import Anomaly, Cut, Findings
@@ -104,4 +105,5 @@ CHECKER = Checker(
     group_by=PARTITION,
     operations=("produce", "poll"),
     check=check,
+    screen=screens.order,
 )

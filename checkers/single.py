@@ -1,26 +1,57 @@
-"""Judging one run in this process: every checker over every group, the ledger first."""
+"""Judging one run in this process: every checker over every group, the ledger first.
+
+Of a large history the partitions that a screen passes (`checkers.screens`) are not walked, and their rows never become frames.
+"""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 import polars as pl
+import pyarrow as pa
 
-from checkers.checker import Checker, Facts, apply, facts_of, groups
+from checkers.checker import PARTITION, Checker, Facts, Group, apply, facts_of, groups, promised
+from checkers.columns import NAMES, Columns, columns_of
+from checkers.identity import LOOKS
 from checkers.registry import ALL
+from checkers.screens import Screened
 from checkers.verdict import Cut, Findings, Verdict, merge
+from history.event import EventKind
 from history.history import History
 
+SCREENED_MIN = 20_000  # rows; the walk over fewer is as fast
 
-def judge(history: History, checkers: tuple[Checker, ...] = ALL) -> Verdict:
+_Keep = Callable[[pl.DataFrame], pl.DataFrame]
+_Key = tuple[str | None, int | None]
+
+
+def judge(history: History, checkers: tuple[Checker, ...] = ALL, *, screened_min: int = SCREENED_MIN) -> Verdict:
     """The verdict of one recorded run."""
-    return judge_frames(history.operations_frame, history.events_frame, facts_of(history.manifest), checkers)
+    run = _Run(
+        rows=history.operation_rows,
+        operations=lambda: history.operations_frame,
+        kept=history.operations_kept,
+        events=history.events_frame,
+        coded=lambda: history.operations_of(NAMES),
+        screened_min=screened_min,
+    )
+    with _without_collector():
+        return merge(_findings(run, facts_of(history.manifest), checkers))
 
 
 def judge_frames(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, checkers: tuple[Checker, ...] = ALL) -> Verdict:
     """The same for frames with the columns of `history.schema`."""
+    run = _Run(
+        rows=operations.height,
+        operations=lambda: operations,
+        kept=lambda keep: keep(operations),
+        events=events,
+        coded=lambda: operations.select(NAMES).to_arrow(),
+        screened_min=SCREENED_MIN,
+    )
     with _without_collector():
-        return merge(_findings(operations, events, facts, checkers))
+        return merge(_findings(run, facts, checkers))
 
 
 @contextmanager
@@ -35,13 +66,96 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _findings(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, checkers: tuple[Checker, ...]) -> list[Findings]:
-    grouped = {by: groups(operations, events, by) for by in sorted({checker.group_by for checker in checkers})}
+class _Run:
+    """The rows of a run in the forms that checkers ask for, each made when it is first asked for."""
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        operations: Callable[[], pl.DataFrame],
+        kept: Callable[[_Keep], pl.DataFrame],
+        events: pl.DataFrame,
+        coded: Callable[[], pa.Table],
+        screened_min: int,
+    ) -> None:
+        self._operations = operations
+        self._kept = kept
+        self.events = events
+        self._coded = coded
+        self._screened = rows >= screened_min
+        self._groups: dict[tuple[str, ...], list[Group]] = {}
+        self._some: dict[_Key, Group] = {}
+
+    def groups(self, group_by: tuple[str, ...]) -> list[Group]:
+        """All groups."""
+        if group_by not in self._groups:
+            self._groups[group_by] = groups(self._operations(), self.events, group_by)
+        return self._groups[group_by]
+
+    def some(self, keys: set[_Key]) -> list[Group]:
+        """The groups of these partitions."""
+        missing = sorted(keys - self._some.keys(), key=str)
+        if missing:
+            wanted = pl.DataFrame(missing, schema={"topic": pl.String, "partition": pl.Int64}, orient="row")
+            operations, events = self._kept(lambda rows: _of(rows, wanted)), _of(self.events, wanted)
+            self._some.update(zip(missing, groups(operations, events, PARTITION), strict=True))
+        return [self._some[key] for key in sorted(keys, key=str)]
+
+    @cached_property
+    def columns(self) -> Columns | None:
+        """What screens look at; None where they would not pay, or not be sound."""
+        return columns_of(self._coded()) if self._screened else None
+
+    @cached_property
+    def spoken_of(self) -> pl.DataFrame:
+        """The partitions that events name, with their kinds and the ids of their topics; rows about all of them as well."""
+        acted = pl.col("topic_id").filter(~pl.col("kind").is_in(LOOKS)).drop_nulls()
+        return self.events.group_by(PARTITION).agg(pl.col("kind").unique(), acted.unique())
+
+
+def _of(frame: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
+    """The rows of these partitions, and those that belong to every group."""
+    about_all = frame.filter(pl.all_horizontal(pl.col(PARTITION).is_null()))
+    return pl.concat([frame.join(wanted, on=PARTITION, how="semi", nulls_equal=True, maintain_order="left"), about_all])
+
+
+def _findings(run: _Run, facts: Facts, checkers: tuple[Checker, ...]) -> list[Findings]:
     found: list[Findings] = []
     cuts: tuple[Cut, ...] = ()
     for stage in ("ledger", "others"):
         for checker in checkers:
             if checker.stage == stage:
-                found.extend(apply(checker, group, facts, cuts) for group in grouped[checker.group_by])
+                found.extend(_of_checker(run, checker, facts, cuts))
         cuts = tuple(sorted(cut for findings in found for cut in findings.cuts))
     return found
+
+
+def _of_checker(run: _Run, checker: Checker, facts: Facts, cuts: tuple[Cut, ...]) -> Iterator[Findings]:
+    if checker.screen is None or run.columns is None:
+        yield from (apply(checker, group, facts, cuts) for group in run.groups(checker.group_by))
+        return
+    columns, screened = run.columns, checker.screen(run.columns)
+    walked = _walked(run, checker, screened, facts) | {(cut.topic, cut.partition) for cut in cuts}
+    yield from (apply(checker, group, facts, cuts) for group in run.some(walked))
+    passed = [at for at, key in enumerate(columns.partitions) if key not in walked]
+    yield Findings(counts={name: int(count[passed].sum()) for name, count in screened.counts.items()} if passed else {})
+
+
+def _walked(run: _Run, checker: Checker, screened: Screened, facts: Facts) -> set[_Key]:
+    """The partitions of which the screen proves nothing."""
+    columns = run.columns
+    assert columns is not None
+    known = {key for key in columns.partitions if promised(facts, key[0]) is not None}
+    numbers = {key: number for number, key in enumerate(columns.partitions)}
+    walked: set[_Key] = {key for key, at in numbers.items() if screened.suspect[at] or columns.odd[at] or key not in known}
+    read = {str(kind) for kind in checker.events}
+    for topic, partition, kinds, topic_ids in run.spoken_of.iter_rows():
+        if topic is None and partition is None:
+            walked |= numbers.keys() if read & set(kinds) else set()
+            continue
+        key = (topic, partition)
+        ids = {*topic_ids, *((columns.topic_ids[numbers[key]],) if key in numbers else ())} - {None}
+        if read & set(kinds) or len(ids) > 1 or EventKind.TOPIC_DELETED in kinds:
+            walked.add(key)
+    return walked

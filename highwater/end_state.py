@@ -15,6 +15,7 @@ from history.recorder import Recorder
 from reference.coordination import paths
 from reference.coordination.api import Data
 from reference.events import DirImage, LogImage
+from reference.log.log import end_of
 from reference.messages import PartitionState
 from reference.types import NO_TOPIC_ID, BrokerId, TopicId, broker_address, index_of, topic_of
 
@@ -82,4 +83,4 @@ def _leader(state: PartitionState) -> str | None:
 
 
 def _end(log: LogImage) -> int:
-    return log.batches[-1].base_offset + len(log.batches[-1].values) if log.batches else 0
+    return end_of(log.batches[-1]) if log.batches else 0

@@ -33,6 +33,8 @@ EXCUSED_LOSSES = "excused-losses"
 # Error codes that no standard campaign can meet, with the reason.
 NOT_MET: dict[ErrorCode, str] = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "the high watermark stands still while the ISR is too short (KAFKA-15583)",
+    ErrorCode.CORRUPT_MESSAGE: "values are in the clear in the simulator",
+    ErrorCode.INVALID_RECORD: "values are in the clear in the simulator",
 }
 
 

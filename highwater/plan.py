@@ -40,6 +40,7 @@ class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     request_timeout_ms: int = 2000
     fetch_wait_max_ms: int = 500
     checkpoint_interval_ms: int = 5000
+    zookeeper: int = 1  # servers, 1 or 3; the simulator's is one whatever is said here
     legacy_brokers: tuple[int, ...] = ()  # those with the inter-broker protocol of before KIP-343
 
 
@@ -172,6 +173,8 @@ def _cluster(plan: Plan) -> Iterator[Complaint]:
     for name in ("brokers", "log_dirs", "session_timeout_ms", "replica_lag_time_max_ms", "request_timeout_ms"):
         if getattr(cluster, name) < 1:
             yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1")
+    if cluster.zookeeper not in (1, 3):
+        yield Complaint(path=("cluster", "zookeeper"), sentence=f"zookeeper is 1 or 3 servers, not {cluster.zookeeper}")
     if not cluster.topics:
         yield Complaint(path=("cluster", "topics"), sentence="there is no topic")
     seen: set[str] = set()

@@ -64,6 +64,10 @@ class EventKind(StrEnum):
     FAULT_BEGUN = "fault-begun", "fault (window id), node, detail: kind name"
     FAULT_ENDED = "fault-ended", "fault, node, detail: kind name"
     FAULT_ACTED = "fault-acted", "fault, node, detail: kind name, offset: how often it bit (dropped messages, refused writes ...)"
+    FAULT_PROBED = (
+        "fault-probed",
+        "fault, node, detail: acts | no-effect | healed | still-there, and what was measured from outside",
+    )
     HEALED = "healed", "every fault is over; nothing is broken from here on"
     FINAL_READS = "final-reads", "the final readers start"
     ZK_STATE = (

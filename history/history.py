@@ -1,21 +1,22 @@
 """A history: what was recorded of one run, as rows and as frames of columns.
 
 It is made either from rows (by a recorder, a JSONL file, a test) or from the Arrow tables of a Parquet store, and holds the
-same data in the other form as soon as somebody asks: judging needs the columns alone, a report the rows. Nothing in it
-changes afterwards.
+same data in the other form as soon as somebody asks: judging needs the columns alone, a report the rows. Of stored files even
+the columns are read only when they are asked for. Nothing in it changes afterwards.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 import pyarrow as pa
 from msgspec import Struct
 
-from history import digest, schema
+from history import digest, parquet, schema
 from history.event import ClusterEvent, EventKind
 from history.manifest import RunManifest
 from history.op import Operation, OpType
@@ -38,6 +39,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
 class History:
     """One run. `operations` and `events` are in the order of `index` (and slot)."""
 
+    _files: tuple[Path, Path] | None = None  # of operations and events, where they are still to be read
+
     def __init__(
         self, manifest: RunManifest, *, operations: Sequence[Operation] = (), events: Sequence[ClusterEvent] = ()
     ) -> None:
@@ -54,6 +57,14 @@ class History:
         history.events_table = events
         return history
 
+    @classmethod
+    def stored(cls, manifest: RunManifest, *, operations: Path, events: Path) -> "History":
+        """From Parquet files that `history.parquet.check` found to be of this schema; they are read when they are asked for."""
+        history = cls.__new__(cls)
+        history.manifest = manifest
+        history._files = (operations, events)
+        return history
+
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
         """What clients asked and were told."""
@@ -67,12 +78,32 @@ class History:
     @cached_property
     def operations_table(self) -> pa.Table:
         """The operations as an Arrow table."""
-        return schema.to_table("operations", self.operations)
+        return parquet.read(self._files[0], "operations") if self._files else schema.to_table("operations", self.operations)
 
     @cached_property
     def events_table(self) -> pa.Table:
         """The events as an Arrow table."""
-        return schema.to_table("events", self.events)
+        return parquet.read(self._files[1], "events") if self._files else schema.to_table("events", self.events)
+
+    @property
+    def operation_rows(self) -> int:
+        """How many rows the operations have."""
+        if self._files and "operations_table" not in self.__dict__:
+            return parquet.check(self._files[0], "operations")
+        return len(self.operations) if "operations" in self.__dict__ else self.operations_table.num_rows
+
+    def operations_of(self, names: Sequence[str]) -> pa.Table:
+        """Some columns of the operations; of a file that was not read yet these alone, with dictionaries for texts."""
+        if self._files and "operations_table" not in self.__dict__:
+            return parquet.read_columns(self._files[0], "operations", names)
+        return self.operations_table.select(names)
+
+    def operations_kept(self, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
+        """The rows of the operations that `keep` keeps of a part of them; a file that was not read yet is read part by part."""
+        if self._files and "operations_table" not in self.__dict__:
+            kept = [keep(schema.to_frame(part)) for part in parquet.parts(self._files[0], "operations")]
+            return pl.concat(kept) if kept else self.operations_frame
+        return keep(self.operations_frame)
 
     @cached_property
     def operations_frame(self) -> pl.DataFrame:

@@ -150,15 +150,18 @@ def events_of(frame: pl.DataFrame) -> tuple[ClusterEvent, ...]:
 
 def complaint(table: TableName, arrow: pa.Table) -> str | None:
     """Why these columns are no such table of ours: one clause for a message, or None where they are."""
-    wanted = arrow_schema(table)
-    mismatch = schema_complaint(table, arrow.schema)
-    if mismatch is not None:
-        return mismatch
-    for field in wanted:
-        if not field.nullable and arrow.column(field.name).null_count:
+    return schema_complaint(table, arrow.schema) or content_complaint(table, arrow)
+
+
+def content_complaint(table: TableName, arrow: pa.Table) -> str | None:
+    """As `complaint`, from what stands in the columns; there may be some of them only, and texts may be dictionaries."""
+    for field in arrow_schema(table):
+        if not field.nullable and field.name in arrow.column_names and arrow.column(field.name).null_count:
             return f"column {field.name} of {table} holds nulls"
     name, known = ("type", [str(t) for t in OpType]) if table == "operations" else ("kind", [str(k) for k in EventKind])
-    strange = [text for text in arrow.column(name).unique().to_pylist() if text not in known]
+    strange = (
+        [text for text in arrow.column(name).unique().to_pylist() if text not in known] if name in arrow.column_names else []
+    )
     return f"column {name} of {table} holds {min(strange)!r}, which this version does not know" if strange else None
 
 
@@ -203,6 +206,7 @@ The schema version is {version}; a reader refuses any other.
 | JSONL | one file, `*.jsonl` | people, corpora, and runs that are still being recorded |
 
 The Arrow schema of each Parquet file holds `highwater.table` and `highwater.schema_version` in its metadata.
+There too stands `highwater.digest`, of the rows of both files, where it is known; the pages of the file have checksums.
 The manifest counts the rows of both and has their digest; a reader refuses files that do not fit it.
 
 Each line of a JSONL file is an object with one key.

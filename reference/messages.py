@@ -8,6 +8,7 @@ from typing import get_args
 from msgspec import Struct
 
 from reference.errors import ErrorCode
+from reference.sealed import Values
 from reference.types import (
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -28,7 +29,7 @@ from reference.types import (
 
 
 class Batch(Struct, frozen=True, array_like=True):
-    """Records appended together: offsets base_offset … base_offset + len(values) - 1, one leader epoch (KIP-101).
+    """Records appended together: offsets base_offset … base_offset + count(values) - 1, one leader epoch (KIP-101).
 
     `intact` stands for the CRC of the real format: the disk of the simulator clears it in a torn write. An idempotent producer
     numbers its records in each partition; base_sequence is the number of the first one here (B-66).
@@ -36,7 +37,7 @@ class Batch(Struct, frozen=True, array_like=True):
 
     base_offset: Offset
     leader_epoch: LeaderEpoch
-    values: tuple[str, ...]
+    values: Values
     intact: bool = True
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: int = 0
@@ -87,6 +88,7 @@ class Fetch(Message, frozen=True, tag=True):
     max_records: int
     topic_id: TopicId = NO_TOPIC_ID
     last_epoch: LeaderEpoch = NO_EPOCH  # of the follower's last record, where the leader is to look for divergence (KIP-595)
+    max_bytes: int | None = None  # of all batches together; the first one comes even where it has more
 
 
 class Diverging(Struct, frozen=True, array_like=True):
@@ -303,7 +305,7 @@ class Produce(Message, frozen=True, tag=True):
 
     tp: TopicPartition
     acks: int
-    values: tuple[str, ...]
+    values: Values
     timeout_ms: Millis
     topic_id: TopicId = NO_TOPIC_ID
     producer_id: ProducerId = NO_PRODUCER_ID
@@ -364,6 +366,7 @@ class MetadataReply(Message, frozen=True, tag=True):
     brokers: tuple[BrokerId, ...]
     states: tuple[PartitionState, ...]
     error: ErrorCode = ErrorCode.NONE  # BROKER_NOT_AVAILABLE of a fenced broker, which tells nothing else (R-186)
+    controller: BrokerId | None = None  # who told it last
 
 
 Request = (

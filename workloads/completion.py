@@ -7,8 +7,8 @@ several times failed for certain only if each attempt did. An error that the
 table does not know is `info`.
 
 Some answers of a leader are definite, for it gives them before it appends: NOT_ENOUGH_REPLICAS (bugs B-65 d), the refusals of
-a producer's sequence or epoch (bugs B-66), and UNKNOWN_TOPIC_OR_PARTITION, which a produce that waits in purgatory is never
-answered with here: its partition was known.
+a producer's sequence or epoch (bugs B-66) and of its bytes, and UNKNOWN_TOPIC_OR_PARTITION, which a produce that waits in
+purgatory is never answered with here: its partition was known.
 NOT_LEADER_OR_FOLLOWER is not: a produce that waits for the ISR is answered with it when the leader is deposed, after its local
 append, and the record may yet be committed by the next leader (requirements U-24).
 
@@ -27,6 +27,7 @@ from workloads.client import RequestF
 PRODUCE: dict[str, OpType] = {
     "NONE": OpType.OK,
     "OFFSET_OUT_OF_RANGE": OpType.INFO,
+    "CORRUPT_MESSAGE": OpType.FAIL,
     "UNKNOWN_TOPIC_OR_PARTITION": OpType.FAIL,
     "LEADER_NOT_AVAILABLE": OpType.INFO,
     "NOT_LEADER_OR_FOLLOWER": OpType.INFO,
@@ -51,6 +52,7 @@ PRODUCE: dict[str, OpType] = {
     "STALE_BROKER_EPOCH": OpType.INFO,
     "OFFSET_NOT_AVAILABLE": OpType.INFO,
     "NO_REASSIGNMENT_IN_PROGRESS": OpType.INFO,
+    "INVALID_RECORD": OpType.FAIL,
     "INVALID_UPDATE_VERSION": OpType.INFO,
     "UNKNOWN_TOPIC_ID": OpType.INFO,
     "INCONSISTENT_TOPIC_ID": OpType.INFO,

@@ -7,6 +7,7 @@ on from a junction; it belongs to the edge that led in.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -17,6 +18,20 @@ from checkers.elle.table import NEVER, Flags, Ints, Table
 WW, WR, RW, PROCESS, REALTIME, JOIN = 1, 2, 4, 8, 16, 32
 NAMES = {WW: "ww", WR: "wr", RW: "rw", PROCESS: "process", REALTIME: "realtime"}
 NOTHING = -2  # no key, no value
+
+
+class Timed(Protocol):
+    """Where each transaction began and ended; NEVER where nobody saw it end."""
+
+    @property
+    def start(self) -> Ints:
+        """Positions of invocations."""
+        ...
+
+    @property
+    def end(self) -> Ints:
+        """Positions of returns."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +144,7 @@ def process_order(table: Table) -> Edges:
     return edges(first[fits], then[fits], PROCESS)
 
 
-def real_time(table: Table, base: int) -> tuple[Edges, int]:
+def real_time(table: Timed, base: int) -> tuple[Edges, int]:
     """From each transaction to all that were invoked after it returned: by a chain of junctions, one for each return."""
     done = np.flatnonzero(table.end < NEVER)
     done = done[np.argsort(table.end[done], kind="stable")]

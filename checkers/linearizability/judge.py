@@ -14,13 +14,14 @@ often found at once, while another would take for ever. A part that is not decid
     'read -> 2 of line 3 cannot follow the 1 calls that can be put in order before it: the state is 1'
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from msgspec import Struct
 
 from checkers.linearizability import unique
 from checkers.linearizability.model import Model
 from checkers.linearizability.search import Outcome, Placed, Search, Stuck, Undecided
+from checkers.linearizability.witness import of_search
 from checkers.verdict import Anomaly, Validity
 from history.errors import HistoryError
 from history.foreign.step import UNKNOWN, Call
@@ -35,46 +36,66 @@ _WORDS_MAX = 200
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """What came out. `notes` are facts that a reader should know and that put nothing in doubt."""
+    """What came out. `notes` are facts that a reader should know and that put nothing in doubt.
+
+    `longest` stands beside `anomalies` where calls are judged: an order of the longest prefix that has one, as indices of calls,
+    and the call that cannot be placed. Where an algorithm decided that makes no orders, it is the calls of the prefix that had
+    returned, by their invocation.
+    """
 
     validity: Validity
     anomalies: tuple[Anomaly, ...] = ()
     unchecked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     operations: int = 0
+    longest: tuple[Stuck, ...] = ()
+
+
+class _Part(Struct, frozen=True, kw_only=True):
+    """The calls of one object, and how far they were searched."""
+
+    key: Hashable
+    calls: list[Call]
+    search: Search
 
 
 def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) -> Judgement:
     """Whether the calls are linearizable. HistoryError where one is no call of the model."""
     parts, silent = _parts(model, calls)
-    anomalies: list[Anomaly] = []
-    searches: list[tuple[Hashable, list[Call], Search]] = []
+    anomalies: list[tuple[Anomaly, Stuck]] = []
+    searches: list[_Part] = []
     ambiguous: list[Hashable] = []
     for key, part in parts.items():
         outcome = unique.decide(model, part)
         if outcome is None:
-            searches.append((key, part, Search(model, part)))
+            searches.append(_Part(key=key, calls=part, search=Search(model, part)))
         elif isinstance(outcome, Stuck):
-            anomalies.append(_anomaly(key, part, outcome))
+            anomalies.append((_anomaly(key, part, outcome), outcome))
         elif isinstance(outcome, Undecided):
             ambiguous.append(key)
     budget = min(_FIRST_ROUND, steps_max)
     while searches and not anomalies:
-        anomalies, searches = _round(searches, budget)
+        anomalies, searches = _round(model, searches, budget)
         if budget == steps_max:
             break
         budget = min(budget * _GROWTH, steps_max)
-    unchecked = (
-        tuple(f"{_name(key)}not decided within {steps_max:,} steps of search" for key, _, _ in searches) if not anomalies else ()
-    )
+    unchecked = () if anomalies else tuple(_undecided(searches, ambiguous, steps_max))
     notes = (f"{silent} reads say nothing: nil stands for a value that was not written down",) if silent else ()
     return Judgement(
         validity=Validity.INVALID if anomalies else Validity.UNKNOWN if unchecked else Validity.VALID,
-        anomalies=tuple(anomalies[:_ANOMALIES_MAX]),
+        anomalies=tuple(anomaly for anomaly, _ in anomalies[:_ANOMALIES_MAX]),
         unchecked=unchecked,
         notes=notes,
         operations=len(calls),
+        longest=tuple(stuck for _, stuck in anomalies[:_ANOMALIES_MAX]),
     )
+
+
+def _undecided(searches: Sequence[_Part], ambiguous: Sequence[Hashable], steps_max: int) -> Iterator[str]:
+    for part in searches:
+        yield f"{_name(part.key)}not decided within {steps_max:,} steps of search"
+    for key in ambiguous:
+        yield f"{_name(key)}appends returned without an offset, and nothing tells where they stand"
 
 
 def _parts(model: Model, calls: Sequence[Call]) -> tuple[dict[Hashable, list[Call]], int]:
@@ -91,18 +112,17 @@ def _parts(model: Model, calls: Sequence[Call]) -> tuple[dict[Hashable, list[Cal
     return parts, silent
 
 
-def _round(
-    searches: list[tuple[Hashable, list[Call], Search]], budget: int
-) -> tuple[list[Anomaly], list[tuple[Hashable, list[Call], Search]]]:
+def _round(model: Model, searches: Sequence[_Part], budget: int) -> tuple[list[tuple[Anomaly, Stuck]], list[_Part]]:
     """Every search goes on until it has looked at `budget` configurations in all."""
-    anomalies: list[Anomaly] = []
-    left: list[tuple[Hashable, list[Call], Search]] = []
-    for key, part, search in searches:
-        outcome: Outcome = search.run(budget - search.steps)
+    anomalies: list[tuple[Anomaly, Stuck]] = []
+    left: list[_Part] = []
+    for part in searches:
+        outcome: Outcome = part.search.run(budget - part.search.steps)
         if isinstance(outcome, Stuck):
-            anomalies.append(_anomaly(key, part, outcome))
+            stuck = of_search(model, part.calls, max(part.search.steps, _FIRST_ROUND))
+            anomalies.append((_anomaly(part.key, part.calls, stuck), stuck))
         elif isinstance(outcome, Undecided):
-            left.append((key, part, search))
+            left.append(part)
         else:
             assert isinstance(outcome, Placed)
     return anomalies, left

@@ -24,6 +24,7 @@ from checkers.linearizability.collections import FifoQueue, GrowSet, PartitionLo
 from checkers.linearizability.model import Model
 from checkers.linearizability.registers import Register
 from checkers.linearizability.search import Outcome, Placed, Stuck, Undecided
+from checkers.linearizability.witness import cut, first_impossible, opened
 from history.foreign.step import UNKNOWN, Call
 
 _FOREVER = 1 << 62
@@ -46,7 +47,7 @@ def decide(model: Model, calls: Sequence[Call]) -> Outcome | None:
         return None
     try:
         conflict = find(calls)
-        return Placed(order=()) if conflict is None else _first_stuck(find, calls, conflict)
+        return Placed(order=()) if conflict is None else _first_stuck(find, calls)
     except NotApplicable:
         # The search cannot guess the offsets of a log's lost appends, so it would accuse their readers.
         return Undecided(steps=0) if isinstance(model, PartitionLog) else None
@@ -63,37 +64,21 @@ def _finder(model: Model) -> Callable[[Sequence[Call]], Conflict | None] | None:
     return log_conflict if isinstance(model, PartitionLog) else None
 
 
-def _first_stuck(find: Callable[[Sequence[Call]], Conflict | None], calls: Sequence[Call], conflict: Conflict) -> Stuck:
-    """The shortest prefix of the history that cannot be put in order, by halving; its last return is the impossible call."""
-    returns = sorted(call.end for call in calls if call.end is not None)
-    good, bad = 0, len(returns)
-    while bad - good > 1:
-        middle = (good + bad) // 2
+def _first_stuck(find: Callable[[Sequence[Call]], Conflict | None], calls: Sequence[Call]) -> Stuck:
+    """The shortest prefix of the history that cannot be put in order; its last return is the impossible call."""
+
+    def has_order(prefix: Sequence[Call]) -> bool | None:
         try:
-            found = find(_cut(calls, returns[middle - 1]))
-        except NotApplicable:  # a prefix may lack what made it applicable: the whole is still impossible
-            found = None
-        if found is None:
-            good = middle
-        else:
-            bad, conflict = middle, found
-    last = returns[bad - 1]
-    impossible = next(call for call in calls if call.end == last)
-    order = tuple(call.index for call in sorted(calls, key=lambda c: c.start) if call.end is not None and call.end < last)
-    return Stuck(order=order, call=impossible.index, state=None, why=conflict[1])
+            return find(prefix) is None
+        except NotApplicable:  # a prefix may lack what made it applicable
+            return None
 
-
-def _cut(calls: Sequence[Call], end: int) -> list[Call]:
-    """The history up to a return: what returned later is still open."""
-    kept = [call for call in calls if call.start < end]
-    return [c if c.end is None or c.end <= end else _opened(c) for c in kept]
-
-
-def _opened(call: Call) -> Call:
-    return Call(
-        index=call.index, line=call.line, process=call.process, f=call.f, key=call.key,
-        argument=call.argument, result=UNKNOWN, start=call.start, end=None,
-    )  # fmt: skip
+    returned = sorted((call for call in calls if call.end is not None), key=lambda call: call.end or 0)
+    at = first_impossible(calls, has_order)
+    conflict = find(cut(calls, returned[at].end or 0))
+    assert conflict is not None
+    before = sorted(returned[:at], key=lambda call: call.start)
+    return Stuck(order=tuple(call.index for call in before), call=returned[at].index, state=None, why=conflict[1])
 
 
 def _end(call: Call) -> int:
@@ -128,7 +113,7 @@ def log_conflict(calls: Sequence[Call]) -> Conflict | None:
 
     A read constrains one append alone, so reads are held against the times up to which the appends have come.
     """
-    appends, conflict = _appends(calls)
+    appends, homeless, conflict = _appends(calls)
     if conflict is not None:
         return conflict
     chain = list(appends.values())
@@ -140,9 +125,15 @@ def log_conflict(calls: Sequence[Call]) -> Conflict | None:
         elif call.f == "read" and call.result is None and call.argument in appends:
             # Before its append and nothing else; a rank just below has the append as its only successor that matters,
             # for all later appends follow that one anyhow. Nothing of lower rank must precede the read: no end for it.
-            chain.append(_opened(call))
+            chain.append(opened(call))
             ranks.append(2 * int(str(call.argument)) + 1)
-    return _log_reads(calls, appends, chain, ranks)
+    conflict = _log_reads(calls, appends, chain, ranks)
+    if conflict is None and chain and homeless:
+        # One that returned is somewhere: behind all others, or in a gap, of which nothing tells who fills it.
+        latest = max(call.start for call in chain)
+        if any(_end(call) < latest for call in homeless):
+            raise NotApplicable
+    return conflict
 
 
 def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call], ranks: list[int]) -> Conflict | None:
@@ -181,8 +172,8 @@ def _earliest(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
     return found
 
 
-def _appends(calls: Sequence[Call]) -> tuple[dict[int, Call], Conflict | None]:
-    """Appends by offset: what they were told, and else what reads saw of them. An append that nobody saw is nowhere."""
+def _appends(calls: Sequence[Call]) -> tuple[dict[int, Call], list[Call], Conflict | None]:
+    """Appends by offset: what they were told, and else what reads saw of them; and those that returned and that nobody saw."""
     appends: dict[int, Call] = {}
     lost: dict[Hashable, list[Call]] = {}  # appends that do not know their offset, by value
     for call in calls:
@@ -192,7 +183,7 @@ def _appends(calls: Sequence[Call]) -> tuple[dict[int, Call], Conflict | None]:
             lost.setdefault(call.argument, []).append(call)
         elif call.result in appends:
             other = appends[call.result]
-            return appends, (call, f"offset {call.result} was given to line {other.line} and to line {call.line}")
+            return appends, [], (call, f"offset {call.result} was given to line {other.line} and to line {call.line}")
         else:
             appends[call.result] = call
     if lost:
@@ -204,7 +195,7 @@ def _appends(calls: Sequence[Call]) -> tuple[dict[int, Call], Conflict | None]:
                 if len(waiting) > 1 and any(call.end is not None for call in waiting):
                     raise NotApplicable
                 appends[int(str(offset))] = waiting.pop(0)
-    return appends, None
+    return appends, [call for waiting in lost.values() for call in waiting if call.end is not None], None
 
 
 def _saw(call: Call, appends: dict[int, Call]) -> bool:
@@ -302,15 +293,18 @@ def _zones(
 def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
     """A FIFO queue whose every value is enqueued once."""
     enqueued: dict[Hashable, Call] = {}
+    # First whether this is for us at all: what is said of a value that was enqueued twice would be about neither.
+    for call in calls:
+        if call.f == "enqueue" and enqueued.setdefault(call.argument, call) is not call:
+            raise NotApplicable
+        if call.f == "dequeue" and call.result is UNKNOWN:
+            raise NotApplicable  # it may have taken anything
     dequeued: dict[Hashable, Call] = {}
     empty: list[Call] = []
     for call in calls:
         if call.f == "enqueue":
-            if enqueued.setdefault(call.argument, call) is not call:
-                raise NotApplicable
-        elif call.result is UNKNOWN:
-            raise NotApplicable  # it may have taken anything
-        elif call.result is None:
+            continue
+        if call.result is None:
             empty.append(call)
         elif call.result in dequeued:
             return call, f"{call.result!r} was dequeued in line {dequeued[call.result].line} already"

@@ -27,6 +27,7 @@ from reference.effects import AnyEffect, Note, Send
 from reference.errors import ErrorCode
 from reference.events import AnyEvent, Received
 from reference.messages import Produce, ProduceReply
+from reference.sealed import in_the_clear
 from reference.types import BrokerId, broker_address, index_of, topic_of
 from workloads.completion import completion_type
 
@@ -117,7 +118,7 @@ class _Scribe:
             process=request.correlation,
             type=type,
             f="produce",
-            records=(Record(value=request.values[0], offset=offset, leader_epoch=leader_epoch),),
+            records=(Record(value=in_the_clear(request.values)[0], offset=offset, leader_epoch=leader_epoch),),
             topic=topic_of(request.tp),
             partition=index_of(request.tp),
             acks=request.acks,

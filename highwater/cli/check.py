@@ -16,6 +16,8 @@ import typer
 from checkers.elle.judge import FORBIDS
 from checkers.elle.judge import MODELS as TRANSACTIONS
 from checkers.elle.judge import judge as judge_transactions
+from checkers.kafka.judge import MODEL as KAFKA
+from checkers.kafka.judge import judge as judge_queue
 from checkers.linearizability.judge import Judgement
 from checkers.linearizability.judge import judge as judge_linearizability
 from checkers.linearizability.registry import NAMES, WITH_INITIAL, model_named
@@ -31,10 +33,10 @@ from history import store
 from history.errors import HistoryError
 from history.foreign import edn
 from history.foreign.pairing import Paired
-from history.foreign.read import Form, calls, form_of
+from history.foreign.read import Form, calls, form_of, steps
 
 _OURS = "log"
-_MODELS = (_OURS, *NAMES, *TRANSACTIONS)
+_MODELS = (_OURS, KAFKA, *NAMES, *TRANSACTIONS)
 _LINEARIZABLE = ("strict-serializable", "linearizable")
 
 
@@ -84,6 +86,9 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def _check_foreign(file: Path, form: Form, asked: _Asked, *, json: bool) -> int:
     began = perf_counter()
+    if asked.model == KAFKA:
+        _say_judgement(file, found := _queue(file, asked), _measured(began), json=json)
+        return of_verdict(found.validity, live=None)
     history = calls(file)
     if not history.steps:
         raise HistoryError(f"{file}: no step of a client in it")
@@ -98,6 +103,16 @@ def _check_foreign(file: Path, form: Form, asked: _Asked, *, json: bool) -> int:
         raise HistoryError(f"{file}: {error}") from error
     _say_judgement(file, found, _measured(began), json=json)
     return of_verdict(found.validity, live=None)
+
+
+def _queue(file: Path, asked: _Asked) -> Judgement:
+    if asked.initial:
+        raise UsageError("a queue begins empty; no initial value can be given")
+    try:
+        return judge_queue(steps(file))
+    except HistoryError as error:
+        said = str(error)
+        raise error if said.startswith(str(file)) else HistoryError(f"{file}: {said}") from error
 
 
 def _linearizable(history: Paired, form: Form, asked: _Asked) -> Judgement:

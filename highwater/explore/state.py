@@ -8,6 +8,7 @@ from msgspec import Struct
 from reference.effects import ZkRequest
 from reference.events import AnyEvent, LogImage
 from reference.messages import AnyMessage, Batch
+from reference.sealed import in_the_clear
 from reference.types import NO_INCARNATION, Incarnation, TopicPartition, topic_partition
 
 TOPIC = "t"
@@ -95,4 +96,4 @@ def log_of(host: Host) -> tuple[Batch, ...]:
 
 def values_of(host: Host) -> tuple[str, ...]:
     """The records of the partition on this host's disk, by offset."""
-    return tuple(value for batch in log_of(host) for value in batch.values)
+    return tuple(value for batch in log_of(host) for value in in_the_clear(batch.values))

@@ -9,6 +9,7 @@ from reference.effects import AnyEffect, Note, Send
 from reference.errors import ErrorCode
 from reference.events import AnyEvent, Received
 from reference.messages import EpochEnd, EpochEndReply, Fetch, FetchReply, LeaderAndIsr, PartitionState, ProduceReply
+from reference.sealed import in_the_clear
 
 
 def tell(model: Model, path: Path) -> tuple[str, ...]:
@@ -112,7 +113,7 @@ def _noted(node: str, note: Note) -> str:
     isr = ",".join(f"b{broker}" for broker in note.isr or ())
     match note.kind:
         case "append":
-            values = " ".join(value for batch in note.batches for value in batch.values)
+            values = " ".join(value for batch in note.batches for value in in_the_clear(batch.values))
             return f"{node} appends {values} at offset {note.batches[0].base_offset}"
         case "truncate":
             return f"{node} truncates its log at offset {note.offset}, {note.detail}"

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 
 from highwater.errors import HarnessError
+from highwater.local.sessions import end_session
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
@@ -30,6 +31,7 @@ class Admin:
 
     def __init__(self, zookeeper: str) -> None:
         self._ids = itertools.count(1)
+        self._hosts = zookeeper
         self._open: dict[int, asyncio.Future[tuple[AnyAnswer, ...]]] = {}
         loop = asyncio.get_running_loop()
         self._zookeeper = KazooCoordination(zookeeper, SESSION_TIMEOUT_MS, self, loop.call_soon_threadsafe)
@@ -69,6 +71,15 @@ class Admin:
             if isinstance(answer, Data)
         }
         return MemoryZooKeeper(nodes=nodes)
+
+    async def session_of(self, broker: BrokerId) -> int | None:
+        """The session by which a broker is registered."""
+        (answer,) = await self.ask(GetData(paths.broker_path(broker)))
+        return answer.owner if isinstance(answer, Data) else None
+
+    async def expire(self, session: int) -> None:
+        """End somebody's session."""
+        await asyncio.to_thread(end_session, self._hosts, session)
 
     # --- told by ZooKeeper -------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ after the write: the write is put right behind the note.
 import time
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from highwater.local.merge import RowClock
 from highwater.sim.evidence import Notebook, record_state
 from highwater.topics import TopicIds
@@ -40,6 +42,19 @@ def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
         clock.set(line.time_ns)
         notebooks[life].write(line.note)
     return recorder
+
+
+def stamped(events: Iterable[ClusterEvent]) -> tuple[ClusterEvent, ...]:
+    """The same rows in their order, each wound with the incarnation that suffered it: the one that was registered last."""
+    registered: dict[str | None, int | None] = {}
+    rows = []
+    for row in events:
+        if row.kind is EventKind.REGISTERED:
+            registered[row.node] = row.incarnation
+        elif row.kind is EventKind.WOUND and row.incarnation is None:
+            row = replace(row, incarnation=registered.get(row.node))
+        rows.append(row)
+    return tuple(rows)
 
 
 class ZooKeeperEvidence:

@@ -1,14 +1,17 @@
-"""Performing a schedule on processes: SIGKILL, SIGSTOP and SIGCONT at the moments of the plan, by the wall.
+"""Performing a schedule on real nodes: each window is opened on the nodes its target names, and undone when it closes.
 
-Rows of evidence as in the simulator: FAULT_BEGUN and FAULT_ENDED for each node that was hit, FAULT_ACTED where it was running.
-Windows may overlap on a node: it runs again when the last window that keeps it down is over.
+Windows may overlap: a process runs again when the last window that keeps it down is over, clocks show the sum of what is done to
+them, links and directories the worst. Rows of evidence as in the simulator, and beside them what probes saw (`proving`).
 """
 
 import asyncio
 from typing import assert_never
 
 from highwater.local.admin import Admin
-from highwater.local.nodes import NodeProcess
+from highwater.local.fault_links import LinkFaults
+from highwater.local.fault_nodes import NodeFaults
+from highwater.local.proving import Proving
+from highwater.local.site import Site
 from highwater.plan import Plan
 from highwater.sim.targets import resolve
 from history.event import EventKind
@@ -39,25 +42,24 @@ from nemesis.faults import (
     Slow,
 )
 from nemesis.schedule import Window
-from reference.types import BrokerId, topic_partition
-
-ASSERTED = "halt:assertion"
+from reference.types import BrokerId, broker_address, index_of, topic_of, topic_partition
 
 
 class Faults:
-    """The nemesis of a run on this machine."""
+    """The nemesis of a run on real nodes."""
 
-    def __init__(self, plan: Plan, nodes: dict[BrokerId, NodeProcess], recorder: Recorder, admin: Admin) -> None:
+    def __init__(self, plan: Plan, site: Site, recorder: Recorder, admin: Admin) -> None:
         self._plan = plan
-        self._nodes = nodes
+        self._site = site
         self._recorder = recorder
         self._admin = admin
         self._draws = Draws(plan.draws)
         self._open: dict[str, tuple[Window, tuple[BrokerId, ...]]] = {}
-        self._downs: dict[BrokerId, int] = dict.fromkeys(nodes, 0)  # windows that keep a node down
-        self._pauses: dict[BrokerId, int] = dict.fromkeys(nodes, 0)
         self._begun = {window.kind: 0 for window in plan.schedule}
-        self._acted = dict(self._begun)
+        self._proving = Proving(recorder, self._begun)
+        servers = tuple(server.address for server in site.servers)
+        self._links = LinkFaults(site.links, tuple(site.nodes), servers, self._draws)
+        self._nodes = NodeFaults(site, recorder, self._proving, admin, draws=self._draws)
 
     async def run(self) -> None:
         """Open and close the windows, counted from now."""
@@ -70,25 +72,27 @@ class Faults:
             if opens:
                 await self._begin(window)
             else:
-                self._end(window.id)
+                await self._end(window.id)
 
-    def heal(self) -> None:
-        """Close what is open, continue what stands still, start what is down but for a node of which an assertion failed."""
+    async def heal(self) -> None:
+        """Close what is open, start what is down but for a node of which an assertion failed. HarnessError where that fails."""
         for window_id in list(self._open):
-            self._end(window_id)
-        for node in self._nodes.values():
-            node.resume()
-            if not node.is_running():
-                self._start(node)
+            await self._end(window_id)
+        await self._nodes.heal()
         self._recorder.event(EventKind.HEALED)
+
+    async def settle(self) -> None:
+        """Every probe has found what it looked for. HarnessError where a fault is not healed."""
+        await self._proving.settle()
 
     def keeps_down(self, broker: BrokerId) -> bool:
         """Is a window open that wants this node down?"""
-        return self._downs[broker] > 0
+        return self._nodes.keeps_down(broker)
 
     def counts(self) -> tuple[FaultCount, ...]:
         """Of each kind of the schedule."""
-        return tuple(FaultCount(kind=kind, begun=self._begun[kind], acted=self._acted[kind]) for kind in sorted(self._begun))
+        acted = self._proving.acted
+        return tuple(FaultCount(kind=kind, begun=self._begun[kind], acted=acted[kind]) for kind in sorted(self._begun))
 
     # --- windows -----------------------------------------------------------------------------------------------------------
 
@@ -96,45 +100,30 @@ class Faults:
         tps = tuple(topic_partition(t.name, index) for t in self._plan.cluster.topics for index in range(t.partitions))
         seen = await self._admin.seen(tps)
         brokers = resolve(window.target, self._plan, seen, self._draws, purpose=f"target {window.id}")
+        fault = window.fault
+        if isinstance(fault, Partition) and fault.shape != "isolate":
+            brokers = tuple(self._site.nodes)
         if not brokers:
             return
         self._begun[window.kind] += 1
         self._open[window.id] = (window, brokers)
         for broker in brokers:
-            node = self._nodes[broker]
-            self._recorder.event(EventKind.FAULT_BEGUN, fault=window.id, node=node.address, detail=window.kind)
-            if node.is_running():
-                self._acted[window.kind] += 1
-                self._recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node.address, detail=window.kind, offset=1)
-            self._hit(window, broker)
-
-    def _hit(self, window: Window, broker: BrokerId) -> None:
-        node = self._nodes[broker]
-        match window.fault:
-            case Crash():
-                self._downs[broker] += 1
-                self._kill(node)
-            case Restart():
-                self._kill(node)
-                if not self.keeps_down(broker):
-                    self._start(node)
-            case Shutdown():
-                self._downs[broker] += 1
-                node.terminate()
-            case Pause():
-                self._pauses[broker] += 1
-                node.pause()
+            self._say(EventKind.FAULT_BEGUN, window, broker)
+        match fault:
+            case Partition() | Packets() | Slow() | Clog() | Reset():
+                probe, pairs = await self._links.begin(window, fault, brokers)
+                subjects = [f"{source}>{target}" for source, target in pairs]
+                self._proving.changed(*subjects)
+                self._proving.acts(window, broker_address(brokers[0]), probe, *subjects)
             case (
-                Partition()
-                | Packets()
-                | Slow()
-                | Clog()
-                | Reset()
-                | ClockJump()
+                ClockJump()
                 | ClockDrift()
                 | ClockStrobe()
+                | Pause()
+                | Crash()
+                | Restart()
+                | Shutdown()
                 | PowerLoss()
-                | CrashAt()
                 | ExpireSession()
                 | DirUnreadable()
                 | DirFile()
@@ -143,35 +132,39 @@ class Faults:
                 | DiskSlow()
                 | DiskSwap()
             ):
+                for broker in brokers:
+                    await self._nodes.begin(window, fault, broker)
+            case CrashAt():
                 raise AssertionError("refused before the run")
             case _:
-                assert_never(window.fault)
+                assert_never(fault)
 
-    def _end(self, window_id: str) -> None:
+    async def _end(self, window_id: str) -> None:
         window, brokers = self._open.pop(window_id, (None, ()))
         if window is None:
             return
+        self._links.closing(window_id)
+        await self._proving.settle(window_id)
+        fault = window.fault
+        if isinstance(fault, Partition | Packets | Slow | Clog | Reset):
+            probe, pairs = await self._links.end(window_id)
+            subjects = [f"{source}>{target}" for source, target in pairs]
+            self._proving.changed(*subjects)
+            self._proving.healed(window, broker_address(brokers[0]), probe, *subjects)
+        elif not isinstance(fault, CrashAt):
+            for broker in brokers:
+                await self._nodes.end(window, fault, broker)
         for broker in brokers:
-            node = self._nodes[broker]
-            if isinstance(window.fault, Shutdown):
-                self._kill(node)
-            if isinstance(window.fault, Crash | Shutdown):
-                self._downs[broker] -= 1
-                if not self.keeps_down(broker) and not node.is_running():
-                    self._start(node)
-            elif isinstance(window.fault, Pause):
-                self._pauses[broker] -= 1
-                if not self._pauses[broker]:
-                    node.resume()
-            self._recorder.event(EventKind.FAULT_ENDED, fault=window.id, node=node.address, detail=window.kind)
+            self._say(EventKind.FAULT_ENDED, window, broker)
 
-    def _kill(self, node: NodeProcess) -> None:
-        if node.is_running():
-            node.kill()
-            self._recorder.event(EventKind.NODE_STOPPED, node=node.address, life=node.life, detail="crash")
-
-    def _start(self, node: NodeProcess) -> None:
-        if node.stopped_itself() == ASSERTED:
-            return  # it is proven wrong, and stays as it is
-        self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life + 1)
-        node.start()
+    def _say(self, kind: EventKind, window: Window, broker: BrokerId) -> None:
+        """A row for the node, and one for each partition whose replica there is withheld: its directory cannot be read."""
+        node, address = self._site.nodes[broker], broker_address(broker)
+        self._recorder.event(kind, fault=window.id, node=address, detail=window.kind)
+        if isinstance(window.fault, DirUnreadable | DirFile | DirFailure):
+            index = window.fault.dir
+            for tp in node.logs(index):
+                topic, partition = topic_of(tp), index_of(tp)
+                self._recorder.event(
+                    kind, fault=window.id, node=address, topic=topic, partition=partition, dir=index, detail=window.kind
+                )

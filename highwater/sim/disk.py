@@ -17,6 +17,7 @@ from history.seed import Draws
 from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, MarkDir, Truncate, WriteCheckpoint
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
+from reference.sealed import count
 from reference.types import NO_INCARNATION, Incarnation, Offset, TopicId, TopicPartition
 
 Wounds = list[tuple[TopicPartition, TopicId, int]]  # (log, its topic, first offset destroyed)
@@ -218,7 +219,7 @@ class Disk:
 
 def end_of(batch: Batch) -> int:
     """The offset behind a batch."""
-    return batch.base_offset + len(batch.values)
+    return batch.base_offset + count(batch.values)
 
 
 def _undo(log: _Log, survive: int, *, torn: bool) -> None:

@@ -8,6 +8,7 @@ from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, 
 from reference.coordination.memory import MemoryZooKeeper
 from reference.effects import Note
 from reference.messages import PartitionState
+from reference.sealed import in_the_clear
 from reference.types import Address, BrokerId, TopicPartition, broker_address, index_of, topic_of
 
 _KINDS = {kind.value: kind for kind in EventKind}
@@ -41,7 +42,7 @@ class Notebook:
         topic_id = written(note.topic_id)
         if note.batches:
             for batch in note.batches:
-                for offset, value in enumerate(batch.values, batch.base_offset):
+                for offset, value in enumerate(in_the_clear(batch.values), batch.base_offset):
                     self._recorder.event(
                         kind,
                         node=self._node,

@@ -30,7 +30,27 @@ def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[S
         yield Step(
             line, process, _TYPES[kind], str(f), record.get("value"), record.get("key"),
             _number(record, "time", line), _number(record, "index", line),
+            _rebalanced(record, line), record.get("seek-to-beginning?") == "true",
         )  # fmt: skip
+
+
+def _rebalanced(record: dict[Hashable, Hashable], line: int) -> tuple[Hashable, ...]:
+    """The keys of `:rebalance-log [{:keys [...]} ...]`, which operations of consumers may carry."""
+    log = record.get("rebalance-log")
+    if log is None:
+        return ()
+    events = log if isinstance(log, tuple) else (None,)
+    keys: list[Hashable] = []
+    for event in events:
+        named = dict(event).get("keys", ()) if isinstance(event, tuple) and all(_is_pair(e) for e in event) else None
+        if not isinstance(named, tuple):
+            raise HistoryError(f"line {line}: :rebalance-log is a list of maps with :keys, not {log!r}")
+        keys.extend(named)
+    return tuple(keys)
+
+
+def _is_pair(value: Hashable) -> bool:
+    return isinstance(value, tuple) and len(value) == 2
 
 
 def _number(record: dict[Hashable, Hashable], name: str, line: int) -> int | None:

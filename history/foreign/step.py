@@ -39,6 +39,8 @@ class Step(Struct, frozen=True, gc=False):
     key: Hashable = None
     time: int | None = None
     index: int | None = None
+    rebalanced: tuple[Hashable, ...] = ()  # keys that were given to the process, or taken from it, meanwhile
+    rewinds: bool = False  # an assignment that begins again at the beginning
 
 
 class Call(Struct, frozen=True, kw_only=True, gc=False):

@@ -113,6 +113,7 @@ class Broker(Struct):
     metadata: dict[TopicPartition, PartitionState] = {}
     metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and number of the last update taken
     live_brokers: tuple[BrokerId, ...] = ()
+    known_controller: BrokerId | None = None  # who told this broker of the cluster last
     flushes: list[DirFlush] = []
     settling: list[Settling] = []
     park_armed_ms: int | None = None

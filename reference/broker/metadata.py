@@ -13,6 +13,7 @@ def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: Upd
     error = command_error(turn, broker, command.controller_epoch, command.broker_incarnation)
     if error is ErrorCode.NONE and not _is_late(turn, broker, command):
         broker.live_brokers = command.live_brokers
+        broker.known_controller = command.controller
         told = {state.tp: state for state in command.states}
         known = {tp: state for tp, state in broker.metadata.items() if tp in told or not command.full}
         for tp, state in told.items():
@@ -38,4 +39,5 @@ def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:
 
 def on_metadata(turn: Turn, broker: Broker, source: Address, request: Metadata) -> None:
     """Who leads what, as far as this broker was told, and which replicas are offline (R-305)."""
-    turn.send(source, MetadataReply(request.correlation, broker.live_brokers, tuple(broker.metadata.values())))
+    states = tuple(broker.metadata.values())
+    turn.send(source, MetadataReply(request.correlation, broker.live_brokers, states, controller=broker.known_controller))

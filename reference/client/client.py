@@ -58,6 +58,7 @@ from reference.messages import (
     ProduceReply,
     Request,
 )
+from reference.sealed import in_the_clear
 from reference.types import (
     NO_EPOCH,
     NO_INCARNATION,
@@ -407,7 +408,7 @@ def _records(batches: tuple[Batch, ...], start: Offset) -> tuple[Polled, ...]:
     return tuple(
         Polled(Offset(offset), value, batch.leader_epoch)
         for batch in batches
-        for offset, value in enumerate(batch.values, batch.base_offset)
+        for offset, value in enumerate(in_the_clear(batch.values), batch.base_offset)
         if offset >= start
     )
 

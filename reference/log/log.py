@@ -17,6 +17,7 @@ from reference.log.epoch_cache import EpochStart
 from reference.log.producers import Producer
 from reference.machine import Turn
 from reference.messages import Batch
+from reference.sealed import count, size
 from reference.types import (
     NO_EPOCH,
     NO_INCARNATION,
@@ -51,7 +52,7 @@ class Log(Struct):
 
 def end_of(batch: Batch) -> Offset:
     """The offset after its last record."""
-    return Offset(batch.base_offset + len(batch.values))
+    return Offset(batch.base_offset + count(batch.values))
 
 
 def last_record_epoch(log: Log) -> LeaderEpoch:
@@ -94,7 +95,8 @@ def append(turn: Turn, log: Log, batches: tuple[Batch, ...]) -> None:
 def truncate(turn: Turn, log: Log, to: Offset) -> None:
     """Make `to` the log end; nothing to do where the log is shorter.
 
-    A cut inside a batch (truncation to a high watermark that another leader drew) writes the head of the batch again.
+    A cut inside a batch (truncation to a high watermark that another leader drew) writes the head of the batch again; a sealed
+    batch has none, and goes.
     """
     if to >= log.leo:
         return
@@ -107,13 +109,14 @@ def truncate(turn: Turn, log: Log, to: Offset) -> None:
     epoch_cache.truncate(log.epochs, to)
     producers.rebuild(log.producers, log.batches)
     turn.effects.append(Truncate(log.dir, log.tp, log.leo))
-    if torn.base_offset < to:
+    if torn.base_offset < to and not isinstance(torn.values, bytes):
         append(turn, log, (_part(torn, torn.base_offset, to),))
-    assert log.leo == to
+    assert log.leo == to or isinstance(torn.values, bytes)
 
 
 def _part(batch: Batch, start: Offset, end: Offset) -> Batch:
     """The records of a batch in start <= offset < end, with the sequences that they have."""
+    assert not isinstance(batch.values, bytes), "a sealed batch is never divided"
     skipped = start - batch.base_offset
     return replace(
         batch,
@@ -123,9 +126,10 @@ def _part(batch: Batch, start: Offset, end: Offset) -> Batch:
     )
 
 
-def read(log: Log, start: Offset, end: Offset, max_records: int) -> tuple[Batch, ...]:
+def read(log: Log, start: Offset, end: Offset, max_records: int, max_bytes: int | None = None) -> tuple[Batch, ...]:
     """Batches with records in start <= offset < end, the first perhaps beginning before `start`; at least one if there is one.
 
+    A sealed batch that reaches beyond `end` is not read: what is visible ends with a whole one.
     A follower that is behind copies many at once (R-157).
     """
     if start >= end:
@@ -134,24 +138,30 @@ def read(log: Log, start: Offset, end: Offset, max_records: int) -> tuple[Batch,
         return (log.batches[-1],)
     index = max(bisect_right(log.batches, start, key=_BASE) - 1, 0)
     found: list[Batch] = []
-    records = 0
+    records = taken = 0
     while index < len(log.batches) and records < max_records:
         batch = log.batches[index]
         if batch.base_offset >= end:
             break
         if end_of(batch) > end:
+            if isinstance(batch.values, bytes):
+                break
             batch = _part(batch, batch.base_offset, end)
+        if max_bytes is not None:
+            taken += size(batch.values)
+            if found and taken > max_bytes:
+                break
         found.append(batch)
-        records += len(batch.values)
+        records += count(batch.values)
         index += 1
     return tuple(found)
 
 
 def without_head(batches: tuple[Batch, ...], start: Offset) -> tuple[Batch, ...]:
-    """The batches with records before `start` left out."""
+    """The batches with records before `start` left out; sealed ones stay whole."""
     kept = []
     for batch in batches:
-        if batch.base_offset >= start:
+        if batch.base_offset >= start or (isinstance(batch.values, bytes) and end_of(batch) > start):
             kept.append(batch)
         elif end_of(batch) > start:
             kept.append(_part(batch, start, end_of(batch)))

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from reference.errors import ErrorCode
 from reference.messages import Batch, Produce
+from reference.sealed import count
 from reference.types import Offset, ProducerId
 
 WINDOW = 5  # batches
@@ -40,7 +41,7 @@ def _find(producers: list[Producer], id_: ProducerId) -> tuple[int, Producer | N
 
 def wrote(producers: list[Producer], batch: Batch) -> None:
     """A batch of an idempotent producer was appended, here or by the leader that this log follows."""
-    written = Written(batch.base_sequence, batch.base_sequence + len(batch.values) - 1, batch.base_offset)
+    written = Written(batch.base_sequence, batch.base_sequence + count(batch.values) - 1, batch.base_offset)
     at, known = _find(producers, batch.producer_id)
     if known is None:
         producers.insert(at, Producer(batch.producer_id, batch.producer_epoch, [written]))
@@ -66,7 +67,7 @@ def check(producers: list[Producer], produce: Produce, *, complete: bool) -> Err
     `complete`: these are all producers that ever wrote here; where they are not, any sequence of an unknown one is taken.
     """
     _, known = _find(producers, produce.producer_id)
-    first, last = produce.base_sequence, produce.base_sequence + len(produce.values) - 1
+    first, last = produce.base_sequence, produce.base_sequence + count(produce.values) - 1
     if known is None:
         return ErrorCode.NONE if first == 0 or not complete else ErrorCode.UNKNOWN_PRODUCER_ID
     if produce.producer_epoch < known.epoch:

@@ -24,7 +24,7 @@ def answer_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch) -> bool:
     end = visible_end(turn, partition, fetch)
     if fetch.offset >= end:
         return False
-    batches = logs.read(partition.log, fetch.offset, end, fetch.max_records)
+    batches = logs.read(partition.log, fetch.offset, end, fetch.max_records, fetch.max_bytes)
     _reply_fetch(turn, partition, fetch, ErrorCode.NONE, batches)
     return True
 

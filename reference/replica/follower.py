@@ -166,6 +166,10 @@ def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
             # B-03: the leader's batches may be cut otherwise than those here, so that the first begins below the log end
             checked = turn.config.variant.append_check
             batches = without_head(reply.batches, partition.log.leo) if checked else reply.batches
+            if batches and batches[0].base_offset < partition.log.leo and checked:
+                # A sealed batch that only another history can have cut so: what is here of it goes, and the whole is fetched.
+                truncate(turn, partition, batches[0].base_offset, "inside of the leader's batch")
+                batches = ()
             if batches:
                 append(turn, partition, batches, "follower")
             high_watermark.follow(turn, partition, reply.hw)

@@ -28,6 +28,7 @@ from reference.replica.partition import (
     is_of_another_topic,
     progress_of,
 )
+from reference.sealed import count
 from reference.types import NO_EPOCH, NO_PRODUCER_ID, Address, BrokerId, Offset
 
 
@@ -113,6 +114,7 @@ def on_fetch(turn: Turn, partition: Partition, source: Address, fetch: Fetch) ->
         offset=fetch.offset,
         max_records=fetch.max_records,
         deadline_ms=turn.now.monotonic_ms + fetch.max_wait_ms,
+        max_bytes=fetch.max_bytes,
     )
     if not delayed.answer_fetch(turn, partition, parked):
         delayed.park_fetch(turn, partition, parked)
@@ -256,7 +258,7 @@ def _await(turn: Turn, partition: Partition, source: Address, produce: Produce, 
             correlation=produce.correlation,
             acks=produce.acks,
             base_offset=base,
-            end_offset=Offset(base + len(produce.values)),
+            end_offset=Offset(base + count(produce.values)),
             leader_epoch=partition.leader_epoch,
             deadline_ms=deadline,
         )

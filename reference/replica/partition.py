@@ -105,6 +105,7 @@ class ParkedFetch(Struct):
     offset: Offset
     max_records: int
     deadline_ms: int
+    max_bytes: int | None = None
 
 
 class Partition(Struct):

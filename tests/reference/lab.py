@@ -38,6 +38,7 @@ from reference.messages import AnyMessage, Batch, PartitionState, Produce
 from reference.node import Node
 from reference.performing import OnDisk, perform
 from reference.replica.partition import Leader, Partition
+from reference.sealed import in_the_clear
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, BrokerId, Incarnation, Millis, TopicId, TopicPartition
 
 Letter = tuple[Address, Address, AnyMessage]
@@ -323,7 +324,7 @@ class Lab:
 
     def values(self, i: int) -> list[str]:
         """The records of a broker's replica."""
-        return [v for b in self.partition(i).log.batches for v in b.values]
+        return [v for b in self.partition(i).log.batches for v in in_the_clear(b.values)]
 
     def leaders(self) -> list[int]:
         """Those who think that they lead."""

@@ -18,6 +18,7 @@ from reference.events import AnyEvent, ZkReplied, ZkState, ZkWatch
 from reference.messages import PartitionState
 from reference.performing import OnDisk
 from reference.replica.partition import Leader, Partition
+from reference.sealed import in_the_clear
 from reference.types import TopicId, TopicPartition
 from tests.reference.lab import Directory, Lab
 
@@ -161,7 +162,7 @@ class Promises:
             if replica.log.topic_id in self.ended:
                 continue
             of = (replica.log.topic_id, tp)
-            values = [v for b in replica.log.batches for v in b.values]
+            values = [v for b in replica.log.batches for v in in_the_clear(b.values)]
             kept = self.kept.setdefault(of, [])
             if [v for v, _ in kept[: replica.hw]] != values[: min(replica.hw, len(kept))]:
                 self.broken.append(f"b{i} has {values} of {of} with HW {replica.hw}, promised were {kept}")

@@ -19,7 +19,8 @@ def test_only_what_is_refused_before_the_append_fails_for_certain() -> None:
     definite = {name for name, outcome in PRODUCE.items() if outcome is OpType.FAIL}
 
     sequences = {"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "UNKNOWN_PRODUCER_ID"}
-    assert definite == {"NOT_ENOUGH_REPLICAS", "INVALID_REQUIRED_ACKS", "UNKNOWN_TOPIC_OR_PARTITION"} | sequences
+    bytes_refused = {"CORRUPT_MESSAGE", "INVALID_RECORD"}
+    assert definite == {"NOT_ENOUGH_REPLICAS", "INVALID_REQUIRED_ACKS", "UNKNOWN_TOPIC_OR_PARTITION"} | sequences | bytes_refused
 
 
 def test_what_was_sent_twice_fails_only_where_both_attempts_failed() -> None:

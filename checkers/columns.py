@@ -1,0 +1,251 @@
+"""Produces and polls of a whole run as arrays: what the screens of the log checkers look at, read and sorted once for all.
+
+A screen (`checkers.screens`) proves of most partitions that a checker would find nothing there, so that only the others are
+walked row by row. Arrays are made only of a history that is regular as a whole: rows in order, each turn by one process about
+one partition. `columns_of` answers None of any other, and then everything is walked. A partition whose calls do not pair is
+`odd`, and so is one whose name stood for several topics.
+
+Texts are numbers here: equal codes mean equal texts, and nothing else is asked of them.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+
+NAMES = ("index", "slot", "process", "type", "f", "topic", "topic_id", "partition", "value", "offset", "acks", "delivery")
+_FUNCTIONS = ("produce", "poll")
+NONE = -1  # no value, no offset, no other half
+OFFSET_BITS = 44  # of a key packed of partition and offset
+_PARTS_MAX = 1 << 15
+_PLACES_MAX = 1 << 20  # topics times partition numbers
+_ABSENT = -(1 << 62)  # a null among numbers that may be negative
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """Invocations and completions, in order of index. What the invocation says counts for its completion."""
+
+    index: Ints
+    part: Codes
+    process: Ints
+    first: Ints  # its first row, and behind the last turn the number of rows
+    asks: Flags
+    poll: Flags
+    ok: Flags  # a completion, paired
+    failed: Flags  # a completion, paired
+    other: Ints  # the completion of an invocation, the invocation of a completion
+    acks_all: Flags
+    once: Flags  # by an idempotent producer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Rows, and the turns they belong to. Parts are numbers of partitions, which `partitions` names."""
+
+    partitions: tuple[tuple[str, int], ...]
+    odd: Flags  # of each part: it is to be walked, whatever a screen says
+    topic_ids: tuple[str | None, ...]  # of each part, where its rows name one
+    turns: Turns
+    turn: Codes  # of each row, as the columns below
+    part: Codes
+    value: Codes  # of the answer to a produce too, which need not repeat it
+    offset: Ints
+    values: int  # codes of values are below this
+
+    @cached_property
+    def told(self) -> Ints:
+        """Rows of what was answered and stands for good: reads, and acknowledgements under acks=all, with value and offset."""
+        good = self.turns.ok & (self.turns.poll | self.turns.acks_all)
+        found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0) & (self.offset >= 0))
+        return found
+
+    @cached_property
+    def read(self) -> Ints:
+        """Rows of polls that were answered, with a value."""
+        good = self.turns.ok & self.turns.poll
+        found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
+        return found
+
+    @cached_property
+    def sent(self) -> Ints:
+        """Rows of invocations of produces, with a value."""
+        good = self.turns.asks & ~self.turns.poll
+        found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
+        return found
+
+    @cached_property
+    def by_offset(self) -> tuple[Ints, Codes]:
+        """The one sort: keys packed of part and offset of what was `told`, in order, and the value of each."""
+        keys = packed(self.part[self.told], self.offset[self.told])
+        order = np.argsort(keys, kind="stable")
+        return keys[order], self.value[self.told[order]]
+
+    def named(self, parts: Ints | Codes) -> Flags:
+        """Flags of parts, from their numbers."""
+        flags = np.zeros(len(self.partitions), np.bool_)
+        flags[parts] = True
+        return flags
+
+
+def packed(part: Codes | Ints, offset: Ints) -> Ints:
+    """One number for partition and offset, in the order of both."""
+    keys: Ints = (part.astype(np.int64) << OFFSET_BITS) + offset
+    return keys
+
+
+def columns_of(operations: pa.Table) -> Columns | None:
+    """The arrays of a table with the columns `NAMES`, texts plain or dictionaries; None where a screen could not be trusted."""
+    if not set(_codes(operations["f"]).dictionary.to_pylist()) <= set(_FUNCTIONS):
+        operations = operations.filter(pc.is_in(operations["f"], pa.array(_FUNCTIONS)))
+    heads = _heads(operations)
+    offset = _numbers(operations["offset"], none=_ABSENT)
+    part, partitions = _parts(operations)
+    if heads is None or part is None or ((offset < 0) & (offset != _ABSENT)).any() or (offset >> OFFSET_BITS > 0).any():
+        return None
+    turn = _turn_of_rows(heads, len(part))
+    if (part != part[heads][turn]).any():
+        return None
+    turns = _turns(operations.take(pa.array(heads)), first=np.append(heads, len(part)), part=part[heads])
+    odd = np.zeros(len(partitions), np.bool_)
+    odd[_unpaired(turns)] = True
+    topic_ids, several = _topic_ids(operations["topic_id"], part, len(partitions))
+    value = _codes(operations["value"])
+    codes = _numbers_of(value)
+    silent = np.flatnonzero((turns.ok & ~turns.poll)[turn] & (codes < 0) & ~odd[part])
+    codes[silent] = codes[turns.first[turns.other[turn[silent]]] + silent - turns.first[turn[silent]]]
+    return Columns(
+        partitions=partitions,
+        odd=odd | several,
+        topic_ids=topic_ids,
+        turns=turns,
+        turn=turn,
+        part=part,
+        value=codes,
+        offset=np.maximum(offset, NONE),
+        values=len(value.dictionary),
+    )
+
+
+def _heads(operations: pa.Table) -> Ints | None:
+    """The first row of each turn; None where rows are out of order, or those of a turn differ in what they must share."""
+    index, slot = _numbers(operations["index"]), _numbers(operations["slot"])
+    new = np.ones(len(index), np.bool_)
+    new[1:] = index[1:] != index[:-1]
+    wrong = (slot[1:] <= slot[:-1]) & ~new[1:]
+    wrong |= index[1:] < index[:-1]
+    for column in (
+        _numbers_of(_codes(operations["type"])),
+        _numbers_of(_codes(operations["f"])),
+        _numbers(operations["process"]),
+    ):
+        wrong |= (column[1:] != column[:-1]) & ~new[1:]
+    heads: Ints = np.flatnonzero(new)
+    return None if wrong.any() or not len(index) else heads
+
+
+def _turn_of_rows(heads: Ints, rows: int) -> Codes:
+    return np.repeat(np.arange(len(heads), dtype=np.int32), np.diff(heads, append=rows))
+
+
+def _unpaired(turns: Turns) -> Codes:
+    """Parts of calls that do not pair as the rows of a partition alone would: these are walked."""
+    sizes = np.diff(turns.first)
+    # More answers than questions: which of them belong to which is for the walk to say.
+    longer = turns.ok & ~turns.poll & (sizes > sizes[turns.other])
+    answers_nothing = ~turns.asks & (turns.other == NONE)
+    order = np.argsort(turns.process, kind="stable")
+    last_of_process = np.ones(len(order), np.bool_)
+    last_of_process[order[:-1]] = turns.process[order[1:]] != turns.process[order[:-1]]
+    asks_again = turns.asks & (turns.other == NONE) & ~last_of_process
+    found: Codes = turns.part[longer | answers_nothing | asks_again]
+    return found
+
+
+def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
+    index, process, acks = _numbers(heads["index"]), _numbers(heads["process"]), _numbers(heads["acks"], none=0)
+    asks, f = _is(heads["type"], "invoke"), _is(heads["f"], "poll")
+    order = np.argsort(process, kind="stable")
+    one, two = order[:-1], order[1:]
+    fits = asks[one] & ~asks[two] & (process[one] == process[two]) & (f[one] == f[two]) & (part[one] == part[two])
+    other = np.full(len(index), NONE, np.int64)
+    other[one[fits]] = two[fits]
+    other[two[fits]] = one[fits]
+    # What the invocation said counts for both; a turn without another half has but its own words.
+    asked = np.where(asks | (other == NONE), np.arange(len(index)), other)
+    answered = ~asks & (other != NONE)
+    return Turns(
+        index=index,
+        part=part,
+        first=first,
+        process=process,
+        asks=asks,
+        poll=f,
+        ok=answered & _is(heads["type"], "ok"),
+        failed=answered & _is(heads["type"], "fail"),
+        other=other,
+        acks_all=(acks == -1)[asked],
+        once=_is(heads["delivery"], "once")[asked],
+    )
+
+
+def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], ...]]:
+    """The number of the partition of each row, and their names; no numbers where a row has none, or they are too many."""
+    topic = _codes(operations["topic"])
+    codes, topics, number = _numbers_of(topic), topic.dictionary.to_pylist(), _numbers(operations["partition"])
+    if not len(codes) or codes.min() < 0 or number.min() < 0 or len(topics) * (count := int(number.max()) + 1) > _PLACES_MAX:
+        return None, ()
+    place = codes.astype(np.int64) * count + number
+    present = np.zeros(len(topics) * count, np.bool_)
+    present[place] = True
+    places = np.flatnonzero(present)
+    if len(places) > _PARTS_MAX:
+        return None, ()
+    numbers = np.zeros(len(present), np.int32)
+    numbers[places] = np.arange(len(places), dtype=np.int32)
+    return numbers[place], tuple((topics[at // count], at % count) for at in places.tolist())
+
+
+def _topic_ids(column: pa.ChunkedArray, part: Codes, parts: int) -> tuple[tuple[str | None, ...], Flags]:
+    """The topic id of each part, and which have several."""
+    codes = _codes(column)
+    code, names = _numbers_of(codes), codes.dictionary.to_pylist()
+    named = np.flatnonzero(code >= 0)
+    of_part = np.full(parts, NONE, np.int32)
+    of_part[part[named]] = code[named]
+    several = np.zeros(parts, np.bool_)
+    several[part[named][of_part[part[named]] != code[named]]] = True
+    return tuple(None if at == NONE else names[at] for at in of_part.tolist()), several
+
+
+def _numbers(column: pa.ChunkedArray, *, none: int = NONE) -> Ints:
+    filled = pc.fill_null(column, none) if column.null_count else column
+    found: Ints = filled.to_numpy()
+    return found
+
+
+def _codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Texts as a dictionary, one for the whole column."""
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    whole: pa.DictionaryArray = coded.unify_dictionaries().combine_chunks()
+    return whole
+
+
+def _numbers_of(codes: pa.DictionaryArray) -> Codes:
+    """The number of each text, `NONE` for none; an array of one's own."""
+    found: Codes = np.array(pc.fill_null(codes.indices, NONE), np.int32)
+    return found
+
+
+def _is(column: pa.ChunkedArray, wanted: str) -> Flags:
+    codes = _codes(column)
+    texts = codes.dictionary.to_pylist()
+    flags: Flags = _numbers_of(codes) == (texts.index(wanted) if wanted in texts else NONE - 1)
+    return flags

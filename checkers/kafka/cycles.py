@@ -1,0 +1,90 @@
+"""Cycles of dependencies between operations, by the graph of `checkers.elle`.
+
+ww: one operation sent what stands right before what the other sent. wr: one sent what the other polled. And real time. Kafka's
+transactions write where they like among each other, so a cycle with a ww edge is only reported; one of wr edges, and time, says
+that a consumer saw what was not committed, and is judged on its own: Jepsen lets both pass where it looks at ww edges at all.
+The graph decides exactly, so no search is ever given up and no component is left without its cycle.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from checkers.elle.cycles import Step, cycles
+from checkers.elle.graph import REALTIME, WR, WW, Edges, edges, joined, real_time
+from checkers.elle.table import NEVER, Ints
+from checkers.kafka.found import Found
+from checkers.kafka.logs import Log, Logs
+from checkers.kafka.transactions import TRANSACTIONS, Op
+
+KINDS = ("G0", "G0-realtime", "G1c", "G1c-realtime")
+_WRITES = "transactions may write among each other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Times:
+    start: Ints
+    end: Ints
+
+
+def anomalies(logs: Logs) -> Iterator[Found]:
+    """One cycle of each kind; those that a ww edge is needed for are allowed."""
+    nodes = [op for op in logs.ops if op.f in TRANSACTIONS and logs.committed(op)]
+    number = {op.number: node for node, op in enumerate(nodes)}
+    wr, ww = _edges(_read(logs), number, WR), _edges(_followed(logs), number, WW)
+    times = _Times(
+        start=np.array([op.start for op in nodes], np.int64),
+        end=np.array([NEVER if op.end is None else op.end for op in nodes], np.int64),
+    )
+    in_time, count = real_time(times, len(nodes))
+    told: set[str] = set()
+    for parts, allowed in (((wr, in_time), ""), ((wr, ww, in_time), _WRITES)):
+        for kind, cycle in cycles(joined(parts), count, frozenset(KINDS)):
+            if kind not in told:
+                told.add(kind)
+                words = "; ".join(_said(nodes, step) for step in cycle) + ": a contradiction"
+                yield Found(kind, "", tuple(nodes[step.source].line for step in cycle), words, allowed)
+
+
+def _edges(pairs: Sequence[tuple[Op, Op]], number: dict[int, int], kind: int) -> Edges:
+    source = np.array([number[op.number] for op, _ in pairs], np.int64)
+    target = np.array([number[op.number] for _, op in pairs], np.int64)
+    return edges(source, target, kind)
+
+
+def _read(logs: Logs) -> list[tuple[Op, Op]]:
+    found: list[tuple[Op, Op]] = []
+    for log in logs.keys.values():
+        for value, readers in log.readers.items():
+            writer = log.writer(value)
+            if writer is not None and logs.committed(writer):
+                found.extend((writer, reader) for reader in readers if logs.committed(reader))
+    return found
+
+
+def _followed(logs: Logs) -> list[tuple[Op, Op]]:
+    """The writers of values that follow each other; what stands in several places, or not alone in its own, orders nobody."""
+    found: list[tuple[Op, Op]] = []
+    for log in logs.keys.values():
+        before: Op | None = None
+        for offset in log.order:
+            writer = _sole_writer(log, offset)
+            if writer is None or not logs.committed(writer):
+                continue
+            if before is not None:
+                found.append((before, writer))
+            before = writer
+    return found
+
+
+def _sole_writer(log: Log, offset: int) -> Op | None:
+    values = list(log.offsets[offset])
+    return log.writer(values[0]) if len(values) == 1 and len(log.places[values[0]]) == 1 else None
+
+
+def _said(nodes: list[Op], step: Step) -> str:
+    first, then = f"line {nodes[step.source].line}", f"line {nodes[step.target].line}"
+    if step.kind == REALTIME:
+        return f"{first} had returned before {then} began"
+    return f"{then} polled what {first} sent" if step.kind == WR else f"{then} sent what stands right behind what {first} sent"

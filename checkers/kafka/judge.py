@@ -1,0 +1,73 @@
+"""Judging a history of sends and polls by Jepsen's rules for queues like Kafka.
+
+    >>> from checkers.kafka.judge import judge
+    >>> from history.foreign.jepsen import steps
+    >>> sent = [{"process": 0, "type": t, "f": "send", "value": (("send", "x", (0, v)),)} for t, v in (("invoke", 1), ("ok", 1))]
+    >>> polled = [{"process": 1, "type": t, "f": "poll", "value": (("poll", (("x", ((0, 2),)),)),)} for t in ("invoke", "ok")]
+    >>> [a.kind for a in judge(steps(enumerate(sent + polled, 1))).anomalies]
+    ['inconsistent-offsets', 'lost-write', 'phantom-read', 'unseen']
+
+INVALID is a history that shows what Kafka does not allow; what it allows is told in the notes. UNKNOWN is one in which nobody
+sent or polled, values are not unique, or what was acknowledged may still be on its way to a reader.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from checkers.kafka import cycles, processes, values
+from checkers.kafka.found import Found
+from checkers.kafka.logs import Logs
+from checkers.kafka.transactions import TRANSACTIONS, Op, operations
+from checkers.linearizability.judge import Judgement
+from checkers.verdict import Anomaly, Validity
+from history.foreign.step import Step
+from history.op import OpType
+
+MODEL = "kafka"
+_OF_A_KIND_MAX = 8
+
+
+def judge(steps: Iterable[Step]) -> Judgement:
+    """What the steps show. HistoryError with the line where one is no step of such a history."""
+    return judge_operations(operations(steps))
+
+
+def judge_operations(ops: list[Op]) -> Judgement:
+    """The same of operations, in order of completion."""
+    logs = Logs(ops)
+    polling = [op for op in ops if op.type is OpType.OK and op.polled]
+    found: list[Found] = []
+    unchecked: list[str] = []
+    for log in logs.keys.values():
+        unseen, late = values.unseen(log, polling)
+        found += [*values.of_log(log), *values.of_readers(log), *values.lost(log, logs), *unseen]
+        if late:
+            unchecked.append(f"{late} acknowledged values of {log.key}: nobody polled after that, so they may be late or lost")
+        again = sum(1 for writers in log.writers.values() if len(writers) > 1)
+        if again:
+            unchecked.append(f"{again} values of {log.key} were sent by several operations: whose is read, nobody knows")
+    found += [*processes.anomalies(logs), *cycles.anomalies(logs)]
+    if not any(op.f in TRANSACTIONS for op in ops):
+        unchecked.append("nobody sent or polled anything")
+    bad = [one for one in found if not one.allowed]
+    return Judgement(
+        validity=Validity.INVALID if bad else Validity.UNKNOWN if unchecked else Validity.VALID,
+        anomalies=tuple(_anomalies(bad)),
+        unchecked=tuple(unchecked),
+        notes=tuple(_notes([one for one in found if one.allowed])),
+        operations=len(ops),
+    )
+
+
+def _anomalies(found: list[Found]) -> Iterator[Anomaly]:
+    """The first few of each kind."""
+    taken: dict[str, int] = {}
+    for one in sorted(found, key=lambda one: (one.kind, one.lines)):
+        taken[one.kind] = taken.get(one.kind, 0) + 1
+        if taken[one.kind] <= _OF_A_KIND_MAX:
+            yield Anomaly(kind=one.kind, checker=MODEL, key=str(one.key), witness=one.lines, words=one.words)
+
+
+def _notes(found: list[Found]) -> Iterator[str]:
+    for kind in sorted({one.kind for one in found}):
+        same = [one for one in found if one.kind == kind]
+        yield f"{kind}: {len(same)}, allowed, for {same[0].allowed}; the first: {same[0].words}"

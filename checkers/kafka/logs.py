@@ -1,0 +1,93 @@
+"""What the operations together say of each key: the log of the partition, who wrote each value, and who read it.
+
+The log maps an offset to the values that it was seen to hold: by polls of any operation, for a consumer is handed safe data
+whatever becomes of its transaction, and by sends of operations that must have committed: that succeeded, or one of whose values
+an operation that succeeded has read. Gaps are normal, so places are compared by index: the rank of an offset among those that
+hold something. Where an index is not known, nobody is accused.
+"""
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+
+from checkers.kafka.transactions import Op
+from history.op import OpType
+
+
+class Log:
+    """One key."""
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        self.offsets: dict[int, dict[Hashable, Op]] = {}  # offset -> value -> the first operation that says so
+        self.writers: dict[Hashable, list[Op]] = {}
+        self.readers: dict[Hashable, list[Op]] = {}
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Offsets that hold something, by index."""
+        return sorted(self.offsets)
+
+    @cached_property
+    def index(self) -> dict[int, int]:
+        """The index of each offset."""
+        return {offset: index for index, offset in enumerate(self.order)}
+
+    @cached_property
+    def places(self) -> dict[Hashable, list[int]]:
+        """The indices at which a value stands, ascending."""
+        found: dict[Hashable, list[int]] = {}
+        for index, offset in enumerate(self.order):
+            for value in self.offsets[offset]:
+                found.setdefault(value, []).append(index)
+        return found
+
+    def place(self, offset: int | None, value: Hashable) -> int | None:
+        """The index of a record; of one without an offset where its value stands in one place alone."""
+        if offset is not None and value in self.offsets.get(offset, ()):
+            return self.index[offset]
+        places = self.places.get(value, ())
+        return places[0] if len(places) == 1 else None
+
+    def between(self, first: int, last: int) -> list[Hashable]:
+        """The values at the indices between two, both excluded."""
+        return [value for index in range(first + 1, last) for value in self.offsets[self.order[index]]]
+
+    def writer(self, value: Hashable) -> Op | None:
+        """Who sent a value; None where nobody did, or several."""
+        writers = self.writers.get(value, ())
+        return writers[0] if len(writers) == 1 else None
+
+
+class Logs:
+    """All keys of a history."""
+
+    def __init__(self, ops: Sequence[Op]) -> None:
+        self.ops = ops
+        self.keys: dict[Hashable, Log] = {}
+        for op in ops:
+            for key, _, value in op.sends:
+                self._log(key).writers.setdefault(value, []).append(op)
+            for key, _, value in op.polls:
+                readers = self._log(key).readers.setdefault(value, [])
+                if not readers or readers[-1] is not op:
+                    readers.append(op)
+        self._committed = {op.number for op in ops if op.type is OpType.OK or self._was_read(op)}
+        for op in ops:
+            for key, offset, value in (*op.polls, *(op.sends if op.number in self._committed else ())):
+                if offset is not None:
+                    self.keys[key].offsets.setdefault(offset, {}).setdefault(value, op)
+
+    def committed(self, op: Op) -> bool:
+        """It succeeded, or it crashed and somebody who succeeded has read one of its values."""
+        return op.number in self._committed
+
+    def _log(self, key: Hashable) -> Log:
+        log = self.keys.get(key)
+        if log is None:
+            log = self.keys[key] = Log(key)
+        return log
+
+    def _was_read(self, op: Op) -> bool:
+        return op.type is OpType.INFO and any(
+            reader.type is OpType.OK for key, _, value in op.sends for reader in self.keys[key].readers.get(value, ())
+        )

@@ -1,0 +1,96 @@
+"""Anomalies of operations and processes: in which order one of them polled and sent, by the log.
+
+Two records that follow each other are fine where the index grows by one, or where either index is not known. Inside an operation
+a key is exempt that was given or taken meanwhile. From one operation of a process to the next: an assignment or a subscription
+that leaves a key out ends the comparison; what failed or crashed is compared, but does not move the process on, for it must begin
+again where it stood. A process that subscribes reads what the cluster gives it and may skip and repeat: that is only reported.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import pairwise
+
+from checkers.kafka.found import Found
+from checkers.kafka.logs import Log, Logs
+from checkers.kafka.transactions import Op, Record
+from history.op import OpType
+
+_INTERLEAVED = "records of other transactions may stand between those of one"
+_REBALANCED = "the process subscribes, and a rebalance may move it"
+
+_ByKey = dict[Hashable, list[Record]]
+
+
+def anomalies(logs: Logs) -> Iterator[Found]:
+    """All of them, in the order of the operations."""
+    polled: dict[Hashable, dict[Hashable, tuple[Op, Record]]] = {}  # process -> key -> where it stands
+    sent: dict[Hashable, dict[Hashable, tuple[Op, Record]]] = {}
+    for op in logs.ops:
+        polls, sends = _by_key(op.polls), _by_key(op.sends)
+        yield from _own(op)
+        yield from _inside(logs, op, polls, sends)
+        reading, sending = polled.setdefault(op.process, {}), sent.setdefault(op.process, {})
+        if op.forgets:
+            for stands in (reading, sending):
+                for key in [key for key in stands if key not in op.keeps]:
+                    del stands[key]
+        for key, records in polls.items():
+            if key in reading:
+                allowed = _REBALANCED if op.subscribed else ""
+                yield from _next(logs.keys[key], "poll", reading[key], (op, records[0]), allowed)
+            if op.type is OpType.OK:
+                reading[key] = (op, records[-1])
+        if op.type is OpType.FAIL:
+            continue
+        for key, records in sends.items():
+            if key in sending:
+                yield from _next(logs.keys[key], "send", sending[key], (op, records[0]), "")
+            sending[key] = (op, records[-1])
+
+
+def _by_key(records: Sequence[Record]) -> _ByKey:
+    found: _ByKey = {}
+    for record in records:
+        found.setdefault(record[0], []).append(record)
+    return found
+
+
+def _own(op: Op) -> Iterator[Found]:
+    """It polled what it sent itself: a consumer is not to see what is not committed. Told once for each operation."""
+    own = {(key, value) for key, _, value in op.sends}
+    for key, _, value in op.polls:
+        if (key, value) in own:
+            yield Found("precommitted-read", key, (op.line,), f"line {op.line} polled {value!r} of {key}, which it sent itself")
+            return
+
+
+def _inside(logs: Logs, op: Op, polls: _ByKey, sends: _ByKey) -> Iterator[Found]:
+    for key, records in polls.items():
+        if key not in op.rebalanced:
+            for first, then in pairwise(records):
+                yield from _pair(logs.keys[key], "int-", "poll", (op, first), (op, then))
+    for key, records in sends.items():
+        for first, then in pairwise(records):
+            for found in _pair(logs.keys[key], "int-", "send", (op, first), (op, then)):
+                yield found._replace(allowed=_INTERLEAVED) if found.kind == "int-send-skip" else found
+
+
+def _next(log: Log, what: str, before: tuple[Op, Record], now: tuple[Op, Record], allowed: str) -> Iterator[Found]:
+    for found in _pair(log, "", what, before, now):
+        if found.kind != "send-skip":  # other processes write to the same log
+            yield found._replace(allowed=allowed)
+
+
+def _pair(log: Log, scope: str, what: str, before: tuple[Op, Record], now: tuple[Op, Record]) -> Iterator[Found]:
+    (op, (key, offset, value)), (then, (_, later, follows)) = before, now
+    first, second = log.place(offset, value), log.place(later, follows)
+    if first is None or second is None or second == first + 1:
+        return
+    lines = (op.line,) if op is then else (op.line, then.line)
+    did = "polled" if what == "poll" else "sent"
+    if second > first:
+        skipped = ", ".join(map(repr, log.between(first, second)[:3]))
+        words = f"process {then.process} {did} {follows!r} of {key} right after {value!r}, and {skipped} stands between"
+        yield Found(f"{scope}{what}-skip", key, lines, words)
+    else:
+        words = f"process {then.process} {did} {follows!r} of {key} after {value!r}, and it does not stand behind that"
+        yield Found(f"{scope}nonmonotonic-{what}", key, lines, words)

@@ -1,0 +1,142 @@
+"""The operations of a history of sends and polls, as `checkers.kafka` judges them.
+
+An operation is a list of micro-operations: `[:send k v]`, answered by `[:send k [offset v]]`, and `[:poll]`, answered by
+`[:poll {k [[offset v] ...]}]`. A key is one partition of a topic; values are unique to a key and never sent twice. What a
+completion does not say is what was asked; offsets may be nil. Operations that failed or crashed are kept: what they polled was
+read, whatever became of them, and what they sent may turn up.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from history.errors import HistoryError
+from history.foreign.pairing import pair
+from history.foreign.step import Step
+from history.op import OpType
+
+TRANSACTIONS = ("send", "poll", "txn")
+_PLACES = ("assign", "subscribe")
+_CRASH = "crash"
+
+Record = tuple[Hashable, int | None, Hashable]  # key, offset, value
+
+
+class Op(Struct, frozen=True, kw_only=True, gc=False):
+    """One operation. `end` is None where nobody knows when, or whether, it took effect."""
+
+    number: int  # position among the operations, in order of completion; those that never completed come last
+    line: int  # of the completion, or of the invocation where there is none
+    process: Hashable
+    type: OpType
+    start: int
+    end: int | None
+    sends: tuple[Record, ...] = ()
+    polls: tuple[Record, ...] = ()
+    polled: bool = False  # it has a poll in it, whatever that returned
+    rebalanced: frozenset[Hashable] = frozenset()  # keys that came or went meanwhile
+    subscribed: bool = False  # the cluster decides what this process reads
+    forgets: bool = False  # where the process stood counts no more, but for `keeps`
+    keeps: frozenset[Hashable] = frozenset()
+    f: str
+
+
+def operations(steps: Iterable[Step]) -> list[Op]:
+    """The operations in order of completion. HistoryError with the line where a step is none."""
+    told = list(steps)
+    pair(told)  # refuses what is no history: two completions of one call, steps out of order
+    open_steps: dict[Hashable, tuple[int, Step]] = {}
+    subscribed: set[Hashable] = set()
+    ops: list[Op] = []
+    for position, step in enumerate(told):
+        if step.type is OpType.INVOKE:
+            open_steps[step.process] = (position, step)
+            continue
+        start, asked = open_steps.pop(step.process)
+        if step.f in _PLACES and step.type is not OpType.FAIL:
+            (subscribed.add if step.f == "subscribe" else subscribed.discard)(step.process)
+        op = _op(len(ops), start, asked, step, subscribed=step.process in subscribed)
+        ops.append(replace(op, end=position) if op.type is OpType.OK else op)
+    for start, asked in sorted(open_steps.values(), key=lambda pending: pending[0]):
+        ops.append(_op(len(ops), start, asked, None, subscribed=asked.process in subscribed))
+    return ops
+
+
+def _op(number: int, start: int, asked: Step, answered: Step | None, *, subscribed: bool) -> Op:
+    step = asked if answered is None or answered.value is None else answered
+    type_ = OpType.INFO if answered is None else answered.type
+    sends: tuple[Record, ...] = ()
+    polls: tuple[Record, ...] = ()
+    polled = False
+    if asked.f in TRANSACTIONS:
+        micros = _micros(step)
+        sends = tuple(_send(step, micro, answered=step is answered) for micro in micros if micro[0] == "send")
+        polls = tuple(record for micro in micros if micro[0] == "poll" for record in _polled(step, micro))
+        polled = any(micro[0] == "poll" for micro in micros)
+    moves = asked.f in _PLACES and type_ is not OpType.FAIL
+    return Op(
+        number=number,
+        line=(answered or asked).line,
+        process=asked.process,
+        type=type_,
+        start=start,
+        end=None,
+        sends=sends,
+        polls=polls,
+        polled=polled,
+        rebalanced=frozenset(key_of(key) for key in (answered or asked).rebalanced),
+        subscribed=subscribed,
+        forgets=moves or asked.f == _CRASH,
+        keeps=_kept(step) if moves and not (asked.rewinds or step.rewinds) else frozenset(),
+        f=asked.f,
+    )
+
+
+def _kept(step: Step) -> frozenset[Hashable]:
+    if step.value is None:
+        return frozenset()
+    if not isinstance(step.value, tuple | frozenset):
+        raise HistoryError(f"line {step.line}: {step.f} names a list of keys, not {step.value!r}")
+    return frozenset(key_of(key) for key in step.value)
+
+
+def _micros(step: Step) -> tuple[tuple[Hashable, ...], ...]:
+    value = step.value
+    if not isinstance(value, tuple):
+        raise HistoryError(f"line {step.line}: {step.f} is a list of [:send k v] and [:poll], not {value!r}")
+    for micro in value:
+        fits = isinstance(micro, tuple) and micro and ((micro[0] == "send" and len(micro) == 3) or micro[0] == "poll")
+        if not fits:
+            raise HistoryError(f"line {step.line}: a micro-operation is [:send k v] or [:poll], not {micro!r}")
+    return value
+
+
+def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
+    value = micro[2]
+    if not answered or not isinstance(value, tuple):
+        return key_of(micro[1]), None, value
+    if len(value) != 2 or not (value[0] is None or isinstance(value[0], int)):
+        raise HistoryError(f"line {step.line}: a send is answered by [offset value], not {value!r}")
+    return key_of(micro[1]), value[0], value[1]
+
+
+def _polled(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
+    """A map inside a value is a tuple of pairs (`history.foreign.edn`)."""
+    found = micro[1] if len(micro) > 1 and micro[1] is not None else ()
+    pairs = found if isinstance(found, tuple) else None
+    for pair_ in pairs if pairs is not None else (None,):
+        records = pair_[1] if isinstance(pair_, tuple) and len(pair_) == 2 else None
+        if not isinstance(records, tuple):
+            raise HistoryError(f"line {step.line}: a poll is answered by {{key [[offset value] …]}}, not {found!r}")
+        for record in records:
+            offset = record[0] if isinstance(record, tuple) and len(record) == 2 else False
+            if not (offset is None or (isinstance(offset, int) and offset is not False)):
+                raise HistoryError(f"line {step.line}: a record is [offset value], not {record!r}")
+            if record[1] is not None:
+                yield key_of(pair_[0]), offset, record[1]
+
+
+def key_of(key: Hashable) -> Hashable:
+    """JSON makes text of the keys of an object: a number is the number again."""
+    return int(key) if isinstance(key, str) and key.isdecimal() else key

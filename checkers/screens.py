@@ -1,0 +1,129 @@
+"""Screens: proofs over `checkers.columns` that a log checker finds nothing in a partition, and what it would count there.
+
+A screen may suspect a partition that is good, and never passes one that is not: the checker then walks the rows of what is
+suspected, and nothing else. It knows no cuts and no events, so partitions that have either are walked in any case.
+Each screen follows the rules of the checker that names it, with the same words; `tests/checkers/test_screens.py` compares.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from checkers.columns import NONE, OFFSET_BITS, Columns, Flags, Ints, packed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screened:
+    """Of each part: whether it must be walked; and what the checker counts in those that need not be."""
+
+    suspect: Flags
+    counts: dict[str, Ints] = field(default_factory=dict)
+
+
+Screen = Callable[[Columns], Screened]
+
+
+def offset_agreement(columns: Columns) -> Screened:
+    """One offset with two values stands next to itself in the sorted order."""
+    keys, values = columns.by_offset
+    differ = (keys[1:] == keys[:-1]) & (values[1:] != values[:-1])
+    return Screened(suspect=columns.named(keys[1:][differ] >> OFFSET_BITS))
+
+
+def acked_loss(columns: Columns) -> Screened:
+    """Without a word of brokers only a read can show a loss: one that passes over an offset that was told to somebody."""
+    keys, _ = columns.by_offset
+    promised = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
+    count = np.bincount(promised >> OFFSET_BITS, minlength=len(columns.partitions))
+    return Screened(suspect=_passes_over(columns, promised), counts={"promised": count, "excused": np.zeros_like(count)})
+
+
+def _passes_over(columns: Columns, promised: Ints) -> Flags:
+    turns = columns.turns
+    polls = np.flatnonzero(turns.ok & turns.poll)
+    asked = columns.offset[turns.first[turns.other[polls]]]  # the position asked for
+    got = (columns.value >= 0) & (columns.offset >= 0)
+    count = np.add.reduceat(got, turns.first[:-1], dtype=np.int64)[polls]
+    highest = np.maximum.reduceat(np.where(got, columns.offset, NONE), turns.first[:-1])[polls]
+    lowest = np.minimum.reduceat(np.where(got, columns.offset, 1 << OFFSET_BITS), turns.first[:-1])[polls]
+    gaps = (count > 0) & (asked != NONE) & (highest - asked + 1 != count)
+    polls, asked, count, highest, lowest = (column[gaps] for column in (polls, asked, count, highest, lowest))
+    part = turns.part[polls]
+    there = np.searchsorted(promised, packed(part, highest), side="right") - np.searchsorted(promised, packed(part, asked))
+    # As many promised offsets as were returned, none of them twice: nothing but what nobody was ever told of was passed over.
+    rising = _rises(columns, got)[polls]
+    return columns.named(part[(there != count) | (lowest < asked) | ~rising])
+
+
+def _rises(columns: Columns, got: Flags) -> Flags:
+    """Turns whose offsets rise from row to row."""
+    rises = np.ones(len(columns.turns.index), np.bool_)
+    rows = np.flatnonzero(got)
+    turn, offset = columns.turn[rows], columns.offset[rows]
+    rises[turn[1:][(turn[1:] == turn[:-1]) & (offset[1:] <= offset[:-1])]] = False
+    return rises
+
+
+def order(columns: Columns) -> Screened:
+    """Acknowledged offsets against the highest acknowledged before; values that were read against who sent them."""
+    return Screened(suspect=_acknowledged_late(columns) | _read_unsent(columns))
+
+
+def _acknowledged_late(columns: Columns) -> Flags:
+    turns, firsts = columns.turns, columns.turns.first[:-1]
+    acks = np.flatnonzero(turns.ok & ~turns.poll & turns.acks_all)
+    known = columns.offset >= 0
+    highest = np.maximum.reduceat(columns.offset, firsts)[acks]
+    lowest = np.minimum.reduceat(np.where(known, columns.offset, 1 << OFFSET_BITS), firsts)[acks]
+    acks, highest, lowest = (column[highest >= 0] for column in (acks, highest, lowest))
+    by_part = np.argsort(turns.part[acks].astype(np.uint16), kind="stable")
+    acks, highest, lowest = acks[by_part], highest[by_part], lowest[by_part]
+    part = turns.part[acks]
+    # Within a part acknowledgements are in the order in which they came. Later parts have greater keys, so one running maximum
+    # serves all of them.
+    came = packed(part, turns.index[acks])
+    so_far = np.maximum.accumulate(packed(part, highest))
+    before = np.searchsorted(came, packed(part, turns.index[turns.other[acks]])) - 1
+    late = (before >= 0) & (so_far[before] >= packed(part, lowest))
+    return columns.named(part[late])
+
+
+def _read_unsent(columns: Columns) -> Flags:
+    turns, read, sent = columns.turns, columns.read, columns.sent
+    first = np.full(columns.values, NONE, np.int64)
+    where = np.full(columns.values, NONE, np.int32)
+    code, turn, part = columns.value[sent], columns.turn[sent], columns.part[sent]
+    # Of several assignments the last one stays: the rows are turned round, so that it is the first that was sent.
+    first[code[::-1]] = turns.index[turn[::-1]]
+    where[code] = part
+    # Of a value that was sent to two partitions these arrays tell the wrong half: both are walked.
+    again = where[code] != part
+    suspect = columns.named(part[again]) | columns.named(where[code[again]])
+    taken_back = np.zeros(columns.values, np.bool_)
+    failed = (turns.other[turn] != NONE) & turns.failed[turns.other[turn]]
+    taken_back[code[failed]] = True
+    taken_back[code[~failed]] = False
+    code, part = columns.value[read], columns.part[read]
+    wrong = (where[code] != part) | (first[code] > turns.index[columns.turn[read]]) | taken_back[code]
+    return suspect | columns.named(part[wrong])
+
+
+def duplicates(columns: Columns) -> Screened:
+    """Each value that was read stands at one offset; those of an idempotent producer in the order in which it sent them."""
+    turns = columns.turns
+    read = columns.read[columns.offset[columns.read] >= 0]
+    code, offset, part = columns.value[read], columns.offset[read], columns.part[read]
+    place = np.full(columns.values, NONE, np.int64)
+    place[code] = packed(part, offset)
+    suspect = columns.named(part[place[code] != packed(part, offset)])
+    sent = columns.sent[turns.once[columns.turn[columns.sent]]]
+    part, found = columns.part[sent], place[columns.value[sent]]
+    there = (found != NONE) & (found >> OFFSET_BITS == part)
+    sent, part, found = sent[there], part[there], found[there]
+    process = turns.process[columns.turn[sent]]
+    by_process = np.lexsort((sent, process, part))
+    part, process, found = part[by_process], process[by_process], found[by_process]
+    back = (found[1:] < found[:-1]) & (process[1:] == process[:-1]) & (part[1:] == part[:-1])
+    zero = np.zeros(len(columns.partitions), np.int64)
+    return Screened(suspect=suspect | columns.named(part[1:][back]), counts={"duplicates": zero})

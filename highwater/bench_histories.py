@@ -1,0 +1,164 @@
+"""Large histories that look like real ones, for `make bench-checkers`: seeded, and made in columns, for there are millions.
+
+Every history here is a good one: the checkers have to look at all of it and find nothing, which is what they do most of the
+time. Calls overlap: each takes effect at a moment of its own, begins up to half a round of all processes before it and ends up to
+half a round after it.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from history import parquet, schema, store
+from history.manifest import RunManifest
+from history.promise import Promise, TopicPromise
+
+Ints = NDArray[np.int64]
+
+_TOPICS = ("audit", "clicks", "orders", "payments")
+_PARTITIONS = 4  # of each topic
+_PRODUCERS = 4  # of each partition
+_BATCH = 8  # records of a produce
+_POLL = 64  # records of a poll
+_READERS = 2  # that read each partition from its beginning
+_GAP_NS = 1_000  # between the moments of two calls
+_LOST_PERCENT = 1  # produces of unknown outcome; every second of them is in the log
+_FAILED_PERCENT = 1
+INVOKE, OK, FAIL, INFO = range(4)
+_TYPES = ("invoke", "ok", "fail", "info")
+
+
+def log_tables(rows: int, *, seed: int = 1) -> tuple[pa.Table, pa.Table, RunManifest]:
+    """About so many rows of produces and polls on sixteen partitions, as the two tables of `history.schema`, and a manifest.
+
+    A produce of 8 records is 16 rows; each record is read by two consumers, in polls of 64 records.
+    """
+    draws = np.random.default_rng(seed)
+    partitions = [(topic, number) for topic in _TOPICS for number in range(_PARTITIONS)]
+    records = rows // len(partitions) // (2 + _READERS)
+    parts = [_partition(draws, place, records) for place in range(len(partitions))]
+    return _operations(parts, partitions), schema.to_table("events", ()), _manifest()
+
+
+def write_log(folder: Path, rows: int, *, seed: int = 1) -> int:
+    """Store such a history as the folder of a run; how many rows it has."""
+    operations, events, manifest = log_tables(rows, seed=seed)
+    store.write_file(folder / store.OPERATIONS, parquet.encode(operations))
+    store.write_file(folder / store.EVENTS, parquet.encode(events))
+    store.write_file(folder / store.MANIFEST, store.encode_manifest(manifest))
+    return int(operations.num_rows)
+
+
+def _partition(draws: np.random.Generator, place: int, records: int) -> dict[str, Ints]:
+    """The rows of one partition, in no order: columns of numbers."""
+    count = max(1, records // _BATCH)
+    fate = draws.integers(0, 100, count)
+    kind = np.full(count, OK)
+    kind[fate < _FAILED_PERCENT] = FAIL
+    kind[fate >= 100 - _LOST_PERCENT] = INFO
+    lands = (kind == OK) | ((kind == INFO) & (np.arange(count) % 2 == 0))
+    moment = np.arange(1, count + 1) * _GAP_NS + draws.integers(0, _GAP_NS // 2, count)
+    base = (np.cumsum(lands) - lands) * _BATCH
+    first_process = place * (_PRODUCERS + _READERS)
+    produces = _calls(draws, moment, first_process + np.arange(count) % _PRODUCERS, _PRODUCERS)
+    slots = np.tile(np.arange(_BATCH), count)
+    each = {name: np.repeat(column, _BATCH) for name, column in produces.items()}
+    value = np.arange(count * _BATCH)
+    asked = _rows(each, "begin", kind=INVOKE, f=0, slot=slots, value=value, place=place)
+    told = _rows(each, "end", kind=np.repeat(kind, _BATCH), f=0, slot=slots, value=value, place=place)
+    told["offset"] = np.where(told["kind"] == OK, np.repeat(base, _BATCH) + slots, -1)
+    in_log = np.flatnonzero(np.repeat(lands, _BATCH))  # offset -> value
+    appended = np.repeat(moment, _BATCH)[in_log]
+    polls = [_polls(draws, place, reader, in_log, appended) for reader in range(_READERS)]
+    parts = [asked, told, *(part for pair in polls for part in pair)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _polls(
+    draws: np.random.Generator, place: int, reader: int, in_log: Ints, appended: Ints
+) -> tuple[dict[str, Ints], dict[str, Ints]]:
+    starts = np.arange(0, len(in_log), _POLL)
+    sizes = np.minimum(_POLL, len(in_log) - starts)
+    last = starts + sizes - 1
+    moment = appended[last] + _GAP_NS // 2
+    process = place * (_PRODUCERS + _READERS) + _PRODUCERS + reader
+    # One consumer polls at a time: its next poll begins after its last one has ended.
+    calls = _calls(draws, moment, np.full(len(starts), process), 1)
+    ask = _rows(calls, "begin", kind=INVOKE, f=1, slot=np.zeros(len(starts), np.int64), value=np.int64(-1), place=place)
+    ask["offset"] = starts
+    each = {name: np.repeat(column, sizes) for name, column in calls.items()}
+    slots = np.arange(len(in_log)) - np.repeat(starts, sizes)
+    got = _rows(each, "end", kind=OK, f=1, slot=slots, value=in_log, place=place)
+    got["offset"] = np.arange(len(in_log))
+    return ask, got
+
+
+def _calls(draws: np.random.Generator, moment: Ints, process: Ints, round_of: int) -> dict[str, Ints]:
+    """Begin and end of each call around its moment; two calls of one process never overlap, `round_of` calls lie between."""
+    reach = max(2, round_of * _GAP_NS // 4)
+    begin = moment - draws.integers(1, reach, len(moment))
+    end = moment + draws.integers(1, reach, len(moment))
+    return {"begin": begin, "end": end, "process": process}
+
+
+def _rows(
+    calls: dict[str, Ints], at: str, *, kind: Ints | int, f: int, slot: Ints, value: Ints | np.int64, place: int
+) -> dict[str, Ints]:
+    size = len(slot)
+    return {
+        "time_ns": calls[at],
+        "process": calls["process"],
+        "kind": np.broadcast_to(np.int64(kind) if isinstance(kind, int) else kind, size),
+        "f": np.full(size, f),
+        "slot": slot,
+        "value": np.broadcast_to(value, size),
+        "offset": np.full(size, -1),
+        "place": np.full(size, place),
+    }
+
+
+def _operations(parts: list[dict[str, Ints]], partitions: list[tuple[str, int]]) -> pa.Table:
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.lexsort((columns["slot"], columns["process"], columns["time_ns"]))
+    columns = {name: column[order] for name, column in columns.items()}
+    # Rows of one invocation or completion share an index: the same time, the same process, a slot that grows.
+    new = np.ones(len(order), np.bool_)
+    new[1:] = columns["slot"][1:] == 0
+    frame = pl.DataFrame({**columns, "index": np.cumsum(new) - 1}).with_columns(
+        type=_named(_TYPES, "kind"),
+        topic=_named([topic for topic, _ in partitions], "place"),
+        partition=_numbered([number for _, number in partitions], "place"),
+        value=pl.when(pl.col("value") >= 0).then(pl.format("v{}-{}", "place", "value")),
+        offset=pl.when(pl.col("offset") >= 0).then("offset"),
+        acks=pl.when(pl.col("f") == 0).then(pl.lit(-1, pl.Int64)),
+        leader_epoch=pl.when(pl.col("kind") == OK).then(pl.lit(0, pl.Int64)),
+        attempts=pl.when((pl.col("f") == 0) & (pl.col("kind") != INVOKE)).then(pl.lit(1, pl.Int64)),
+    )
+    frame = frame.with_columns(f=_named(("produce", "poll"), "f"))
+    wanted = schema.arrow_schema("operations")
+    missing = [
+        pl.lit(None, pl.String if pa.types.is_string(f.type) else pl.Int64).alias(f.name)
+        for f in wanted
+        if f.name not in frame.columns
+    ]
+    return frame.with_columns(missing).select(wanted.names).to_arrow().cast(wanted)
+
+
+def _named(names: tuple[str, ...] | list[str], column: str) -> pl.Expr:
+    return pl.col(column).replace_strict(list(range(len(names))), list(names), return_dtype=pl.String)
+
+
+def _numbered(numbers: list[int], column: str) -> pl.Expr:
+    return pl.col(column).replace_strict(list(range(len(numbers))), numbers, return_dtype=pl.Int64)
+
+
+def _manifest() -> RunManifest:
+    topics = tuple(TopicPromise(topic=topic, min_insync_replicas=1) for topic in _TOPICS)
+    return RunManifest(
+        run_id="bench", seed=None, draws=0, plan_digest="", protocol="none", backend="generated", commit="", dirty=False,
+        versions={}, outcome="completed", brokers=(), assignments=(),
+        promise=Promise(topics=topics, session_timeout_ms=1, replica_lag_time_max_ms=1, request_timeout_ms=1),
+    )  # fmt: skip

@@ -1,0 +1,226 @@
+"""Images of a broker and of a ZooKeeper server, built from `docker/` with and without a registry.
+
+    python -m highwater.containers.images
+
+    highwater-base       BASE_IMAGE, else a Debian made here with debootstrap, with Java, iptables, tc and libfaketime
+    highwater-node       + `reference` and what it imports
+    highwater-zookeeper  + the jars that ship with PySpark
+
+Everything is copied in from this machine, so that no build but that of the base needs a network. An image remembers the digest
+of what it was built from and is built again only when that has changed.
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+import reference
+from highwater.containers.engine import Engine
+from highwater.errors import HarnessError, HighwaterError
+from highwater.zookeeper import server_jars
+
+NODE = "highwater-node:latest"
+ZOOKEEPER = "highwater-zookeeper:latest"
+BASE = "highwater-base:latest"
+COMMAND = "make images"
+_LOCAL = "highwater-debian"  # the base that debootstrap made
+_BASE_IMAGE = "python:3.11-slim-bookworm"
+_SUITE = "bookworm"
+_PYTHON = (3, 11)  # of both bases
+_PACKAGES = "python3,openjdk-17-jre-headless,iptables,iproute2,libfaketime"
+_USELESS = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
+_ROOT = Path(next(iter(reference.__path__))).parent
+_DOCKER = _ROOT / "docker"
+
+
+def missing(engine: Engine) -> str | None:
+    """Which images are not there, with the command that builds them; None where all are."""
+    gone = [tag for tag in (BASE, NODE, ZOOKEEPER) if engine.image_id(tag) is None]
+    return f"there is no image {' or '.join(gone)}: {COMMAND}" if gone else None
+
+
+def build_all(engine: Engine) -> None:
+    """Build what is not there or out of date, with a line for each image that takes time."""
+    base = _build_base(engine)
+    with tempfile.TemporaryDirectory(prefix="highwater-images-") as folder:
+        site = Path(folder) / "site"
+        site.mkdir()
+        _collect_node(site)
+        _build(engine, NODE, "node.Dockerfile", _contents(site, "site"), {"BASE": BASE}, above=base)
+    jars = [(f"jars/{jar.name}", jar) for jar in server_jars()]
+    _build(engine, ZOOKEEPER, "zookeeper.Dockerfile", jars, {"BASE": BASE}, above=base)
+
+
+# --- the base ----------------------------------------------------------------------------------------------------------------
+
+
+def _build_base(engine: Engine) -> str:
+    """Returns the id of the image."""
+    wanted = os.environ.get("BASE_IMAGE", _BASE_IMAGE)
+    inputs = hashlib.sha256(wanted.encode() + (_DOCKER / "base.Dockerfile").read_bytes() + _PACKAGES.encode()).hexdigest()
+    if engine.inputs_of(BASE) != inputs:
+        below = wanted if engine.image_id(wanted) is not None else _pull_or_make(engine, wanted)
+        _say(f"building {BASE} from {below}")
+        _built(engine, BASE, "base.Dockerfile", (), {"BASE_IMAGE": below}, inputs=inputs)
+    built = engine.image_id(BASE)
+    assert built is not None
+    return built
+
+
+def _pull_or_make(engine: Engine, wanted: str) -> str:
+    _say(f"pulling {wanted}")
+    reason = engine.pull(wanted)
+    if reason is None:
+        return wanted
+    if engine.image_id(_LOCAL) is None:
+        _say(f"{wanted} cannot be pulled ({reason.strip()}); making a Debian with debootstrap instead: a minute or two, once")
+        _debootstrap(engine)
+    return _LOCAL
+
+
+def _debootstrap(engine: Engine) -> None:
+    tool = shutil.which("debootstrap")
+    if tool is None or os.getuid() != 0:
+        raise HarnessError("without a registry the base image is made by debootstrap: install it, and run this once as root")
+    folder = Path(tempfile.mkdtemp(prefix="highwater-debian-"))
+    root, tar = folder / "root", folder / "root.tar"
+    command = [tool, "--variant=minbase", f"--include={_PACKAGES}", _SUITE, str(root), _mirror()]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise HarnessError(f"debootstrap failed: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+        for useless in _USELESS:
+            shutil.rmtree(root / useless, ignore_errors=True)
+        subprocess.run(["tar", "--one-file-system", "--numeric-owner", "-C", str(root), "-cf", str(tar), "."], check=True)
+        engine.import_root(tar, _LOCAL)
+    finally:
+        _unmount_below(folder)  # an interrupted debootstrap leaves its /proc behind
+        shutil.rmtree(folder)
+
+
+def _mirror() -> str:
+    """Where apt on this machine gets Debian's main section from."""
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    for line in listed.splitlines():
+        uri, release, component = line.split()
+        if (release, component) == (_SUITE, "main"):
+            return uri
+    raise HarnessError(f"apt on this machine knows no source of Debian {_SUITE}; set BASE_IMAGE to an image that is here")
+
+
+def _unmount_below(folder: Path) -> None:
+    mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for place in sorted((place for place in mounted if place.startswith(f"{folder}/")), reverse=True):
+        subprocess.run(["umount", place], check=True)
+
+
+# --- what brokers need -------------------------------------------------------------------------------------------------------
+
+
+def _collect_node(site: Path) -> None:
+    """`reference` and the distributions that it needs: those installed here, or by pip where this Python is another one."""
+    shutil.copytree(_ROOT / "reference", site / "reference", ignore=shutil.ignore_patterns("__pycache__"))
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["node"]]
+    if sys.version_info[:2] != _PYTHON or sys.platform != "linux":
+        return _install(site, wanted)
+    for name in sorted(_closure(wanted)):
+        distribution = metadata.distribution(name)
+        for file in distribution.files or ():
+            if ".." in file.parts or "__pycache__" in file.parts:
+                continue
+            target = site / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(str(distribution.locate_file(file)), target)
+    return None
+
+
+def _closure(wanted: Iterable[str]) -> set[str]:
+    """Names of all distributions that these requirements bring in."""
+    found: set[str] = set()
+    open_ones = [Requirement(text) for text in wanted]
+    while open_ones:
+        requirement = open_ones.pop()
+        if requirement.name in found or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        found.add(requirement.name)
+        open_ones += [Requirement(text) for text in metadata.requires(requirement.name) or ()]
+    return found
+
+
+def _install(site: Path, wanted: list[str]) -> None:
+    target = ["--target", str(site), "--python-version", "3.11", "--platform", f"manylinux2014_{platform.machine()}"]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", *target, "--only-binary=:all:"]
+    done = subprocess.run([*command, "-c", str(_ROOT / "constraints.txt"), *wanted], check=False)
+    if done.returncode:
+        raise HarnessError("pip could not fetch what a broker's image needs")
+
+
+# --- building ----------------------------------------------------------------------------------------------------------------
+
+
+def _contents(folder: Path, under: str) -> list[tuple[str, Path]]:
+    return [(f"{under}/{path.relative_to(folder)}", path) for path in sorted(folder.rglob("*")) if path.is_file()]
+
+
+def _build(
+    engine: Engine, tag: str, dockerfile: str, contents: list[tuple[str, Path]], arguments: dict[str, str], *, above: str
+) -> None:
+    digest = hashlib.sha256(above.encode() + (_DOCKER / dockerfile).read_bytes())
+    for name, path in contents:
+        digest.update(f"{name}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    inputs = digest.hexdigest()
+    if engine.inputs_of(tag) == inputs:
+        return
+    _say(f"building {tag}")
+    _built(engine, tag, dockerfile, contents, arguments, inputs=inputs)
+
+
+def _built(
+    engine: Engine, tag: str, dockerfile: str, contents: Iterable[tuple[str, Path]], arguments: dict[str, str], *, inputs: str
+) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".tar") as context:
+        with tarfile.open(fileobj=context, mode="w") as tar:
+            for name, path in [(dockerfile, _DOCKER / dockerfile), *contents]:
+                entry = tar.gettarinfo(str(path), arcname=name)
+                entry.uid = entry.gid = entry.mtime = 0
+                with path.open("rb") as file:
+                    tar.addfile(entry, file)
+        context.flush()
+        engine.build(tag, Path(context.name), dockerfile=dockerfile, arguments=arguments, inputs=inputs)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"images: {line}\n")
+
+
+def main() -> int:
+    """Build; one line for what went wrong."""
+    try:
+        with Engine() as engine:
+            build_all(engine)
+    except HighwaterError as error:
+        sys.stderr.write(f"images: {error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""Faults of the network on real nodes: what the open windows do to each link, added up, and handed to the site.
+
+A link shows the sum of all windows: held where one of them holds it, the delays added, the worst loss.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import assert_never
+
+from highwater.local.site import CLIENTS, JOINED, LinkCondition, Links, Pair, Probe, Proof
+from highwater.sim.cuts import Geography
+from highwater.sim.zk import ZOOKEEPER
+from history.seed import Draws
+from nemesis.faults import Clog, Packets, Partition, Reset, Slow
+from nemesis.schedule import Window
+from reference.types import Address, BrokerId
+
+LOOK_S = 0.02
+LinkFault = Partition | Packets | Slow | Clog | Reset
+
+
+class LinkFaults:
+    """What windows do to the links of one site; `servers` are the places of ZooKeeper."""
+
+    def __init__(self, links: Links, brokers: tuple[BrokerId, ...], servers: tuple[Address, ...], draws: Draws) -> None:
+        self._links = links
+        self._servers = servers
+        self._draws = draws
+        self._geography = Geography(brokers, (CLIENTS,))
+        self._of: dict[str, tuple[Pair, ...]] = {}  # links of the open windows
+        self._done: dict[Pair, dict[str, LinkCondition]] = {}  # by link and window
+        self._resetting: dict[str, asyncio.Task[None]] = {}
+        self._watched: set[str] = set()  # windows of which only traffic shows the effect
+
+    async def begin(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> tuple[Probe, tuple[Pair, ...]]:
+        """Make links worse; how to measure it, and which they are."""
+        pairs = self._of[window.id] = self._expanded(self._pairs(window, fault, brokers))
+        if isinstance(fault, Reset):
+            self._resetting[window.id] = asyncio.get_running_loop().create_task(self._reset_again(pairs, fault.period_ms))
+            return self._until_hit(window.id, pairs, "connections broken"), pairs
+        for pair in pairs:
+            self._done.setdefault(pair, {})[window.id] = _condition(fault)
+        seen = await self._apply(pairs)
+        return self._until_hit(window.id, pairs, "packets repeated") if isinstance(fault, Packets) else seen, pairs
+
+    def closing(self, window_id: str) -> None:
+        """What only traffic can show of this window has been seen by now, or never will be."""
+        self._watched.discard(window_id)
+
+    async def end(self, window_id: str) -> tuple[Probe, tuple[Pair, ...]]:
+        """What this window did is over."""
+        resetting = self._resetting.pop(window_id, None)
+        if resetting is not None:
+            resetting.cancel()
+            with suppress(asyncio.CancelledError):
+                await resetting
+        pairs = self._of.pop(window_id)
+        for pair in pairs:
+            self._done.get(pair, {}).pop(window_id, None)
+        return await self._apply(pairs), pairs
+
+    def _until_hit(self, window_id: str, pairs: tuple[Pair, ...], what: str) -> Probe:
+        """Chance and traffic decide when these links are hit first: look until then, or until the window closes."""
+        before = self._hits(pairs)
+        self._watched.add(window_id)
+
+        async def probe() -> Proof:
+            while self._hits(pairs) == before and window_id in self._watched:
+                await asyncio.sleep(LOOK_S)
+            hits = self._hits(pairs) - before
+            return Proof(hits > 0, f"{hits} {what}")
+
+        return probe
+
+    def _hits(self, pairs: Iterable[Pair]) -> int:
+        counts = self._links.counts()
+        return sum(counts.get(pair, 0) for pair in pairs)
+
+    async def _reset_again(self, pairs: tuple[Pair, ...], period_ms: int) -> None:
+        while True:
+            await self._links.reset(pairs)
+            await asyncio.sleep(period_ms / 1000)
+
+    async def _apply(self, pairs: Iterable[Pair]) -> Probe:
+        return await self._links.set({pair: _sum(self._done.get(pair, {}).values()) for pair in pairs})
+
+    def _pairs(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> list[Pair]:
+        of = self._geography.links_of
+        match fault:
+            case Partition():
+                return self._geography.cut_by(fault, brokers, self._draws, purpose=f"cut {window.id}")
+            case Packets(peer=peer):
+                return [pair for broker in brokers for pair in of(broker, ("peers",), peer=peer)]
+            case Clog(links=links, peer=peer, direction=direction):
+                return [pair for broker in brokers for pair in of(broker, links, direction, peer)]
+            case Slow(links=links) | Reset(links=links):
+                return [pair for broker in brokers for pair in of(broker, links)]
+            case _:
+                assert_never(fault)
+
+    def _expanded(self, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+        """ZooKeeper is all its servers; clients have no link to it that a fault touches."""
+        found: dict[Pair, None] = {}
+        for source, target in pairs:
+            if {source, target} == {CLIENTS, ZOOKEEPER}:
+                continue
+            for a in self._servers if source == ZOOKEEPER else (source,):
+                for b in self._servers if target == ZOOKEEPER else (target,):
+                    found[a, b] = None
+        return tuple(found)
+
+
+def _condition(fault: Partition | Packets | Slow | Clog) -> LinkCondition:
+    match fault:
+        case Partition() | Clog():
+            return LinkCondition(held=True)
+        case Packets(drop_per_mille=drop):
+            return LinkCondition(loss_per_mille=drop)
+        case Slow(extra_ms=extra_ms):
+            return LinkCondition(delay_ms=extra_ms)
+        case _:
+            assert_never(fault)
+
+
+def _sum(done: Iterable[LinkCondition]) -> LinkCondition:
+    total = JOINED
+    for one in done:
+        total = LinkCondition(
+            held=total.held or one.held,
+            delay_ms=total.delay_ms + one.delay_ms,
+            loss_per_mille=max(total.loss_per_mille, one.loss_per_mille),
+        )
+    return total

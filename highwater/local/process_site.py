@@ -1,0 +1,93 @@
+"""A site of processes: `highwater.local.site` on one machine, in one folder that is gone afterwards.
+
+Every broker listens at a loopback address of its own, and every connection to it, and from it to ZooKeeper, goes through a proxy
+of the laboratory (`proxy_links`): the link of each pair can be held, slow, lossy or reset by itself.
+"""
+
+import random
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from highwater.backends.scene import broker_config, brokers_of
+from highwater.local.nodes import NodeProcess
+from highwater.local.proxy_links import ProxyLinks
+from highwater.local.servers import ServerProcess, commits
+from highwater.local.site import CLIENTS, HostPort
+from highwater.plan import Plan
+from highwater.zookeeper import LocalZooKeeper, free_port
+from highwater.zookeeper_log import AnyCommit
+from reference.types import Address, BrokerId, broker_address
+
+_PROXIES = 254  # last part of the address at which all proxies of a run listen; brokers have their numbers
+
+
+class ProcessSite:
+    """What the stage plays a plan on."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._folder: Path | None = None
+        self._zookeeper = LocalZooKeeper(plan.cluster.zookeeper)
+        # 127.x.y.0/24: runs side by side do not meet. The system gives out the ports, so a collision would only share addresses.
+        chance = random.Random()
+        self._net = f"127.{chance.randrange(16, 250)}.{chance.randrange(1, 255)}"
+        self.links = ProxyLinks(f"{self._net}.{_PROXIES}", chance)
+        self.nodes: dict[BrokerId, NodeProcess] = {}
+        self.servers: tuple[ServerProcess, ...] = ()
+        self.clients: dict[Address, HostPort] = {}
+        self.laboratory: dict[Address, HostPort] = {}
+
+    async def open(self) -> None:
+        """ZooKeeper runs when this returns."""
+        self._folder = Path(tempfile.mkdtemp(prefix="highwater-run-"))
+        # In this thread: the kernel ends the server with the thread that started it.
+        self._zookeeper.__enter__()
+        self.servers = tuple(ServerProcess(server) for server in self._zookeeper.servers)
+        brokers = brokers_of(self._plan)
+        for broker in brokers:
+            host = f"{self._net}.{broker}"
+            self.laboratory[broker_address(broker)] = (host, free_port(host))
+        for broker in brokers:
+            address = broker_address(broker)
+            self.clients[address] = await self.links.wire(CLIENTS, address, self.laboratory[address])
+            self.nodes[broker] = await self._node(self._folder, broker)
+
+    async def _node(self, folder: Path, broker: BrokerId) -> NodeProcess:
+        me = broker_address(broker)
+        zookeeper = [await self.links.wire(me, server.address, server.client) for server in self._zookeeper.servers]
+        peers = {peer: _text(await self.links.wire(me, peer, target)) for peer, target in self.laboratory.items() if peer != me}
+        config = broker_config(self._plan, broker)
+        ensemble = ",".join(map(_text, zookeeper))
+        return NodeProcess(folder, config, listen=_text(self.laboratory[me]), zookeeper=ensemble, peers=peers)
+
+    @property
+    def zookeeper(self) -> str:
+        """Where the laboratory reaches it."""
+        return self._zookeeper.address
+
+    def commits(self) -> Iterable[AnyCommit]:
+        """From the transaction logs of ZooKeeper."""
+        return commits(self._zookeeper.servers)
+
+    async def leave(self) -> None:
+        """Nothing of it uses the loop any more."""
+        await self.links.close()
+
+    def stop(self) -> None:
+        """No broker runs any more."""
+        for node in self.nodes.values():
+            node.end()
+
+    def close(self) -> None:
+        """No process and no file is left."""
+        self.stop()
+        self._zookeeper.stop()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _text(where: HostPort) -> str:
+    return f"{where[0]}:{where[1]}"

@@ -1,0 +1,229 @@
+"""The phases of a run on real nodes, whatever they are made of: a site is opened, a plan is played on it, and it is closed.
+
+    ZooKeeper ─▶ topics ─▶ brokers ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet ─▶ final reads ─▶ end
+
+The record has the same rows as the simulator's: operations and faults as they happen here, what nodes say from their notes, what
+ZooKeeper commits from its log, and what probes saw of each fault. Time is the wall's: the same plan gives another history each
+time. Nothing of a site is left when a run ends, however it ends.
+"""
+
+import asyncio
+from contextlib import suppress
+from time import monotonic_ns
+from typing import Any
+
+from msgspec.structs import replace
+
+from highwater.backends.api import Provenance, Run
+from highwater.backends.attempts import Attempts
+from highwater.backends.scene import assign, manifest, workload_processes
+from highwater.end_state import record_logs
+from highwater.errors import HarnessError
+from highwater.local.admin import Admin, states_of
+from highwater.local.clients import ClientHost, Phases, Worker
+from highwater.local.end import look
+from highwater.local.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns
+from highwater.local.faults import Faults
+from highwater.local.merge import merged
+from highwater.local.site import Site
+from highwater.plan import Plan
+from history.digest import digest
+from history.event import EventKind
+from history.history import History
+from history.manifest import Outcome
+from history.recorder import Recorder
+from reference.types import Address, topic_partition
+
+LED_S_MAX = 30.0
+FULL_S_MAX = 10.0  # a known-bad protocol may never get there
+FINAL_S_MAX = 60.0
+SLICE_S = 0.2  # how often deaths are looked for
+
+
+def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> Run:
+    """Play the plan on a site, which is closed at the end. A KeyboardInterrupt ends it early, with what was recorded."""
+    outcome: Outcome = "completed"
+    failure = None
+    stage = Stage(plan, site)
+    try:
+        try:
+            asyncio.run(stage.play())
+        except KeyboardInterrupt:
+            outcome = "interrupted"
+        except HarnessError as error:
+            outcome, failure = "harness-fault", str(error)
+        finally:
+            site.stop()
+        return Run(history=stage.history(provenance, outcome, backend=backend), failure=failure)
+    finally:
+        site.close()
+
+
+class Stage:
+    """One run. Times in ns count from `start_ns` on the monotonic clock; None until they come."""
+
+    def __init__(self, plan: Plan, site: Site) -> None:
+        self._plan = plan
+        self._site = site
+        self._start_ns = monotonic_ns()
+        self._wall_ahead_ns = wall_ahead_ns()
+        self._recorder = Recorder(self._now_ns)
+        self._faults: Faults | None = None
+        self._healed_at_ns: int | None = None
+        self._final_reads_at_ns: int | None = None
+        self._end_ns: int | None = None
+        self._broken: str | None = None  # what went wrong in a callback of the loop
+
+    def _now_ns(self) -> int:
+        return monotonic_ns() - self._start_ns
+
+    # --- phases ------------------------------------------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """All phases. HarnessError where the laboratory fails; whatever ends it early, the rows so far stand."""
+        asyncio.get_running_loop().set_exception_handler(self._callback_failed)
+        try:
+            await self._site.open()
+            await self._play()
+        finally:
+            await self._site.leave()
+
+    async def _play(self) -> None:
+        admin = Admin(self._site.zookeeper)
+        hosts: list[ClientHost] = []
+        try:
+            faults = self._faults = Faults(self._plan, self._site, self._recorder, admin)
+            await admin.make_topics(assign(self._plan))
+            for node in self._site.nodes.values():
+                self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life + 1)
+                await node.start()
+            await self._warm_up(admin, faults)
+            phases = Phases()
+            async with asyncio.TaskGroup() as tasks:
+                workers = [tasks.create_task(worker.run(phases)) for worker in self._workers(hosts)]
+                nemesis = tasks.create_task(faults.run())
+                await self._pass_time(self._plan.faults_ms / 1000, faults)
+                await nemesis  # every window closes within that time
+                await faults.heal()
+                await self._rest(faults, phases)
+                await faults.settle()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.gather(*workers, return_exceptions=True), FINAL_S_MAX)
+                await look(admin, self._recorder, self._site.laboratory)
+        except* HarnessError as group:
+            raise _first(group) from None
+        finally:
+            self._end_ns = self._now_ns()
+            for host in hosts:
+                await host.close()
+            admin.close()
+
+    def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """asyncio would log it and go on with a client that is broken."""
+        self._broken = f"{context['message']}: {context.get('exception')!r}"
+
+    async def _rest(self, faults: Faults, phases: Phases) -> None:
+        """Quiet, and the order to read all to the end."""
+        self._healed_at_ns = self._now_ns()
+        phases.enter("quiet")
+        await self._pass_time(self._plan.quiet_ms / 1000, faults)
+        self._recorder.event(EventKind.FINAL_READS)
+        self._final_reads_at_ns = self._now_ns()
+        phases.enter("final")
+
+    async def _warm_up(self, admin: Admin, faults: Faults) -> None:
+        """Until every partition has a leader and, given a little longer, all its replicas in the ISR."""
+        replicas = {
+            topic_partition(topic, index): of
+            for topic, partitions in assign(self._plan).items()
+            for index, of in enumerate(partitions)
+        }
+        began_ns = self._now_ns()
+        while True:
+            await self._pass_time(SLICE_S, faults)
+            states = states_of(await admin.seen(tuple(replicas)), tuple(replicas))
+            waited_s = (self._now_ns() - began_ns) / 1e9
+            led = all(tp in states and states[tp].leader is not None for tp in replicas)
+            if led and (waited_s > FULL_S_MAX or all(len(states[tp].isr) == len(of) for tp, of in replicas.items())):
+                return
+            if waited_s > LED_S_MAX:
+                raise HarnessError(f"not every partition had a leader {LED_S_MAX:.0f} s after the brokers were started")
+
+    async def _pass_time(self, seconds: float, faults: Faults) -> None:
+        """Sleep, and look for nodes that died by themselves: one that said why stays down, another is our failure."""
+        end_ns = self._now_ns() + int(seconds * 1e9)
+        while (left_ns := end_ns - self._now_ns()) > 0:
+            await asyncio.sleep(min(SLICE_S, left_ns / 1e9))
+            if self._broken is not None:
+                raise HarnessError(f"hosting the clients: {self._broken}")
+            for broker, node in self._site.nodes.items():
+                life = node.life
+                if await node.is_running() or faults.keeps_down(broker) or node.life != life:
+                    continue
+                if node.stopped_itself() is None:
+                    raise HarnessError(f"the process of {node.address} died: {node.last_words() or 'it said nothing'}")
+
+    def _workers(self, hosts: list[ClientHost]) -> list[Worker]:
+        processes = workload_processes(self._plan)
+        where = list(self._site.clients.items())
+        workers = []
+        for number, process in enumerate(processes):
+            first = number % len(where)
+            host = ClientHost(
+                Address(f"c{number}"),
+                dict(where[first:] + where[:first]),
+                request_timeout_ms=self._plan.workload.request_timeout_ms,
+            )
+            hosts.append(host)
+            workers.append(Worker(Attempts(self._recorder, process, number, processes=len(processes)), host))
+        return workers
+
+    # --- the end -----------------------------------------------------------------------------------------------------------
+
+    def history(self, provenance: Provenance, outcome: Outcome, *, backend: str) -> History:
+        """What was recorded anywhere, in one order, up to the end of the run. Not before all brokers are stopped."""
+        end_ns = self._now_ns() if self._end_ns is None else self._end_ns
+        nodes = self._site.nodes
+        notes = [[line for line in node.notes() if line.time_ns - self._start_ns <= end_ns] for node in nodes.values()]
+        evidence = ZooKeeperEvidence(
+            [line for lines in notes for line in lines],
+            self._recorder.events,
+            start_ns=self._start_ns,
+            wall_ahead_ns=self._wall_ahead_ns,
+        )
+        for commit in self._site.commits():
+            evidence.add(commit)
+        disks = Recorder(lambda: end_ns)
+        if outcome == "completed":
+            for broker, node in nodes.items():
+                record_logs(disks, broker, node.disks())
+        sources = [self._recorder, evidence.recorder, *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes), disks]
+        operations, events = merged(sources)
+        events = stamped(events)
+        found = manifest(
+            self._plan,
+            provenance,
+            backend=backend,
+            outcome=outcome,
+            faults=() if self._faults is None else self._faults.counts(),
+        )
+        found = replace(
+            found,
+            healed_at_ns=self._healed_at_ns,
+            final_reads_at_ns=self._final_reads_at_ns,
+            end_ns=end_ns,
+            digest=digest(operations, events),
+            sim_seconds=end_ns / 1e9,
+            wall_seconds=end_ns / 1e9,
+            events_handled=len(events),
+        )
+        return History(found, operations=operations, events=events)
+
+
+def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:
+    """The first leaf of a group."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, HarnessError)
+    return error

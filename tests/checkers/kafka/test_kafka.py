@@ -1,0 +1,71 @@
+"""The judge of sends and polls: every anomaly that Jepsen names is found where it is, and nowhere else (docs/properties.md)."""
+
+from collections.abc import Hashable
+
+import pytest
+
+from checkers.kafka.judge import judge
+from checkers.verdict import Validity
+from history.errors import HistoryError
+from history.foreign import read
+from history.foreign.jepsen import steps
+from tests.checkers.kafka.stories import ROOT, STORIES, text
+
+
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_history_is_judged_as_its_story_says(name: str) -> None:
+    story = STORIES[name]
+
+    found = judge(read.steps(ROOT / f"{name}.edn"))
+
+    assert tuple(sorted({anomaly.kind for anomaly in found.anomalies})) == story.kinds
+    assert tuple(note.partition(":")[0] for note in found.notes) == story.notes
+    assert bool(found.unchecked) == story.unchecked
+    worst = Validity.INVALID if story.kinds else Validity.UNKNOWN if story.unchecked else Validity.VALID
+    assert found.validity is worst
+
+
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_file_is_what_the_story_tells(name: str) -> None:
+    """`python -m tests.checkers.kafka.stories` writes them."""
+    assert (ROOT / f"{name}.edn").read_text(encoding="utf-8") == text(STORIES[name])
+
+
+def test_there_is_no_file_without_a_story() -> None:
+    assert {str(path.relative_to(ROOT).with_suffix("")) for path in ROOT.rglob("*.edn")} == set(STORIES)
+
+
+def test_what_is_bad_has_the_anomaly_of_its_name() -> None:
+    bad = {name.removeprefix("bad/"): story.kinds for name, story in STORIES.items() if name.startswith("bad/")}
+
+    assert [name for name, kinds in bad.items() if not any(name.startswith(kind) for kind in kinds)] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("nothing", "send is a list of \\[:send k v\\] and \\[:poll\\]"),
+        ((("write", 1, 2),), "a micro-operation is \\[:send k v\\] or \\[:poll\\]"),
+        ((("send", 1, ("x", 2)),), "a send is answered by \\[offset value\\]"),
+        ((("poll", ((1, 2),)),), "a poll is answered by"),
+        ((("poll", ((1, (("x", 2),)),)),), "a record is \\[offset value\\]"),
+    ],
+)
+def test_what_is_no_send_and_no_poll_is_refused_with_its_line(value: Hashable, said: str) -> None:
+    with pytest.raises(HistoryError, match=f"line 2: {said}"):
+        judge(steps(enumerate(called(0, "send", value), 1)))
+
+
+def test_keys_of_json_objects_are_the_numbers_that_were_sent_to() -> None:
+    """JSON makes "0" of 0: the value would seem to be read from a partition that nobody writes to."""
+    sent = called(0, "send", (("send", 0, (0, "a")),))
+    polled = called(1, "poll", (("poll", (("0", ((0, "a"),)),)),))
+
+    found = judge(steps(enumerate(sent + polled, 1)))
+
+    assert found.validity is Validity.VALID
+
+
+def called(process: int, f: str, answered: Hashable) -> list[dict[Hashable, Hashable]]:
+    asked: dict[Hashable, Hashable] = {"process": process, "type": "invoke", "f": f, "value": ()}
+    return [asked, {**asked, "type": "ok", "value": answered}]

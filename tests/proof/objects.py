@@ -1,0 +1,202 @@
+"""Sequential objects as plain functions: the state and what is asked, to all that may be answered and the state after that.
+
+Written from the words of the documents and not from `checkers`: no code is shared, and the form is another one. An object that
+refuses (a mutex that is held) answers nothing. A call is right where what was recorded is among the answers.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from history.foreign.step import UNKNOWN
+
+Answers = list[tuple[Any, Any]]  # what is answered, and the state after it
+Object = Callable[[Any, str, Any], Answers]
+Letter = tuple[str, Hashable, Hashable]  # function, argument, what was recorded as its answer
+LOST = object()  # recorded answer of a call that never returned
+
+
+def register(state: Any, f: str, argument: Any) -> Answers:
+    """One value."""
+    return [(None, argument)] if f == "write" else [(state, state)]
+
+
+def cas_register(state: Any, f: str, argument: Any) -> Answers:
+    """One value, with compare-and-set."""
+    if f != "cas":
+        return register(state, f, argument)
+    old, new = argument
+    return [(argument, new)] if state == old else [("false", state)]
+
+
+def multi_register(state: Any, f: str, argument: Any) -> Answers:
+    """Values by name; the state is their pairs."""
+    values = dict(state)
+    answer = []
+    for what, key, value in argument:
+        if what == "write":
+            values[key] = value
+        answer.append((what, key, values.get(key, 0)))
+    return [(tuple(answer), tuple(sorted(values.items())))]
+
+
+def mutex(state: Any, f: str, argument: Any) -> Answers:
+    """Held or free."""
+    return [(None, f == "acquire")] if state == (f == "release") else []
+
+
+def kv(state: Any, f: str, argument: Any) -> Answers:
+    """A string that is put, or made longer."""
+    if f == "get":
+        return [(state, state)]
+    return [(None, argument if f == "put" else f"{state}{argument}")]
+
+
+def grow_set(state: Any, f: str, argument: Any) -> Answers:
+    """A set that only grows."""
+    return [(None, state | {argument})] if f == "add" else [(state, state)]
+
+
+def fifo_queue(state: Any, f: str, argument: Any) -> Answers:
+    """First in, first out."""
+    if f == "enqueue":
+        return [(None, (*state, argument))]
+    return [(state[0], state[1:])] if state else [(None, ())]
+
+
+NAMED_MAX = 3  # no history names a higher offset
+_OFFSETS = range(NAMED_MAX + 7)  # room behind it for all appends of a small history
+
+
+def partition_log(state: Any, f: str, argument: Any) -> Answers:
+    """Records with growing offsets: the state is what is there and the least offset that may be next."""
+    records, least = state
+    if f == "read":
+        return [(dict(records).get(argument), state)]
+    if f == "end":
+        return [(offset, (records, offset)) for offset in _OFFSETS if offset >= least]
+    # An append may be told nothing of its offset, though it succeeded.
+    return [
+        (told, ((*records, (offset, argument)), offset + 1)) for offset in _OFFSETS if offset >= least for told in (offset, None)
+    ]
+
+
+def versioned_node(state: Any, f: str, argument: Any) -> Answers:
+    """A node of ZooKeeper: absent, or a value with a version."""
+    if f == "create":
+        return [("ok", (argument, 0))] if state is None else [("node-exists", state)]
+    if state is None:
+        return [("no-node", None)]
+    value, version = state
+    if f == "read":
+        return [((value, version), state)]
+    if f == "delete":
+        return [("ok", None)] if argument in (version, -1) else [("bad-version", state)]
+    new, wanted = argument
+    return [(version + 1, (new, version + 1))] if wanted in (version, -1) else [("bad-version", state)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """An object, its first state, and the letters that small histories of it are made of."""
+
+    name: str
+    object: Object
+    first: Hashable
+    letters: tuple[Letter, ...]
+    unique: bool = False  # every `write`, `add`, `enqueue`, `append` has a value of its own: the number of the call
+
+
+def _lost(*letters: Letter) -> tuple[Letter, ...]:
+    return (*letters, *((f, argument, UNKNOWN) for f, argument, _ in dict.fromkeys((f, a, None) for f, a, _ in letters)))
+
+
+def _txn(*micros: tuple[str, str, Hashable]) -> Letter:
+    return "txn", tuple((f, k, v if f == "write" else None) for f, k, v in micros), micros
+
+
+OWN = "own"  # stands for the number of the call, in subjects with unique values
+_SEEN = tuple(range(5))  # numbers that a read may name
+
+SUBJECTS: tuple[Subject, ...] = (
+    Subject(
+        name="register", object=register, first=0,
+        letters=_lost(("write", 1, None), ("write", 2, None), ("read", None, 0), ("read", None, 1), ("read", None, 2)),
+    ),
+    Subject(
+        name="cas-register", object=cas_register, first=0,
+        letters=_lost(
+            ("write", 1, None), ("read", None, 0), ("read", None, 1),
+            ("cas", (0, 1), (0, 1)), ("cas", (1, 0), (1, 0)), ("cas", (0, 1), "false"), ("cas", (1, 2), (1, 2)),
+        ),
+    ),
+    Subject(
+        name="multi-register", object=multi_register, first=(),
+        letters=_lost(
+            _txn(("write", "x", 1)), _txn(("write", "x", 1), ("write", "y", 1)), _txn(("read", "x", 0), ("write", "y", 1)),
+            _txn(("read", "x", 1), ("write", "y", 2)), _txn(("read", "x", 0), ("read", "y", 1)),
+            _txn(("read", "x", 1), ("read", "y", 0)), _txn(("write", "x", 2), ("read", "x", 2), ("read", "y", 1)),
+        ),
+    ),
+    Subject(name="mutex", object=mutex, first=False, letters=_lost(("acquire", None, None), ("release", None, None))),
+    Subject(
+        name="kv", object=kv, first="",
+        letters=_lost(
+            ("put", "a", None), ("append", "a", None), ("append", "b", None), ("put", "", None),
+            ("get", None, ""), ("get", None, "a"), ("get", None, "ab"), ("get", None, "b"),
+        ),
+    ),
+    Subject(
+        name="set", object=grow_set, first=frozenset(),
+        letters=_lost(
+            ("add", 1, None), ("add", 2, None), ("read", None, frozenset()), ("read", None, frozenset({1})),
+            ("read", None, frozenset({2})), ("read", None, frozenset({1, 2})),
+        ),
+    ),
+    Subject(
+        name="fifo-queue", object=fifo_queue, first=(),
+        letters=_lost(
+            ("enqueue", 1, None), ("enqueue", 2, None), ("dequeue", None, 1), ("dequeue", None, 2), ("dequeue", None, None)
+        ),
+    ),
+    Subject(
+        name="partition-log", object=partition_log, first=((), 0), unique=True,
+        letters=(
+            ("append", OWN, 0), ("append", OWN, 1), ("append", OWN, 2), ("append", OWN, UNKNOWN), ("append", OWN, None),
+            ("end", None, 1), *(("read", offset, value) for offset in (0, 1) for value in (None, *_SEEN[:4])),
+        ),
+    ),
+    Subject(
+        name="partition-log, equal values", object=partition_log, first=((), 0),
+        letters=(
+            ("append", 7, 0), ("append", 7, 1), ("append", 7, UNKNOWN), ("append", 7, None), ("append", 8, UNKNOWN),
+            ("end", None, 0), ("end", None, 2), *(("read", offset, value) for offset in (0, 1) for value in (None, 7, 8)),
+        ),
+    ),
+    Subject(
+        name="versioned-node", object=versioned_node, first=None,
+        letters=_lost(
+            ("create", 1, "ok"), ("create", 1, "node-exists"), ("set", (2, 0), 1), ("set", (2, 0), "bad-version"),
+            ("set", (3, -1), 2), ("set", (3, -1), "no-node"), ("delete", 0, "ok"), ("delete", 1, "ok"),
+            ("read", None, (1, 0)), ("read", None, (2, 1)), ("read", None, "no-node"),
+        ),
+    ),
+    # The same objects with a value of its own for each call that brings one: what the polynomial algorithms judge.
+    Subject(
+        name="register, unique values", object=register, first=-1, unique=True,
+        letters=_lost(("write", OWN, None), *(("read", None, seen) for seen in (-1, *_SEEN[:4]))),
+    ),
+    Subject(
+        name="set, unique values", object=grow_set, first=frozenset(), unique=True,
+        letters=_lost(
+            ("add", OWN, None), *(("read", None, frozenset(s)) for s in ((), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)))
+        ),
+    ),
+    Subject(
+        name="fifo-queue, unique values", object=fifo_queue, first=(), unique=True,
+        letters=(
+            ("enqueue", OWN, None), ("enqueue", OWN, UNKNOWN), *(("dequeue", None, seen) for seen in (None, *_SEEN[:4])),
+            ("dequeue", None, UNKNOWN),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,61 @@
+"""All ways in which a few calls can lie in time, each once.
+
+Nothing but "this call had returned before that one was invoked" is evidence, so two arrangements that agree on it are one. There
+are 1, 2, 5, 15, 53 and 217 of 1 to 6 calls (interval orders; OEIS A022493): `test_shapes` counts them.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import permutations, product
+
+Spans = tuple[tuple[int, int], ...]  # of each call: when it was invoked, when it returned
+Before = frozenset[tuple[int, int]]
+
+
+def before(spans: Spans) -> Before:
+    """Which call had returned when which was invoked."""
+    size = range(len(spans))
+    return frozenset((a, b) for a, b in product(size, size) if spans[a][1] < spans[b][0])
+
+
+@cache
+def shapes(size: int) -> tuple[Spans, ...]:
+    """One arrangement of each kind, its calls in the order of their invocation."""
+    found: dict[Before, Spans] = {}
+    for spans in _arrangements(size):
+        relation = before(spans)
+        if not any(_renamed(relation, names) in found for names in permutations(range(size))):
+            found[relation] = spans
+    return tuple(found.values())
+
+
+@cache
+def symmetries(spans: Spans) -> tuple[tuple[int, ...], ...]:
+    """The renamings of calls that change nothing."""
+    relation = before(spans)
+    return tuple(names for names in permutations(range(len(spans))) if _renamed(relation, names) == relation)
+
+
+def is_first_of_its_kind(letters: tuple[int, ...], spans: Spans) -> bool:
+    """Whether of all equal fillings of this arrangement this one comes first."""
+    return all(letters <= tuple(letters[at] for at in names) for names in symmetries(spans))
+
+
+def _renamed(relation: Before, names: tuple[int, ...]) -> Before:
+    return frozenset((names[a], names[b]) for a, b in relation)
+
+
+def _arrangements(size: int) -> Iterator[Spans]:
+    """All sequences of invocations and returns; calls are numbered as they begin."""
+
+    def grow(position: int, spans: tuple[tuple[int, int], ...], running: tuple[int, ...]) -> Iterator[Spans]:
+        if position == 2 * size:
+            yield spans
+            return
+        if len(spans) < size:
+            yield from grow(position + 1, (*spans, (position, -1)), (*running, len(spans)))
+        for call in running:
+            ended = (*spans[:call], (spans[call][0], position), *spans[call + 1 :])
+            yield from grow(position + 1, ended, tuple(one for one in running if one != call))
+
+    yield from grow(0, (), ())

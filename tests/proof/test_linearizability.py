@@ -1,0 +1,20 @@
+"""A part of the proof in every run of the tests; `make prove-checkers` takes the whole of it (docs/proof.md)."""
+
+import pytest
+
+from tests.proof.linearizability import prove
+from tests.proof.objects import SUBJECTS, Subject
+
+_HISTORIES = 5_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("subject", SUBJECTS, ids=[subject.name for subject in SUBJECTS])
+def test_the_judge_says_what_trying_every_order_says(subject: Subject) -> None:
+    """The verdict, the longest prefix, its order, and the call that cannot be placed."""
+    tally = prove(subject, _HISTORIES)
+
+    assert tally.wrong == []
+    assert tally.total == _HISTORIES
+    assert min(tally.possible, tally.impossible) > _HISTORIES // 20  # both answers were there to be given
+    assert tally.undecided <= (_HISTORIES // 10 if subject.name.startswith("partition-log") else 0)

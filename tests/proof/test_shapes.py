@@ -1,0 +1,18 @@
+"""The arrangements in time that the proofs walk through are all there are."""
+
+import pytest
+
+from tests.proof.shapes import before, shapes, symmetries
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, 1), (2, 2), (3, 5), (4, 15), (5, 53)])
+def test_there_are_as_many_interval_orders_as_are_known(size: int, count: int) -> None:
+    """Bousquet-Mélou, Claesson, Dukes, Kitaev (2010); OEIS A022493."""
+    assert len(shapes(size)) == count
+
+
+def test_a_symmetry_keeps_what_is_before_what() -> None:
+    for spans in shapes(4):
+        relation = before(spans)
+        for names in symmetries(spans):
+            assert frozenset((names[a], names[b]) for a, b in relation) == relation
