@@ -13,7 +13,6 @@ from reference.wire.clients import apis
 from reference.wire.clients.exchange import Ask, Call, Exchange, Facing, Heard, Numbers
 from reference.wire.entities import write_response
 from reference.wire.framing import (
-    API_VERSIONS,
     FrameBuffer,
     RequestHeader,
     WireError,
@@ -21,6 +20,7 @@ from reference.wire.framing import (
     encode_response_header,
     read_request_header,
 )
+from reference.wire.versions import API_VERSIONS
 
 
 class _Slot:
