@@ -3,7 +3,6 @@
 A node ends when its stdin closes, so that none outlives this process, however this one ends.
 """
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import msgspec
 
 import reference
 from highwater.errors import HarnessError
+from highwater.local.processes import RUNNING, STOPPED, gone, in_state
 from highwater.local.site import ClockCondition, Cutback, DirCondition, Probe, Proof, Wound
 from history.event import EventKind
 from reference.config import BrokerConfig
@@ -25,15 +25,15 @@ from reference.runtime.settings import Listener, NodeSettings
 from reference.types import Address, TopicPartition, broker_address
 
 END_TIMEOUT_S = 10
-GONE_LOOKS_MAX = 150
-STATE_LOOKS_MAX = 25
-LOOK_S = 0.02
 
 
 class NodeProcess:
-    """One broker through all its lives: `highwater.local.site.Node`. `ports` are those of all brokers."""
+    """One broker through all its lives: `highwater.local.site.Node`.
 
-    def __init__(self, folder: Path, config: BrokerConfig, *, zookeeper: str, ports: dict[Address, int]) -> None:
+    `listen`, `zookeeper` and `peers` are "host:port": its own, and the way to each of the others.
+    """
+
+    def __init__(self, folder: Path, config: BrokerConfig, *, listen: str, zookeeper: str, peers: dict[Address, str]) -> None:
         self.address = broker_address(config.broker)
         self.life = 0
         self.dirs = config.log_dirs
@@ -44,10 +44,7 @@ class NodeProcess:
         self._settings = NodeSettings(
             broker=config,
             life=0,
-            peers=Listener(
-                bind=f"127.0.0.1:{ports[self.address]}",
-                advertised={peer: f"127.0.0.1:{port}" for peer, port in ports.items()},
-            ),
+            peers=Listener(bind=listen, advertised=peers),
             startup_timeout_ms=None,  # ZooKeeper may be out of reach on purpose
             zookeeper=zookeeper,
             log_dirs=tuple(str(self._folder / f"data-{index}") for index in range(config.log_dirs)),
@@ -101,38 +98,25 @@ class NodeProcess:
     async def pause(self) -> Probe:
         """SIGSTOP."""
         self._signal(signal.SIGSTOP)
-        return self._probe(running=True, state="T")
+        return self._probe(running=True, state=STOPPED)
 
     async def resume(self) -> Probe:
         """SIGCONT."""
         self._signal(signal.SIGCONT)
-        return self._probe(running=True, state="RSD")
+        return self._probe(running=True, state=RUNNING)
 
-    def _probe(self, *, running: bool, state: str = "RSDT") -> Probe:
+    def _probe(self, *, running: bool, state: str = RUNNING + STOPPED) -> Probe:
         """Is this process there, in one of these states of the kernel, or is it gone?"""
         process = self._process or self._last
 
         async def probe() -> Proof:
-            if process is None:
-                return Proof(False, "there is no process")
             if not running:
-                return await _gone(process)
-            return await self._in_state(process, state)
+                return await gone(process)
+            proof = await in_state(process, state)
+            why = None if proof.holds else self.stopped_itself()
+            return proof if why is None else Proof(True, f"it stopped by itself: {why}")
 
         return probe
-
-    async def _in_state(self, process: "subprocess.Popen[bytes]", wanted: str) -> Proof:
-        now = ""
-        for _ in range(STATE_LOOKS_MAX):
-            code = process.poll()
-            if code is not None:
-                why = self.stopped_itself()
-                return Proof(why is not None, f"process {process.pid} ended by itself: {why or code}")
-            now = (Path("/proc") / str(process.pid) / "stat").read_text().rpartition(")")[2].split()[0]
-            if now in wanted:
-                return Proof(True, f"process {process.pid} is in state {now}")
-            await asyncio.sleep(LOOK_S)  # a signal takes a moment to arrive
-        return Proof(False, f"process {process.pid} is in state {now}")
 
     # --- clocks and directories --------------------------------------------------------------------------------------------
 
@@ -203,13 +187,3 @@ class NodeProcess:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         self._last, self._process = self._process, None
-
-
-async def _gone(process: "subprocess.Popen[bytes]") -> Proof:
-    for _ in range(GONE_LOOKS_MAX):
-        code = process.poll()
-        if code is not None:
-            how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-            return Proof(True, f"process {process.pid} ended {how}")
-        await asyncio.sleep(LOOK_S)
-    return Proof(False, f"process {process.pid} is still ending")

@@ -1,10 +1,9 @@
 """Fetch and OffsetForLeaderEpoch between nodes: one partition a request, in Kafka's own layouts (KIP-101, 320, 516, 595, 903).
 
 The id of a topic is the czxid of its node, the low 64 bits of Kafka's UUID; where a variant has no ids, Fetch goes in version 12,
-by name. What Kafka's layouts have no place for stands in tagged fields of ours, which a broker of Kafka's would skip: the limit on
-records of a fetch, the registration of the asker in version 12, the topic's id in OffsetForLeaderEpoch. A topic id that the
-receiver has no name for is given the empty name, which no topic has: the machine answers as for any partition that it does not
-have.
+by name. What Kafka's layouts have no place for stands in tagged fields of ours, which a broker of Kafka's would skip: the limit
+on records of a fetch, the registration of the asker in version 12, the topic's id in OffsetForLeaderEpoch. A topic id that the
+receiver has no name for is given the empty name, which no topic has: the machine answers as for any partition it does not have.
 """
 
 import dataclasses
