@@ -21,9 +21,9 @@ from reference.runtime.administration import Administration
 from reference.runtime.control import NoteWriter, end_with_stdin
 from reference.runtime.disk import Disk
 from reference.runtime.gateway import PREFIX, Gateway
-from reference.runtime.links import Transport
 from reference.runtime.node import Handles, Host
 from reference.runtime.settings import Listener, NodeSettings, SettingsError, advertised, host_and_port
+from reference.runtime.transport import Transport
 from reference.types import Address, BrokerId, TopicPartition, broker_address
 from reference.wire.clients.exchange import Facing
 from reference.wire.clients.tasks import AnyResult, AnyTask, Directory, Dirs, ListDirs, Pause
