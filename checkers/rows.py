@@ -111,6 +111,7 @@ class OperationRow(NamedTuple):
     time_ns: int
     delivery: str | None = None
     attempts: int | None = None
+    node: str | None = None  # who was asked, or who answered
 
 
 def operation_rows(operations: pl.DataFrame) -> list[OperationRow]:

@@ -10,7 +10,7 @@ from reference.config import BrokerConfig
 from reference.events import DirImage
 from reference.runtime.control import NoteLine, read_notes
 from reference.runtime.disk import Disk
-from reference.runtime.settings import NodeSettings
+from reference.runtime.settings import Listener, NodeSettings
 from reference.types import Address, TopicPartition, broker_address
 
 
@@ -29,8 +29,8 @@ class NodeFolder:
         self._settings = NodeSettings(
             broker=config,
             life=0,
-            listen=listen,
-            peers=peers,
+            peers=Listener(bind=listen, advertised=peers),
+            startup_timeout_ms=None,  # ZooKeeper may be out of reach on purpose
             zookeeper=zookeeper,
             log_dirs=tuple(str(self._folder / f"data-{index}") for index in range(config.log_dirs)),
             notes=str(self._folder / "notes.jsonl"),
