@@ -280,8 +280,7 @@ class Probes(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is there."""
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        self._transport = transport  # type: ignore[assignment] # asyncio's own is no subclass of DatagramTransport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """One of somebody's probes."""

@@ -59,11 +59,7 @@ class ContainerProcess:
         if self._container is None:
             return
         if self.is_running():
-            if self._frozen:  # a frozen process dies when it is thawed
-                self._engine.kill(self._container)
-                self._engine.unpause(self._container)
-            else:
-                self._engine.kill(self._container)
+            self._engine.kill(self._container)  # the engine thaws what is frozen
         self._frozen = False
         self._engine.wait(self._container, ENDED_S_MAX)
 
