@@ -193,7 +193,8 @@ class ContainerLinks:
 
 
 def _judged(link: str, condition: LinkCondition, sent: int, heard: int, ms_max: float) -> Proof:
-    detail = f"{link}: {heard} of {sent} datagrams came, the slowest in {ms_max:.1f} ms"
+    slowest = f", the slowest in {ms_max:.1f} ms" if heard else ""
+    detail = f"{link}: {heard} of {sent} datagrams came{slowest}"
     if condition.held:
         return Proof(heard == 0, detail)
     if condition.loss_per_mille:

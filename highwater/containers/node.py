@@ -59,8 +59,7 @@ class NodeContainer(NodeFolder):
 
     async def kill(self) -> Probe:
         """SIGKILL; the page cache stays."""
-        await self.process.kill()
-        return self.process.gone
+        return await self.process.kill()
 
     async def terminate(self) -> Probe:
         """SIGTERM."""
@@ -142,8 +141,7 @@ class ServerContainer:
 
     async def kill(self) -> Probe:
         """SIGKILL."""
-        await self.process.kill()
-        return self.process.gone
+        return await self.process.kill()
 
     async def pause(self) -> Probe:
         """Its cgroup is frozen."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from highwater.containers.engine import Engine, Service
 from highwater.errors import HarnessError
 from highwater.local.processes import LOOK_S, state_of
-from highwater.local.site import Proof
+from highwater.local.site import Probe, Proof
 
 ENDED_S_MAX = 10
 _LOOKS_MAX = 150
@@ -50,9 +50,12 @@ class ContainerProcess:
         """Is there a process, perhaps one that stands still?"""
         return self._pid != 0 and state_of(self._pid) not in _GONE
 
-    async def kill(self) -> None:
-        """SIGKILL, and its end. Nothing where there is no process."""
+    async def kill(self) -> Probe:
+        """SIGKILL, and its end. Nothing where there is no process, and then it did not act."""
+        if not self.is_running():
+            return _nobody
         await asyncio.to_thread(self.end)
+        return self.gone
 
     def end(self) -> None:
         """The same, outside of a loop."""
@@ -124,6 +127,10 @@ class ContainerProcess:
         engine_says = await asyncio.to_thread(self._engine.state, container)
         detail = f"process {pid} took {taken} ticks of a processor in {_FROZEN_S} s, its container is {engine_says}"
         return Proof(taken == 0 and engine_says == "paused", detail)
+
+
+async def _nobody() -> Proof:
+    return Proof(False, "there was no process")
 
 
 def _processor_ticks(pid: int) -> int:
