@@ -85,12 +85,12 @@ def _logs(what: str, count: int) -> list[Row]:
     ]
 
 
-def tasks(count: int) -> Iterator[Callable[[], list[Row]]]:
+def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
     """All that is to be done, the longest first. Cycles are a part of list-append and take a fifth of its histories."""
-    yield partial(_cycles, count // 5)
-    yield from (partial(_transactions, writes, count) for writes in ("append", "w"))
-    yield from (partial(_logs, what, count) for what in DEFINITIONS)
-    yield from (partial(_object, subject, count) for subject in SUBJECTS)
+    yield "cycles", partial(_cycles, count // 5)
+    yield from (("transactions", partial(_transactions, writes, count)) for writes in ("append", "w"))
+    yield from ((what, partial(_logs, what, count)) for what in DEFINITIONS)
+    yield from (("objects", partial(_object, subject, count)) for subject in SUBJECTS)
 
 
 def main() -> int:
@@ -98,11 +98,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--histories", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--only", default="", help="parts, with commas: cycles, transactions, objects, " + ", ".join(DEFINITIONS))
     parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
     rows: list[Row] = []
     with ProcessPoolExecutor(asked.workers) as pool:
-        for future in [pool.submit(task) for task in tasks(asked.histories)]:
+        wanted = [task for part, task in tasks(asked.histories) if not asked.only or part in asked.only.split(",")]
+        for future in [pool.submit(task) for task in wanted]:
             rows.extend(found := future.result())
             sys.stdout.write("".join(f"{row.words()}\n" for row in found))
             sys.stdout.flush()

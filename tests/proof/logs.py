@@ -1,7 +1,7 @@
 """The checkers of our own histories against their definitions (`tests.proof.log_definitions`), on drawn partitions.
 
-Many partitions are judged at once by all checkers, as in one run: that they keep them apart is part of what is proven. Of every two
-such runs one goes through the screens (`checkers.screens`), the other without.
+Many partitions are judged at once by all checkers, as in one run: that they keep them apart is part of what is proven. Of every
+two such runs one goes through the screens (`checkers.screens`), the other without.
 """
 
 from collections import Counter
@@ -92,14 +92,9 @@ def _found(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> di
 
 def _moved(rows: Sequence[Operation], number: int) -> list[Operation]:
     base = number * _ROOM
+    at = base * 10 * _MS
     return [
-        replace(
-            row,
-            index=base + row.index,
-            time_ns=base * 10 * _MS + row.time_ns,
-            partition=number,
-            process=10 * number + row.process,
-        )
+        replace(row, index=base + row.index, time_ns=at + row.time_ns, partition=number, process=10 * number + row.process)
         for row in rows
     ]
 

@@ -9,15 +9,8 @@ from tests.proof.logs import prove
 _HISTORIES = 1_500
 # What no definition is written down for: of these docs/proof.md makes no claim.
 _UNPROVEN = {
-    "assertions",
-    "assumptions",
-    "vacuity",
-    "availability",
-    "availability-cluster",
-    "convergence",
-    "incarnations",
-    "deletion",
-}
+    "assertions", "assumptions", "vacuity", "availability", "availability-cluster", "convergence", "incarnations", "deletion",
+}  # fmt: skip
 
 
 @pytest.mark.slow
