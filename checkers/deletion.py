@@ -3,6 +3,10 @@
 A replica that counts is not deleted: none that stands in ZooKeeper's ISR of a topic that nobody asked to delete. And the replica
 of a topic that was deleted does not come back under the id of that topic: what is led, followed or appended on a broker after it
 had deleted its log, and after the deletion was asked for, is a partition raised from the dead.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("deletion", "state-written leader=b1 isr=b1,b2 topic_id=9", "replica-deleted node=b2 topic_id=9")
+    ['wrongly-deleted']
 """
 
 import polars as pl
