@@ -2,7 +2,7 @@
 
 A goal is a name: `message:leader-and-isr` (such a request reached a process; `message:stop-replica:delete` one that takes the log
 away), `error:STALE_BROKER_EPOCH` (somebody was told so), `admin:remove-partition` (an administrator asked, and it was done), who
-took part, and those of docs/promise.md N3. The standard goals are every control request and every error code that the protocol can
+took part, and those of docs/promise.md N3. The standard goals are every control request and every error code that it can
 answer with, found from `reference`, and all that administrators ask for, found from `workloads`, so that what is added there is
 asked for by itself. A campaign that misses a goal has failed as a laboratory: what never happened was not tested.
 """
