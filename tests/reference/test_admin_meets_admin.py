@@ -1,5 +1,7 @@
 """What an administrator asks for at the same time about the same partition (V3 §F, §H, KIP-236): one must not undo the other."""
 
+from collections import deque
+
 from reference.config import VARIANTS
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create, NoNode, SetData, Unknown
@@ -109,7 +111,7 @@ def _erased_behind_the_back_of(i: int, protocol: str = "safe") -> Mortal:
 
     lab.before[f"gone: {paths.topic_path('t')}"] = dies
     write(lab, DELETE)
-    lab.letters = [letter for letter in lab.letters if letter[0] != "b1"]
+    lab.letters = deque(letter for letter in lab.letters if letter[0] != "b1")
     lab.held = lambda letter: False
     assert (lab.dead, data(lab, paths.topic_path("t")), holders(lab)) == (1, None, [i])
     return lab
