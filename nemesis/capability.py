@@ -18,6 +18,7 @@ from nemesis.faults import (
     Crash,
     CrashAt,
     DirFailure,
+    DirFile,
     DirUnreadable,
     DiskFull,
     DiskSlow,
@@ -112,6 +113,8 @@ def _simulated(fault: AnyFault) -> str:
             return "the model of ZooKeeper ends the session and removes its ephemeral nodes"
         case DirUnreadable() | DirFailure() | DiskFull():
             return "effects on the directory fail with DirFailed"
+        case DirFile():
+            return "effects on the directory fail with DirFailed; where it was removed, it is empty at the next start"
         case DiskSlow():
             return "Flushed comes later"
         case DiskSwap():
@@ -151,7 +154,7 @@ def _of_processes(fault: AnyFault) -> Ability:
             return Cannot("processes share the host's clock")
         case PowerLoss():
             return Cannot("the page cache is the host's")
-        case DirUnreadable() | DirFailure() | DiskFull() | DiskSlow() | DiskSwap():
+        case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow() | DiskSwap():
             return Cannot("it sends signals and touches no directory")
         case _:
             assert_never(fault)
@@ -189,6 +192,8 @@ def _of_containers(fault: AnyFault) -> Ability:
             return Can(_TAKEN_OVER)
         case DirUnreadable():
             return Can("chmod 000; brokers do not run as root")
+        case DirFile():
+            return Can("the directory is moved aside, or removed, and a file made in its place")
         case DirFailure() | DiskFull() | DiskSlow():
             return Can("the broker's disk layer is told to fail, or to wait")
         case DiskSwap():

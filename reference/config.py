@@ -254,6 +254,8 @@ VARIANTS: dict[str, Variant] = {
     "reassignment-by-requests": _without(reassignment="B"),
     "cancel-without-isr": _without(cancel_requires_isr=False),
     "isr-unassigned": _without(isr_assigned_check=False),
+    # with fetches that are fenced who is dropped is refused for its epoch
+    "isr-unassigned-unfenced": _without(isr_assigned_check=False, fetch_fencing=False),
     "no-heartbeat": _without(heartbeat=False),
     "isr-via-zookeeper": _without(isr_change_via="zookeeper"),
     "isr-no-version": _without(isr_change_version=False),
