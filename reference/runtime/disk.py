@@ -30,8 +30,9 @@ from reference.runtime.checkpoints import (
 )
 from reference.runtime.faults import DirFaults
 from reference.runtime.ledger import Keeps, NoLedger
-from reference.runtime.segments import ASIDE, DELETED, SegmentedLog, segment_name, sync_folder
+from reference.runtime.segments import ASIDE, DELETED, SegmentedLog, headers_in, segment_name, sync_folder
 from reference.types import NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
+from reference.wire.records import batch_of
 
 CHECKPOINT = "replication-offset-checkpoint"
 CLEAN = ".kafka_cleanshutdown"
@@ -66,6 +67,12 @@ class Disk:
         return tuple(self._recover_dir(dir_, path) for dir_, path in enumerate(self._paths))
 
     def _recover_dir(self, dir_: int, path: Path) -> DirImage:
+        def batches(folder: Path, trusted: bool) -> tuple[Batch, ...]:
+            tp = TopicPartition(folder.name)
+            log = self._logs[dir_, tp] = self._log(dir_, folder)
+            self._dirty.setdefault(dir_, {})[tp] = None
+            return tuple(log.recover(trusted=trusted))
+
         try:
             self._faults.meet(dir_, needs_room=False)
             path.mkdir(parents=True, exist_ok=True)
@@ -73,24 +80,9 @@ class Disk:
                 shutil.rmtree(leftover)
             sync_folder(path)
             self._ledger.settled(dir_)
-            clean = (path / CLEAN).exists()
-            folders = sorted(p for p in path.iterdir() if p.is_dir())
-            logs = tuple(self._recover_log(dir_, folder, trusted=clean) for folder in folders)
-            checkpoint, mark = path / CHECKPOINT, path / _MARK
-            entries = offsets_of(checkpoint.read_text()) if checkpoint.exists() else ()
-            found = mark_of(mark.read_text()) if mark.exists() else DirMark()
-            high_watermarks = tuple((tp, Offset(hw)) for tp, hw in entries)
-            return DirImage(dir_, True, logs, high_watermarks, found.born, found.dirs, clean)
-        except (OSError, ValueError, KeyError):
+        except OSError:
             return DirImage(dir_, readable=False)
-
-    def _recover_log(self, dir_: int, folder: Path, *, trusted: bool) -> LogImage:
-        tp = TopicPartition(folder.name)
-        metadata = metadata_of((folder / _METADATA).read_text())
-        log = self._logs[dir_, tp] = self._log(dir_, folder)
-        batches = tuple(log.recover(trusted=trusted))
-        self._dirty.setdefault(dir_, {})[tp] = None
-        return LogImage(tp, batches, metadata.born, metadata.topic_id)
+        return _image(dir_, path, batches)
 
     def _log(self, dir_: int, folder: Path) -> SegmentedLog:
         return SegmentedLog(folder, dir_, segment_bytes=self._segment_bytes, ledger=self._ledger)
@@ -210,6 +202,35 @@ class Disk:
         for log in self._logs.values():
             log.close()
         self._logs.clear()
+
+
+def look(paths: Sequence[Path]) -> tuple[DirImage, ...]:
+    """What a process would find in these directories; nothing is changed."""
+    return tuple(_image(dir_, path, _batches) for dir_, path in enumerate(paths))
+
+
+def replica_folders(path: Path) -> list[Path]:
+    """The folders of replicas in a log directory, by name. OSError where it cannot be read."""
+    return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.endswith((ASIDE, DELETED)))
+
+
+def _batches(folder: Path, _: bool) -> tuple[Batch, ...]:
+    return tuple(map(batch_of, headers_in(folder)))
+
+
+def _image(dir_: int, path: Path, batches: Callable[[Path, bool], tuple[Batch, ...]]) -> DirImage:
+    try:
+        clean = (path / CLEAN).exists()
+        logs = []
+        for folder in replica_folders(path):
+            metadata = metadata_of((folder / _METADATA).read_text())
+            logs.append(LogImage(TopicPartition(folder.name), batches(folder, clean), metadata.born, metadata.topic_id))
+        checkpoint, mark = path / CHECKPOINT, path / _MARK
+        entries = offsets_of(checkpoint.read_text()) if checkpoint.exists() else ()
+        found = mark_of(mark.read_text()) if mark.exists() else DirMark()
+        return DirImage(dir_, True, tuple(logs), entries, found.born, found.dirs, clean)
+    except (OSError, ValueError, KeyError):
+        return DirImage(dir_, readable=False)
 
 
 def _write_durably(path: Path, content: str) -> None:

@@ -19,8 +19,9 @@ import msgspec
 from msgspec import Struct
 
 from reference.runtime.checkpoints import metadata_of
+from reference.runtime.disk import replica_folders
 from reference.runtime.ledger import Cut, Ledger, Made, Renamed, Settled, Synced, bytes_file, read_ledger
-from reference.runtime.segments import ASIDE, DELETED, headers_in
+from reference.runtime.segments import headers_in
 from reference.types import Offset, TopicId, TopicPartition
 from reference.wire.records import RecordsError, check, read_header
 
@@ -73,7 +74,7 @@ def lose_power(ledger: Path, dirs: Sequence[Path], only: Sequence[int], loss: Lo
             for rename in book.renames:
                 if rename.dir == dir_:
                     _undo_rename(dirs[dir_], rename, chance, lose_all=loss.lose_all)
-            for folder in _folders(dirs[dir_]):
+            for folder in replica_folders(dirs[dir_]):
                 for path in sorted(folder.glob("*.log")):
                     name = f"{folder.name}/{path.name}"
                     known = book.files.get((dir_, name))
@@ -157,12 +158,8 @@ def _ends(data: bytes) -> list[int]:
 # --- wounds ---------------------------------------------------------------------------------------------------------------
 
 
-def _folders(path: Path) -> list[Path]:
-    return sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.endswith((ASIDE, DELETED)))
-
-
 def _logs(path: Path) -> dict[str, list[bytes]]:
-    return {folder.name: headers_in(folder) for folder in _folders(path)}
+    return {folder.name: headers_in(folder) for folder in replica_folders(path)}
 
 
 def _wounds(dir_: int, path: Path, before: dict[str, list[bytes]]) -> list[Wound]:
