@@ -17,6 +17,7 @@ from checkers import (
     fencing,
     incarnations,
     isr_agreement,
+    judges,
     log_matching,
     monotonic_hw,
     offset_agreement,
@@ -75,8 +76,9 @@ def document() -> str:
             f"- **Assumes:** {checker.assumes}\n"
             f"- **Cannot see:** {checker.blind}\n"
             f"- **Reads:** {reads}\n"
+            f"- **Takes:** {checker.complexity}\n"
         )
-    return "\n".join(parts)
+    return "\n".join([*parts, judges.document()])
 
 
 if __name__ == "__main__":
