@@ -10,6 +10,7 @@ from checkers import (
     assertions,
     assumptions,
     availability,
+    committed_offsets,
     convergence,
     deletion,
     duplicates,
@@ -21,6 +22,8 @@ from checkers import (
     monotonic_hw,
     offset_agreement,
     order,
+    polls,
+    progress,
     single_leader,
     state_writes,
     topic_identity,
@@ -34,6 +37,8 @@ ALL: tuple[Checker, ...] = (
     offset_agreement.CHECKER,
     order.CHECKER,
     duplicates.CHECKER,
+    polls.CHECKER,
+    committed_offsets.CHECKER,
     monotonic_hw.CHECKER,
     single_leader.LEADERS,
     single_leader.CONTROLLERS,
@@ -50,6 +55,7 @@ ALL: tuple[Checker, ...] = (
     vacuity.CHECKER,
     availability.PARTITIONS,
     availability.CLUSTER,
+    progress.CHECKER,
     convergence.CHECKER,
 )
 

@@ -183,6 +183,20 @@ def cut_and_fetched_again() -> History:
     return story.history()
 
 
+def covers_what_is_not_committed() -> History:
+    """b1 takes the high watermark of its new leader before it has cut off y, which it alone had (KAFKA-14704)."""
+    story = begin()
+    story.asks(1, "y")
+    story.append("b1", 0, "y")
+    story.unsure(1, "y")
+    story.state("b2", 2, "b2 b3")
+    story.leads("b2", 2, leo=0, isr="b2 b3")
+    committed(story, "z", 0, epoch=2, nodes="b2 b3")
+    story.follows("b1", 2, "b2")
+    story.hw("b1", 1, epoch=2, role="follower")
+    return story.history()
+
+
 # --- fencing ----------------------------------------------------------------------------------------------------------------
 
 
@@ -351,6 +365,9 @@ STATE_STORIES: dict[str, Told] = {
     "ok/log-matching-sent-again-and-cut": Told(sent_again_and_cut, Expected()),
     "bad/log-matching-two-records-of-one-epoch": Told(two_records_of_one_epoch, invalid(("log-mismatch", (8, 9)))),
     "bad/log-matching-cut-and-fetched-again": Told(cut_and_fetched_again, invalid(("truncated-committed", (10, 14)))),
+    "bad/log-matching-covers-what-is-not-committed": Told(
+        covers_what_is_not_committed, invalid(("inconsistent-offsets", (14, 17)), ("uncommitted-below-hw", (14, 17)))
+    ),
     "undecidable/log-matching-epoch-not-told": Told(epoch_not_told, Expected()),
     "ok/fencing-fenced-and-back": Told(fenced_and_back, Expected()),
     "bad/fencing-appends": Told(appends_behind_its_fence, invalid(("fenced-append", (6, 8)))),
