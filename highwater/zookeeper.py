@@ -1,9 +1,9 @@
-"""A real ZooKeeper for a run: one server on loopback, from the jars that come with PySpark, in a folder of its own.
+"""A real ZooKeeper for a run: one server or a quorum of three on loopback, from the jars that come with PySpark.
 
-Needs Java 17 or newer and the `pyspark` package; `missing()` says which is not there. The server is stopped and its folder
-removed when the context ends, however it ends; a harness that is killed takes the server with it, where the system can do that.
-Its tick is short so that sessions of half a second can be had and an expiry comes when it is due, and it does not sync its log:
-what a run breaks is the brokers, not ZooKeeper's disk.
+Needs Java 17 or newer and the `pyspark` package; `missing()` says which is not there. Servers are stopped and their folder is
+removed when the context ends, however it ends; a harness that is killed takes them with it, where the system can do that.
+The tick is short so that sessions of half a second can be had and an expiry comes when it is due, and logs are not synced: what
+a run breaks is the brokers, not ZooKeeper's disk.
 """
 
 import os
@@ -14,19 +14,34 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from highwater.errors import HarnessError
+from reference.types import Address
 
+HOST = "127.0.0.1"
 TICK_MS = 100
+INIT_TICKS = 50  # for a server to catch up with its leader
+SYNC_TICKS = 10  # without a word of its leader a server looks for another one
+CONNECT_MS = 1000
 SESSION_MS_MAX = 60_000
 JAVA_MAJOR_MIN = 17
 START_TIMEOUT_S = 40
 NO_JARS = "a real ZooKeeper needs the jars of PySpark: pip install 'highwater[spark]'"
 _ATTEMPTS = 3  # another process may take the port between our choice and the server's bind
 _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512")
+
+
+class Ports(NamedTuple):
+    """Of one server: for clients, for followers, for elections."""
+
+    client: int
+    follow: int
+    elect: int
 
 
 def missing() -> str | None:
@@ -66,21 +81,124 @@ def _dying_with_us() -> list[str]:
     return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
 
 
-def free_port() -> int:
-    """A port of loopback that nobody listened on just now."""
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port of an address of this machine that nobody listened on just now."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-class LocalZooKeeper:
-    """A context: `address` is "127.0.0.1:port" once it is entered. HarnessError where the server does not come up."""
+def configuration(data_dir: Path, client: tuple[str, int], quorum: Sequence[str]) -> str:
+    """The zoo.cfg of one server. `client` is where it serves; `quorum` "host:port:port" of all servers, in their order."""
+    lines = [
+        f"dataDir={data_dir}",
+        f"clientPort={client[1]}",
+        f"clientPortAddress={client[0]}",
+        f"tickTime={TICK_MS}",
+        f"minSessionTimeout={2 * TICK_MS}",
+        f"maxSessionTimeout={SESSION_MS_MAX}",
+        "maxClientCnxns=0",
+        "admin.enableServer=false",
+        "4lw.commands.whitelist=srvr",
+    ]
+    if len(quorum) > 1:
+        lines += [f"initLimit={INIT_TICKS}", f"syncLimit={SYNC_TICKS}", f"cnxTimeout={CONNECT_MS}"]
+        lines += [f"server.{number}={where}" for number, where in enumerate(quorum, 1)]
+    return "\n".join(lines) + "\n"
 
-    def __init__(self) -> None:
-        self.address = ""
-        self._folder: Path | None = None
+
+def answers(client: tuple[str, int]) -> bool:
+    """Does the server there serve clients? One that has no quorum does not."""
+    try:
+        with socket.create_connection(client, timeout=1) as connection:
+            # "ruok" is answered before requests for sessions are, which then hang.
+            connection.sendall(b"srvr")
+            return connection.recv(64).startswith(b"Zookeeper version:")
+    except OSError:
+        return False
+
+
+class Server:
+    """One server of an ensemble, through all its processes. `address` is its place: "z1"; `client` is where it serves.
+
+    Every process of a harness starts its servers in the thread that outlives them: the kernel ends a server with its thread.
+    """
+
+    def __init__(self, number: int, folder: Path, ports: Sequence[Ports]) -> None:
+        self.address = Address(f"z{number}")
+        self.client = (HOST, ports[number - 1].client)
+        self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        (folder / "data").mkdir(parents=True)
+        (folder / "data" / "myid").write_text(f"{number}\n")
+        quorum = [f"{HOST}:{port.follow}:{port.elect}" for port in ports]
+        (folder / "zoo.cfg").write_text(configuration(self.data_dir, self.client, quorum))
+
+    @property
+    def data_dir(self) -> Path:
+        """Where its transaction log lies (`highwater.zookeeper_log`)."""
+        return self._folder / "data"
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process, where there is one."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """A process on what an earlier one left; it serves a moment later (`answers`)."""
+        assert self.pid is None
+        java = shutil.which("java")
+        assert java is not None
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = [
+            *_dying_with_us(),
+            java,
+            *_JVM,
+            "-cp",
+            os.pathsep.join(map(str, server_jars())),
+            main,
+            str(self._folder / "zoo.cfg"),
+        ]
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, start_new_session=True
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, and its end. Nothing where there is no process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes] | None":
+        """The last one that was started, which may have ended."""
+        return self._process
+
+    def signal(self, number: int) -> None:
+        """Nothing where there is no process."""
+        if self._process is not None and self._process.poll() is None:
+            os.kill(self._process.pid, number)
+
+    def answers(self) -> bool:
+        """Does it serve clients?"""
+        return answers(self.client)
+
+    def last_words(self) -> str:
+        """The last line that it printed."""
+        lines = (self._folder / "server.log").read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+class LocalZooKeeper:
+    """A context: `address` is "127.0.0.1:port", of each server, once it is entered. HarnessError where they do not come up."""
+
+    def __init__(self, servers: int = 1) -> None:
+        self.address = ""
+        self.servers: tuple[Server, ...] = ()
+        self._count = servers
+        self._folder: Path | None = None
 
     def __enter__(self) -> "LocalZooKeeper":
         reason = missing()
@@ -88,10 +206,11 @@ class LocalZooKeeper:
             raise HarnessError(reason)
         try:
             self._folder = Path(tempfile.mkdtemp(prefix="highwater-zookeeper-"))
-            for _ in range(_ATTEMPTS):
-                if self._start():
+            for attempt in range(_ATTEMPTS):
+                if self._start(self._folder / str(attempt)):
                     return self
-            raise HarnessError(f"ZooKeeper did not come up: {self._last_words()}")
+                self._kill()
+            raise HarnessError(f"ZooKeeper did not come up: {self.servers[0].last_words()}")
         except BaseException:
             self.stop()
             raise
@@ -101,81 +220,50 @@ class LocalZooKeeper:
 
     @property
     def data_dir(self) -> Path:
-        """Where its transaction log lies (`highwater.zookeeper_log`), until it is stopped."""
-        assert self._folder is not None
-        return self._folder / "data"
+        """Of the first server, until it is stopped."""
+        return self.servers[0].data_dir
 
     @property
     def pid(self) -> int:
-        """Of the server, for those who pause it."""
-        assert self._process is not None
-        return self._process.pid
+        """Of the first server, for those who pause it."""
+        pid = self.servers[0].pid
+        assert pid is not None
+        return pid
 
     def stop(self) -> None:
-        """End the server and remove its folder. May be called again."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
+        """End the servers and remove their folder. May be called again."""
+        self._kill()
+        self.servers = ()
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
     def pause(self) -> None:
         """Stand still: clients lose their connections, no session ends."""
-        os.kill(self.pid, signal.SIGSTOP)
+        for server in self.servers:
+            server.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Go on after `pause`."""
-        os.kill(self.pid, signal.SIGCONT)
+        for server in self.servers:
+            server.signal(signal.SIGCONT)
 
-    def _start(self) -> bool:
-        java = shutil.which("java")
-        assert self._folder is not None
-        assert java is not None
-        port = free_port()
-        config = self._folder / "zoo.cfg"
-        config.write_text(
-            f"dataDir={self._folder / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime={TICK_MS}\n"
-            f"minSessionTimeout={2 * TICK_MS}\nmaxSessionTimeout={SESSION_MS_MAX}\nmaxClientCnxns=0\n"
-            "admin.enableServer=false\n4lw.commands.whitelist=srvr\n"
-        )
-        command = [
-            *_dying_with_us(),
-            java,
-            *_JVM,
-            "-cp",
-            os.pathsep.join(map(str, server_jars())),
-            "org.apache.zookeeper.server.ZooKeeperServerMain",
-            str(config),
-        ]
-        with (self._folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, start_new_session=True
-            )
+    def _kill(self) -> None:
+        for server in self.servers:
+            server.kill()
+
+    def _start(self, folder: Path) -> bool:
+        """Whether all of them serve: another process may have taken a port meanwhile."""
+        ports = [Ports(free_port(), free_port(), free_port()) for _ in range(self._count)]
+        self.servers = tuple(Server(number, folder / f"z{number}", ports) for number in range(1, self._count + 1))
+        for server in self.servers:
+            server.start()
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
-            if self._process.poll() is not None:
+            if any(server.pid is None for server in self.servers):
                 return False
-            if _answers(port):
-                self.address = f"127.0.0.1:{port}"
+            if all(server.answers() for server in self.servers):
+                self.address = ",".join(f"{host}:{port}" for host, port in (server.client for server in self.servers))
                 return True
             time.sleep(0.1)
-        self._process.kill()
-        self._process.wait()
-        return False
-
-    def _last_words(self) -> str:
-        assert self._folder is not None
-        lines = (self._folder / "server.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
-
-
-def _answers(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
-            # "ruok" is answered before requests for sessions are, which then hang.
-            connection.sendall(b"srvr")
-            return connection.recv(64).startswith(b"Zookeeper version:")
-    except OSError:
         return False

@@ -7,6 +7,7 @@ padded with zeros, at which reading ends. Transactions that failed are in the lo
 """
 
 import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,10 +71,13 @@ def _read_file(path: Path) -> Iterator[AnyCommit]:
         raise LogError(f"{path} is no transaction log of ZooKeeper")
     at = _FILE_HEADER_BYTES
     while at + 12 <= len(data):
-        (length,) = struct.unpack_from(">i", data, at + 8)
+        checksum, length = struct.unpack_from(">qi", data, at)
         if length <= 0:
             return
-        entry = _Jute(data[at + 12 : at + 12 + length])
+        body = data[at + 12 : at + 12 + length]
+        if zlib.adler32(body) != checksum:
+            return  # torn by a kill: nobody was told that it is committed, and a server reads no further either
+        entry = _Jute(body)
         at += 12 + length + 1
         session, _, zxid, time_ms, kind = (
             entry.read_long(),

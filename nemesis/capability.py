@@ -18,6 +18,7 @@ from nemesis.faults import (
     Crash,
     CrashAt,
     DirFailure,
+    DirFile,
     DirUnreadable,
     DiskFull,
     DiskSlow,
@@ -53,6 +54,10 @@ class Cannot(Struct, frozen=True):
 Ability = Can | Cannot
 
 _OUTSIDE = "nobody outside of a process sees its effects"
+_NO_PACKETS = "refused where doubled, reordered or for some messages"
+_TCP_HIDES = "TCP hides doubled and reordered packets, and a packet does not say which message it carries"
+_NO_MESSAGES = "a packet does not say which message it carries"
+_TAKEN_OVER = "another client takes over the session's id and password and closes it"
 
 
 def ability(backend: Backend, fault: AnyFault) -> Ability:
@@ -108,6 +113,8 @@ def _simulated(fault: AnyFault) -> str:
             return "the model of ZooKeeper ends the session and removes its ephemeral nodes"
         case DirUnreadable() | DirFailure() | DiskFull():
             return "effects on the directory fail with DirFailed"
+        case DirFile():
+            return "effects on the directory fail with DirFailed; where it was removed, it is empty at the next start"
         case DiskSlow():
             return "Flushed comes later"
         case DiskSwap():
@@ -117,27 +124,37 @@ def _simulated(fault: AnyFault) -> str:
 
 
 def _of_processes(fault: AnyFault) -> Ability:
-    """Ordinary processes of one user on one host: signals are all there is."""
+    """Processes of one host: signals, and proxies through which all their connections go."""
     match fault:
         case Pause():
             return Can("SIGSTOP, then SIGCONT")
         case Restart(session_ends=True):
-            return Cannot("it sends signals and nothing else: the session ends when its timeout is over")
+            return Can("SIGKILL, another client closes its session, then a new process on the same directories")
         case Crash() | Restart():
             return Can("SIGKILL, then a new process on the same directories")
         case Shutdown():
             return Can("SIGTERM, SIGKILL where it still runs at the end of the window, then a new process")
         case CrashAt():
             return Cannot(_OUTSIDE)
-        case Partition() | Packets() | Slow() | Clog() | Reset():
-            return Cannot("processes share one loopback interface; links are cut in containers")
+        case Packets(duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
+            return Can(f"a TCP proxy repeats what was dropped later, as TCP does; {_NO_PACKETS}")
+        case Packets():
+            return Cannot(_TCP_HIDES)
+        case Clog(kinds=kinds) if kinds:
+            return Cannot(_NO_MESSAGES)
+        case Partition() | Clog():
+            return Can("a TCP proxy holds the bytes of one direction back, and opens no connection; they arrive afterwards")
+        case Slow():
+            return Can("a TCP proxy hands bytes on later")
+        case Reset():
+            return Can("a TCP proxy resets its connections")
+        case ExpireSession():
+            return Can(_TAKEN_OVER)
         case ClockJump() | ClockDrift() | ClockStrobe():
             return Cannot("processes share the host's clock")
         case PowerLoss():
             return Cannot("the page cache is the host's")
-        case ExpireSession():
-            return Cannot("it sends signals and nothing else; a pause beyond the session timeout does the same")
-        case DirUnreadable() | DirFailure() | DiskFull() | DiskSlow() | DiskSwap():
+        case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow() | DiskSwap():
             return Cannot("it sends signals and touches no directory")
         case _:
             assert_never(fault)
@@ -146,11 +163,11 @@ def _of_processes(fault: AnyFault) -> Ability:
 def _of_containers(fault: AnyFault) -> Ability:
     match fault:
         case Packets(duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
-            return Can("packets dropped by nftables (numgen random); refused where doubled, reordered or for some messages")
+            return Can(f"packets dropped by nftables (numgen random); {_NO_PACKETS}")
         case Packets():
-            return Cannot("TCP hides doubled and reordered packets, and a packet does not say which message it carries")
+            return Cannot(_TCP_HIDES)
         case Clog(kinds=kinds) if kinds:
-            return Cannot("a packet does not say which message it carries")
+            return Cannot(_NO_MESSAGES)
         case Partition():
             return Can("packets between the two sides dropped by iptables")
         case Slow():
@@ -172,9 +189,11 @@ def _of_containers(fault: AnyFault) -> Ability:
         case PowerLoss():
             return Can("SIGKILL, then each file cut back to a length not below what was fsynced")
         case ExpireSession():
-            return Can("another client takes over the session's id and password and closes it")
+            return Can(_TAKEN_OVER)
         case DirUnreadable():
             return Can("chmod 000; brokers do not run as root")
+        case DirFile():
+            return Can("the directory is moved aside, or removed, and a file made in its place")
         case DirFailure() | DiskFull() | DiskSlow():
             return Can("the broker's disk layer is told to fail, or to wait")
         case DiskSwap():

@@ -28,13 +28,14 @@ class LinkFaults:
         self._servers = servers
         self._draws = draws
         self._geography = Geography(brokers, (CLIENTS,))
+        self._of: dict[str, tuple[Pair, ...]] = {}  # links of the open windows
         self._done: dict[Pair, dict[str, LinkCondition]] = {}  # by link and window
         self._resetting: dict[str, asyncio.Task[None]] = {}
         self._watched: set[str] = set()  # windows of which only traffic shows the effect
 
     async def begin(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> tuple[Probe, tuple[Pair, ...]]:
         """Make links worse; how to measure it, and which they are."""
-        pairs = self._expanded(self._pairs(window, fault, brokers))
+        pairs = self._of[window.id] = self._expanded(self._pairs(window, fault, brokers))
         if isinstance(fault, Reset):
             self._resetting[window.id] = asyncio.get_running_loop().create_task(self._reset_again(pairs, fault.period_ms))
             return self._until_hit(window.id, pairs, "connections broken"), pairs
@@ -54,7 +55,9 @@ class LinkFaults:
             resetting.cancel()
             with suppress(asyncio.CancelledError):
                 await resetting
-        pairs = tuple(pair for pair, done in self._done.items() if done.pop(window_id, None) is not None)
+        pairs = self._of.pop(window_id)
+        for pair in pairs:
+            self._done.get(pair, {}).pop(window_id, None)
         return await self._apply(pairs), pairs
 
     def _until_hit(self, window_id: str, pairs: tuple[Pair, ...], what: str) -> Probe:

@@ -3,7 +3,6 @@
 A node ends when its stdin closes, so that none outlives this process, however this one ends.
 """
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -11,46 +10,24 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 import reference
 from highwater.errors import HarnessError
+from highwater.local.node_folder import NodeFolder
+from highwater.local.processes import RUNNING, STOPPED, gone, in_state
 from highwater.local.site import ClockCondition, Cutback, DirCondition, Probe, Proof, Wound
-from history.event import EventKind
 from reference.config import BrokerConfig
-from reference.events import DirImage
-from reference.runtime.control import NoteLine, read_notes
-from reference.runtime.disk import Disk
-from reference.runtime.settings import NodeSettings
-from reference.types import Address, TopicPartition, broker_address
+from reference.types import Address
 
 END_TIMEOUT_S = 10
-GONE_LOOKS_MAX = 150
-STATE_LOOKS_MAX = 25
-LOOK_S = 0.02
 
 
-class NodeProcess:
-    """One broker through all its lives: `highwater.local.site.Node`. `ports` are those of all brokers."""
+class NodeProcess(NodeFolder):
+    """One broker through all its lives: `highwater.local.site.Node`."""
 
-    def __init__(self, folder: Path, config: BrokerConfig, *, zookeeper: str, ports: dict[Address, int]) -> None:
-        self.address = broker_address(config.broker)
-        self.life = 0
-        self.dirs = config.log_dirs
-        self._folder = folder / self.address
-        self._folder.mkdir()
+    def __init__(self, folder: Path, config: BrokerConfig, *, listen: str, zookeeper: str, peers: dict[Address, str]) -> None:
+        super().__init__(folder, config, listen=listen, zookeeper=zookeeper, peers=peers)
         self._process: subprocess.Popen[bytes] | None = None
         self._last: subprocess.Popen[bytes] | None = None  # the one before, which has ended
-        self._settings = NodeSettings(
-            broker=config,
-            life=0,
-            listen=f"127.0.0.1:{ports[self.address]}",
-            peers={peer: f"127.0.0.1:{port}" for peer, port in ports.items() if peer != self.address},
-            zookeeper=zookeeper,
-            log_dirs=tuple(str(self._folder / f"data-{index}") for index in range(config.log_dirs)),
-            notes=str(self._folder / "notes.jsonl"),
-            end_with_stdin=True,
-        )
 
     # --- the process -------------------------------------------------------------------------------------------------------
 
@@ -58,9 +35,7 @@ class NodeProcess:
         """A new life."""
         assert not self._runs()
         self._close()
-        self.life += 1
-        settings = self._folder / f"settings-{self.life}.json"
-        settings.write_bytes(msgspec.json.encode(msgspec.structs.replace(self._settings, life=self.life)))
+        settings = self.begin_life(end_with_stdin=True)
         # Where this process found the packages, the node finds them, installed or not.
         environment = {**os.environ, "PYTHONPATH": str(Path(next(iter(reference.__path__))).parent)}
         with (self._folder / "output.log").open("ab") as output:
@@ -98,38 +73,25 @@ class NodeProcess:
     async def pause(self) -> Probe:
         """SIGSTOP."""
         self._signal(signal.SIGSTOP)
-        return self._probe(running=True, state="T")
+        return self._probe(running=True, state=STOPPED)
 
     async def resume(self) -> Probe:
         """SIGCONT."""
         self._signal(signal.SIGCONT)
-        return self._probe(running=True, state="RSD")
+        return self._probe(running=True, state=RUNNING)
 
-    def _probe(self, *, running: bool, state: str = "RSDT") -> Probe:
+    def _probe(self, *, running: bool, state: str = RUNNING + STOPPED) -> Probe:
         """Is this process there, in one of these states of the kernel, or is it gone?"""
         process = self._process or self._last
 
         async def probe() -> Proof:
-            if process is None:
-                return Proof(False, "there is no process")
             if not running:
-                return await _gone(process)
-            return await self._in_state(process, state)
+                return await gone(process)
+            proof = await in_state(process, state)
+            why = None if proof.holds else self.stopped_itself()
+            return proof if why is None else Proof(True, f"it stopped by itself: {why}")
 
         return probe
-
-    async def _in_state(self, process: "subprocess.Popen[bytes]", wanted: str) -> Proof:
-        now = ""
-        for _ in range(STATE_LOOKS_MAX):
-            code = process.poll()
-            if code is not None:
-                why = self.stopped_itself()
-                return Proof(why is not None, f"process {process.pid} ended by itself: {why or code}")
-            now = (Path("/proc") / str(process.pid) / "stat").read_text().rpartition(")")[2].split()[0]
-            if now in wanted:
-                return Proof(True, f"process {process.pid} is in state {now}")
-            await asyncio.sleep(LOOK_S)  # a signal takes a moment to arrive
-        return Proof(False, f"process {process.pid} is in state {now}")
 
     # --- clocks and directories --------------------------------------------------------------------------------------------
 
@@ -149,46 +111,6 @@ class NodeProcess:
         """Refused before the run."""
         raise HarnessError(f"what {self.address} did not flush cannot be lost: {dirs} {how}")
 
-    # --- the record --------------------------------------------------------------------------------------------------------
-
-    def notes(self) -> list[NoteLine]:
-        """What all lives have said so far."""
-        path = Path(self._settings.notes)
-        try:
-            return read_notes(path) if path.exists() else []
-        except msgspec.MsgspecError as error:
-            raise HarnessError(f"the notes of {self.address} cannot be read: {error}") from error
-
-    def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
-        """Whose logs lie in this directory."""
-        path = Path(self._settings.log_dirs[dir_])
-        try:
-            return tuple(sorted(TopicPartition(entry.name) for entry in path.iterdir() if entry.is_dir()))
-        except OSError:
-            return ()
-
-    def disks(self) -> tuple[DirImage, ...]:
-        """What lies in the log directories; not while a process runs."""
-        assert not self._runs()
-        disk = Disk([Path(path) for path in self._settings.log_dirs])
-        try:
-            return disk.recover()
-        finally:
-            disk.close()
-
-    def stopped_itself(self) -> str | None:
-        """Why this life ended, in its own words; None where it did not say."""
-        lines = self.notes()
-        if lines and lines[-1].note.kind == EventKind.NODE_STOPPED and lines[-1].life == self.life:
-            return lines[-1].note.detail
-        return None
-
-    def last_words(self) -> str:
-        """The last line that the process printed: empty unless something is wrong with it."""
-        path = self._folder / "output.log"
-        lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
-        return lines[-1] if lines else ""
-
     def _runs(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -200,13 +122,3 @@ class NodeProcess:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         self._last, self._process = self._process, None
-
-
-async def _gone(process: "subprocess.Popen[bytes]") -> Proof:
-    for _ in range(GONE_LOOKS_MAX):
-        code = process.poll()
-        if code is not None:
-            how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-            return Proof(True, f"process {process.pid} ended {how}")
-        await asyncio.sleep(LOOK_S)
-    return Proof(False, f"process {process.pid} is still ending")

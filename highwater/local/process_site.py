@@ -1,20 +1,26 @@
-"""A site of processes: `highwater.local.site` on one machine, in one folder that is gone afterwards."""
+"""A site of processes: `highwater.local.site` on one machine, in one folder that is gone afterwards.
 
+Every broker listens at a loopback address of its own, and every connection to it, and from it to ZooKeeper, goes through a proxy
+of the laboratory (`proxy_links`): the link of each pair can be held, slow, lossy or reset by itself.
+"""
+
+import random
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from highwater.backends.scene import broker_config, brokers_of
-from highwater.errors import HarnessError
 from highwater.local.nodes import NodeProcess
-from highwater.local.site import HostPort, Life, LinkCondition, Pair, Probe, Proof
+from highwater.local.proxy_links import ProxyLinks
+from highwater.local.servers import ServerProcess, commits
+from highwater.local.site import CLIENTS, HostPort
 from highwater.plan import Plan
 from highwater.zookeeper import LocalZooKeeper, free_port
-from highwater.zookeeper_log import AnyCommit, LogError, read_log
+from highwater.zookeeper_log import AnyCommit
 from reference.types import Address, BrokerId, broker_address
 
-HOST = "127.0.0.1"
+_PROXIES = 254  # last part of the address at which all proxies of a run listen; brokers have their numbers
 
 
 class ProcessSite:
@@ -23,44 +29,51 @@ class ProcessSite:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._folder: Path | None = None
-        self._zookeeper = LocalZooKeeper()
-        self._ports: dict[Address, int] = {}
+        self._zookeeper = LocalZooKeeper(plan.cluster.zookeeper)
+        # 127.x.y.0/24: runs side by side do not meet. The system gives out the ports, so a collision would only share addresses.
+        chance = random.Random()
+        self._net = f"127.{chance.randrange(16, 250)}.{chance.randrange(1, 255)}"
+        self.links = ProxyLinks(f"{self._net}.{_PROXIES}", chance)
         self.nodes: dict[BrokerId, NodeProcess] = {}
-        self.servers: tuple[Life, ...] = ()
-        self.links = _Loopback()
+        self.servers: tuple[ServerProcess, ...] = ()
+        self.clients: dict[Address, HostPort] = {}
+        self.laboratory: dict[Address, HostPort] = {}
 
     async def open(self) -> None:
         """ZooKeeper runs when this returns."""
         self._folder = Path(tempfile.mkdtemp(prefix="highwater-run-"))
         # In this thread: the kernel ends the server with the thread that started it.
         self._zookeeper.__enter__()
-        self._ports = {broker_address(broker): free_port() for broker in brokers_of(self._plan)}
-        self.nodes = {
-            broker: NodeProcess(self._folder, broker_config(self._plan, broker), zookeeper=self.zookeeper, ports=self._ports)
-            for broker in brokers_of(self._plan)
-        }
+        self.servers = tuple(ServerProcess(server) for server in self._zookeeper.servers)
+        brokers = brokers_of(self._plan)
+        for broker in brokers:
+            host = f"{self._net}.{broker}"
+            self.laboratory[broker_address(broker)] = (host, free_port(host))
+        for broker in brokers:
+            address = broker_address(broker)
+            self.clients[address] = await self.links.wire(CLIENTS, address, self.laboratory[address])
+            self.nodes[broker] = await self._node(self._folder, broker)
+
+    async def _node(self, folder: Path, broker: BrokerId) -> NodeProcess:
+        me = broker_address(broker)
+        zookeeper = [await self.links.wire(me, server.address, server.client) for server in self._zookeeper.servers]
+        peers = {peer: _text(await self.links.wire(me, peer, target)) for peer, target in self.laboratory.items() if peer != me}
+        config = broker_config(self._plan, broker)
+        ensemble = ",".join(map(_text, zookeeper))
+        return NodeProcess(folder, config, listen=_text(self.laboratory[me]), zookeeper=ensemble, peers=peers)
 
     @property
     def zookeeper(self) -> str:
         """Where the laboratory reaches it."""
         return self._zookeeper.address
 
-    @property
-    def clients(self) -> Mapping[Address, HostPort]:
-        """Where clients of the run reach each broker."""
-        return {node: (HOST, port) for node, port in self._ports.items()}
-
-    @property
-    def laboratory(self) -> Mapping[Address, HostPort]:
-        """Where the laboratory reaches each broker."""
-        return self.clients
-
     def commits(self) -> Iterable[AnyCommit]:
-        """From ZooKeeper's transaction log."""
-        try:
-            return list(read_log(self._zookeeper.data_dir)) if self._zookeeper.address else []
-        except LogError as error:
-            raise HarnessError(f"reading what ZooKeeper committed: {error}") from error
+        """From the transaction logs of ZooKeeper."""
+        return commits(self._zookeeper.servers)
+
+    async def leave(self) -> None:
+        """Nothing of it uses the loop any more."""
+        await self.links.close()
 
     def stop(self) -> None:
         """No broker runs any more."""
@@ -76,22 +89,5 @@ class ProcessSite:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Loopback:
-    """Links that nothing can be done to."""
-
-    async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """Refused before the run."""
-        assert not conditions
-        return _joined
-
-    async def reset(self, pairs: Iterable[Pair]) -> int:
-        """Refused before the run."""
-        raise HarnessError(f"links cannot be reset: {list(pairs)}")
-
-    def counts(self) -> Mapping[Pair, int]:
-        """Nothing bites."""
-        return {}
-
-
-async def _joined() -> Proof:
-    return Proof(True, "no link was touched")
+def _text(where: HostPort) -> str:
+    return f"{where[0]}:{where[1]}"

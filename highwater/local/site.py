@@ -205,6 +205,9 @@ class Site(Protocol):
     async def open(self) -> None:
         """Make it. HarnessError where that fails; `close` is called all the same."""
 
+    async def leave(self) -> None:
+        """The end of the run: nothing of it uses the loop any more. May be called without `open`."""
+
     def stop(self) -> None:
         """No broker runs any more, from here on. Called outside of the loop; may be called again."""
 

@@ -82,7 +82,13 @@ class Stage:
     async def play(self) -> None:
         """All phases. HarnessError where the laboratory fails; whatever ends it early, the rows so far stand."""
         asyncio.get_running_loop().set_exception_handler(self._callback_failed)
-        await self._site.open()
+        try:
+            await self._site.open()
+            await self._play()
+        finally:
+            await self._site.leave()
+
+    async def _play(self) -> None:
         admin = Admin(self._site.zookeeper)
         hosts: list[ClientHost] = []
         try:

@@ -177,13 +177,13 @@ def test_neither_brokers_nor_zookeeper_outlive_a_harness_that_was_killed(tmp_pat
             from highwater.backends.scene import broker_config
             from highwater.local.nodes import NodeProcess
             from highwater.zookeeper import LocalZooKeeper, free_port
-            from reference.types import Address, BrokerId
+            from reference.types import BrokerId
             from tests.zookeeper.test_process_backend import plan
 
             with LocalZooKeeper() as zookeeper:
                 config = broker_config(plan(faults_ms=1000), BrokerId(1))
-                ports = {Address("b1"): free_port()}
-                node = NodeProcess(Path(sys.argv[1]), config, zookeeper=zookeeper.address, ports=ports)
+                listen = f"127.0.0.1:{free_port()}"
+                node = NodeProcess(Path(sys.argv[1]), config, listen=listen, zookeeper=zookeeper.address, peers={})
                 asyncio.run(node.start())
                 print("started", flush=True)
                 time.sleep(60)
