@@ -65,8 +65,8 @@ def _anomaly(kind: str, key: str, witness: tuple[int, ...], words: str) -> Anoma
 
 
 def _ahead(done: list[Call], key: str) -> list[Anomaly]:
-    """Commits of positions beyond everything that the process was given or told, where it was given anything."""
-    known: dict[int, int] = {}  # process -> the position behind all it knows of
+    """Commits of positions beyond everything that the process was given or told, where it polled at all."""
+    known: dict[int, int] = {}  # process that polled -> the position behind all it knows of
     anomalies: list[Anomaly] = []
     for call in sorted(done, key=lambda call: call.ended if call.ended >= 0 else _NEVER):
         if call.f == "commit":
@@ -75,7 +75,7 @@ def _ahead(done: list[Call], key: str) -> list[Anomaly]:
                 words = f"process {call.process} commits position {position}, and knows of nothing from {reach} on"
                 anomalies.append(_anomaly("commit-ahead", key, (call.invoked,), words))
             continue
-        if call.type != "ok":
+        if call.type != "ok" or (call.f == "committed" and call.process not in known):
             continue
         asked = call.asked[0].offset or 0
         for row in call.rows:

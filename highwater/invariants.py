@@ -24,7 +24,15 @@ class Invariant(Struct, frozen=True, kw_only=True):
 INVARIANTS: dict[str, Invariant] = {
     "DUR": Invariant(
         words="what was promised, or given to a reader, stays",
-        kinds=("lost-write", "empty-leader", "unclean-election", "read-above-hw"),
+        kinds=(
+            "lost-write",
+            "empty-leader",
+            "unclean-election",
+            "read-above-hw",
+            "commit-lost",
+            "phantom-commit",
+            "commit-ahead",
+        ),
     ),
     "HWM": Invariant(
         words="high watermarks, as brokers hold and consumers see them, never go back and cover what is committed alone",
@@ -58,9 +66,20 @@ INVARIANTS: dict[str, Invariant] = {
     ),
     "MONO": Invariant(
         words="one offset holds one value, once",
-        kinds=("inconsistent-offsets", "offset-order", "phantom-read", "failed-write-read", "duplicate", "reordered"),
+        kinds=(
+            "inconsistent-offsets",
+            "offset-order",
+            "phantom-read",
+            "failed-write-read",
+            "duplicate",
+            "reordered",
+            "int-nonmonotonic-poll",
+            "int-poll-skip",
+            "poll-skip",
+            "int-nonmonotonic-send",
+        ),
     ),
-    "LIVE": Invariant(words="there is progress after healing", not_live=("availability", "availability-cluster")),
+    "LIVE": Invariant(words="there is progress after healing", not_live=("availability", "availability-cluster", "progress")),
     "META": Invariant(words="metadata converges", not_live=("convergence", "availability")),
     "CTL": Invariant(
         words="one controller has effect",

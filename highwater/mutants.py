@@ -138,8 +138,9 @@ which, and `tests/mutants` that every caught variant of a catalogued mistake is 
 _BLIND = """## Checkers without a mutant here
 
 `assertions`, `availability-cluster` and `convergence` are caught out by broken machines: `tests/mutants/test_machines.py`;
-`fencing`, `incarnations` and kinds of `state-writes` and `deletion` that no switch sets off by machines that usurp:
-`tests/mutants/test_usurpers.py`.
+`fencing`, `incarnations`, `polls`, `progress` and the kinds of `state-writes` and `deletion` that no switch sets off by machines
+that usurp, cling and leave out: `tests/mutants/test_usurpers.py`. `committed-offsets` judges what clients of other clusters did;
+a store of positions that forgets is in `tests/checkers/test_committed_offsets.py`.
 `assumptions` looks at the history, not at the protocol; its bad histories are in `corpus/histories`.
 """
 

@@ -327,13 +327,25 @@ def deleted_while_it_counts() -> History:
 
 
 def back_from_the_dead() -> History:
-    """A command of before the deletion makes the replica anew."""
+    """A command of before the deletion makes the replica anew, and it is filled."""
+    story = begin()
+    story.topic_id = "5"
+    story.state("b1", 1, "b1 b2 b3")
+    story.event(EventKind.TOPIC_DELETED)
+    story.event(EventKind.REPLICA_DELETED, node="b3", life=1)
+    story.event_append("b3", 0, "x", 1)
+    return story.history()
+
+
+def begun_anew() -> History:
+    """The next controller begins a deletion anew: for a moment there is a replica again."""
     story = begin()
     story.topic_id = "5"
     story.state("b1", 1, "b1 b2 b3")
     story.event(EventKind.TOPIC_DELETED)
     story.event(EventKind.REPLICA_DELETED, node="b3", life=1)
     story.follows("b3", 1, "b1")
+    story.event(EventKind.REPLICA_DELETED, node="b3", life=1)
     return story.history()
 
 
@@ -379,6 +391,7 @@ STATE_STORIES: dict[str, Told] = {
     "bad/incarnations-counted-by-what-is-over": Told(counted_by_what_is_over, invalid(("incarnation-order", (9, 10)))),
     "undecidable/incarnations-unstamped": Told(unstamped, Expected()),
     "ok/deletion-with-its-topic": Told(deleted_with_its_topic, Expected()),
+    "ok/deletion-begun-anew": Told(begun_anew, Expected()),
     "bad/deletion-while-it-counts": Told(deleted_while_it_counts, invalid(("wrongly-deleted", (4, 6)))),
     "bad/deletion-back-from-the-dead": Told(back_from_the_dead, invalid(("resurrected", (7, 8, 9)))),
     "undecidable/deletion-heard-late": Told(heard_of_the_deletion_late, Expected(validity=Validity.VALID)),

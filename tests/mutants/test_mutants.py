@@ -21,9 +21,19 @@ from reference.config import VARIANTS
 ROOT = Path(__file__).parents[2]
 MUTANTS = load_mutants(ROOT / "corpus" / "mutants.yaml")
 
-# What these say is about machines or histories, not about a switch: test_machines, test_usurpers and the corpus of histories
-# catch them out.
-ELSEWHERE = ("assertions", "assumptions", "availability-cluster", "convergence", "fencing", "incarnations")
+# What these say is about machines, clients or histories, not about a switch: test_machines, test_usurpers, tests/checkers and the
+# corpus of histories catch them out.
+ELSEWHERE = (
+    "assertions",
+    "assumptions",
+    "availability-cluster",
+    "committed-offsets",
+    "convergence",
+    "fencing",
+    "incarnations",
+    "polls",
+    "progress",
+)
 
 
 def verdict_of(plan: Plan) -> Verdict:
