@@ -10,6 +10,7 @@ from checkers import (
     assertions,
     assumptions,
     availability,
+    committed_offsets,
     convergence,
     deletion,
     duplicates,
@@ -22,6 +23,8 @@ from checkers import (
     monotonic_hw,
     offset_agreement,
     order,
+    polls,
+    progress,
     single_leader,
     state_writes,
     topic_identity,
@@ -35,6 +38,8 @@ ALL: tuple[Checker, ...] = (
     offset_agreement.CHECKER,
     order.CHECKER,
     duplicates.CHECKER,
+    polls.CHECKER,
+    committed_offsets.CHECKER,
     monotonic_hw.CHECKER,
     single_leader.LEADERS,
     single_leader.CONTROLLERS,
@@ -51,6 +56,7 @@ ALL: tuple[Checker, ...] = (
     vacuity.CHECKER,
     availability.PARTITIONS,
     availability.CLUSTER,
+    progress.CHECKER,
     convergence.CHECKER,
 )
 
