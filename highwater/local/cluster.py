@@ -48,8 +48,9 @@ class LocalCluster:
         self._folder = folder
         self._processes: dict[BrokerId, subprocess.Popen[bytes]] = {}
         ids = [BrokerId(number) for number in range(1, brokers + 1)]
-        peers = {broker_address(broker): f"{HOST}:{free_port()}" for broker in ids}
+        self.between = {broker: (HOST, free_port()) for broker in ids}  # the listeners among brokers
         self.listening = {broker: (HOST, free_port()) for broker in ids}
+        peers = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.between.items()}
         clients = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.listening.items()}
         self._settings = {
             broker: NodeSettings(
