@@ -148,9 +148,10 @@ class ExpireSession(Fault, frozen=True, kw_only=True, tag="expire-session"):
 
 
 class DirUnreadable(Fault, frozen=True, kw_only=True, tag="dir-unreadable"):
-    """chmod 000 on one log directory: every access fails with EACCES. Healed with a restart of the broker (KIP-112)."""
+    """chmod 000 on one log directory, or a file in its place: every access fails. Healed with a restart (KIP-112)."""
 
     dir: int = 0
+    by: Literal["permission", "file"] = "permission"  # EACCES or ENOTDIR
 
 
 class DirFailure(Fault, frozen=True, kw_only=True, tag="dir-failure"):

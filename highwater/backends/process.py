@@ -2,7 +2,7 @@
 
 from highwater.backends.api import Provenance, Run
 from highwater.derive import PLAIN
-from highwater.local.process_site import ProcessSite
+from highwater.local.process_site import ProcessSite, lacking
 from highwater.local.stage import perform
 from highwater.plan import Plan
 from highwater.zookeeper import missing
@@ -18,7 +18,7 @@ class ProcessBackend:
         """A fault that signals cannot do, an administrator, or what is missing for a ZooKeeper."""
         if plan.workload.name != PLAIN:
             return f"the process backend has no administrators, and so no workload {plan.workload.name}"
-        return next(iter(refusals("process", plan.schedule)), None) or missing()
+        return next(iter(refusals("process", plan.schedule)), None) or lacking(plan) or missing()
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Play the plan. A KeyboardInterrupt ends it early, with what was recorded."""

@@ -309,6 +309,8 @@ async def _nobody() -> Proof:
 
 def _condition(fault: DirFault) -> DirCondition:
     match fault:
+        case DirUnreadable(by="file"):
+            return DirCondition(is_file=True)
         case DirUnreadable():
             return DirCondition(unreadable=True)
         case DirFailure():

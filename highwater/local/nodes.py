@@ -11,20 +11,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 import reference
 from highwater.errors import HarnessError
+from highwater.local.clocks import FakeClock, forget
+from highwater.local.directories import LogDirs, images, obeying
 from highwater.local.processes import RUNNING, STOPPED, gone, in_state
 from highwater.local.site import ClockCondition, Cutback, DirCondition, Probe, Proof, Wound
 from history.event import EventKind
 from reference.config import BrokerConfig
 from reference.events import DirImage
-from reference.runtime.control import NoteLine, read_notes
-from reference.runtime.disk import Disk
+from reference.runtime.control import NoteLine, NotesReader
 from reference.runtime.settings import NodeSettings
 from reference.types import Address, TopicPartition, broker_address
 
 END_TIMEOUT_S = 10
+
+
+class Needs(Struct, frozen=True, kw_only=True):
+    """What a node must be started with so that a fault of the plan can be done to it."""
+
+    fake_clock: bool = False  # asking for the time becomes slow
+    permissions: bool = False  # those of files hold for it
+    small_dirs: bool = False
+
+
+NOTHING = Needs()
 
 
 class NodeProcess:
@@ -33,12 +46,26 @@ class NodeProcess:
     `listen`, `zookeeper` and `peers` are "host:port": its own, and the way to each of the others.
     """
 
-    def __init__(self, folder: Path, config: BrokerConfig, *, listen: str, zookeeper: str, peers: dict[Address, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: BrokerConfig,
+        *,
+        listen: str,
+        zookeeper: str,
+        peers: dict[Address, str],
+        needs: Needs = NOTHING,
+    ) -> None:
         self.address = broker_address(config.broker)
         self.life = 0
         self.dirs = config.log_dirs
         self._folder = folder / self.address
         self._folder.mkdir()
+        self._needs = needs
+        self._dirs = LogDirs(self._folder, config.log_dirs)
+        self._dirs.make(small=needs.small_dirs)
+        self._notes = NotesReader(self._folder / "notes.jsonl")
+        self._clock = FakeClock(self._folder / "wall-clock") if needs.fake_clock else None
         self._process: subprocess.Popen[bytes] | None = None
         self._last: subprocess.Popen[bytes] | None = None  # the one before, which has ended
         self._settings = NodeSettings(
@@ -47,7 +74,7 @@ class NodeProcess:
             listen=listen,
             peers=peers,
             zookeeper=zookeeper,
-            log_dirs=tuple(str(self._folder / f"data-{index}") for index in range(config.log_dirs)),
+            log_dirs=tuple(map(str, self._dirs.paths)),
             notes=str(self._folder / "notes.jsonl"),
             end_with_stdin=True,
         )
@@ -63,9 +90,19 @@ class NodeProcess:
         settings.write_bytes(msgspec.json.encode(msgspec.structs.replace(self._settings, life=self.life)))
         # Where this process found the packages, the node finds them, installed or not.
         environment = {**os.environ, "PYTHONPATH": str(Path(next(iter(reference.__path__))).parent)}
+        if self._clock is not None:
+            environment |= self._clock.environment()
+        obedient = (obeying() if self._needs.permissions else None) or []
         with (self._folder / "output.log").open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "reference.runtime", "--config", str(settings)],
+                [
+                    *obedient,
+                    sys.executable,
+                    "-m",
+                    "reference.runtime",
+                    "--config",
+                    str(settings),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
@@ -89,6 +126,13 @@ class NodeProcess:
             self._process.kill()
             self._process.wait(END_TIMEOUT_S)
         self._close()
+
+    def close(self) -> None:
+        """No process, nothing mounted, every file can be removed."""
+        self.end()
+        if self._clock is not None:
+            self._clock.close()
+        self._dirs.close()
 
     async def terminate(self) -> Probe:
         """SIGTERM: it may end in good order, or take its time."""
@@ -121,16 +165,19 @@ class NodeProcess:
     # --- clocks and directories --------------------------------------------------------------------------------------------
 
     async def set_clock(self, condition: ClockCondition) -> Probe:
-        """Refused before the run."""
-        raise HarnessError(f"the clock of {self.address} cannot be set: {condition}")
+        """Its wall clock is so wrong from now on."""
+        if self._clock is None:
+            raise HarnessError(f"the clock of {self.address} cannot be set")
+        return self._clock.set(condition, self.notes)
 
     async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
-        """Refused before the run."""
-        raise HarnessError(f"directory {dir_} of {self.address} cannot be changed: {condition}")
+        """This log directory is so from now on."""
+        return self._dirs.set(dir_, condition)
 
     async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
-        """Refused before the run."""
-        raise HarnessError(f"directory {dir_} of {self.address} cannot be swapped")
+        """An empty directory in the place of this one."""
+        assert not self._runs()
+        return self._dirs.swap(dir_)
 
     async def lose_unflushed(self, dirs: Sequence[int], how: Cutback) -> tuple[Wound, ...]:
         """Refused before the run."""
@@ -140,28 +187,22 @@ class NodeProcess:
 
     def notes(self) -> list[NoteLine]:
         """What all lives have said so far."""
-        path = Path(self._settings.notes)
         try:
-            return read_notes(path) if path.exists() else []
+            return self._notes.read()
         except msgspec.MsgspecError as error:
             raise HarnessError(f"the notes of {self.address} cannot be read: {error}") from error
 
     def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
         """Whose logs lie in this directory."""
-        path = Path(self._settings.log_dirs[dir_])
         try:
-            return tuple(sorted(TopicPartition(entry.name) for entry in path.iterdir() if entry.is_dir()))
+            return tuple(sorted(TopicPartition(entry.name) for entry in self._dirs.paths[dir_].iterdir() if entry.is_dir()))
         except OSError:
             return ()
 
     def disks(self) -> tuple[DirImage, ...]:
         """What lies in the log directories; not while a process runs."""
         assert not self._runs()
-        disk = Disk([Path(path) for path in self._settings.log_dirs])
-        try:
-            return disk.recover()
-        finally:
-            disk.close()
+        return images(self._dirs.paths)
 
     def stopped_itself(self) -> str | None:
         """Why this life ended, in its own words; None where it did not say."""
@@ -186,4 +227,6 @@ class NodeProcess:
     def _close(self) -> None:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
+        if self._process is not None and self._clock is not None:
+            forget(self._process.pid)
         self._last, self._process = self._process, None

@@ -288,8 +288,8 @@ class Faults:
     def _refuse(self, opened: OpenWindow, fault: DirUnreadable | DirFailure | DiskFull, node: NodeHost, acting: Acting) -> None:
         opened.undo.append(partial(self._repaired, node))
         match fault:
-            case DirUnreadable():  # what the system tests of KIP-112 do to a leader and to a follower
-                refusal = Refusal(acting, "EACCES", reads=False)
+            case DirUnreadable(by=by):  # what the system tests of KIP-112 do to a leader and to a follower
+                refusal = Refusal(acting, "EACCES" if by == "permission" else "ENOTDIR", reads=False)
             case DirFailure(drop_unflushed=drop_unflushed):
                 refusal = Refusal(acting, "EIO", reads=False)
                 if drop_unflushed:
