@@ -73,7 +73,12 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     pending = _pending(operations, facts)
     fit = event_rows(events.filter(pl.col("partition").is_not_null()))
     about = {row["index"]: f"{row['topic']}-{row['partition']}" for row in events.iter_rows(named=True)}
-    leaders = {about[row.at]: row.leader for row in fit if row.kind == K.STATE_WRITTEN}
+    leaders: dict[str, str | None] = {}
+    for row in fit:
+        if row.kind == K.STATE_WRITTEN:
+            leaders[about[row.at]] = row.leader
+        elif row.kind == K.TOPIC_DELETED:
+            leaders.pop(about[row.at], None)
     # U2: what nobody leads cannot be moved; whether nobody may lead it is judged with the partition
     why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
     why.extend(undone(calls(operation_rows(operations)), [(about[row.at], row) for row in fit]))
@@ -258,6 +263,7 @@ CLUSTER = Checker(
         K.CONTROLLER_RESIGNED,
         K.STATE_WRITTEN,
         K.ASSIGNED,
+        K.TOPIC_DELETED,
         K.REASSIGNMENT_BEGUN,
         K.REASSIGNMENT_REFUSED,
     ),

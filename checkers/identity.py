@@ -1,8 +1,9 @@
 """One name, several topics: the rows of a partition divided by the id of its topic (docs/promise.md P8, KIP-516).
 
 A topic that was deleted and made again is another topic. Each is judged by itself, and until its promises end: rows after a
-`topic-deleted` row of its id say nothing of it any more. A row without an id is about all of them, but for an operation,
-which belongs to the topic that its other half names, or to the latest one that was there when it began.
+`topic-deleted` row of its id say nothing of it any more, nor of a partition that was removed, though it be added again. A row
+without an id is about all of them, but for an operation, which belongs to the topic that its other half names, or to the latest
+one that was there when it began.
 """
 
 from typing import NamedTuple
@@ -26,7 +27,8 @@ LOOKS = [str(kind) for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)]
 
 def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
     """The topics that the rows of one group are about, oldest first."""
-    ended = dict(events.filter(pl.col("kind") == str(K.TOPIC_DELETED)).select("topic_id", "index").iter_rows())
+    deleted = events.filter(pl.col("kind") == str(K.TOPIC_DELETED))
+    ended = dict(deleted.group_by("topic_id").agg(pl.col("index").min()).iter_rows())
     # What is only found at the very end is somebody's belief: a topic that nobody wrote, led or read is none.
     acted = events.filter(~pl.col("kind").is_in(LOOKS))
     named = pl.concat([operations["topic_id"], acted["topic_id"]]).drop_nulls().unique().to_list()
@@ -35,6 +37,7 @@ def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
     ids = sorted(named, key=_age)
     of_call = _topics_of_calls(operations, events, ids)
     own = operations.with_columns(pl.col("index").replace_strict(of_call, return_dtype=pl.String).alias("topic_id"))
+    own = own.with_columns(pl.col("topic_id").cast(pl.String))  # of no operations at all, the line above makes numbers
     found = []
     for topic_id in ids:
         before = pl.col("index") < ended.get(topic_id, pl.UInt64.max())

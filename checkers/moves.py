@@ -6,12 +6,16 @@ since, and the controller did not refuse it. A partition that nobody leads can b
 Last is what the protocol puts last. KIP-236: what /admin/reassign_partitions_extra holds follows upon what
 /admin/reassign_partitions holds, which is rolled back first (R-243), whichever of the two was written first. While no controller
 reads them, an administrator can fill the extra znode and then the other one: it is the extra request that has the last word.
+A request of proposal B (R-245) and one in the way of old are never both carried out for one partition: the later one to be looked
+at is refused while the other is on its way (R-251).
+
+What was asked of a partition that has been removed since, or of a topic that has been deleted, is nobody's concern any more.
 """
 
 from checkers.rows import Call, EventRow
 from history.event import EventKind as K
 
-REQUESTS = ("reassign", "reassign-extra", "cancel-reassignments", "allow-reassignments")
+REQUESTS = ("reassign", "reassign-extra", "reassign-request", "cancel-reassignments", "allow-reassignments")
 _REFUSED = "refused"
 
 
@@ -19,6 +23,7 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
     """What was asked for and is not so; `rows` with the partition that each is about, as "orders-0"."""
     assigned: dict[str, tuple[str, ...]] = {}
     refused: dict[str, int] = {}
+    ended: dict[str, int] = {}
     led: dict[str, bool] = {}
     settled: dict[str, list[tuple[int, str]]] = {}
     for name, row in rows:
@@ -29,12 +34,17 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
             settled.setdefault(name, []).append((row.at, _REFUSED))
         elif row.kind == K.REASSIGNMENT_BEGUN:
             settled.setdefault(name, []).append((row.at, row.detail or ""))
+        elif row.kind == K.TOPIC_DELETED:
+            ended[name] = row.at
         elif row.kind == K.STATE_WRITTEN:
             led[name] = row.leader is not None
     return [
         f"{name} was to be on {', '.join(replicas)} and is on {', '.join(assigned[name])} at the end"
         for name, (replicas, since) in _wanted(done, settled).items()
-        if led.get(name) and name in assigned and refused.get(name, -1) < since and assigned[name] != replicas
+        if led.get(name)
+        and name in assigned
+        and max(refused.get(name, -1), ended.get(name, -1)) < since
+        and assigned[name] != replicas
     ]
 
 

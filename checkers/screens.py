@@ -97,19 +97,16 @@ def _read_unsent(columns: Columns) -> Flags:
     # Of several assignments the last one stays: the rows are turned round, so that it is the first that was sent.
     first[code[::-1]] = turns.index[turn[::-1]]
     where[code] = part
-    suspect = columns.named(part[where[code] != part])
+    # Of a value that was sent to two partitions these arrays tell the wrong half: both are walked.
+    again = where[code] != part
+    suspect = columns.named(part[again]) | columns.named(where[code[again]])
     taken_back = np.zeros(columns.values, np.bool_)
     failed = (turns.other[turn] != NONE) & turns.failed[turns.other[turn]]
     taken_back[code[failed]] = True
     taken_back[code[~failed]] = False
     code, part = columns.value[read], columns.part[read]
-    wrong = (first[code] == NONE) | (where[code] != part) | (first[code] > turns.index[columns.turn[read]]) | taken_back[code]
-    # A value sent to two partitions: of one of them `where` knows nothing.
-    return (
-        suspect
-        | columns.named(part[wrong])
-        | columns.named(where[columns.value[sent[where[columns.value[sent]] != columns.part[sent]]]])
-    )
+    wrong = (where[code] != part) | (first[code] > turns.index[columns.turn[read]]) | taken_back[code]
+    return suspect | columns.named(part[wrong])
 
 
 def duplicates(columns: Columns) -> Screened:

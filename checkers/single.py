@@ -22,6 +22,7 @@ from history.history import History
 
 SCREENED_MIN = 20_000  # rows; the walk over fewer is as fast
 
+_Keep = Callable[[pl.DataFrame], pl.DataFrame]
 _Key = tuple[str | None, int | None]
 
 
@@ -30,6 +31,7 @@ def judge(history: History, checkers: tuple[Checker, ...] = ALL, *, screened_min
     run = _Run(
         rows=history.operation_rows,
         operations=lambda: history.operations_frame,
+        kept=history.operations_kept,
         events=history.events_frame,
         coded=lambda: history.operations_of(NAMES),
         screened_min=screened_min,
@@ -43,6 +45,7 @@ def judge_frames(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, c
     run = _Run(
         rows=operations.height,
         operations=lambda: operations,
+        kept=lambda keep: keep(operations),
         events=events,
         coded=lambda: operations.select(NAMES).to_arrow(),
         screened_min=SCREENED_MIN,
@@ -71,11 +74,13 @@ class _Run:
         *,
         rows: int,
         operations: Callable[[], pl.DataFrame],
+        kept: Callable[[_Keep], pl.DataFrame],
         events: pl.DataFrame,
         coded: Callable[[], pa.Table],
         screened_min: int,
     ) -> None:
         self._operations = operations
+        self._kept = kept
         self.events = events
         self._coded = coded
         self._screened = rows >= screened_min
@@ -93,7 +98,7 @@ class _Run:
         missing = sorted(keys - self._some.keys(), key=str)
         if missing:
             wanted = pl.DataFrame(missing, schema={"topic": pl.String, "partition": pl.Int64}, orient="row")
-            operations, events = (_of_partitions(frame, wanted) for frame in (self._operations(), self.events))
+            operations, events = self._kept(lambda rows: _of(rows, wanted)), _of(self.events, wanted)
             self._some.update(zip(missing, groups(operations, events, PARTITION), strict=True))
         return [self._some[key] for key in sorted(keys, key=str)]
 
@@ -109,7 +114,7 @@ class _Run:
         return self.events.group_by(PARTITION).agg(pl.col("kind").unique(), acted.unique())
 
 
-def _of_partitions(frame: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
+def _of(frame: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
     """The rows of these partitions, and those that belong to every group."""
     about_all = frame.filter(pl.all_horizontal(pl.col(PARTITION).is_null()))
     return pl.concat([frame.join(wanted, on=PARTITION, how="semi", nulls_equal=True, maintain_order="left"), about_all])

@@ -21,6 +21,8 @@ from nemesis.schedule import Shape, TopicFacts, Window, validate
 from reference.config import VARIANTS, TopicSpec, Variant
 from reference.effects import AnyEffect
 from reference.messages import CONTROL_REQUESTS, AnyMessage
+from workloads import script_rules
+from workloads.parameters import Step
 from workloads.registry import WORKLOADS
 
 DRAWS_END = 1 << 64  # and of seeds
@@ -32,6 +34,7 @@ class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     brokers: int = 3
     log_dirs: int = 1
     topics: tuple[TopicSpec, ...]
+    later: tuple[TopicSpec, ...] = ()  # topics that the script makes
     session_timeout_ms: int = 6000
     replica_lag_time_max_ms: int = 4000
     request_timeout_ms: int = 2000
@@ -83,6 +86,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     faults_ms: int = 60_000  # the workload and the schedule run this long, then everything is healed
     quiet_ms: int = 0  # then this long in quiet, at least the promise's bound
     schedule: tuple[Window, ...] = ()
+    script: tuple[Step, ...] = ()  # what an administrator asks for, beside the workload
     path: tuple[AnyAction, ...] = ()  # of the explorer: these steps and nothing else, instead of time, workload and schedule
     required_marks: tuple[str, ...] = ()
     min_acked: int = 1
@@ -125,13 +129,15 @@ def shape_of(plan: Plan) -> Shape:
 
 
 def topics_of(plan: Plan) -> tuple[TopicSpec, ...]:
-    """The topics of the cluster, and the one that an administrator makes."""
-    return plan.cluster.topics if plan.workload.scratch is None else (*plan.cluster.topics, plan.workload.scratch)
+    """The topics of the cluster, and those that administrators make."""
+    scratch = () if plan.workload.scratch is None else (plan.workload.scratch,)
+    return (*plan.cluster.topics, *plan.cluster.later, *scratch)
 
 
 def complaints(plan: Plan) -> tuple[Complaint, ...]:
     """Everything that makes this plan impossible to perform or its run impossible to judge; empty for a good plan."""
-    return (*_identity(plan), *_cluster(plan), *_workload(plan), *_promise(plan), *_schedule(plan), *_marks(plan))
+    parts = (_identity, _cluster, _workload, _promise, _schedule, _script, _marks)
+    return tuple(complaint for part in parts for complaint in part(plan))
 
 
 def checked(plan: Plan) -> Plan:
@@ -244,6 +250,17 @@ def _schedule(plan: Plan) -> Iterator[Complaint]:
         if isinstance(window.fault, CrashAt) and window.fault.effect not in effects:
             sentence = f"window {window.id}: unknown effect {window.fault.effect!r}; there are {', '.join(sorted(effects))}"
             yield Complaint(path=("schedule", index, "fault", "effect"), sentence=sentence)
+
+
+def _script(plan: Plan) -> Iterator[Complaint]:
+    ground = script_rules.Ground(
+        brokers=plan.cluster.brokers,
+        topics={topic.name: topic.partitions for topic in plan.cluster.topics},
+        later={topic.name: (topic.partitions, topic.replication_factor) for topic in plan.cluster.later},
+        end_ms=plan.faults_ms,
+    )
+    for index, sentence in script_rules.complaints(plan.script, ground):
+        yield Complaint(path=("script", index), sentence=sentence)
 
 
 def kebab(name: str) -> str:

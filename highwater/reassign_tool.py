@@ -3,6 +3,9 @@
 Each command is a generator: it yields a request, is sent the answers, and returns the lines to print; UsageError where what is
 asked for cannot be, before anything is written. So the same commands run against the real server and the model of it.
 What is written is one multi that checks every znode it was made from.
+
+By proposal B (C-19) there is neither an extra znode nor a cancellation: everything is a request, and to cancel one the file that
+--execute told to save is executed (R-247). Which proposal a cluster works by cannot be seen in ZooKeeper.
 """
 
 from collections.abc import Generator
@@ -12,7 +15,15 @@ from msgspec import Struct
 
 from highwater.errors import UsageError
 from reference.coordination import admin_paths, paths
-from reference.coordination.admin_paths import REASSIGN, REASSIGN_CANCEL, REASSIGN_EXTRA, Reassignment, Reassignments
+from reference.coordination.admin_paths import (
+    REASSIGN,
+    REASSIGN_CANCEL,
+    REASSIGN_EXTRA,
+    REQUEST,
+    REQUESTS,
+    Reassignment,
+    Reassignments,
+)
 from reference.coordination.api import (
     AnyAnswer,
     AnyOp,
@@ -26,6 +37,7 @@ from reference.coordination.api import (
     GetChildren,
     GetData,
 )
+from reference.coordination.reassignment_requests import Request, decode_request, request_payload
 from reference.types import BrokerId, TopicPartition, index_of, topic_of
 
 PAYLOAD_BYTES_MAX = 0xFFFFF  # R-244: ZooKeeper refuses a znode of 1 MB (jute.maxbuffer)
@@ -105,6 +117,7 @@ def _spread(index: int, count: int, brokers: tuple[BrokerId, ...]) -> tuple[Brok
 
 def execute(entries: Reassignments) -> Command:
     """Create /admin/reassign_partitions (R-148), with what is assigned now as `original_replicas` (R-232)."""
+    yield from _not_cancelled()
     current, checks = yield from _ready_to_move(entries)
     (pending,) = yield Ask((GetData(REASSIGN),))
     if isinstance(pending, Data):
@@ -116,6 +129,7 @@ def execute(entries: Reassignments) -> Command:
 
 def execute_extra(entries: Reassignments) -> Command:
     """R-231: create /admin/reassign_partitions_extra, also for partitions that are on their way already (R-243)."""
+    yield from _not_cancelled()
     current, checks = yield from _ready_to_move(entries)
     (waiting,) = yield Ask((GetData(REASSIGN_EXTRA),))
     if isinstance(waiting, Data):
@@ -124,11 +138,33 @@ def execute_extra(entries: Reassignments) -> Command:
     return (*_saved(current), "Successfully submitted extra reassignment of partitions.")
 
 
-def _ready_to_move(entries: Reassignments) -> Generator[Ask, tuple[AnyAnswer, ...], tuple[Assignments, tuple[AnyOp, ...]]]:
-    """What is assigned to these partitions now, and the checks that it still is when something is written."""
+def request(entries: Reassignments) -> Command:
+    """R-245: create /admin/reassignment_requests/request_NNN, also for partitions that are on their way already (R-247)."""
+    current, checks = yield from _ready_to_move(entries)
+    payload = request_payload(Request({tp: entry.replicas for tp, entry in entries.items()}))
+    made = yield from _write((*checks, Create(REQUEST, _fitting(payload), sequential=True)), above=(REQUESTS,))
+    return (*_saved(current), f"Successfully submitted {made}.")
+
+
+def verify_requests(entries: Reassignments) -> Command:
+    """How far each of these partitions is by proposal B: R-249, what is in flight is exactly what has an entry."""
+    names = yield from _children(REQUESTS)
+    asked = (yield Ask(tuple(GetData(f"{REQUESTS}/{name}") for name in names))) if names else ()
+    waiting = {tp for answer in asked if isinstance(answer, Data) for tp in decode_request(answer.data).replicas}
+    found = yield Ask(tuple(GetData(admin_paths.reassignment_path(tp)) for tp in entries))
+    pending = {tp for tp, answer in zip(entries, found, strict=True) if isinstance(answer, Data)}
+    assigned, _ = yield from _assignments(tuple(sorted({topic_of(tp) for tp in entries})), missing_is_none=True)
+    return _status(entries, assigned, {REQUESTS: waiting}, pending)
+
+
+def _not_cancelled() -> Generator[Ask, tuple[AnyAnswer, ...], None]:
     (cancel,) = yield Ask((GetData(REASSIGN_CANCEL),))
     if isinstance(cancel, Data):  # R-239
         raise UsageError(f"{REASSIGN_CANCEL} exists: no new reassignment can be submitted before --remove-cancel")
+
+
+def _ready_to_move(entries: Reassignments) -> Generator[Ask, tuple[AnyAnswer, ...], tuple[Assignments, tuple[AnyOp, ...]]]:
+    """What is assigned to these partitions now, and the checks that it still is when something is written."""
     live = {BrokerId(int(name)) for name in (yield from _children(paths.BROKER_IDS))}
     unknown = sorted({b for entry in entries.values() for b in entry.replicas} - live)
     if unknown:
@@ -145,10 +181,17 @@ def verify(entries: Reassignments) -> Command:
     pending = yield from _pending(REASSIGN)
     waiting = yield from _pending(REASSIGN_EXTRA)
     assigned, _ = yield from _assignments(tuple(sorted({topic_of(tp) for tp in entries})), missing_is_none=True)
+    return _status(entries, assigned, {REASSIGN_EXTRA: set(waiting)}, set(pending))
+
+
+def _status(
+    entries: Reassignments, assigned: Assignments, waiting: dict[str, set[TopicPartition]], pending: set[TopicPartition]
+) -> tuple[str, ...]:
     lines = ["Status of partition reassignment:"]
     for tp, entry in sorted(entries.items()):
-        if tp in waiting:
-            lines.append(f"Reassignment of partition {tp} is waiting in {REASSIGN_EXTRA}")
+        place = next((path for path, tps in waiting.items() if tp in tps), None)
+        if place is not None:
+            lines.append(f"Reassignment of partition {tp} is waiting in {place}")
         elif tp in pending:
             lines.append(f"Reassignment of partition {tp} is still in progress")
         elif assigned.get(tp) == entry.replicas:
@@ -215,11 +258,13 @@ def _assignments(
     return found, tuple(checks)
 
 
-def _write(ops: tuple[AnyOp, ...]) -> Generator[Ask, tuple[AnyAnswer, ...], None]:
-    yield Ask((Create("/admin", b""),))  # made by whoever needs it first
+def _write(ops: tuple[AnyOp, ...], *, above: tuple[str, ...] = ()) -> Generator[Ask, tuple[AnyAnswer, ...], str]:
+    """The path of what the last operation creates."""
+    yield Ask(tuple(Create(path, b"") for path in ("/admin", *above)))  # made by whoever needs them first
     answers = yield Ask(ops, atomic=True)
     if not isinstance(answers[-1], Created):
         raise UsageError("the cluster has changed while this was prepared; nothing was written, try again")
+    return answers[-1].path
 
 
 def _fitting(payload: bytes) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from highwater.plan import Complaint, Plan, PlanError, complaints
 from nemesis.text import Document, TextError, dump, flow, sparse
 
-_ON_LINES = ("schedule", "path")
+_ON_LINES = ("schedule", "script", "path")
 
 
 def plan_to_yaml(plan: Plan) -> str:

@@ -1,10 +1,11 @@
 """Which topic a name means: ids from the commits of ZooKeeper, for the evidence of a run (docs/promise.md P8).
 
-The promises of a topic end when its deletion is asked for or its znode is gone, whichever comes first.
+The promises of a topic end when its deletion is asked for or its znode is gone, whichever comes first; those of one partition
+when its removal is asked for (V3 §H).
 """
 
 from reference.coordination import paths
-from reference.types import NO_TOPIC_ID, TopicId, TopicPartition, topic_of
+from reference.types import NO_TOPIC_ID, TopicId, TopicPartition, topic_of, topic_partition
 
 _BELOW = f"{paths.TOPICS}/"
 
@@ -42,6 +43,13 @@ class TopicIds:
 def topic_of_path(path: str) -> str | None:
     """The topic whose znode this is, if it is one."""
     return path.removeprefix(_BELOW) if path.startswith(_BELOW) and path.count("/") == _BELOW.count("/") else None
+
+
+def removed(path: str) -> TopicPartition | None:
+    """The partition whose removal this znode asks for, if it is one that does (R-008)."""
+    above, _, index = path.rpartition("/")
+    topic = above.removeprefix(f"{paths.PARTITIONS_REMOVE}/")
+    return topic_partition(topic, int(index)) if above != topic and index.isdecimal() else None
 
 
 def written(topic_id: TopicId | None) -> str | None:

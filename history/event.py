@@ -52,7 +52,10 @@ class EventKind(StrEnum):
     TRUNCATE = "truncate", "node, life, partition, offset (the new LEO), detail: why"
     HW = "hw", "node, life, partition, hw, leo, leader_epoch, detail: leader | follower"
     ASSIGNED = "assigned", "topic_id, partition, replicas: a topic znode gives it these (from ZooKeeper)"
-    TOPIC_DELETED = "topic-deleted", "partition, topic_id: its deletion was asked for, or its znode is gone (from ZooKeeper)"
+    TOPIC_DELETED = (
+        "topic-deleted",
+        "partition, topic_id: its removal or its topic's deletion was asked for, or the topic's znode is gone (from ZooKeeper)",
+    )
     REPLICA_DELETED = "replica-deleted", "node, life, partition"
     REASSIGNMENT_BEGUN = "reassignment-begun", "node (controller), partition, detail: forward | back | down, to which replicas"
     REASSIGNMENT_ENDED = "reassignment-ended", "node (controller), partition, detail: forward | back, and to which replicas"

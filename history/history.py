@@ -5,7 +5,7 @@ same data in the other form as soon as somebody asks: judging needs the columns 
 the columns are read only when they are asked for. Nothing in it changes afterwards.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
@@ -97,6 +97,13 @@ class History:
         if self._files and "operations_table" not in self.__dict__:
             return parquet.read_columns(self._files[0], "operations", names)
         return self.operations_table.select(names)
+
+    def operations_kept(self, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
+        """The rows of the operations that `keep` keeps of a part of them; a file that was not read yet is read part by part."""
+        if self._files and "operations_table" not in self.__dict__:
+            kept = [keep(schema.to_frame(part)) for part in parquet.parts(self._files[0], "operations")]
+            return pl.concat(kept) if kept else self.operations_frame
+        return keep(self.operations_frame)
 
     @cached_property
     def operations_frame(self) -> pl.DataFrame:

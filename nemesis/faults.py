@@ -148,10 +148,19 @@ class ExpireSession(Fault, frozen=True, kw_only=True, tag="expire-session"):
 
 
 class DirUnreadable(Fault, frozen=True, kw_only=True, tag="dir-unreadable"):
-    """chmod 000 on one log directory, or a file in its place: every access fails. Healed with a restart (KIP-112)."""
+    """chmod 000 on one log directory: every access fails with EACCES. Healed with a restart of the broker (KIP-112)."""
 
     dir: int = 0
-    by: Literal["permission", "file"] = "permission"  # EACCES or ENOTDIR
+
+
+class DirFile(Fault, frozen=True, kw_only=True, tag="dir-file"):
+    """A file stands in the place of one log directory: every access fails with ENOTDIR (R-321). Healed with a restart.
+
+    The directory was moved aside and comes back; with `removed` it is gone, and an empty one comes back: a wound.
+    """
+
+    dir: int = 0
+    removed: bool = False
 
 
 class DirFailure(Fault, frozen=True, kw_only=True, tag="dir-failure"):
@@ -197,6 +206,7 @@ AnyFault = (
     | PowerLoss
     | ExpireSession
     | DirUnreadable
+    | DirFile
     | DirFailure
     | DiskFull
     | DiskSlow
@@ -214,6 +224,8 @@ def wounds(fault: AnyFault, flush: Flush) -> bool:
             return flush == "none"
         case DirFailure(drop_unflushed=dropped):
             return dropped and flush == "none"
+        case DirFile(removed=removed):
+            return removed
         case DiskSwap():
             return True
         case Partition() | Packets() | Slow() | Clog() | Reset() | ClockJump() | ClockDrift() | ClockStrobe():

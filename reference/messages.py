@@ -132,7 +132,10 @@ class EpochEndReply(Message, frozen=True, tag=True):
 
 
 class LeaderAndIsr(Message, frozen=True, tag=True):
-    """LeaderAndISRRequest (R-011, R-310), with the controller's epoch and the receiver's incarnation (U-09)."""
+    """LeaderAndISRRequest (R-011, R-310), with the controller's epoch and the receiver's incarnation (U-09).
+
+    `number` counts up within a reign, as of all that a controller sends.
+    """
 
     controller: BrokerId
     controller_epoch: ControllerEpoch
@@ -140,6 +143,7 @@ class LeaderAndIsr(Message, frozen=True, tag=True):
     init: bool  # R-042: the first command of a controller
     states: tuple[PartitionState, ...]
     new: tuple[TopicPartition, ...] = ()  # of which the receiver is a new replica (KIP-112 is_new_replica, R-302)
+    number: int = 0
 
 
 class LeaderAndIsrReply(Message, frozen=True, tag=True):
@@ -163,12 +167,13 @@ class StopPartition(Struct, frozen=True, array_like=True, order=True):
 
 
 class StopReplica(Message, frozen=True, tag=True):
-    """StopReplicaRequest (R-014), with epochs."""
+    """StopReplicaRequest (R-014), with epochs. `number` as of LeaderAndIsr."""
 
     controller: BrokerId
     controller_epoch: ControllerEpoch
     broker_incarnation: Incarnation
     partitions: tuple[StopPartition, ...]
+    number: int = 0
 
 
 class StopReplicaReply(Message, frozen=True, tag=True):

@@ -14,18 +14,20 @@ from history.op import OpType
 Misuse = Literal["", "gap", "behind", "epoch", "stranger"]
 Phase = Literal["faults", "quiet", "final"]
 ClientF = Literal["produce", "poll", "latest", "earliest"]
-AdminF = Literal[
+RequestF = Literal[
     "create-topic",
     "delete-topic",
     "add-partition",
+    "remove-partition",
     "elect-preferred",
     "elect-unclean",
     "reassign",
     "reassign-extra",
+    "reassign-request",
     "cancel-reassignments",
     "allow-reassignments",
-    "admin-pending",
 ]
+AdminF = RequestF | Literal["admin-pending"]
 
 
 class Invocation(Struct, frozen=True, kw_only=True):

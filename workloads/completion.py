@@ -21,7 +21,7 @@ the same process number would not be known to follow it. The number is retired a
 from typing import get_args
 
 from history.op import OpType
-from workloads.client import AdminF
+from workloads.client import RequestF
 
 # Kafka's names of errors -> what a produce that was sent has come to
 PRODUCE: dict[str, OpType] = {
@@ -62,7 +62,7 @@ PRODUCE: dict[str, OpType] = {
 
 # An administrator's requests have an effect too. They are refused where another one, or the topic, stands there already, or
 # where there is nothing to be rolled back.
-ADMIN = frozenset(get_args(AdminF)) - {"admin-pending"}
+ADMIN = frozenset(get_args(RequestF))
 ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS", "NO_REASSIGNMENT_IN_PROGRESS"})
 
 

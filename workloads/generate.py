@@ -1,5 +1,6 @@
 """From a name, a number and parameters to the processes of a run; the same three always give the same."""
 
+from workloads import script
 from workloads.client import Process
 from workloads.parameters import Parameters, ParametersError, check_parameters
 from workloads.registry import WORKLOADS
@@ -8,10 +9,12 @@ from workloads.registry import WORKLOADS
 def generate(name: str, draws: int, parameters: Parameters) -> tuple[Process, ...]:
     """The processes, each to be performed by a client of its own; final readers among them are idle before the final phase.
 
+    Those of the workload, then those of the script.
+
     Raises ParametersError, with one line for the user, for an unknown name or parameters that make no workload.
     """
     factory = WORKLOADS.get(name)
     if factory is None:
         raise ParametersError(f"unknown workload {name!r}; there is: {', '.join(WORKLOADS)}")
     check_parameters(parameters)
-    return factory(draws, parameters)
+    return (*factory(draws, parameters), *script.processes(draws, parameters))

@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from workloads.client import RequestF
+
 
 class PartitionName(Struct, frozen=True, array_like=True, order=True):
     """One partition that clients write and read."""
@@ -16,6 +18,19 @@ class TopicShape(Struct, frozen=True, array_like=True):
     name: str
     partitions: int
     replicas: tuple[tuple[int, ...], ...]
+
+
+class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that an administrator asks for, so long after the start of the workload.
+
+    `replicas`, preferred first: of each partition of a topic that is made; of the one partition that is added or moved.
+    """
+
+    at_ms: int
+    do: RequestF
+    topic: str = ""
+    partition: int = 0
+    replicas: tuple[tuple[int, ...], ...] = ()
 
 
 class Parameters(Struct, frozen=True, kw_only=True):
@@ -33,9 +48,11 @@ class Parameters(Struct, frozen=True, kw_only=True):
     idempotent: int = 0  # so many of the producers
     topics: tuple[TopicShape, ...] = ()  # for administrators
     brokers: tuple[int, ...] = ()  # for administrators who move partitions
+    by_requests: bool = False  # administrators move partitions by proposal B of KIP-236 (R-245)
     by_operator: bool = False  # an administrator may order unclean elections (docs/promise.md P7)
     scratch: TopicShape | None = None  # the topic that an administrator makes and deletes
     retries: int = 0  # of each produce that asks for an answer
+    script: tuple[Step, ...] = ()  # what one administrator more asks for, in the order of time
 
 
 class ParametersError(ValueError):

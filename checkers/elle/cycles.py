@@ -167,59 +167,71 @@ def _shortest(graph: _Graph, name: str, proven: Flags) -> list[Step]:
     extra = dict(_STAGES)[f"-{time}" if time else ""]
     may = {"G0": WW, "G1c": WW | WR, "G-single": WW | WR}.get(kind, WW | WR | RW) | extra
     best: list[int] = []
-    work = 0
+    length, work = len(graph.kind) + 1, 0  # dependencies: junctions do not count
     for number in np.flatnonzero(proven)[:_TRIES_MAX].tolist():
-        back, looked = _back(graph, number, may, apart=kind == "G-nonadjacent", longest=len(best) or len(graph.kind) + 1)
+        back, far, looked = _back(graph, number, may, apart=kind == "G-nonadjacent", longest=length)
         work += looked
-        if back and (not best or len(back) + 1 < len(best)):
-            best = [number, *back]
-        if best and (work > _WORK_MAX or len(best) == 2):
+        if back and far + 1 < length:
+            best, length = [number, *back], far + 1
+        if best and (work > _WORK_MAX or length == 2):
             break
     assert best, (name, "no way back along an edge that has one")
     return _steps(graph, best)
 
 
-def _back(graph: _Graph, edge: int, may: int, *, apart: bool, longest: int) -> tuple[list[int], int]:
-    """The shortest way from the end of an edge to its beginning, junctions not counted; and how many edges it took to find it.
+_PLAIN, _AFTER_RW, _AFTER_PROCESS = 0, 1, 2
+_State = tuple[int, int]  # a node, and what led to it, where that matters
 
-    Where `apart`, the edge is an rw: the way begins and ends with something else, and has no two rw in a row.
+
+def _back(graph: _Graph, edge: int, may: int, *, apart: bool, longest: int) -> tuple[list[int], int, int]:
+    """The shortest way from the end of an edge to its beginning; its dependencies; and how many edges it took to find it.
+
+    Where `apart`, the edge is an rw: the way begins and ends with something else, and has no two rw in a row. Steps of one
+    process that follow each other are one dependency.
     """
-    goal, begin = int(graph.source[edge]), (graph.targets[edge], apart)
-    came: dict[tuple[int, bool], tuple[tuple[int, bool], int]] = {}
+    goal, begin = int(graph.source[edge]), (graph.targets[edge], _AFTER_RW if apart else _PLAIN)
+    came: dict[_State, tuple[_State, int]] = {}
     far = {begin: 0}
     queue = deque([begin])
-    done: set[tuple[int, bool]] = set()
+    done: set[_State] = set()
     looked = 0
     while queue:
         state = queue.popleft()
         if state in done:
             continue
         done.add(state)
-        node, after_rw = state
-        if node == goal and not after_rw:
-            return _walked(came, begin, state), looked
+        node, after = state
+        if node == goal and after != _AFTER_RW:
+            return _walked(came, begin, state), far[state], looked
         if far[state] >= longest:
             break
         for number in graph.out[node]:
             looked += 1
             kind = graph.kinds[number]
-            if not kind & may or (apart and after_rw and kind == RW):
+            if not kind & may or (after == _AFTER_RW and kind == RW):
                 continue
-            then = (graph.targets[number], apart and (kind == RW or (kind == JOIN and after_rw)))
-            cost = far[state] + (kind != JOIN)
+            then = (graph.targets[number], _after(kind, after, apart=apart))
+            free = kind == JOIN or (kind == PROCESS and after == _AFTER_PROCESS)
+            cost = far[state] + (not free)
             if cost < far.get(then, len(graph.kind) + 1):
                 far[then] = cost
                 came[then] = (state, number)
-                if kind == JOIN:
+                if free:
                     queue.appendleft(then)
                 else:
                     queue.append(then)
-    return [], looked
+    return [], 0, looked
 
 
-def _walked(
-    came: dict[tuple[int, bool], tuple[tuple[int, bool], int]], begin: tuple[int, bool], state: tuple[int, bool]
-) -> list[int]:
+def _after(kind: int, before: int, *, apart: bool) -> int:
+    if kind == JOIN:
+        return before if before == _AFTER_RW else _PLAIN
+    if kind == PROCESS:
+        return _AFTER_PROCESS
+    return _AFTER_RW if apart and kind == RW else _PLAIN
+
+
+def _walked(came: dict[_State, tuple[_State, int]], begin: _State, state: _State) -> list[int]:
     way: list[int] = []
     while state != begin:
         state, number = came[state]
@@ -233,6 +245,8 @@ def _steps(graph: _Graph, way: list[int]) -> list[Step]:
     leading = next(i for i, n in enumerate(way) if graph.kinds[n] != JOIN)
     way = way[leading:] + way[:leading]
     heads = [n for n in way if graph.kinds[n] != JOIN]
+    # Where a process did several in a row, that it did the first before the last says it all.
+    heads = [n for at, n in enumerate(heads) if not (at and graph.kinds[n] == graph.kinds[heads[at - 1]] == PROCESS)]
     firsts = [int(graph.nodes[graph.source[n]]) for n in heads]
     return [
         Step(first, then, graph.kinds[n], int(graph.found.key[n]), int(graph.found.value[n]))

@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from checkers.elle import list_append, rw_register
 from checkers.elle.consistency import FORBIDS
 from checkers.elle.cycles import Step, cycles
+from checkers.elle.found import Found
+from checkers.elle.fractured import fractured, is_asked_for
 from checkers.elle.graph import NAMES, PROCESS, REALTIME, RW, WR, joined, process_order, real_time
-from checkers.elle.list_append import Found, ListAppend
+from checkers.elle.list_append import ListAppend
 from checkers.elle.rw_register import RwRegister
 from checkers.elle.table import Table, table_of
 from checkers.linearizability.judge import Judgement
@@ -38,7 +40,10 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     lists = model == "list-append"
     table = table_of(history, list_append.WRITES if lists else rw_register.WRITES, lists=lists)
     keys = ListAppend(table, forbidden) if lists else RwRegister(table, forbidden)
-    found = _first_of_each_kind(table, [one for one in keys.anomalies() if one.kind in forbidden])
+    alone = [one for one in keys.anomalies() if one.kind in forbidden]
+    if is_asked_for(forbidden):
+        alone.extend(fractured(table, *keys.shown()))
+    found = _first_of_each_kind(table, alone)
     parts = [*keys.edges(), process_order(table)]
     in_time, count = real_time(table, table.count + keys.junctions)
     found.extend(_cycle(table, name, cycle) for name, cycle in cycles(joined([*parts, in_time]), count, forbidden))

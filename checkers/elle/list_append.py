@@ -6,27 +6,17 @@ Values must be appended once per key: a key where one was appended twice is unch
 noted, for a history may be a window of another; the order goes on across it.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from checkers.elle.found import Found, sees_itself
 from checkers.elle.graph import RW, WR, WW, Edges, edges, fan
 from checkers.elle.table import Flags, Ints, Table, packed
 
 WRITES = "append"
 _PIECE = 1 << 21  # elements compared at a time
 _NOBODY = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """An anomaly that needs no cycle."""
-
-    kind: str
-    key: int
-    words: str
-    transactions: tuple[int, ...]
 
 
 class ListAppend:
@@ -138,6 +128,7 @@ class ListAppend:
         """What needs no cycle."""
         yield from self._of_orders()
         yield from self._of_odd_reads()
+        yield from self._torn()
         yield from self._intermediate()
         yield from self._internal()
         yield from self._lost_updates()
@@ -196,6 +187,28 @@ class ListAppend:
                     yield self._aborted(reader, key, self._failed[name])
             self._bad_keys[key] = True
 
+    def _seats(self) -> Ints:
+        """Of each micro-operation its place in the order of its key; -1 where it has none."""
+        seat = np.full(len(self._table.transaction), -1, np.int64)
+        known = self._order_append != _NOBODY
+        seat[self._order_append[known]] = (np.arange(len(self._order_append)) - self._begin[self._order_key])[known]
+        return seat
+
+    def _torn(self) -> Iterator[Found]:
+        """An append that was read, without one of the same transaction that came before it."""
+        table, seat = self._table, self._seats()
+        appends = self._order[table.write[self._order] & (table.transaction[self._order] < table.count)]
+        one, two = appends[:-1], appends[1:]
+        wrong = (table.transaction[one] == table.transaction[two]) & (table.key[one] == table.key[two])
+        wrong &= (seat[two] >= 0) & ((seat[one] < 0) | (seat[one] > seat[two])) & ~self._bad_keys[table.key[two]]
+        for first, then in zip(one[wrong].tolist(), two[wrong].tolist(), strict=True):
+            key, writer, reader = int(table.key[then]), int(table.transaction[then]), int(self._reader[table.key[then]])
+            early, late = (table.values.name(int(table.value[micro])) for micro in (first, then))
+            words = (
+                f"line {table.line(reader)} reads {late} and not {early} before it, as line {table.line(writer)} appended them"
+            )
+            yield Found("incompatible-order", key, words, (writer, reader))
+
     def _intermediate(self) -> Iterator[Found]:
         """G1b: what a transaction appended before it appended more is not for others to read as the end."""
         table = self._table
@@ -215,7 +228,8 @@ class ListAppend:
     def _internal(self) -> Iterator[Found]:
         """A transaction sees its own past: what it read of the key last, and then what it appended; and not its future."""
         for place in self._suspects():
-            yield from self._told(place)
+            group = self._order[place : int(np.searchsorted(self._head, place, side="right"))]
+            yield from sees_itself(self._table, group.tolist(), self._bad_name)
 
     def _suspects(self) -> list[int]:
         """Groups of which a length or an own element does not fit, or with a read that is odd itself, by their first place."""
@@ -241,41 +255,10 @@ class ListAppend:
         fits[fits] = table.elements[table.first[order[r[fits]]] + where[fits]] == table.value[order[a[fits]]]
         bad[a] |= ~fits
         foreseen = ~read & (earlier >= self._head)
-        append = order[foreseen]
-        seat = np.full(len(table.transaction), -1, np.int64)
-        known = self._order_append != _NOBODY
-        seat[self._order_append[known]] = (np.arange(len(self._order_append)) - self._begin[self._order_key])[known]
+        append, seat = order[foreseen], self._seats()
         bad[foreseen] |= (seat[append] >= 0) & (seat[append] < table.length[order[earlier[foreseen]]])
         bad &= table.transaction[order] < table.count
         return [int(place) for place in np.unique(self._head[bad])]
-
-    def _told(self, place: int) -> Iterator[Found]:
-        table, order = self._table, self._order
-        head = self._head[place]
-        held: tuple[int, ...] | None = None  # what it read last and appended since
-        own: tuple[int, ...] = ()
-        read_before: set[int] = set()
-        while place < len(order) and self._head[place] == head:
-            micro = int(order[place])
-            reader, key = int(table.transaction[micro]), int(table.key[micro])
-            line = table.line(reader)
-            place += 1
-            if table.write[micro]:
-                value = int(table.value[micro])
-                if value in read_before and not self._bad_name(key, value):
-                    words = f"line {line} reads {table.values.name(value)} before it appends it"
-                    yield Found("future-read", key, words, (reader,))
-                own = (*own, value)
-                held = None if held is None else (*held, value)
-                continue
-            values = table.list_of(micro)
-            if held is not None and values != held:
-                yield Found("internal", key, f"line {line} reads {table.shown(values)} after {table.shown(held)}", (reader,))
-            elif held is None and own and values[-len(own) :] != own:
-                words = f"line {line} reads {table.shown(values)} after appending {table.shown(own)}"
-                yield Found("internal", key, words, (reader,))
-            held = values
-            read_before = set(values) - set(own)
 
     def _bad_name(self, key: int, value: int) -> bool:
         at = int(np.searchsorted(self._names, (key << 32) + value + 1))
@@ -312,8 +295,7 @@ class ListAppend:
         writer, key, value = self._order_writer[at], self._order_key[at], self._order_value[at]
         same = key[1:] == key[:-1]
         yield edges(writer[:-1][same], writer[1:][same], WW, key=key[1:][same], value=value[1:][same])
-        reads = self._reads[~self._odd[self._reads] & ~self._bad_keys[table.key[self._reads]]]
-        reads = reads[~self._after_own[reads]]  # else its own append stands between it and the others
+        reads = self._of_others()
         reader, key = table.transaction[reads], table.key[reads]
         begin, size = self._begin[key], table.length[reads]
         # Places among the known versions: the last that was read, and the next.
@@ -329,6 +311,35 @@ class ListAppend:
         yield edges(reader[more], self._order_writer[then], RW, key=key[more], value=self._order_value[then])
         yield from self._to_unread(reader[~more], key[~more], at)
 
+    def shown(self) -> tuple[list[tuple[int, int, int]], Callable[[int, int, int], bool]]:
+        """What `checkers.elle.fractured` asks for: reads with who appended last in them, and whether one misses an append."""
+        table = self._table
+        place = dict.fromkeys(self._names_unread(), 1 << 62)
+        for at in np.flatnonzero(self._order_writer != _NOBODY).tolist():
+            key = int(self._order_key[at])
+            place[int(self._order_writer[at]), key] = at - int(self._begin[key])
+        reads = self._of_others()
+        rows = list(zip(table.transaction[reads].tolist(), table.key[reads].tolist(), table.length[reads].tolist(), strict=True))
+        length = {(reader, key): size for reader, key, size in reversed(rows)}
+        writers = [int(self._order_writer[self._begin[key] + size - 1]) if size else _NOBODY for _, key, size in rows]
+        found = [(reader, key, writer) for (reader, key, _), writer in zip(rows, writers, strict=True)]
+        return found, lambda reader, key, writer: place.get((writer, key), -1) >= length[reader, key]
+
+    def _names_unread(self) -> Iterator[tuple[int, int]]:
+        appends = self._unread()
+        return zip(self._table.transaction[appends].tolist(), self._table.key[appends].tolist(), strict=True)
+
+    def _of_others(self) -> Ints:
+        """The reads that say something of others: not those that show the transaction's own append last."""
+        table = self._table
+        reads = self._reads[~self._odd[self._reads] & ~self._bad_keys[table.key[self._reads]]]
+        own: Flags = self._after_own[reads] & (table.length[reads] > 0)
+        some = reads[own]
+        last = table.elements[table.first[some] + table.length[some] - 1]
+        append = self._appended(table.key[some], last)
+        own[own] = (append != _NOBODY) & (table.transaction[append] == table.transaction[some])
+        return reads[~own]
+
     def _committed(self) -> Flags:
         """Which transactions certainly did: those that said so, and those of which something was read, or it would be G1a."""
         committed = self._table.ok
@@ -337,12 +348,15 @@ class ListAppend:
             committed[self._order_writer[(self._order_writer != _NOBODY) & ~self._bad_keys[self._order_key]]] = True
         return committed
 
+    def _unread(self) -> Ints:
+        read = np.zeros(len(self._table.transaction), np.bool_)
+        read[self._order_append[self._order_append != _NOBODY]] = True
+        return np.flatnonzero(self._table.write & (self._table.transaction < self._table.count) & ~read)
+
     def _to_unread(self, reader: Ints, key: Ints, known: Ints) -> Iterator[Edges]:
         """What committed and was never read comes after all that was read."""
         table = self._table
-        read = np.zeros(len(table.transaction), np.bool_)
-        read[self._order_append[self._order_append != _NOBODY]] = True
-        appends = np.flatnonzero(table.write & (table.transaction < table.count) & ~read)
+        appends = self._unread()
         appends = appends[self._committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
         group = fan(table.key[appends], table.transaction[appends], table.count)
         yield group.inside()

@@ -12,12 +12,12 @@ That is less than list-append says, so fewer anomalies can be seen. A read value
 a window of another, and stands nowhere in the order. A key where a value was written twice is unchecked.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from checkers.elle.found import Found
 from checkers.elle.graph import RW, WR, WW, Edges, components, edges, fan
-from checkers.elle.list_append import Found
 from checkers.elle.table import NEVER, NIL, Ints, Table
 
 WRITES = "w"
@@ -34,6 +34,7 @@ class RwRegister:
         self._failed: dict[_Version, int] = {}
         self._last: dict[tuple[int, int], int] = {}  # transaction and key: the value that it left
         self._outer: dict[tuple[int, int], int] = {}  # transaction and key: the value that it found
+        self._reads: list[tuple[int, int, int]] = []  # transaction, key, value: all that others left
         self._readers: dict[_Version, list[int]] = {}
         self._within: list[Found] = []
         self._bad_keys: set[int] = set()
@@ -56,6 +57,7 @@ class RwRegister:
     def _read_columns(self) -> None:
         table = self._table
         held: dict[int, int] = {}
+        own: set[tuple[int, int]] = set()
         before = -1
         columns = (table.transaction.tolist(), table.key.tolist(), table.write.tolist(), table.value.tolist())
         for transaction, key, write, value in zip(*columns, strict=True):
@@ -64,7 +66,7 @@ class RwRegister:
                     self._failed[key, value] = transaction
                 continue
             if transaction != before:
-                held, before = {}, transaction
+                held, own, before = {}, set(), transaction
             if write:
                 if (key, value) in self._writer and key not in self._bad_keys:
                     self._bad_keys.add(key)
@@ -72,20 +74,27 @@ class RwRegister:
                     self.unchecked.append(f"key {table.keys[key]}: {words}")
                 self._writer[key, value] = transaction
                 self._last[transaction, key] = value
+                own.add((key, value))
             elif key not in held:
                 self._outer[transaction, key] = value
-                self._readers.setdefault((key, value), []).append(transaction)
+                self._sees(transaction, key, value)
             elif held[key] != value:
+                if (key, value) not in own:
+                    self._sees(transaction, key, value)
                 words = f"line {table.line(transaction)} reads {table.values.name(value)} after {table.values.name(held[key])}"
                 self._within.append(Found("internal", key, words, (transaction,)))
             held[key] = value
+
+    def _sees(self, transaction: int, key: int, value: int) -> None:
+        self._reads.append((transaction, key, value))
+        self._readers.setdefault((key, value), []).append(transaction)
 
     def anomalies(self) -> Iterator[Found]:
         """What needs no cycle of transactions."""
         table = self._table
         yield from self._within
         strangers = 0
-        for (reader, key), value in self._outer.items():
+        for reader, key, value in self._reads:
             if value == NIL or key in self._bad_keys:
                 continue
             words = f"line {table.line(reader)} reads {table.values.name(value)}"
@@ -110,7 +119,8 @@ class RwRegister:
         for (key, value), readers in self._readers.items():
             if key in self._bad_keys or (value != NIL and (key, value) not in self._writer):
                 continue
-            over = [t for t in readers if (t, key) in self._last and self._writer.get((key, value)) != t]
+            first = [t for t in dict.fromkeys(readers) if self._outer.get((t, key)) == value]
+            over = [t for t in first if (t, key) in self._last and self._writer.get((key, value)) != t]
             if len(over) > 1:
                 lines = f"line {table.line(over[0])} and line {table.line(over[1])}"
                 words = f"{lines} both read {table.values.name(value)} and wrote over it"
@@ -183,12 +193,24 @@ class RwRegister:
                 return key, value
         return None
 
+    def shown(self) -> tuple[list[tuple[int, int, int]], Callable[[int, int, int], bool]]:
+        """What `checkers.elle.fractured` asks for: reads with who wrote what they found, and whether one misses a write."""
+        before = set(self._pairs)
+        kept = {at: value for at, value in self._outer.items() if at[1] not in self._bad_keys}
+        found = [(reader, key, self._writer.get((key, value), -1)) for (reader, key), value in kept.items()]
+
+        def missed(reader: int, key: int, writer: int) -> bool:
+            wrote = self._last.get((writer, key))
+            return wrote is not None and ((key, kept[reader, key]), (key, wrote)) in before
+
+        return found, missed
+
     def edges(self) -> Iterator[Edges]:
         """wr to readers; ww and rw as far as the version order is known. To be asked after `anomalies`."""
         table = self._table
         wr = [
             (self._writer[key, value], reader, key, value)
-            for (reader, key), value in self._outer.items()
+            for reader, key, value in self._reads
             if key not in self._bad_keys and (key, value) in self._writer
         ]
         source, target, keys, values = _columns(wr, 4)

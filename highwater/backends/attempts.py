@@ -17,6 +17,8 @@ from reference.client.commands import (
     ElectUnclean,
     ListPending,
     Reassign,
+    RemovePartition,
+    RequestReassignment,
 )
 from reference.errors import ErrorCode
 from reference.types import BrokerId, Offset, topic_partition
@@ -79,12 +81,16 @@ class Attempts:
                 return DeleteTopic(id=self.calls, topic=invocation.topic)
             case "add-partition":
                 return AddPartition(id=self.calls, tp=tp, replicas=assignment[0])
+            case "remove-partition":
+                return RemovePartition(id=self.calls, tp=tp)
             case "elect-preferred":
                 return ElectPreferred(id=self.calls, tps=(tp,))
             case "elect-unclean":
                 return ElectUnclean(id=self.calls, tps=(tp,))
             case "reassign" | "reassign-extra":
                 return Reassign(id=self.calls, tp=tp, replicas=assignment[0], extra=invocation.f == "reassign-extra")
+            case "reassign-request":
+                return RequestReassignment(id=self.calls, tp=tp, replicas=assignment[0])
             case "cancel-reassignments":
                 return CancelReassignments(id=self.calls)
             case "allow-reassignments":
@@ -161,9 +167,9 @@ def _asked(invocation: Invocation) -> tuple[Record, ...]:
             return (Record(value=f"{invocation.topic} on {replicas}"),)
         case "delete-topic":
             return (Record(value=invocation.topic),)
-        case "add-partition" | "reassign" | "reassign-extra":
+        case "add-partition" | "reassign" | "reassign-extra" | "reassign-request":
             return (Record(value=f"{name} on {replicas}"),)
-        case "elect-preferred" | "elect-unclean":
+        case "remove-partition" | "elect-preferred" | "elect-unclean":
             return (Record(value=name),)
         case _:
             return ()

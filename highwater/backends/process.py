@@ -16,8 +16,9 @@ class ProcessBackend:
 
     def refuse(self, plan: Plan) -> str | None:
         """A fault that signals cannot do, an administrator, or what is missing for a ZooKeeper."""
-        if plan.workload.name != PLAIN:
-            return f"the process backend has no administrators, and so no workload {plan.workload.name}"
+        if plan.workload.name != PLAIN or plan.script:
+            asked = "script" if plan.script else f"workload {plan.workload.name}"
+            return f"the process backend has no administrators, and so no {asked}"
         return next(iter(refusals("process", plan.schedule)), None) or lacking(plan) or missing()
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:

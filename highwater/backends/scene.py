@@ -66,8 +66,10 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         retries=spec.retries,
         topics=tuple(_shape(plan, topic) for topic in plan.cluster.topics),
         brokers=brokers_of(plan),
+        by_requests=variant_of(plan).reassignment == "B",
         by_operator=plan.promise.unclean_election == "by_operator",
         scratch=None if spec.scratch is None else _shape(plan, spec.scratch, room=0),
+        script=plan.script,
     )
     return generate(spec.name, plan.draws, parameters)
 

@@ -31,6 +31,7 @@ def reassign(
     generate_extra: Annotated[bool, typer.Option("--generate-extra", help="As --generate.")] = False,
     verify_extra: _File = None,
     execute_extra: _File = None,
+    requests: Annotated[bool, typer.Option("--requests", help="The cluster works by proposal B of KIP-236.")] = False,
     topics: Annotated[str, typer.Option(help="To be spread by --generate, with commas; all if not given.")] = "",
     brokers: Annotated[str, typer.Option(help="To spread them over, with commas; all that are live if not given.")] = "",
     json: options.AsJson = False,
@@ -39,15 +40,23 @@ def reassign(
     # R-240: --cancel, --remove-cancel, --generate-extra, --verify-extra, --execute-extra, beside the three of before
     if not _ADDRESS.fullmatch(zookeeper):
         raise UsageError(f"--zookeeper {zookeeper} is not HOST:PORT, with a path behind it or not")
+    if requests and (cancel or remove_cancel or generate_extra or verify_extra or execute_extra):
+        raise UsageError(
+            "--requests has no cancellation and nothing extra: --execute FILE asks again, --execute with the file that was saved"
+            " cancels"
+        )
+    executes, verifies = reassign_tool.execute, reassign_tool.verify
+    if requests:
+        executes, verifies = reassign_tool.request, reassign_tool.verify_requests
     chosen: list[Command] = []
     if generate or generate_extra:
         chosen.append(reassign_tool.generate(options.names_of(topics), _ids(brokers)))
-    for file, command in ((execute, reassign_tool.execute), (execute_extra, reassign_tool.execute_extra)):
+    for file, command in ((execute, executes), (execute_extra, reassign_tool.execute_extra)):
         if file is not None:
             chosen.append(command(reassign_tool.entries_of(_read(file), str(file))))
     for file in (verify, verify_extra):
         if file is not None:
-            chosen.append(reassign_tool.verify(reassign_tool.entries_of(_read(file), str(file))))
+            chosen.append(verifies(reassign_tool.entries_of(_read(file), str(file))))
     chosen += [reassign_tool.cancel()] if cancel else []
     chosen += [reassign_tool.remove_cancel()] if remove_cancel else []
     if len(chosen) != 1:

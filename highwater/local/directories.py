@@ -1,6 +1,6 @@
 """Log directories of one process, and what is done to them from outside: permissions, a file in the place, no room, another disk.
 
-A directory `logs` lies in a folder of its own, so that it can be taken away and put back, and so that the folder can be a small
+A directory lies in a folder of its own, so that it can be taken away and put back, and so that the folder can be a small
 file system of memory, which a ballast file fills. Open files stay open whatever happens to their directory: a broker notices at
 its next access by name, as on any Unix.
 """
@@ -21,8 +21,7 @@ from reference.runtime.disk import Disk
 from reference.types import Offset
 
 SMALL_BYTES = 64 * 1024 * 1024
-_LOGS = "logs"
-_ASIDE = "logs.aside"
+_ASIDE = "aside"
 _BALLAST = "ballast"
 _TRIED_BYTES = 64 * 1024
 
@@ -41,9 +40,9 @@ def obeying() -> list[str] | None:
 class LogDirs:
     """The log directories of one node."""
 
-    def __init__(self, folder: Path, count: int) -> None:
-        self.paths = tuple(folder / f"data-{index}" / _LOGS for index in range(count))
-        self._conditions = [SOUND] * count
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = tuple(paths)
+        self._conditions = [SOUND] * len(self.paths)
         self._mounted = False
 
     def make(self, *, small: bool) -> None:

@@ -18,6 +18,7 @@ from nemesis.faults import (
     ClockStrobe,
     Crash,
     DirFailure,
+    DirFile,
     DirUnreadable,
     DiskFull,
     DiskSlow,
@@ -43,12 +44,13 @@ NodeFault = (
     | PowerLoss
     | ExpireSession
     | DirUnreadable
+    | DirFile
     | DirFailure
     | DiskFull
     | DiskSlow
     | DiskSwap
 )
-DirFault = DirUnreadable | DirFailure | DiskFull | DiskSlow
+DirFault = DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow
 
 
 class _Trouble:
@@ -121,9 +123,7 @@ class NodeFaults:
             case DiskSwap():
                 trouble.holds += 1
                 self._acts(window, node, await self._kill(node), "process")
-                self._wounded(node, await node.swap_dir(fault.dir), "swapped")
-                # Also of the directory: a replica that was counted on before the broker made it is in none of the rows above.
-                self._recorder.event(EventKind.WOUND, node=node.address, dir=fault.dir, detail="swapped")
+                await self._empty(node, fault.dir)
             case Restart():
                 probe = await self._kill(node)
                 if fault.session_ends:
@@ -141,7 +141,7 @@ class NodeFaults:
                 self._acts(window, node, await self._expire(broker), "session")
             case ClockJump() | ClockDrift() | ClockStrobe():
                 await self._set_wrong(window, fault, broker)
-            case DirUnreadable() | DirFailure() | DiskFull() | DiskSlow():
+            case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
                 trouble.dirs.setdefault(fault.dir, {})[window.id] = _condition(fault)
                 self._acts(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
             case _:
@@ -163,11 +163,16 @@ class NodeFaults:
                 pass  # over in the moment in which it happened
             case ClockJump() | ClockDrift() | ClockStrobe():
                 await self._set_right(window, broker)
-            case DirUnreadable() | DirFailure() | DiskFull() | DiskSlow():
+            case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
                 if isinstance(fault, DirFailure) and fault.drop_unflushed:
                     await self._drop(window, fault, broker)
+                removed = isinstance(fault, DirFile) and fault.removed
+                if removed:
+                    await self._kill(node)  # which goes on with the files that it holds open
                 trouble.dirs[fault.dir].pop(window.id)
                 self._healed(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
+                if removed:
+                    await self._empty(node, fault.dir)
                 await self._restart_with_sound_dirs(node)
                 if not await node.is_running() and not trouble.holds:
                     await self._start(node)
@@ -294,6 +299,12 @@ class NodeFaults:
             await self._kill(node)
             await self._start(node)
 
+    async def _empty(self, node: Node, dir_: int) -> None:
+        """An empty directory in the place of one whose broker is down."""
+        self._wounded(node, await node.swap_dir(dir_), "swapped")
+        # Also of the directory: a replica that was counted on before the broker made it is in none of the rows above.
+        self._recorder.event(EventKind.WOUND, node=node.address, dir=dir_, detail="swapped")
+
     async def _drop(self, window: Window, fault: DirFailure, broker: BrokerId) -> None:
         """The device comes back without what was not synced. A process that still had it in the page cache ends before that."""
         node = self._nodes[broker]
@@ -309,10 +320,10 @@ async def _nobody() -> Proof:
 
 def _condition(fault: DirFault) -> DirCondition:
     match fault:
-        case DirUnreadable(by="file"):
-            return DirCondition(is_file=True)
         case DirUnreadable():
             return DirCondition(unreadable=True)
+        case DirFile():
+            return DirCondition(is_file=True)
         case DirFailure():
             return DirCondition(broken=True)
         case DiskFull():

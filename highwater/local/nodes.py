@@ -10,21 +10,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 import reference
 from highwater.errors import HarnessError
 from highwater.local.clocks import FakeClock, forget
-from highwater.local.directories import LogDirs, images, obeying
+from highwater.local.directories import LogDirs, obeying
+from highwater.local.node_folder import NodeFolder
 from highwater.local.processes import RUNNING, STOPPED, gone, in_state
 from highwater.local.site import ClockCondition, Cutback, DirCondition, Probe, Proof, Wound
-from history.event import EventKind
 from reference.config import BrokerConfig
-from reference.events import DirImage
-from reference.runtime.control import NoteLine, NotesReader
-from reference.runtime.settings import NodeSettings
-from reference.types import Address, TopicPartition, broker_address
+from reference.types import Address
 
 END_TIMEOUT_S = 10
 
@@ -40,11 +36,8 @@ class Needs(Struct, frozen=True, kw_only=True):
 NOTHING = Needs()
 
 
-class NodeProcess:
-    """One broker through all its lives: `highwater.local.site.Node`.
-
-    `listen`, `zookeeper` and `peers` are "host:port": its own, and the way to each of the others.
-    """
+class NodeProcess(NodeFolder):
+    """One broker through all its lives: `highwater.local.site.Node`."""
 
     def __init__(
         self,
@@ -56,28 +49,13 @@ class NodeProcess:
         peers: dict[Address, str],
         needs: Needs = NOTHING,
     ) -> None:
-        self.address = broker_address(config.broker)
-        self.life = 0
-        self.dirs = config.log_dirs
-        self._folder = folder / self.address
-        self._folder.mkdir()
+        super().__init__(folder, config, listen=listen, zookeeper=zookeeper, peers=peers)
         self._needs = needs
-        self._dirs = LogDirs(self._folder, config.log_dirs)
+        self._dirs = LogDirs(self.log_dirs)
         self._dirs.make(small=needs.small_dirs)
-        self._notes = NotesReader(self._folder / "notes.jsonl")
         self._clock = FakeClock(self._folder / "wall-clock") if needs.fake_clock else None
         self._process: subprocess.Popen[bytes] | None = None
         self._last: subprocess.Popen[bytes] | None = None  # the one before, which has ended
-        self._settings = NodeSettings(
-            broker=config,
-            life=0,
-            listen=listen,
-            peers=peers,
-            zookeeper=zookeeper,
-            log_dirs=tuple(map(str, self._dirs.paths)),
-            notes=str(self._folder / "notes.jsonl"),
-            end_with_stdin=True,
-        )
 
     # --- the process -------------------------------------------------------------------------------------------------------
 
@@ -85,9 +63,7 @@ class NodeProcess:
         """A new life."""
         assert not self._runs()
         self._close()
-        self.life += 1
-        settings = self._folder / f"settings-{self.life}.json"
-        settings.write_bytes(msgspec.json.encode(msgspec.structs.replace(self._settings, life=self.life)))
+        settings = self.begin_life(end_with_stdin=True)
         # Where this process found the packages, the node finds them, installed or not.
         environment = {**os.environ, "PYTHONPATH": str(Path(next(iter(reference.__path__))).parent)}
         if self._clock is not None:
@@ -182,40 +158,6 @@ class NodeProcess:
     async def lose_unflushed(self, dirs: Sequence[int], how: Cutback) -> tuple[Wound, ...]:
         """Refused before the run."""
         raise HarnessError(f"what {self.address} did not flush cannot be lost: {dirs} {how}")
-
-    # --- the record --------------------------------------------------------------------------------------------------------
-
-    def notes(self) -> list[NoteLine]:
-        """What all lives have said so far."""
-        try:
-            return self._notes.read()
-        except msgspec.MsgspecError as error:
-            raise HarnessError(f"the notes of {self.address} cannot be read: {error}") from error
-
-    def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
-        """Whose logs lie in this directory."""
-        try:
-            return tuple(sorted(TopicPartition(entry.name) for entry in self._dirs.paths[dir_].iterdir() if entry.is_dir()))
-        except OSError:
-            return ()
-
-    def disks(self) -> tuple[DirImage, ...]:
-        """What lies in the log directories; not while a process runs."""
-        assert not self._runs()
-        return images(self._dirs.paths)
-
-    def stopped_itself(self) -> str | None:
-        """Why this life ended, in its own words; None where it did not say."""
-        lines = self.notes()
-        if lines and lines[-1].note.kind == EventKind.NODE_STOPPED and lines[-1].life == self.life:
-            return lines[-1].note.detail
-        return None
-
-    def last_words(self) -> str:
-        """The last line that the process printed: empty unless something is wrong with it."""
-        path = self._folder / "output.log"
-        lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
-        return lines[-1] if lines else ""
 
     def _runs(self) -> bool:
         return self._process is not None and self._process.poll() is None

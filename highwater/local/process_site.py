@@ -41,7 +41,7 @@ def _lacking(fault: AnyFault) -> str | None:
         return "libfaketime is not installed on this machine (apt install libfaketime)"
     if isinstance(fault, DiskFull) and os.geteuid():
         return "only root can mount a small file system"
-    if isinstance(fault, DirUnreadable) and fault.by == "permission" and obeying() is None:
+    if isinstance(fault, DirUnreadable) and obeying() is None:
         return "root ignores permissions, and setpriv of util-linux, which changes that, is not installed"
     return None
 
@@ -50,7 +50,7 @@ def _needs(plan: Plan) -> Needs:
     faults = [window.fault for window in plan.schedule]
     return Needs(
         fake_clock=any(isinstance(fault, ClockJump | ClockDrift | ClockStrobe) for fault in faults),
-        permissions=any(isinstance(fault, DirUnreadable) and fault.by == "permission" for fault in faults),
+        permissions=any(isinstance(fault, DirUnreadable) for fault in faults),
         small_dirs=any(isinstance(fault, DiskFull) for fault in faults),
     )
 

@@ -1,6 +1,6 @@
 """What nodes and ZooKeeper say, as rows of the history."""
 
-from highwater.topics import TopicIds, topic_of_path, written
+from highwater.topics import TopicIds, removed, topic_of_path, written
 from history.event import EventKind
 from history.recorder import Recorder
 from reference.coordination import paths
@@ -210,6 +210,11 @@ class ZkEvidence:
                 )
 
     def _ended(self, path: str, data: bytes | None) -> None:
+        tp = None if data is None else removed(path)
+        topic_id = None if tp is None else self.topics.of(tp)
+        if tp is not None and topic_id is not None:
+            self._assigned.pop(tp, None)
+            self._recorder.event(EventKind.TOPIC_DELETED, topic=topic_of(tp), topic_id=topic_id, partition=index_of(tp))
         for topic, topic_id in self.topics.ended(path, data):
             self._assigned = {tp: replicas for tp, replicas in self._assigned.items() if topic_of(tp) != topic}
             for tp in [tp for tp in self._partitions if topic_of(tp) == topic]:

@@ -81,6 +81,16 @@ class Settling(Struct):
     request: int
 
 
+Sent = tuple[ControllerEpoch, int]  # by which reign, and how-many-th of its requests: the order of a controller's commands
+
+
+class Burial(Struct, frozen=True, array_like=True):
+    """A replica was deleted by this command, which was sent then."""
+
+    stop: StopPartition
+    sent: Sent
+
+
 class Broker(Struct):
     """What a broker knows. Mappings are kept in the order of their keys, as their canonical encoding has them."""
 
@@ -98,7 +108,7 @@ class Broker(Struct):
     dir_event: Literal["none", "due", "writing"] = "none"  # the notification of the controller
     dir_event_request: int = 0
     partitions: dict[TopicPartition, Partition] = {}
-    buried: dict[TopicPartition, StopPartition] = {}  # by which replicas were deleted: earlier commands do not bring them back
+    buried: dict[TopicPartition, Burial] = {}  # replicas that were deleted: earlier commands do not bring them back
     controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # the greatest seen in a command
     metadata: dict[TopicPartition, PartitionState] = {}
     metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and number of the last update taken

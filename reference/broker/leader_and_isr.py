@@ -5,7 +5,7 @@ another incarnation, comes from an older controller, or reaches back behind the 
 """
 
 from reference.broker import burial, log_dirs
-from reference.broker.broker import Broker, create_partition, write_checkpoint
+from reference.broker.broker import Broker, Sent, create_partition, write_checkpoint
 from reference.effects import CreateReplica, DeleteReplica, Note
 from reference.errors import ErrorCode
 from reference.log.log import Log, last_record_epoch
@@ -34,7 +34,8 @@ def on_leader_and_isr(turn: Turn, broker: Broker, source: Address, command: Lead
     error = command_error(turn, broker, command.controller_epoch, command.broker_incarnation)
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
     if error is ErrorCode.NONE:
-        errors = tuple((state.tp, apply(turn, broker, state, new=state.tp in command.new)) for state in command.states)
+        sent = (command.controller_epoch, command.number)
+        errors = tuple((s.tp, apply(turn, broker, s, new=s.tp in command.new, sent=sent)) for s in command.states)
         if command.init and turn.config.variant.init_deletes:
             # V3 §C step 3: with the flag INIT, what is not listed is deleted (U-11)
             listed = {state.tp for state in command.states}
@@ -43,7 +44,7 @@ def on_leader_and_isr(turn: Turn, broker: Broker, source: Address, command: Lead
     turn.send(source, LeaderAndIsrReply(command.correlation, error, errors))
 
 
-def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = False) -> ErrorCode:
+def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = False, sent: Sent | None = None) -> ErrorCode:
     """V3 §C on_LeaderAndISRCommand, for one partition. `new`: it was never made here (KIP-112 isNewReplica).
 
     A topic id is the czxid of the topic's znode, so that of two topics of one name the greater id is the later one, and whoever
@@ -60,7 +61,7 @@ def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = Fals
         else:
             delete_replica(turn, broker, state.tp)
             partition = None
-    if partition is None and burial.is_buried(broker, state):
+    if partition is None and burial.is_buried(broker, state, sent):
         return ErrorCode.FENCED_LEADER_EPOCH
     if partition is None and state.leader is None and not turn.config.variant.create_replica_without_leader:
         return ErrorCode.NONE  # KAFKA-1647

@@ -6,7 +6,7 @@ could land in the state znode of the next topic of that name, whose versions beg
 """
 
 from reference.broker import burial
-from reference.broker.broker import Broker, Settling
+from reference.broker.broker import Broker, Sent, Settling
 from reference.broker.leader_and_isr import command_error, delete_replica
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Exists, SessionExpired, Unknown
@@ -23,7 +23,8 @@ def on_stop_replica(turn: Turn, broker: Broker, source: Address, command: StopRe
     error = command_error(turn, broker, command.controller_epoch, command.broker_incarnation)
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
     if error is ErrorCode.NONE:
-        errors = tuple((stop.tp, _stop(turn, broker, stop)) for stop in command.partitions)
+        sent = (command.controller_epoch, command.number)
+        errors = tuple((stop.tp, _stop(turn, broker, stop, sent)) for stop in command.partitions)
     reply = StopReplicaReply(command.correlation, error, errors)
     if error is ErrorCode.NONE and turn.config.variant.topic_id and any(stop.delete for stop in command.partitions):
         broker.settling = [s for s in broker.settling if s.source != source]  # its sender has given up waiting
@@ -44,7 +45,7 @@ def on_answer(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> bo
     return True
 
 
-def _stop(turn: Turn, broker: Broker, stop: StopPartition) -> ErrorCode:
+def _stop(turn: Turn, broker: Broker, stop: StopPartition, sent: Sent) -> ErrorCode:
     """KIP-570, U-10: not a replica that was told a later epoch, nor (KIP-516, B-61) one of another topic of the same name.
 
     What a starting broker is about to read of its assignments may be older than this command, and must not make it anew.
@@ -53,7 +54,7 @@ def _stop(turn: Turn, broker: Broker, stop: StopPartition) -> ErrorCode:
         broker.stopped = (*broker.stopped, stop.tp)
     partition = broker.partitions.get(stop.tp)
     if stop.delete and partition is None:
-        burial.bury(turn, broker, stop)
+        burial.bury(turn, broker, stop, sent)
     if partition is None and stop.tp in broker.offline:
         # R-308. It stays known as offline (KAFKA-7313, B-63 d): the next command would else make it anew in another directory.
         if turn.config.variant.offline_replica_recreated:
@@ -68,7 +69,7 @@ def _stop(turn: Turn, broker: Broker, stop: StopPartition) -> ErrorCode:
     if variant.stop_replica_epoch and overtaken:
         return ErrorCode.FENCED_LEADER_EPOCH  # KIP-570: overtaken by a later command
     if stop.delete:
-        burial.bury(turn, broker, stop)
+        burial.bury(turn, broker, stop, sent)
         delete_replica(turn, broker, stop.tp)
     else:
         follower.resign(turn, partition)

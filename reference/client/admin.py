@@ -3,7 +3,8 @@
 One command at a time, over a session of its own. The request is one znode, and making it is the only step that must not be done
 twice: where the answer was lost, or the session ended meanwhile, the client looks whether its znode is there. Where it is not,
 either the request never arrived or it is done already: nobody knows, and the answer is NETWORK_EXCEPTION. What stands there with
-other contents is somebody else's, and refused. A request that is there is watched until it is gone; the client may give up
+other contents is somebody else's, and refused. Of a request to whose name ZooKeeper adds a number (R-245) nobody can tell
+whether it was made, and it is not made again. A request that is there is watched until it is gone; the client may give up
 (REQUEST_TIMED_OUT), the request stays and the controller goes on with it.
 """
 
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from reference.client.calls import Answered
-from reference.client.commands import NESTED, SINGLE, Command, ListPending, ops_of, script
+from reference.client.commands import BELOW, NESTED, SINGLE, Command, ListPending, ops_of, script
 from reference.coordination.api import (
     AnyAnswer,
     AnyOp,
@@ -105,8 +106,7 @@ class Admin(Struct):
             return self._go_on() if self.command is not None else []
         if event.state == "expired":
             self.session, self.request, self.connecting = 0, 0, True
-            self._forget()
-            return [ZkConnect()]
+            return [*self._forget(), ZkConnect()]
         return []  # what was in flight is answered Unknown, what is asked meanwhile waits
 
     def fingerprint(self) -> bytes:
@@ -117,12 +117,17 @@ class Admin(Struct):
         """An independent copy."""
         return msgspec.msgpack.decode(msgspec.msgpack.encode(self), type=Admin)
 
-    def _forget(self) -> None:
-        """The session is over: what was sent over it and not answered may have been done."""
+    def _forget(self) -> Outputs:
+        """The session or the answer is lost: what was sent and not answered may have been done."""
         if self.step == "asking" and self.asked:
+            assert self.command is not None
+            assert not isinstance(self.command, ListPending)
+            if script(self.command).sequential:
+                return self._end(ErrorCode.NETWORK_EXCEPTION)
             self.step, self.doubtful = "looking", True
         elif self.step == "below":
             self.step, self.found = "listing", ()
+        return []
 
     def _go_on(self) -> Outputs:
         """The request to ZooKeeper that the step calls for."""
@@ -131,7 +136,7 @@ class Admin(Struct):
         if isinstance(command, ListPending):
             if self.step == "below":
                 return self._ask(tuple(GetChildren(path) for path in self.below))
-            return self._ask((*(Exists(path) for path in SINGLE), *(GetChildren(path) for path in NESTED)))
+            return self._ask((*(Exists(path) for path in SINGLE), *(GetChildren(path) for path in (*BELOW, *NESTED))))
         wanted = script(command)
         if self.step == "asking":
             self.asked += 1
@@ -147,11 +152,9 @@ class Admin(Struct):
         command = self.command
         assert command is not None
         if any(isinstance(answer, SessionExpired) for answer in answers):
-            self._forget()
-            return []  # the library says so, and another session begins
+            return self._forget()  # the library says so, and another session begins
         if any(isinstance(answer, Unknown) for answer in answers):
-            self._forget()
-            return self._go_on()
+            return self._forget() or self._go_on()
         if isinstance(command, ListPending):
             return self._listed(answers)
         wanted, answer = script(command), answers[-1]
@@ -189,8 +192,10 @@ class Admin(Struct):
     def _listed(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
         if self.step == "listing":
             self.found = tuple(p for p, a in zip(SINGLE, answers, strict=False) if isinstance(a, Data))
-            topics = zip(NESTED, answers[len(SINGLE) :], strict=True)
-            self.below = tuple(f"{path}/{name}" for path, a in topics if isinstance(a, Children) for name in a.names)
+            below = zip((*BELOW, *NESTED), answers[len(SINGLE) :], strict=True)
+            names = [(path, f"{path}/{name}") for path, a in below if isinstance(a, Children) for name in a.names]
+            self.found += tuple(name for path, name in names if path in BELOW)
+            self.below = tuple(name for path, name in names if path in NESTED)
             self.step = "below"
             if self.below:
                 return self._go_on()

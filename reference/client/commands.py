@@ -12,6 +12,7 @@ from msgspec import Struct
 from reference.coordination import admin_paths, paths
 from reference.coordination.admin_paths import Reassignment
 from reference.coordination.api import AnyOp, Check, Create, Delete
+from reference.coordination.reassignment_requests import Request, request_payload
 from reference.errors import ErrorCode
 from reference.types import BrokerId, TopicPartition, topic_of
 
@@ -71,6 +72,14 @@ class Reassign(Struct, frozen=True, kw_only=True, tag=True):
     extra: bool = False
 
 
+class RequestReassignment(Struct, frozen=True, kw_only=True, tag=True):
+    """The same by proposal B of KIP-236 (R-245): also in place of what is in flight, and back to what it was (R-247)."""
+
+    id: int
+    tp: TopicPartition
+    replicas: tuple[BrokerId, ...]
+
+
 class CancelReassignments(Struct, frozen=True, kw_only=True, tag=True):
     """Roll back all that is pending (R-233)."""
 
@@ -97,12 +106,13 @@ _Ask = (
     | ElectPreferred
     | ElectUnclean
     | Reassign
+    | RequestReassignment
     | CancelReassignments
     | AllowReassignments
 )
 Command = _Ask | ListPending
 
-# requests that are one znode each, and those that are a znode for each partition below a znode for each topic
+# requests that are one znode each, many below one, and a znode for each partition below a znode for each topic
 SINGLE = (
     paths.PREFERRED_ELECTION,
     paths.UNCLEAN_ELECTION,
@@ -111,14 +121,16 @@ SINGLE = (
     admin_paths.REASSIGN_EXTRA,
     admin_paths.REASSIGN_CANCEL,
 )
-NESTED = (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE)
+BELOW = (admin_paths.REQUESTS,)
+NESTED = (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE, admin_paths.REASSIGNMENTS)
 
 
 class Script(Struct, frozen=True):
     """Make `parents` where they are missing, then `path` with `data`; done when it is there, or gone again (`until_gone`).
 
     `taken` is the error where somebody else's request stands there. `beside`: only while this node is there too, or
-    NO_REASSIGNMENT_IN_PROGRESS. `gone`: it is deleted instead, which may be done twice.
+    NO_REASSIGNMENT_IN_PROGRESS. `gone`: it is deleted instead, which may be done twice. `sequential`: ZooKeeper adds a number, so
+    nobody can tell afterwards whether the znode was made.
     """
 
     parents: tuple[str, ...]
@@ -128,6 +140,7 @@ class Script(Struct, frozen=True):
     taken: ErrorCode = ErrorCode.REASSIGNMENT_IN_PROGRESS
     beside: str | None = None
     gone: bool = False
+    sequential: bool = False
 
 
 def ops_of(wanted: Script) -> tuple[AnyOp, ...]:
@@ -136,7 +149,8 @@ def ops_of(wanted: Script) -> tuple[AnyOp, ...]:
         return (Delete(wanted.path),)
     if wanted.beside is not None:
         return Check(wanted.beside, -1), Create(wanted.path, wanted.data)
-    return (*(Create(path, b"") for path in wanted.parents), Create(wanted.path, wanted.data))
+    own = Create(wanted.path, wanted.data, sequential=wanted.sequential)
+    return (*(Create(path, b"") for path in wanted.parents), own)
 
 
 def script(command: _Ask) -> Script:
@@ -160,6 +174,9 @@ def script(command: _Ask) -> Script:
         case Reassign(tp=tp, replicas=replicas, extra=extra):
             path = admin_paths.REASSIGN_EXTRA if extra else admin_paths.REASSIGN
             return Script((ADMIN,), path, admin_paths.reassignments_payload({tp: Reassignment(replicas)}), False)
+        case RequestReassignment(tp=tp, replicas=replicas):
+            data = request_payload(Request({tp: replicas}))
+            return Script((ADMIN, admin_paths.REQUESTS), admin_paths.REQUEST, data, False, sequential=True)
         case CancelReassignments():
             # R-233: without anything pending there is nothing to roll back; who finds it there has what was wanted
             return Script((), admin_paths.REASSIGN_CANCEL, b"", False, ErrorCode.NONE, beside=admin_paths.REASSIGN)

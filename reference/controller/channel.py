@@ -196,13 +196,14 @@ def pump(turn: Turn, controller: Controller) -> None:
 def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
     me, epoch, incarnation = turn.config.broker, controller.epoch, channel.incarnation
     if channel.stops:
-        stops = tuple(channel.stops[tp] for tp in sorted(channel.stops))
-        channel.in_flight = StopReplica(turn.correlation(), me, epoch, incarnation, stops)
+        number, stops = turn.correlation(), tuple(channel.stops[tp] for tp in sorted(channel.stops))
+        channel.in_flight = StopReplica(number, me, epoch, incarnation, stops, number)
         channel.stops = {}
     elif channel.states or channel.init:
         states = tuple(channel.states[tp] for tp in sorted(channel.states))
         new = tuple(tp for tp in channel.new if tp in channel.states)
-        channel.in_flight = LeaderAndIsr(turn.correlation(), me, epoch, incarnation, channel.init, states, new)
+        number = turn.correlation()
+        channel.in_flight = LeaderAndIsr(number, me, epoch, incarnation, channel.init, states, new, number)
         channel.states, channel.init = {}, False
     elif channel.logs:
         channel.in_flight = LogInfo(turn.correlation(), me, epoch, incarnation, channel.logs)

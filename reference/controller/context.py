@@ -4,9 +4,9 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from reference.controller.reassign_requests import Request
 from reference.coordination.admin_paths import Reassignments
 from reference.coordination.api import AnyOp
+from reference.coordination.reassignment_requests import Request
 from reference.messages import (
     IsrChange,
     IsrProposal,

@@ -13,10 +13,10 @@ from reference.config import min_isr_of
 from reference.controller import reassign_requests
 from reference.controller.context import Agent, Controller
 from reference.controller.reassign_read import Draft, Seen
-from reference.controller.reassign_requests import Request
-from reference.coordination import admin_paths
+from reference.coordination import admin_paths, reassignment_requests
 from reference.coordination.admin_paths import REASSIGN, REASSIGNMENTS, REQUESTS, Reassignment
 from reference.coordination.api import AnyOp, Create, Delete, SetData
+from reference.coordination.reassignment_requests import Request
 from reference.effects import Note
 from reference.machine import Turn
 from reference.types import BrokerId, TopicPartition, topic_of
@@ -77,7 +77,7 @@ def writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
     ops += [Delete(path) for path in empty]
     ops += [Create(path, b"") for path in parents if path not in agent.parents]
     for tp, entry in sorted(draft.entries.items()):
-        path, data = admin_paths.reassignment_path(tp), reassign_requests.entry_payload(entry)
+        path, data = admin_paths.reassignment_path(tp), reassignment_requests.entry_payload(entry)
         if tp not in agent.versions:
             ops.append(Create(path, data))
         elif entry != agent.entries.get(tp):
@@ -98,7 +98,9 @@ def _of_old(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
     asked = {tp: entry.replicas for tp, entry in draft.legacy.items() if not _is_in_flight(draft, tp, entry.replicas)}
     if asked:
         ops += [] if REQUESTS in agent.parents else [Create(REQUESTS, b"")]
-        ops.append(Create(admin_paths.REQUEST, reassign_requests.payload(Request(asked, legacy=True)), sequential=True))
+        ops.append(
+            Create(admin_paths.REQUEST, reassignment_requests.request_payload(Request(asked, legacy=True)), sequential=True)
+        )
     return tuple(ops)
 
 

@@ -1,9 +1,8 @@
 """What the reassignment agent reads by proposal B of KIP-236 (C-19): requests, and what is in flight."""
 
 from reference.config import Variant
-from reference.controller import reassign_requests
 from reference.controller.context import Agent
-from reference.coordination import admin_paths
+from reference.coordination import admin_paths, reassignment_requests
 from reference.coordination.admin_paths import REASSIGN, REASSIGNMENTS, REQUESTS, Reassignments
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
 from reference.types import topic_of, topic_partition
@@ -35,7 +34,7 @@ def on_listed(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]
         case "topics":
             agent.step = "entries"
             found = [(op.path, answer) for op, answer in zip(agent.asked, answers, strict=True)]
-            agent.requests = {path: reassign_requests.decode(a.data) for path, a in found if isinstance(a, Data)}
+            agent.requests = {path: reassignment_requests.decode_request(a.data) for path, a in found if isinstance(a, Data)}
             topics = [(path, a.names) for path, a in found if isinstance(a, Children)]
             agent.parents += tuple(path for path, _ in topics)
             return tuple(GetData(f"{path}/{name}") for path, names in topics for name in names if name.isdecimal())
@@ -68,7 +67,7 @@ def _on_entries(agent: Agent, answers: tuple[AnyAnswer, ...]) -> None:
             topic, _, index = op.path.removeprefix(f"{REASSIGNMENTS}/").rpartition("/")
             tp = topic_partition(topic, int(index))
             agent.versions[tp] = answer.version
-            entry = reassign_requests.decode_entry(answer.data)
+            entry = reassignment_requests.decode_entry(answer.data)
             if entry is not None:  # else somebody wrote there, and it goes
                 found[tp] = entry
     agent.entries = dict(sorted(found.items()))

@@ -1,4 +1,4 @@
-"""Proposal B of KIP-236: its payloads and the rules by which its controller decides. Pure (C-18, R-245, R-249, R-251 to R-256).
+"""Proposal B of KIP-236: the rules by which its controller decides. Pure (C-18, R-249, R-251 to R-256).
 
 "Consider an initial assignment of [1,2], reassigned to [2,3] and then changed to [2,4]": 3 was neither assigned first nor wanted
 last, and is not kept until 4 is in sync. So as many replicas stay as were assigned originally, those first that serve: the
@@ -7,92 +7,13 @@ leader, the rest of the ISR, then the others.
 
 from typing import Literal
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reference.coordination.admin_paths import Reassignment
 from reference.coordination.api import AnyAnswer, Data
 from reference.messages import PartitionState
 from reference.replica.partition import brokers_of
-from reference.types import BrokerId, TopicPartition, index_of, topic_of, topic_partition
-
-
-class Request(Struct, frozen=True):
-    """What one znode asks for. `legacy`: it came through /admin/reassign_partitions (R-250)."""
-
-    replicas: dict[TopicPartition, tuple[BrokerId, ...]]
-    legacy: bool = False
-
-
-class _RequestJson(Struct, omit_defaults=True):
-    version: int
-    assignments: dict[str, dict[str, list[int]]]
-    legacy: bool = False
-
-
-class _EntryJson(Struct, omit_defaults=True):
-    version: int
-    replicas: list[BrokerId]
-    top: int
-    original_replicas: list[BrokerId]
-    held: list[BrokerId]
-    drop: list[BrokerId] = []
-    legacy: bool = False
-
-
-_VERSION = 1
-
-
-def payload(request: Request) -> bytes:
-    """R-245: /admin/reassignment_requests/request_NNN."""
-    assignments: dict[str, dict[str, list[int]]] = {}
-    for tp, replicas in sorted(request.replicas.items()):
-        assignments.setdefault(topic_of(tp), {})[str(index_of(tp))] = list(replicas)
-    return msgspec.json.encode(_RequestJson(_VERSION, assignments, request.legacy))
-
-
-def decode(data: bytes) -> Request:
-    """The request that a znode holds; an empty one where somebody wrote something else."""
-    try:
-        json = msgspec.json.decode(data, type=_RequestJson)
-    except msgspec.DecodeError:
-        return Request({})
-    found = {
-        topic_partition(topic, int(index)): tuple(BrokerId(b) for b in replicas)
-        for topic, partitions in json.assignments.items()
-        for index, replicas in partitions.items()
-        if index.isdecimal() and replicas and len(set(replicas)) == len(replicas) and min(replicas) >= 0
-    }
-    return Request(dict(sorted(found.items())), json.legacy)
-
-
-def entry_payload(entry: Reassignment) -> bytes:
-    """R-246, R-253: /admin/reassignments/[topic]/[partition], with `top`.
-
-    KIP-236 stores no more. But who is to make a replica that it never had (R-308), who may hold one (B-59), and who is to go at
-    once must be known to the next controller as well.
-    """
-    held, original = list(entry.held), list(entry.original)
-    return msgspec.json.encode(
-        _EntryJson(_VERSION, list(entry.replicas), entry.top, original, held, list(entry.drop), entry.legacy)
-    )
-
-
-def decode_entry(data: bytes) -> Reassignment | None:
-    """What is in flight; None where somebody wrote something else."""
-    try:
-        json = msgspec.json.decode(data, type=_EntryJson)
-    except msgspec.DecodeError:
-        return None
-    return Reassignment(
-        tuple(json.replicas),
-        tuple(json.original_replicas),
-        top=json.top,
-        held=tuple(json.held),
-        drop=tuple(json.drop),
-        legacy=json.legacy,
-    )
+from reference.types import BrokerId
 
 
 def fate(begun: Data, now: AnyAnswer) -> Literal["in flight", "changed", "over"]:

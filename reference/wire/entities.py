@@ -80,25 +80,26 @@ _Write = Callable[[list[bytes], object], None]
 
 def read_request(api_key: int, version: int, into: type[S], data: bytes, at: int) -> S:
     """The body of a request that begins there. WireError where it is none; bytes behind it are left alone, as Kafka does."""
-    return _read_all(_request_schema(api_key, version), into, data, at)
+    return read_body(_request_schema(api_key, version), into, data, at)
 
 
 def read_response(api_key: int, version: int, into: type[S], data: bytes, at: int) -> S:
     """The body of a response that begins there; WireError where it is none."""
-    return _read_all(_response_schema(api_key, version), into, data, at)
+    return read_body(_response_schema(api_key, version), into, data, at)
 
 
 def write_request(api_key: int, version: int, entity: msgspec.Struct) -> list[bytes]:
     """The pieces of the body of a request."""
-    return _write_all(_request_schema(api_key, version), entity)
+    return write_body(_request_schema(api_key, version), entity)
 
 
 def write_response(api_key: int, version: int, entity: msgspec.Struct) -> list[bytes]:
     """The pieces of the body of a response."""
-    return _write_all(_response_schema(api_key, version), entity)
+    return write_body(_response_schema(api_key, version), entity)
 
 
-def _read_all(schema: _Schema, into: type[S], data: bytes, at: int) -> S:
+def read_body(schema: _Schema, into: type[S], data: bytes, at: int) -> S:
+    """What a body by this schema says that begins there; WireError where it is none."""
     try:
         found = _struct_reader(schema, into)(_Cursor(data, at))
     except struct.error:
@@ -109,7 +110,8 @@ def _read_all(schema: _Schema, into: type[S], data: bytes, at: int) -> S:
     return found
 
 
-def _write_all(schema: _Schema, entity: msgspec.Struct) -> list[bytes]:
+def write_body(schema: _Schema, entity: msgspec.Struct) -> list[bytes]:
+    """The pieces of a body by this schema."""
     pieces: list[bytes] = []
     _struct_writer(schema, type(entity))(pieces, entity)
     return pieces

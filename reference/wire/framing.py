@@ -8,34 +8,7 @@ version, so that a client can read it whatever the broker speaks (KIP-511).
 
 from msgspec import Struct
 
-NO_FLEXIBLE_VERSION = 1 << 15
-
-# The first flexible version of each API of Kafka that is spoken here; of a frame of our own (from FIRST_OWN_KEY on) it is 0.
-_FLEXIBLE_FROM: dict[int, int] = {
-    0: 9,  # Produce
-    1: 12,  # Fetch
-    2: 6,  # ListOffsets
-    3: 9,  # Metadata
-    4: 4,  # LeaderAndIsr
-    5: 2,  # StopReplica
-    6: 6,  # UpdateMetadata
-    7: 3,  # ControlledShutdown
-    10: 3,  # FindCoordinator
-    18: 3,  # ApiVersions
-    19: 5,  # CreateTopics
-    20: 4,  # DeleteTopics
-    22: 2,  # InitProducerId
-    23: 4,  # OffsetForLeaderEpoch
-    32: 4,  # DescribeConfigs
-    35: 2,  # DescribeLogDirs
-    37: 2,  # CreatePartitions
-    43: 2,  # ElectLeaders
-    45: 0,  # AlterPartitionReassignments
-    46: 0,  # ListPartitionReassignments
-    60: 0,  # DescribeCluster
-}
-FIRST_OWN_KEY = 1000
-API_VERSIONS = 18
+from reference.wire.versions import API_VERSIONS, is_flexible
 
 _LENGTH_BYTES = 4
 _REQUEST_PREFIX_BYTES = 8
@@ -53,12 +26,6 @@ class RequestHeader(Struct, frozen=True, kw_only=True):
     api_version: int
     correlation: int
     client_id: str | None = None
-
-
-def is_flexible(api_key: int, api_version: int) -> bool:
-    """Do header and body of this version have compact lengths and tagged fields (KIP-482)?"""
-    first = 0 if api_key >= FIRST_OWN_KEY else _FLEXIBLE_FROM.get(api_key, NO_FLEXIBLE_VERSION)
-    return api_version >= first
 
 
 # --- frames ---------------------------------------------------------------------------------------------------------------

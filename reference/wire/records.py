@@ -122,7 +122,14 @@ def patched(batch: Batch) -> bytes:
     values = batch.values
     if not isinstance(values, bytes):
         raise TypeError("values in the clear have no bytes on the wire")
-    return prefix(batch) + values[_PREFIX.size :]
+    return b"".join(pieces(batch))
+
+
+def pieces(batch: Batch) -> tuple[bytes, bytes]:
+    """A sealed batch as it leaves the machine, in two pieces: what its broker decides on, and the rest as it came."""
+    values = batch.values
+    assert isinstance(values, bytes)
+    return prefix(batch), values[_PREFIX.size :]
 
 
 def prefix(batch: Batch) -> bytes:

@@ -12,6 +12,7 @@ from history.event import EventKind
 from history.history import History
 from history.op import OpType
 from tests.checkers.end_stories import END_STORIES
+from tests.checkers.state_stories import STATE_STORIES
 from tests.checkers.story import Expected, Story, Told, begin, committed, invalid, power_out, promise
 
 ROOT = Path(__file__).parents[2] / "corpus" / "histories"
@@ -480,14 +481,17 @@ STORIES: dict[str, Told] = {
                 "availability: no state-written rows of orders-0",
                 "election: no state-written rows of orders-0",
                 "isr-agreement: no state-written rows of orders-0",
+                "state-writes: no state-written rows of orders-0",
             ),
         ),
     ),
     "bad/acked-loss-truncated-to-hw": Told(
-        truncated_to_hw, invalid(("lost-write", (10, 16)), ("strong-isr", (10, 14)), ("weak-isr", (10, 14)))
+        truncated_to_hw,
+        invalid(("lost-write", (10, 16)), ("strong-isr", (10, 14)), ("truncated-committed", (10, 14)), ("weak-isr", (10, 14))),
     ),
     "bad/acked-loss-wound-elsewhere": Told(
-        wound_elsewhere, invalid(("lost-write", (10, 20)), ("strong-isr", (10, 19)), ("weak-isr", (10, 19)))
+        wound_elsewhere,
+        invalid(("lost-write", (10, 20)), ("strong-isr", (10, 19)), ("truncated-committed", (10, 16)), ("weak-isr", (10, 19))),
     ),
     "bad/acked-loss-unflushed-before-ack": Told(unflushed_before_ack, invalid(("lost-write", (10, 19)))),
     "bad/acked-loss-read-past": Told(read_past, invalid(("lost-write", (16, 25)))),
@@ -510,7 +514,9 @@ STORIES: dict[str, Told] = {
     "bad/single-controller-of-one-epoch": Told(controllers_of_one_epoch, invalid(("two-controllers", (6, 7)))),
     "ok/isr-agreement-wounded-left-out": Told(wounded_left_out, Expected()),
     "ok/isr-agreement-dropped-by-a-move": Told(dropped_by_a_move, Expected()),
-    "bad/isr-agreement-deleted-in-the-isr": Told(deleted_in_the_isr, invalid(("strong-isr", (10, 12)), ("weak-isr", (10, 12)))),
+    "bad/isr-agreement-deleted-in-the-isr": Told(
+        deleted_in_the_isr, invalid(("strong-isr", (10, 12)), ("weak-isr", (10, 12)), ("wrongly-deleted", (4, 12)))
+    ),
     "bad/isr-agreement-joined-too-early": Told(joined_too_early, invalid(("strong-isr", (11, 13)), ("weak-isr", (11, 14)))),
     "ok/election-from-the-elr": Told(from_the_elr, Expected(counts=(("leader_changes", 1),))),
     "bad/election-from-outside": Told(from_outside, invalid(("unclean-election", (12, 13)))),
@@ -543,6 +549,7 @@ STORIES: dict[str, Told] = {
         ),
     ),
     **END_STORIES,
+    **STATE_STORIES,
 }
 
 

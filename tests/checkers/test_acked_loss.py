@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from checkers import ledger as ledger_module
+from checkers.isr_history import IsrHistory
 from checkers.ledger import Ledger
 from checkers.rows import EventRow
 from checkers.single import judge
@@ -177,12 +178,12 @@ def test_a_replica_that_an_isr_change_is_about_to_remove_does_not_count() -> Non
 
 
 def test_below_min_insync_replicas_the_last_full_isr_counts_too() -> None:
-    """The ELR: b2 left the ISR when it fell below m = 2, and still has x."""
+    """The ELR: b2 left the ISR when it fell below m = 2, and still has x. Two wounds at a time, so that P4 does not decide it."""
     story = begin()
     story.state("b1", 1, "b1 b2")
     committed(story, nodes="b1 b2")
     story.state("b1", 1, "b1")
-    power_out(story, "b1")
+    power_out(story, "b1 b3")
 
     assert "lost-write" in kinds(judge(lead_empty(story, "b1").history()))
 
@@ -294,7 +295,7 @@ def test_record_that_power_loss_brought_back_is_another_generation() -> None:
     story = begin()
     story.asks(1, "z")
     story.unsure(1, "z")
-    story.append("b1", 0, "z")
+    story.append("b1", 0, "z", epoch=0)
     story.truncate("b1", 0)
     committed(story)
     power_out(story, "b1 b2 b3")
@@ -302,7 +303,7 @@ def test_record_that_power_loss_brought_back_is_another_generation() -> None:
     story.state("b1", 2, "b1")
     story.leads("b1", 2, leo=1, isr="b1")
     story.follows("b2", 2, "b1")
-    story.append("b2", 0, "z")
+    story.append("b2", 0, "z", epoch=0)
     story.state("b1", 2, "b1 b2")
     story.hw("b1", 1, epoch=2)
     story.hw("b2", 1, epoch=2, role="follower")
@@ -387,6 +388,15 @@ def _story_is_judged_as_told(name: str) -> None:
     told = stories.STORIES[name]
     found = judge(told.tell()).anomalies
     assert tuple((anomaly.kind, anomaly.witness) for anomaly in found) == told.expected.anomalies
+
+
+def test_mutant_that_ignores_the_elr_excuses_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-966: below min.insync.replicas the last ISR that had them still counts, so its copy is not the laboratory's to lose."""
+    test_below_min_insync_replicas_the_last_full_isr_counts_too()
+    monkeypatch.setattr(IsrHistory, "counted_on", lambda standing: standing.isr)
+
+    with pytest.raises(AssertionError):
+        test_below_min_insync_replicas_the_last_full_isr_counts_too()
 
 
 def test_mutant_that_forgets_unnoticed_copies_excuses_too_early(monkeypatch: pytest.MonkeyPatch) -> None:

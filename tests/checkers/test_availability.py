@@ -243,6 +243,21 @@ def test_a_move_that_was_perhaps_cancelled_or_never_asked_for_proves_nothing() -
     assert moved(("reassign", ok), ("reassign-extra", info), to=elsewhere) == ()
 
 
+@pytest.mark.parametrize(("again", "wanted"), [(False, 0), (True, 1)])
+def test_a_move_of_what_has_been_removed_since_is_not_missed(again: bool, wanted: int) -> None:
+    """V3 §H: a partition that is gone went where it was sent last; what was asked for afterwards counts."""
+    story = quiet_cluster()
+    story.op(10, OpType.INVOKE, "reassign-request", ({"value": "orders-0 on 1,2,3"},))
+    story.op(10, OpType.OK, "reassign-request")
+    story.event(EventKind.TOPIC_DELETED, topic_id="7")
+    if again:
+        story.op(10, OpType.INVOKE, "reassign-request", ({"value": "orders-0 on 1,2,3"},))
+        story.op(10, OpType.OK, "reassign-request")
+    story.event(EventKind.ASSIGNED, replicas=("b3", "b2", "b1"))
+
+    assert sum("was to be on" in why for why in judge(healed(story)).not_live) == wanted
+
+
 def raced(extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[str, ...]) -> tuple[str, ...]:
     """The extra znode is filled, then (after a row of what the controller did about it) the other one; what L4 says."""
     story = quiet_cluster()

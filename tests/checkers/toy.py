@@ -138,9 +138,8 @@ class Partition:
         if whole:
             self.elect(whole[0], living)
         elif all(self.toy.up[node] for node in eligible):
-            self.elect(max(eligible, key=lambda node: len(self.replicas[node].log)), None)
-            assert self.leader is not None
-            self.write((self.leader,))
+            longest = max(eligible, key=lambda node: len(self.replicas[node].log))
+            self.elect(longest, (longest,))
         elif self.leader is not None:
             self.elect(None)
 

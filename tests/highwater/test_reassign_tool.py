@@ -14,6 +14,7 @@ from reference.types import BrokerId, TopicPartition
 from tests.reference.lab import Lab
 from tests.reference.moving import OAR, RAR, cluster, data, entries, extra, finish, is_at, pending, reassign, write
 from tests.reference.test_reassign import stuck
+from tests.reference.test_reassign_in_flight import by_requests, silence
 
 MOVE = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[4,5,6]}]}'
 CURRENT = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}'
@@ -118,6 +119,45 @@ def test_more_is_added_while_some_are_in_flight() -> None:
     assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
 
 
+def test_by_proposal_b_a_move_is_asked_for_and_verified() -> None:
+    """R-245, R-249, C-19: waiting as a request, in flight by its entry, done."""
+    line = "Reassignment of partition t-0 "
+    nobody_looks = cluster()
+    (*_, made) = run(nobody_looks, reassign_tool.request(entries(RAR)))
+    assert made == f"Successfully submitted {admin_paths.REQUEST}0000000000."
+    waiting = run(nobody_looks, reassign_tool.verify_requests(entries(RAR)))
+    assert waiting[1:] == (line + f"is waiting in {admin_paths.REQUESTS}",)
+
+    lab = by_requests()
+    silence(lab, 4, 5, 6)
+    run(lab, reassign_tool.request(entries(RAR)))
+    assert run(lab, reassign_tool.verify_requests(entries(RAR)))[1:] == (line + "is still in progress",)
+    lab.held = lambda _: False
+    assert finish(lab, lambda: is_at(lab, RAR))
+    assert run(lab, reassign_tool.verify_requests(entries(RAR)))[1:] == (line + "completed successfully",)
+
+
+def test_by_proposal_b_what_was_saved_cancels() -> None:
+    """R-247: "it is up to the client to record the old state": it is printed, and executed like any other file."""
+    lab = by_requests()
+    silence(lab, 4, 5, 6)
+    lines = run(lab, reassign_tool.request(entries(RAR)))
+    assert (lines[0], lines[2]) == ("Current partition replica assignment", CURRENT)
+
+    run(lab, reassign_tool.request(entries_of(lines[2].encode(), "saved.json")))
+
+    assert finish(lab, lambda: is_at(lab, OAR))
+
+
+def test_by_proposal_b_a_cancellation_of_the_other_forbids_nothing() -> None:
+    """C-19: /admin/reassign_cancel is a znode of proposal A."""
+    lab = by_requests()
+    write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
+    run(lab, reassign_tool.request(entries(RAR)))
+
+    assert finish(lab, lambda: is_at(lab, RAR))
+
+
 def test_nothing_is_submitted_while_a_cancellation_is_in_place() -> None:
     """R-239: enforced before anything is written."""
     lab = cluster()
@@ -193,6 +233,9 @@ def test_a_file_that_makes_no_sense_is_refused(text: bytes, words: str) -> None:
         ["--zookeeper", "localhost:1", "--execute", "absent.json"],
         ["--zookeeper", "localhost:1", "--generate", "--brokers", "one"],
         ["--zookeeper", "localhost:1", "--frobnicate"],
+        ["--zookeeper", "localhost:1", "--requests"],
+        ["--zookeeper", "localhost:1", "--requests", "--cancel"],
+        ["--zookeeper", "localhost:1", "--requests", "--execute-extra", "absent.json"],
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 
 from reference.config import SAFE, Variant
-from reference.controller import reassign_requests
-from reference.controller.reassign_requests import Request
-from reference.coordination import admin_paths, paths
+from reference.coordination import admin_paths, paths, reassignment_requests
 from reference.coordination.admin_paths import Reassignment, Reassignments
 from reference.coordination.api import AnyOp, Children, Create, Data, Delete, Exists, GetChildren, GetData, SetData
+from reference.coordination.reassignment_requests import Request
 from reference.effects import AnyEffect, Send, ZkRequest
 from reference.events import AnyEvent
 from reference.machine import Now
@@ -108,7 +107,7 @@ def _word(op: SetData | Delete | Create) -> str:
         found, _ = admin_paths.decode_reassignments(op.data)
         return f"{op.path}: " + "; ".join(f"{_row(e.replicas)} from {_row(e.original)}" for e in found.values())
     if op.path == admin_paths.reassignment_path(T0):
-        entry = reassign_requests.decode_entry(op.data)
+        entry = reassignment_requests.decode_entry(op.data)
         return f"{op.path}: {entry and _row(entry.replicas)}"
     return op.path
 
@@ -156,7 +155,7 @@ def reassign(lab: Lab, replicas: tuple[int, ...] = RAR, original: tuple[int, ...
 
 def request(lab: Lab, *replicas: int, tp: TopicPartition = T0, legacy: bool = False) -> None:
     """Ask for a move by proposal B."""
-    payload = reassign_requests.payload(Request({tp: ids(*replicas)}, legacy))
+    payload = reassignment_requests.request_payload(Request({tp: ids(*replicas)}, legacy))
     write(lab, Create(admin_paths.REQUESTS, b""), Create(admin_paths.REQUEST, payload, sequential=True))
 
 
@@ -169,7 +168,7 @@ def children(lab: Lab, path: str) -> tuple[str, ...]:
 def in_flight(lab: Lab, tp: TopicPartition = T0) -> Reassignment | None:
     """The entry of a partition by proposal B."""
     found = data(lab, admin_paths.reassignment_path(tp))
-    return None if found is None else reassign_requests.decode_entry(found)
+    return None if found is None else reassignment_requests.decode_entry(found)
 
 
 def extra(lab: Lab, replicas: tuple[int, ...]) -> None:

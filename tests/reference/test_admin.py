@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from reference.config import SAFE, VARIANTS, Variant
 from reference.controller import leader_selection
@@ -11,10 +12,10 @@ from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyOp, Create, Data, Exists, GetChildren, GetData, Unknown
 from reference.effects import AnyEffect, ZkRequest
 from reference.events import ZkReplied
-from reference.messages import IsrMember, PartitionState, StopReplica
+from reference.messages import IsrMember, LeaderAndIsr, PartitionState, StopReplica
 from reference.replica.partition import Follower, Leader
 from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
-from tests.reference.lab import T0, Lab
+from tests.reference.lab import T0, Lab, Letter
 
 T1 = TopicPartition("t-1")
 ROOTS = (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE)
@@ -202,6 +203,29 @@ def test_a_removed_partition_leaves_the_topic_path_and_its_state() -> None:
 
     assert leader_of(lab, T1) == [1]
     assert lab.nodes[1].state.controller.states[T1].leader_epoch == 0
+
+
+def test_a_late_copy_of_a_command_does_not_bring_a_removed_partition_back() -> None:
+    """R-064: its epochs begin again where it is added again, so it is the order of the commands that counts, not the epochs."""
+    lab = full()
+    copies: list[Letter] = []
+
+    def kept(letter: Letter) -> bool:
+        if isinstance(letter[2], LeaderAndIsr) and any(state.tp == T1 for state in letter[2].states):
+            copies.append(letter)
+        return False
+
+    lab.held = kept
+    add(lab, 3, 2)
+    lab.held = lambda letter: False
+    remove(lab)
+    for source, to, message in copies:
+        lab.letters.append((source, to, replace(message, correlation=message.correlation + 1000)))  # as a link doubles it
+    lab.settle()
+    assert (len(copies), holders(lab, T1)) == (2, [])
+
+    add(lab, 3, 2)
+    assert (leader_of(lab, T1), holders(lab, T1)) == ([3], [2, 3])
 
 
 # --- the controller dies --------------------------------------------------------------------------------------------------------

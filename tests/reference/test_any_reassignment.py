@@ -8,10 +8,9 @@ import pytest
 
 from history.seed import Rng
 from reference.config import VARIANTS
-from reference.controller import reassign_requests
-from reference.controller.reassign_requests import Request
-from reference.coordination import admin_paths
+from reference.coordination import admin_paths, reassignment_requests
 from reference.coordination.api import AnyOp, Create, Delete, SetData
+from reference.coordination.reassignment_requests import Request
 from reference.errors import ErrorCode
 from reference.messages import ProduceReply
 from reference.types import BrokerId
@@ -80,7 +79,7 @@ class Storm:
                 return Delete(rng.pick([admin_paths.REASSIGN, admin_paths.reassignment_path(T0)]))
             case choice:
                 request = Request({T0: replicas}, legacy=choice == 3)
-                return Create(admin_paths.REQUEST, reassign_requests.payload(request), sequential=True)
+                return Create(admin_paths.REQUEST, reassignment_requests.request_payload(request), sequential=True)
 
     def _request(self) -> AnyOp:
         if self.by_requests:

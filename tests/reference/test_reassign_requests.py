@@ -3,9 +3,10 @@
 import pytest
 
 from reference.controller import reassign_requests
-from reference.controller.reassign_requests import Request
+from reference.coordination import reassignment_requests
 from reference.coordination.admin_paths import Reassignment
 from reference.coordination.api import Data, NoNode
+from reference.coordination.reassignment_requests import Request
 from reference.types import BrokerId, TopicPartition
 from tests.reference.moving import ids
 
@@ -52,10 +53,10 @@ def test_a_request_has_the_documented_form() -> None:
     """R-245, R-250: the example of KIP-236, which is legacy; without the key it is not."""
     request = Request({T: ids(1, 2, 3), U: ids(4, 5, 6)}, legacy=True)
 
-    assert reassign_requests.payload(request) == EXAMPLE
-    assert reassign_requests.decode(EXAMPLE) == request
-    assert b"legacy" not in reassign_requests.payload(Request({T: ids(1)}))
-    assert reassign_requests.decode(b"{") == Request({})
+    assert reassignment_requests.request_payload(request) == EXAMPLE
+    assert reassignment_requests.decode_request(EXAMPLE) == request
+    assert b"legacy" not in reassignment_requests.request_payload(Request({T: ids(1)}))
+    assert reassignment_requests.decode_request(b"{") == Request({})
 
 
 def test_one_partition_is_not_reassigned_by_both_ways() -> None:
@@ -71,17 +72,17 @@ def test_a_request_that_makes_no_sense_is_left_out() -> None:
     """KAFKA-2234: no replicas, one twice, a negative number, no number."""
     data = b'{"version":1,"assignments":{"t":{"0":[],"1":[1,1],"2":[-1],"x":[1],"3":[2,3]}}}'
 
-    assert reassign_requests.decode(data) == Request({TopicPartition("t-3"): ids(2, 3)})
+    assert reassignment_requests.decode_request(data) == Request({TopicPartition("t-3"): ids(2, 3)})
 
 
 def test_an_entry_tells_the_next_controller_all_it_must_know() -> None:
     """R-246, R-253: `top` is stored, and what is dropped; what somebody else wrote there is no entry."""
     entry = Reassignment(ids(2, 4), ids(1, 2), top=2, held=ids(1, 2, 3), drop=ids(3), legacy=True)
-    data = reassign_requests.entry_payload(entry)
+    data = reassignment_requests.entry_payload(entry)
 
     assert data == b'{"version":1,"replicas":[2,4],"top":2,"original_replicas":[1,2],"held":[1,2,3],"drop":[3],"legacy":true}'
-    assert reassign_requests.decode_entry(data) == entry
-    assert reassign_requests.decode_entry(b"{}") is None
+    assert reassignment_requests.decode_entry(data) == entry
+    assert reassignment_requests.decode_entry(b"{}") is None
 
 
 def test_a_reassignment_is_known_by_its_znode() -> None:

@@ -47,10 +47,40 @@ def test_what_was_added_is_written_and_read() -> None:
     """docs/promise.md L3: else nobody would know that the new partition serves anybody."""
     *_, producer, reader, admin = generate("admin-storm", 5, PARAMETERS)
     assert run(producer, "faults") == []
-    run(admin, "faults")
+    asked = run(admin, "faults", until_ms=15_000)
+    there = {i.partition for i in asked if i.f == "add-partition"} - {i.partition for i in asked if i.f == "remove-partition"}
 
-    assert {i.partition for i in run(producer, "faults") if i.f == "produce"} == {2, 3, 4}
-    assert {i.partition for i in run(reader, "final", Completion(type=OpType.OK, offset=0))} == {2, 3, 4}
+    assert there
+    assert {i.partition for i in run(producer, "faults") if i.f == "produce"} == there
+    assert {i.partition for i in run(reader, "final", Completion(type=OpType.OK, offset=0))} == there
+
+
+def test_what_was_added_is_removed_again_and_written_no_more() -> None:
+    """V3 §H: once, and never what others write too."""
+    *_, producer, _, admin = generate("admin-storm", 5, PARAMETERS)
+    asked = run(admin, "faults", until_ms=300_000)
+    removed = [i.partition for i in asked if i.f == "remove-partition"]
+
+    assert sorted(removed) == [2, 3, 4]
+    assert run(producer, "faults") == []
+
+
+def test_what_is_to_go_is_asked_to_until_that_is_done() -> None:
+    """docs/promise.md L3: what is there at the end, perhaps, nobody reads; so nothing is left to be there perhaps."""
+    *_, admin = generate("admin-storm", 5, PARAMETERS)
+    asked: list[str] = []
+    now_ms = 0
+    while "remove-partition" not in asked:
+        step = admin.next(now_ms=now_ms, phase="faults")
+        now_ms += step.ms if isinstance(step, Sleep) else 1
+        if isinstance(step, Invocation):
+            asked.append(step.f)
+            admin.completed(step, OK if step.f != "remove-partition" else Completion(type=OpType.INFO))
+
+    unsure = run(admin, "quiet", Completion(type=OpType.INFO), until_ms=now_ms + 20_000)
+
+    assert (len(unsure) > 5, {i.f for i in unsure}) == (True, {"remove-partition"})
+    assert [i.f for i in run(admin, "quiet", until_ms=10**6)] == ["remove-partition"]
 
 
 def test_a_partition_that_may_not_be_there_is_not_written() -> None:
@@ -109,3 +139,43 @@ def test_a_storm_ends_by_allowing_moves_until_that_is_done() -> None:
         ends.append(unsure[0])
 
     assert set(ends) == {"cancel-reassignments", "allow-reassignments"}
+
+
+ASKING = msgspec.structs.replace(MOVING, by_requests=True)
+
+
+def test_by_proposal_b_everything_is_a_request() -> None:
+    """C-19, R-245, R-250: it has no extra znode and no cancellation; the way of old is there still."""
+    *_, admin = generate("admin-storm", 5, ASKING)
+    asked = {i.f for i in run(admin, "faults", until_ms=300_000) if "reassign" in i.f}
+
+    assert asked == {"reassign", "reassign-request"}
+
+
+def test_by_proposal_b_the_administrator_cancels_with_what_it_has_written_down() -> None:
+    """R-247: a request for the replicas of before, and the same again takes that back too."""
+    *_, admin = generate("admin-storm", 5, ASKING)
+    assert isinstance(admin, Administrator)
+    before: dict[PartitionName, tuple[tuple[int, ...], ...]] = {
+        PartitionName("orders", 0): ((1, 2),),
+        PartitionName("orders", 1): ((2, 3),),
+    }
+    back = 0
+    for step in run(admin, "faults", until_ms=300_000):
+        if step.f in ("reassign", "reassign-request"):
+            name = PartitionName(step.topic, step.partition)
+            back += step.assignment[0] in before.setdefault(name, ())[:-1]
+            before[name] = (*before[name], *step.assignment)
+
+    assert back > 10
+
+
+def test_by_proposal_b_a_storm_ends_with_nothing_to_be_allowed() -> None:
+    """R-247: half of them take back the last request, the others leave what is in flight to its end."""
+    ends = []
+    for draws in range(8):
+        *_, admin = generate("admin-storm", draws, ASKING)
+        run(admin, "faults")
+        ends.append(tuple(i.f for i in run(admin, "quiet", Completion(type=OpType.INFO), until_ms=10_000)))
+
+    assert set(ends) == {(), ("reassign-request",)}

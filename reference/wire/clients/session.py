@@ -13,7 +13,6 @@ from reference.wire.clients import apis
 from reference.wire.clients.exchange import Ask, Call, Exchange, Facing, Heard, Numbers
 from reference.wire.entities import write_response
 from reference.wire.framing import (
-    API_VERSIONS,
     FrameBuffer,
     RequestHeader,
     WireError,
@@ -21,6 +20,7 @@ from reference.wire.framing import (
     encode_response_header,
     read_request_header,
 )
+from reference.wire.versions import API_VERSIONS
 
 
 class _Slot:
@@ -41,6 +41,7 @@ class Session:
     def __init__(self, facing: Facing, *, request_bytes_max: int, in_flight_max: int) -> None:
         self.asks: list[Ask] = []
         self.out: list[bytes] = []
+        self.is_held = False  # nothing new is begun: the client does not read what it is answered
         self._facing = facing
         self._in_flight_max = in_flight_max
         self._buffer = FrameBuffer(request_bytes_max)
@@ -51,8 +52,8 @@ class Session:
 
     @property
     def is_full(self) -> bool:
-        """Are as many requests in progress as may be?"""
-        return len(self._slots) >= self._in_flight_max
+        """Are as many requests in progress as may be, or is it held?"""
+        return self.is_held or len(self._slots) >= self._in_flight_max
 
     @property
     def buffered(self) -> int:
@@ -70,7 +71,7 @@ class Session:
         if slot is not None and slot.response is None:
             self._advance(slot, answer, now_ms)
             self._flush()
-            self._go_on(now_ms)
+        self._go_on(now_ms)
 
     def _go_on(self, now_ms: int) -> None:
         while self._waiting and not self.is_full:

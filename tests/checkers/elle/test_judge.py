@@ -15,7 +15,7 @@ from history.foreign.jepsen import steps
 from history.foreign.pairing import Paired, pair
 from history.foreign.step import UNKNOWN, Call
 from history.seed import Rng, Seed
-from tests.checkers.elle.worlds import drawn
+from tests.proof.transactions import drawn
 
 # Transactions one after another in time, each of a process of its own: (outcome, value).
 _BAD = {

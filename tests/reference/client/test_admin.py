@@ -15,6 +15,7 @@ from reference.client.commands import (
     ListPending,
     Reassign,
     RemovePartition,
+    RequestReassignment,
 )
 from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Data, Delete, GetData, SessionExpired, Unknown
@@ -241,6 +242,55 @@ def test_what_is_pending_is_rolled_back_and_nothing_else() -> None:
     refused = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     assert (cancelled, world.data(admin_paths.REASSIGN_CANCEL)) == (b"", None)
     assert world.errors() == [refused, *[ErrorCode.NONE] * 5]
+
+
+ASK = RequestReassignment(id=5, tp=TP, replicas=REPLICAS)
+ASKED = b'{"version":1,"assignments":{"t":{"1":[1,2]}}}'
+
+
+def test_by_proposal_b_each_request_is_a_znode_of_its_own() -> None:
+    """R-245, R-247: also for the same partition again, and nobody is refused."""
+    world = World()
+    for _ in range(2):
+        world.start(ASK)
+    world.start(ListPending(id=9))
+
+    paths_ = tuple(f"{admin_paths.REQUEST}{number:010}" for number in range(2))
+    assert world.errors() == [ErrorCode.NONE] * 3
+    assert [world.data(path) for path in paths_] == [ASKED, ASKED]
+    assert world.answers[-1].found == paths_
+
+
+def test_what_is_in_flight_by_proposal_b_is_listed() -> None:
+    """docs/promise.md L4, R-249: it is not done before its entry is gone."""
+    world = World()
+    above = (admin_paths.REASSIGNMENTS, f"{admin_paths.REASSIGNMENTS}/t")
+    world.controller(Create("/admin", b""), *(Create(path, b"") for path in above), Create(f"{above[1]}/1", b"{}"))
+    world.start(ListPending(id=9))
+
+    assert world.answers[-1].found == (f"{above[1]}/1",)
+
+
+@pytest.mark.parametrize(("lost", "made"), [("request", 0), ("answer", 1)])
+def test_nobody_knows_whether_a_numbered_request_was_made(lost: str, made: int) -> None:
+    """R-245: its name is not known before it is made, so it is neither looked for nor made again."""
+    world = World()
+    world.loses = [lost]
+    world.start(ASK)
+
+    assert world.errors() == [ErrorCode.NETWORK_EXCEPTION]
+    assert [world.data(f"{admin_paths.REQUEST}{number:010}") for number in range(2)] == [ASKED] * made + [None] * (2 - made)
+
+
+def test_a_session_that_ends_before_the_answer_leaves_a_numbered_request_unknown() -> None:
+    """R-245: and another session begins for the next command."""
+    admin = Admin(timeout_ms=Millis(1000))
+    admin.start(ASK)
+    admin.handle(ZkState("connected", 5))
+    *_, answered, connects = admin.handle(ZkState("expired"))
+
+    assert isinstance(answered, Answered)
+    assert (answered.error, connects) == (ErrorCode.NETWORK_EXCEPTION, ZkConnect())
 
 
 @pytest.mark.parametrize("lost", ["request", "answer"])

@@ -7,17 +7,23 @@ import pytest
 
 from reference.config import SAFE, BrokerConfig
 from reference.runtime.__main__ import main
-from reference.runtime.settings import NodeSettings, load
+from reference.runtime.settings import Listener, NodeSettings, load
 from reference.types import Address, BrokerId
+
+B1 = Address("b1")
 
 GOOD = NodeSettings(
     broker=BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=()),
     life=1,
-    listen="127.0.0.1:9001",
-    peers={Address("b2"): "127.0.0.1:9002"},
+    peers=Listener(bind="127.0.0.1:9001", advertised={B1: "127.0.0.1:9001", Address("b2"): "127.0.0.1:9002"}),
+    clients=(Listener(bind="0.0.0.0:9092", advertised={B1: "broker-1:9092"}),),
     zookeeper="127.0.0.1:2181,127.0.0.1:2182",
     log_dirs=("/tmp/a",),
 )
+
+
+def _with(**changes: object) -> bytes:
+    return msgspec.json.encode(msgspec.structs.replace(GOOD, **changes))
 
 
 def test_settings_survive_the_file(tmp_path: Path) -> None:
@@ -33,10 +39,14 @@ def test_settings_survive_the_file(tmp_path: Path) -> None:
         (b'{"life": "one"}', "`$.life`"),
         (b"\xff\xfe", ""),
         (msgspec.json.encode({**msgspec.to_builtins(GOOD), "liffe": 1}), "liffe"),
-        (msgspec.json.encode(msgspec.structs.replace(GOOD, listen="9001")), "not a host and a port: '9001'"),
-        (msgspec.json.encode(msgspec.structs.replace(GOOD, zookeeper="localhost:x")), "not a host and a port: 'localhost:x'"),
-        (msgspec.json.encode(msgspec.structs.replace(GOOD, log_dirs=("a", "b"))), "broker.log_dirs is 1, log_dirs has 2"),
-        (msgspec.json.encode(msgspec.structs.replace(GOOD, life=0)), "life counts from 1"),
+        (_with(peers=Listener(bind="9001", advertised={})), "not a host and a port: '9001'"),
+        (_with(peers=Listener(bind="a:1", advertised={Address("c1"): "a:1"})), "not the address of a broker: 'c1'"),
+        (_with(clients=(Listener(bind="a:1", advertised={B1: "a"}),)), "not a host and a port: 'a'"),
+        (_with(clients=(Listener(bind="a:1", advertised={}),)), "clients[0] does not say where b1 itself is reached"),
+        (msgspec.json.encode({**msgspec.to_builtins(GOOD), "limits": {"in_flight": 0}}), "in_flight is not above 0"),
+        (_with(zookeeper="localhost:x"), "not a host and a port: 'localhost:x'"),
+        (_with(log_dirs=("a", "b")), "broker.log_dirs is 1, log_dirs has 2"),
+        (_with(life=0), "life counts from 1"),
     ],
 )
 def test_bad_settings_are_refused_with_one_line(

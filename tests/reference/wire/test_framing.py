@@ -12,20 +12,19 @@ from kio.schema.index import api_key_map
 from kio.serial import entity_reader
 
 from reference.wire.framing import (
-    FIRST_OWN_KEY,
     FrameBuffer,
     RequestHeader,
     WireError,
     encode_frame,
     encode_request_header,
     encode_response_header,
-    is_flexible,
     read_correlation,
     read_request_header,
     read_varint,
     response_body_at,
     skip_tagged_fields,
 )
+from reference.wire.versions import FLEXIBLE_FROM, is_flexible
 
 HEADERS = st.builds(
     RequestHeader,
@@ -89,15 +88,10 @@ def test_flexible_versions_are_kafkas() -> None:
                 schema = load_request_schema(key, version)
             except Exception:  # noqa: BLE001 - kio has an own error for each way in which a version is missing
                 continue
-            if key in (0, 1, 2, 3, 4, 5, 6, 10, 18, 19, 20, 22, 23, 32, 35, 37, 43, 45, 46, 60):
+            if key in FLEXIBLE_FROM:
                 assert is_flexible(key, version) == schema.__flexible__, (key, version)
                 compared += 1
     assert compared > 100
-
-
-def test_own_frames_are_flexible_from_their_first_version() -> None:
-    assert is_flexible(FIRST_OWN_KEY, 0)
-    assert not is_flexible(FIRST_OWN_KEY - 1, 0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""A broker that has fenced itself accepts nothing (R-186, B-43): no append as leader, no rise of its HW, no answer to a client.
+
+Its fence lasts from its own word to its own word, or to the end of its process. Requests that were taken before are answered
+with an error when the fence begins, so what a client was given by it must have been asked before.
+"""
+
+import polars as pl
+
+from checkers.checker import PARTITION, Checker, Facts, partition_of
+from checkers.rows import EventRow, calls, event_rows, operation_rows
+from checkers.verdict import Anomaly, Cut, Findings
+from history.event import EventKind as K
+
+NAME = "fencing"
+_NEVER = 1 << 62
+_Fence = tuple[int, int]  # first and last row of a fence
+
+
+def _fences(rows: list[EventRow]) -> dict[str, list[_Fence]]:
+    """The fences of each node, in order."""
+    fences: dict[str, list[_Fence]] = {}
+    since: dict[str, int] = {}
+    for row in rows:
+        if row.kind == K.FENCED:
+            since.setdefault(row.node, row.at)
+        elif row.kind in (K.UNFENCED, K.NODE_STARTED, K.NODE_STOPPED) and row.node in since:
+            fences.setdefault(row.node, []).append((since.pop(row.node), row.at))
+    for node, at in since.items():
+        fences.setdefault(node, []).append((at, _NEVER))
+    return fences
+
+
+def _behind(fences: dict[str, list[_Fence]], node: str | None, first: int, last: int) -> int | None:
+    """The row of the fence behind which a node was from one row to another."""
+    return next((begun for begun, ended in fences.get(node or "", ()) if begun < first and last < ended), None)
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """One partition."""
+    rows = event_rows(events)
+    fences = _fences(rows)
+    if not fences:
+        return Findings()
+    topic, partition = partition_of(operations, events)
+    key = f"{topic}-{partition}"
+    anomalies: list[Anomaly] = []
+    standing: dict[tuple[str, int], int] = {}  # (node, epoch) -> HW
+    for row in rows:
+        what = ""
+        if row.kind == K.APPEND and row.detail == "leader":
+            what = f"appended {row.value} as leader"
+        elif row.kind == K.HW and row.detail == "leader":
+            before = standing.get((row.node, row.leader_epoch))
+            standing[(row.node, row.leader_epoch)] = row.hw
+            what = f"raised its high watermark to {row.hw}" if before is not None and row.hw > before else ""
+        begun = _behind(fences, row.node, row.at, row.at) if what else None
+        if begun is not None:
+            kind = "fenced-append" if row.kind == K.APPEND else "fenced-commit"
+            words = f"{row.node} {what} though it had fenced itself"
+            anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(begun, row.at), words=words))
+    for call in calls(operation_rows(operations)):
+        begun = _behind(fences, call.rows[0].node, call.invoked, call.ended) if call.type == "ok" else None
+        if begun is not None:
+            words = f"process {call.process} asked {call.rows[0].node}, which had fenced itself, and its {call.f} was answered"
+            found = Anomaly(kind="fenced-answer", checker=NAME, key=key, witness=(begun, call.invoked, call.ended), words=words)
+            anomalies.append(found)
+    return Findings(anomalies=tuple(anomalies))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="A broker that has fenced itself appends nothing as leader, commits nothing and answers no client.",
+    assumes="Brokers note their fences; answers name the broker that gave them.",
+    blind="Protocols without fences; fetches of followers, by what they commit alone.",
+    kinds=("fenced-append", "fenced-commit", "fenced-answer"),
+    group_by=PARTITION,
+    operations=("produce", "poll", "latest", "earliest"),
+    events=(K.FENCED, K.UNFENCED, K.NODE_STARTED, K.NODE_STOPPED, K.APPEND, K.HW),
+    check=check,
+)

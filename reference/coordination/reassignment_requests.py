@@ -1,0 +1,84 @@
+"""Payloads of proposal B of KIP-236: what somebody asks for, and what is in flight (R-245, R-246)."""
+
+import msgspec
+from msgspec import Struct
+
+from reference.coordination.admin_paths import Reassignment
+from reference.types import BrokerId, TopicPartition, index_of, topic_of, topic_partition
+
+
+class Request(Struct, frozen=True):
+    """What one znode asks for. `legacy`: it came through /admin/reassign_partitions (R-250)."""
+
+    replicas: dict[TopicPartition, tuple[BrokerId, ...]]
+    legacy: bool = False
+
+
+class _RequestJson(Struct, omit_defaults=True):
+    version: int
+    assignments: dict[str, dict[str, list[int]]]
+    legacy: bool = False
+
+
+class _EntryJson(Struct, omit_defaults=True):
+    version: int
+    replicas: list[BrokerId]
+    top: int
+    original_replicas: list[BrokerId]
+    held: list[BrokerId]
+    drop: list[BrokerId] = []
+    legacy: bool = False
+
+
+_VERSION = 1
+
+
+def request_payload(request: Request) -> bytes:
+    """R-245: /admin/reassignment_requests/request_NNN."""
+    assignments: dict[str, dict[str, list[int]]] = {}
+    for tp, replicas in sorted(request.replicas.items()):
+        assignments.setdefault(topic_of(tp), {})[str(index_of(tp))] = list(replicas)
+    return msgspec.json.encode(_RequestJson(_VERSION, assignments, request.legacy))
+
+
+def decode_request(data: bytes) -> Request:
+    """The request that a znode holds; an empty one where somebody wrote something else."""
+    try:
+        json = msgspec.json.decode(data, type=_RequestJson)
+    except msgspec.DecodeError:
+        return Request({})
+    found = {
+        topic_partition(topic, int(index)): tuple(BrokerId(b) for b in replicas)
+        for topic, partitions in json.assignments.items()
+        for index, replicas in partitions.items()
+        if index.isdecimal() and replicas and len(set(replicas)) == len(replicas) and min(replicas) >= 0
+    }
+    return Request(dict(sorted(found.items())), json.legacy)
+
+
+def entry_payload(entry: Reassignment) -> bytes:
+    """R-246, R-253: /admin/reassignments/[topic]/[partition], with `top`.
+
+    KIP-236 stores no more. But who is to make a replica that it never had (R-308), who may hold one (B-59), and who is to go at
+    once must be known to the next controller as well.
+    """
+    held, original = list(entry.held), list(entry.original)
+    return msgspec.json.encode(
+        _EntryJson(_VERSION, list(entry.replicas), entry.top, original, held, list(entry.drop), entry.legacy)
+    )
+
+
+def decode_entry(data: bytes) -> Reassignment | None:
+    """What is in flight; None where somebody wrote something else."""
+    try:
+        json = msgspec.json.decode(data, type=_EntryJson)
+    except msgspec.DecodeError:
+        return None
+    return Reassignment(
+        tuple(json.replicas),
+        tuple(json.original_replicas),
+        top=json.top,
+        held=tuple(json.held),
+        drop=tuple(json.drop),
+        legacy=json.legacy,
+    )

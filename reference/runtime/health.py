@@ -1,0 +1,46 @@
+"""Does a broker serve? Asked as a client asks: it is registered and not fenced when it lists itself among the brokers (R-186)."""
+
+import socket
+
+from reference.types import BrokerId
+from reference.wire.clients.apis import ApiKey
+from reference.wire.clients.metadata import MetadataRequest, MetadataResponse
+from reference.wire.entities import read_response, write_request
+from reference.wire.framing import (
+    RequestHeader,
+    WireError,
+    encode_frame,
+    encode_request_header,
+    read_correlation,
+    response_body_at,
+)
+
+TIMEOUT_S = 2.0
+_VERSION = 8
+_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # what is bound to all addresses is asked at this one
+
+
+def is_serving(where: tuple[str, int], broker: BrokerId) -> bool:
+    """Is this broker, whose clients come in there, a broker of its cluster, to its own knowledge? No answer is a no."""
+    try:
+        response = _ask((_EVERYWHERE.get(where[0], where[0]), where[1]))
+    except (OSError, WireError):
+        return False
+    return any(found.node_id == broker for found in response.brokers)
+
+
+def _ask(where: tuple[str, int]) -> MetadataResponse:
+    header = RequestHeader(api_key=ApiKey.METADATA, api_version=_VERSION, correlation=1, client_id="health")
+    request = write_request(header.api_key, header.api_version, MetadataRequest(topics=()))
+    with socket.create_connection(where, TIMEOUT_S) as connection:
+        connection.sendall(encode_frame(encode_request_header(header), *request))
+        with connection.makefile("rb") as stream:
+            size = int.from_bytes(stream.read(4), "big")
+            if size > _RESPONSE_BYTES_MAX:
+                raise WireError(f"a response of {size} bytes")
+            frame = stream.read(size)
+    if read_correlation(frame) != header.correlation:
+        raise WireError("the answer to another question")
+    at = response_body_at(frame, header.api_key, header.api_version)
+    return read_response(header.api_key, header.api_version, MetadataResponse, frame, at)

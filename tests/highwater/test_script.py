@@ -1,0 +1,117 @@
+"""A plan can say what an administrator asks for and when: the simulator performs it, and it is judged as any other."""
+
+from functools import cache
+
+import pytest
+
+from checkers.single import judge
+from checkers.verdict import Validity
+from highwater.backends.api import Provenance
+from highwater.backends.process import ProcessBackend
+from highwater.backends.sim import SimBackend
+from highwater.plan import Plan, PlanError, checked
+from highwater.text import plan_from_yaml, plan_to_yaml
+from history.event import EventKind
+from history.history import History
+
+PLAN = """\
+name: scripted
+protocol: safe
+draws: 7
+cluster:
+  brokers: 4
+  topics:
+  - {name: t, partitions: 1, replication_factor: 3, min_insync_replicas: 2, flush: none}
+  later:
+  - {name: u, partitions: 2, replication_factor: 2, min_insync_replicas: 1, flush: none}
+  session_timeout_ms: 2000
+  replica_lag_time_max_ms: 2000
+  request_timeout_ms: 1000
+workload: {producers: 2, consumers: 1, produce_per_s: 20, request_timeout_ms: 1000}
+promise:
+  topics:
+  - {topic: t, min_insync_replicas: 2, flush: none}
+  - {topic: u, min_insync_replicas: 1, flush: none}
+  session_timeout_ms: 2000
+  replica_lag_time_max_ms: 2000
+  request_timeout_ms: 1000
+faults_ms: 14000
+quiet_ms: 22000
+schedule:
+  - {id: b3-killed, kind: crash-random, at_ms: 4500, until_ms: 5500, fault: {fault: crash}, target: {target: named, brokers: [3]}}
+script:
+  - {at_ms: 1000, do: create-topic, topic: u, replicas: [[1, 2], [2, 3]]}
+  - {at_ms: 1000, do: add-partition, topic: t, partition: 1, replicas: [[4, 1, 2]]}
+  - {at_ms: 3000, do: reassign, topic: t, replicas: [[4, 3, 2]]}
+  - {at_ms: 3000, do: reassign-extra, topic: u, partition: 1, replicas: [[1, 4]]}
+  - {at_ms: 6000, do: elect-preferred, topic: t}
+  - {at_ms: 7000, do: remove-partition, topic: t, partition: 1}
+  - {at_ms: 8000, do: reassign, topic: t, replicas: [[1, 2, 3]]}
+  - {at_ms: 8000, do: cancel-reassignments}
+  - {at_ms: 9000, do: allow-reassignments}
+  - {at_ms: 12000, do: delete-topic, topic: u}
+"""
+
+
+def plan() -> Plan:
+    return plan_from_yaml(PLAN)
+
+
+@cache
+def performed() -> History:
+    return SimBackend().perform(plan(), Provenance(run_id="scripted", plan_digest="")).history
+
+
+def test_a_script_has_a_text_form() -> None:
+    assert plan_from_yaml(plan_to_yaml(plan())) == plan()
+
+
+def test_every_step_is_done_and_the_run_is_valid_and_live() -> None:
+    """R-148, R-149, R-231, R-233, V3 §H: what is asked for stands in the history, with what came of it."""
+    verdict = judge(performed())
+    asked = [op.f for op in performed().operations if op.type == "invoke" and op.f in {step.do for step in plan().script}]
+    done = [op.f for op in performed().operations if op.type == "ok" and op.f in {step.do for step in plan().script}]
+
+    assert (verdict.validity, verdict.live) == (Validity.VALID, True)
+    assert asked == done == [step.do for step in plan().script]
+
+
+def test_what_the_script_makes_is_written_and_where_it_moves_is_on_record() -> None:
+    written = {(op.topic, op.partition) for op in performed().operations if op.f == "produce" and op.type == "ok"}
+    moves: dict[tuple[str | None, int | None], tuple[str, ...] | None] = {}
+    for event in performed().events:
+        if event.kind == EventKind.ASSIGNED:
+            moves[event.topic, event.partition] = event.replicas
+
+    assert written == {("t", 0), ("t", 1), ("u", 0), ("u", 1)}
+    assert (moves["t", 0], moves["u", 1]) == (("b4", "b3", "b2"), ("b1", "b4"))
+
+
+def test_the_promises_of_a_removed_partition_end_when_its_removal_is_asked_for() -> None:
+    """V3 §H, docs/promise.md P8: of the others of its topic they go on."""
+    ended = [(e.topic, e.partition) for e in performed().events if e.kind == EventKind.TOPIC_DELETED]
+
+    assert ended == [("t", 1), ("u", 0), ("u", 1)]
+    assert {e.partition for e in performed().events if e.kind == EventKind.LOG_ON_DISK and e.topic == "t"} == {0}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("at_ms: 12000", "at_ms: 14000", "plan:35: step 10 (delete-topic): 14000 ms is before the step above or not below"),
+        ("do: elect-preferred", "do: elect-somebody", "plan:30: script[4].do: unknown value 'elect-somebody'"),
+        ("topic: u, partition: 1, replicas: [[1, 4]]", "topic: x, replicas: [[1]]", "unknown topic 'x'; there are t, u"),
+        ("  - {topic: u, min_insync_replicas: 1, flush: none}\n", "", "nothing is promised of topic u"),
+    ],
+)
+def test_a_script_that_cannot_be_is_refused_with_its_line(old: str, new: str, words: str) -> None:
+    assert old in PLAN
+    with pytest.raises(PlanError) as error:
+        plan_from_yaml(PLAN.replace(old, new))
+
+    assert words in str(error.value)
+
+
+def test_processes_perform_no_script() -> None:
+    """They have no administrators yet; a step that nobody asks for would be a silent gap."""
+    assert ProcessBackend().refuse(checked(plan())) == "the process backend has no administrators, and so no script"

@@ -1,0 +1,235 @@
+"""Isolation by its definitions, tried out: is there an execution of this kind that shows what the transactions saw?
+
+Two families, written down from the papers and sharing nothing with `checkers.elle`:
+
+- Abstract executions (Cerone, Bernardi, Gotsman 2015): an order of commits (AR), and for each transaction those that it sees
+  (VIS, all earlier in AR). Read atomic: any of them. Parallel snapshot isolation: seeing is transitive, and who writes a key sees
+  all that wrote it before. Snapshot isolation: one sees a beginning of AR. Serializable: all of it. Sessions and real time: what
+  is before in them is seen.
+- Version orders (Adya 1999): an order of the writers of each key, and what each read must then depend on. PL-1: no cycle of ww;
+  PL-2: none of ww and wr; PL-2+: none with one rw either; PL-3: none at all. Sessions and real time: more edges.
+
+Transactions of unknown outcome committed or did not; what they read nobody knows.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import combinations, pairwise, permutations, product
+from typing import Any
+
+from history.foreign.pairing import Paired
+from history.foreign.step import Call
+
+Value = Hashable
+Micro = tuple[str, Hashable, Value]
+
+
+def micros(call: Call) -> tuple[Micro, ...]:
+    """What a transaction certainly did if it committed."""
+    shown = call.argument if call.crashed else call.result
+    assert isinstance(shown, tuple)
+    return tuple(m for m in shown if not (call.crashed and m[0] == "r"))
+
+
+def choices(history: Paired) -> Iterator[tuple[Call, ...]]:
+    """The certain ones, with any of those whose outcome is unknown."""
+    sure = tuple(call for call in history.calls if not call.crashed)
+    perhaps = [call for call in history.calls if call.crashed]
+    for count in range(len(perhaps) + 1):
+        for some in combinations(perhaps, count):
+            yield (*sure, *some)
+
+
+def must_precede(one: Call, two: Call, time: str) -> bool:
+    """`time`: "" knows no order, "process" that of each process, "realtime" that of all."""
+    if not time or one.end is None or one.end >= two.start:
+        return False
+    return time == "realtime" or one.process == two.process
+
+
+def written(call: Call, key: Hashable, writes: str) -> tuple[Value, ...]:
+    """What a transaction wrote of a key, in its order."""
+    return tuple(m[2] for m in micros(call) if m[0] == writes and m[1] == key)
+
+
+def empty(writes: str) -> Value:
+    """What a key holds that nobody wrote."""
+    return () if writes == "append" else None
+
+
+def after(held: Value, new: Sequence[Value], writes: str) -> Value:
+    """What a key holds after these writes."""
+    if writes == "append":
+        return (*held, *new)  # type: ignore[misc]
+    return new[-1] if new else held
+
+
+# --- abstract executions ------------------------------------------------------------------------------------------------
+
+
+def is_explained(history: Paired, level: str, time: str, writes: str) -> bool:
+    """Whether an abstract execution of this level shows what was seen. `level`: atomic, parallel, snapshot, serial."""
+    for chosen in choices(history):
+        for order in permutations(chosen):
+            places = list(combinations(order, 2))
+            if not any(must_precede(two, one, time) for one, two in places) and _goes_on(order, (), level, time, writes):
+                return True
+    return False
+
+
+def _goes_on(order: tuple[Call, ...], seen: tuple[frozenset[int], ...], level: str, time: str, writes: str) -> bool:
+    """`seen`: which places of the order the first transactions see."""
+    at = len(seen)
+    if at == len(order):
+        return True
+    must = frozenset(i for i in range(at) if must_precede(order[i], order[at], time))
+    keys = {m[1] for m in micros(order[at]) if m[0] == writes}
+    if level in ("parallel", "snapshot"):
+        must |= {i for i in range(at) for key in keys if written(order[i], key, writes)}
+    for sees in _sights(at, level):
+        closed = level != "parallel" or all(seen[i] <= sees for i in sees)
+        if must <= sees and closed and _shows(order, at, sees, writes) and _goes_on(order, (*seen, sees), level, time, writes):
+            return True
+    return False
+
+
+def _sights(at: int, level: str) -> Iterator[frozenset[int]]:
+    if level == "serial":
+        yield frozenset(range(at))
+    elif level == "snapshot":
+        yield from (frozenset(range(count)) for count in range(at, -1, -1))
+    else:
+        yield from (frozenset(some) for count in range(at, -1, -1) for some in combinations(range(at), count))
+
+
+_NEITHER = object()
+
+
+def _goes_with(held: Value, value: Value, whole: Value, writes: str) -> bool:
+    return held is not _NEITHER and after(held, (value,), writes) == whole
+
+
+def _shows(order: tuple[Call, ...], at: int, sees: frozenset[int], writes: str) -> bool:
+    held: dict[Hashable, Value] = {}
+    own: dict[Hashable, tuple[Value, ...]] = {}
+    for f, key, value in micros(order[at]):
+        if f == "r":
+            if key not in held:
+                last = max((i for i in sees if written(order[i], key, writes)), default=-1)
+                held[key] = _version(order[: last + 1], key, writes)
+            if held[key] is _NEITHER or held[key] != _plain(value, writes):
+                return False
+        else:
+            own[key] = (*own.get(key, ()), value)
+            whole = after(_version(order[:at], key, writes), own[key], writes)
+            # Who appends to a list without the newest appends to what it saw and to what is there: no read shows both.
+            held[key] = whole if key not in held or _goes_with(held[key], value, whole, writes) else _NEITHER
+    return True
+
+
+def _version(order: Sequence[Call], key: Hashable, writes: str) -> Value:
+    held = empty(writes)
+    for call in order:
+        held = after(held, written(call, key, writes), writes)
+    return held
+
+
+def _plain(value: Value, writes: str) -> Value:
+    return empty(writes) if value is None else value
+
+
+# --- version orders -----------------------------------------------------------------------------------------------------
+
+Edge = tuple[int, int, str]  # from, to, kind
+_KINDS = {"PL-1": ("ww",), "PL-2": ("ww", "wr"), "PL-2+": ("ww", "wr"), "PL-3": ("ww", "wr", "rw")}
+
+
+def is_ordered(history: Paired, level: str, time: str, writes: str) -> bool:
+    """Whether there are version orders without a cycle that the level forbids."""
+    for chosen in choices(history):
+        keys = sorted({m[1] for call in chosen for m in micros(call)}, key=str)
+        orders = [list(_version_orders(chosen, key, level, writes)) for key in keys]
+        timed = [(a.index, b.index, time) for a, b in product(chosen, chosen) if must_precede(a, b, time)]
+        for picked in product(*orders):
+            edges = [edge for order, key in zip(picked, keys, strict=True) for edge in dependencies(chosen, order, key, writes)]
+            if not _is_forbidden([*edges, *timed], level):
+                return True
+    return False
+
+
+def _version_orders(chosen: Sequence[Call], key: Hashable, level: str, writes: str) -> Iterator[tuple[Call, ...]]:
+    writers = [call for call in chosen if written(call, key, writes)]
+    for order in permutations(writers):
+        if level == "PL-1":  # reads are free to see anything of one order of what was written
+            reads = [value for call in chosen for value in _reads(call, key, writes)]
+            fits = writes != "append" or any(
+                all(value == whole[: len(value)] for value in reads) for whole in _mixed(order, key, writes)
+            )
+        else:
+            fits = all(_read_versions(call, order, key, writes) is not None for call in chosen)
+        if fits:
+            yield order
+
+
+def _mixed(order: Sequence[Call], key: Hashable, writes: str) -> Iterator[tuple[Value, ...]]:
+    """What the writers left, each of them its values in any order."""
+    for parts in product(*(permutations(written(call, key, writes)) for call in order)):
+        yield tuple(value for part in parts for value in part)
+
+
+def _reads(call: Call, key: Hashable, writes: str) -> list[Any]:
+    return [_plain(m[2], writes) for m in micros(call) if m[0] == "r" and m[1] == key]
+
+
+def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, writes: str) -> list[int] | None:
+    """Of each read that saw what others left: how many of the order had written. None where a read fits no version.
+
+    After its own writes a transaction may see these, at any stage.
+    """
+    states = [_version(order[:count], key, writes) for count in range(len(order) + 1)]
+    mine = order.index(call) if call in order else -1
+    found: list[int] = []
+    own: tuple[Value, ...] = ()
+    for f, about, value in micros(call):
+        if about != key:
+            continue
+        if f == writes:
+            own = (*own, value)
+            continue
+        value = _plain(value, writes)
+        if any(value == after(states[mine], own[: stage + 1], writes) for stage in range(len(own))):
+            continue
+        if value not in states or (mine >= 0 and states.index(value) == mine + 1):
+            return None
+        found.append(states.index(value))
+    return found
+
+
+def dependencies(chosen: Sequence[Call], order: tuple[Call, ...], key: Hashable, writes: str) -> Iterator[Edge]:
+    """The direct dependencies of one key, given the order of its writers."""
+    for one, two in pairwise(order):
+        yield one.index, two.index, "ww"
+    for call in chosen:
+        for count in _read_versions(call, order, key, writes) or ():
+            if count:
+                yield order[count - 1].index, call.index, "wr"
+            if count < len(order):
+                yield call.index, order[count].index, "rw"
+
+
+def _is_forbidden(edges: Sequence[Edge], level: str) -> bool:
+    plain = [(a, b) for a, b, kind in edges if a != b and (kind in _KINDS[level] or kind in ("process", "realtime"))]
+    if any(leads(plain, b, a) for a, b in plain):
+        return True
+    return level == "PL-2+" and any(leads(plain, b, a) for a, b, kind in edges if kind == "rw" and a != b)
+
+
+def leads(edges: Sequence[tuple[int, int]], start: int, goal: int) -> bool:
+    """Whether a way leads from start to goal."""
+    met, left = {start}, [start]
+    while left:
+        node = left.pop()
+        for a, b in edges:
+            if a == node and b not in met:
+                met.add(b)
+                left.append(b)
+    return goal in met

@@ -1,0 +1,94 @@
+"""Drawn histories of a few transactions: lawful ones with mistakes in them, and tangles."""
+
+from collections.abc import Hashable, Sequence
+
+from history.foreign.pairing import Paired
+from history.foreign.step import UNKNOWN, Call
+from history.seed import Rng
+
+_KEYS = 2
+State = dict[Hashable, tuple[Hashable, ...]]
+
+
+def drawn(rng: Rng, writes: str) -> Paired:
+    """Two to four transactions; what they read is what some state held, mostly; often a last one reads everything."""
+    count = 2 + rng.below(3)
+    plans = [[(rng.below(2) == 0, rng.below(_KEYS), 10 * t + m) for m in range(1 + rng.below(3))] for t in range(count)]
+    states: list[State] = [{}]
+    values: list[tuple[tuple[str, Hashable, Hashable], ...]] = []
+    for plan in plans:
+        # A stale state now and then; and now and then a micro-operation that looks at another one.
+        state = dict(states[-1 - (rng.below(len(states)) if rng.below(3) == 0 else 0)])
+        newest = dict(states[-1])
+        micros: list[tuple[str, Hashable, Hashable]] = []
+        for write, key, value in plan:
+            if write:
+                micros.append((writes, key, value))
+                for one in (state, newest):
+                    one[key] = (*one.get(key, ()), value)
+            else:
+                held = (states[rng.below(len(states))] if rng.below(12) == 0 else state).get(key, ())
+                micros.append(("r", key, held if writes == "append" else held[-1] if held else None))
+        states.append(newest)
+        values.append(tuple(micros))
+    if rng.below(2):
+        seen = states[-1]
+        values.append(
+            tuple(("r", k, seen.get(k, ()) if writes == "append" else (seen.get(k) or (None,))[-1]) for k in range(_KEYS))
+        )
+    return _scheduled(rng, values)
+
+
+def tangled(rng: Rng, writes: str) -> Paired:
+    """Three to five transactions, at once or nearly, that read any version there ever was: full of cycles of all kinds."""
+    count, keys = 3 + rng.below(3), 2 + rng.below(2)
+    plans = [[(rng.below(2) == 0, key) for key in rng.shuffled(range(keys))[: 1 + rng.below(3)]] for _ in range(count)]
+    order = {key: rng.shuffled([t for t in range(count) if (True, key) in plans[t]]) for key in range(keys)}
+    values: list[tuple[tuple[str, Hashable, Hashable], ...]] = []
+    for number, plan in enumerate(plans):
+        micros: list[tuple[str, Hashable, Hashable]] = []
+        for write, key in plan:
+            seen = order[key][: rng.below(len(order[key]) + 1)]
+            shown: Hashable = tuple(seen) if writes == "append" else seen[-1] if seen else None
+            micros.append((writes, key, number) if write else ("r", key, shown))
+        values.append(tuple(micros))
+    if rng.below(2):
+        whole = {key: tuple(order[key]) for key in order}
+        values.append(tuple(("r", k, v if writes == "append" else v[-1] if v else None) for k, v in whole.items()))
+    return _scheduled(rng, values) if rng.below(2) else _at_once(values)
+
+
+def _at_once(values: Sequence[tuple[tuple[str, Hashable, Hashable], ...]]) -> Paired:
+    calls = [
+        Call(index=at, line=at + 1, process=at, f="txn", argument=value, result=value, start=at, end=len(values) + at)
+        for at, value in enumerate(values)
+    ]
+    return Paired(calls=tuple(calls), failed=(), steps=2 * len(calls))
+
+
+def _scheduled(rng: Rng, values: Sequence[tuple[tuple[str, Hashable, Hashable], ...]]) -> Paired:
+    """Overlapping at random, roughly in their order; some of unknown outcome, some failed; some of one process."""
+    spans = []
+    clock = 0
+    for value in values:
+        start = max(0, clock - rng.below(60))
+        end = start + 1 + rng.below(60)
+        clock = max(clock, end)
+        spans.append((start, end, value))
+    spans.sort(key=lambda span: span[:2])
+    calls: list[Call] = []
+    failed: list[Call] = []
+    free: list[tuple[int, int]] = []  # end and process
+    for number, (start, end, value) in enumerate(spans):
+        outcome = rng.below(16)
+        ended = [one for one in free if one[0] < 4 * start]
+        process = ended[rng.below(len(ended))][1] if ended and rng.below(2) else 100 + number
+        free = [one for one in free if one[1] != process]
+        if outcome > 0:
+            free.append((4 * end + 2, process))
+        call = Call(
+            index=len(failed if outcome == 1 else calls), line=number + 1, process=process, f="txn", argument=value,
+            result=value if outcome else UNKNOWN, start=4 * start, end=4 * end + 2 if outcome else None,
+        )  # fmt: skip
+        (failed if outcome == 1 else calls).append(call)
+    return Paired(calls=tuple(calls), failed=tuple(failed), steps=2 * len(spans))

@@ -1,0 +1,86 @@
+"""Scripted administration: each step once, in its time, and what it makes is written and read (workloads.script)."""
+
+from itertools import count
+
+from history.op import OpType
+from tests.workloads.test_admin_storm import OK, run
+from workloads.client import Completion, Invocation, Sleep
+from workloads.generate import generate
+from workloads.parameters import Parameters, PartitionName, Step
+
+SCRIPT = (
+    Step(at_ms=100, do="create-topic", topic="late", replicas=((2, 3), (3, 1))),
+    Step(at_ms=100, do="add-partition", topic="orders", partition=1, replicas=((1, 2),)),
+    Step(at_ms=9000, do="remove-partition", topic="orders", partition=1),
+    Step(at_ms=9500, do="delete-topic", topic="late"),
+)
+PARAMETERS = Parameters(
+    partitions=(PartitionName("orders", 0),), producers=1, consumers=0, final_readers=1, produce_per_s=10, script=SCRIPT
+)
+
+
+def test_without_a_script_nobody_more_takes_part() -> None:
+    assert len(generate("produce-consume", 3, Parameters(partitions=PARAMETERS.partitions))) == 5 + 3 + 2
+    assert len(generate("produce-consume", 3, PARAMETERS)) == 2 + 3
+
+
+def test_each_step_is_asked_for_when_it_is_due_and_once() -> None:
+    """Whatever comes of it: a step that failed is not repeated, for the plan says what happens when."""
+    *_, admin = generate("produce-consume", 3, PARAMETERS)
+    assert admin.next(now_ms=0, phase="faults") == Sleep(100)
+
+    asked = run(admin, "faults", Completion(type=OpType.INFO, error="REQUEST_TIMED_OUT"))
+
+    assert [(i.f, i.topic, i.partition, i.assignment) for i in asked] == [
+        (step.do, step.topic, step.partition, step.replicas) for step in SCRIPT
+    ]
+    assert run(admin, "quiet") == []
+    assert [i.f for i in run(admin, "final")] == ["admin-pending"]
+
+
+def test_steps_that_are_late_are_asked_for_before_the_quiet_time() -> None:
+    """A command may take longer than the faults last."""
+    *_, admin = generate("produce-consume", 3, PARAMETERS)
+    assert run(admin, "faults", until_ms=50) == []
+
+    assert [i.f for i in run(admin, "quiet")] == [step.do for step in SCRIPT]
+
+
+def test_what_is_made_is_written_until_it_is_asked_to_go() -> None:
+    """docs/promise.md L3: by a producer whose values are nobody else's."""
+    *_, producer, reader, admin = generate("produce-consume", 3, PARAMETERS)
+    names = (("late", 0), ("late", 1), ("orders", 1))
+    written: list[set[tuple[str, int]]] = []
+    values: list[str] = []
+    for number, until_ms in enumerate((50, 1000, 9100, 9600), 1):
+        run(admin, "faults", until_ms=until_ms)
+        asked = run(producer, "faults", until_ms=60_000 * number)
+        written.append({(i.topic, i.partition) for i in asked})
+        values += [value for i in asked for value in i.values]
+
+    assert written == [set(), set(names), set(names[:2]), set()]
+    assert {value.partition("-")[0] for value in values} == {"p2"}
+    assert run(reader, "final", Completion(type=OpType.OK, offset=0)) == []
+
+
+def test_what_may_be_there_still_is_read() -> None:
+    """docs/promise.md L3: a request to remove it that did not arrive ends no promise."""
+    *_, reader, admin = generate("produce-consume", 3, PARAMETERS)
+    run(admin, "faults", until_ms=1000)
+    run(admin, "faults", Completion(type=OpType.INFO))
+
+    asked = run(reader, "final", Completion(type=OpType.OK, offset=0))
+
+    assert {(i.topic, i.partition) for i in asked} == {("late", 0), ("late", 1), ("orders", 1)}
+
+
+def test_what_may_not_be_there_is_not_written() -> None:
+    """An unknown outcome is no promise that there is anything to write to."""
+    *_, producer, _, admin = generate("produce-consume", 3, PARAMETERS)
+    answers = count()
+    for _ in range(2):
+        asked = admin.next(now_ms=100 + next(answers), phase="faults")
+        assert isinstance(asked, Invocation)
+        admin.completed(asked, OK if asked.f == "add-partition" else Completion(type=OpType.INFO))
+
+    assert {(i.topic, i.partition) for i in run(producer, "faults")} == {("orders", 1)}

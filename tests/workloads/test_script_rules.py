@@ -1,0 +1,48 @@
+"""A script that cannot be performed is refused, with the step and a sentence (workloads.script_rules)."""
+
+import pytest
+
+from workloads.parameters import Step
+from workloads.script_rules import MAX_STEPS, Ground, complaints
+
+GROUND = Ground(brokers=3, topics={"orders": 2}, later={"late": (1, 2)}, end_ms=10_000)
+MAKES = Step(at_ms=10, do="create-topic", topic="late", replicas=((1, 2),))
+MOVES = Step(at_ms=20, do="reassign", topic="orders", replicas=((3, 1),))
+
+
+def test_a_good_script_has_no_complaints() -> None:
+    cancels = Step(at_ms=20, do="cancel-reassignments")
+    adds = Step(at_ms=20, do="add-partition", topic="orders", partition=2, replicas=((1, 3),))
+    goes = Step(at_ms=20, do="remove-partition", topic="orders", partition=2)
+    ends = Step(at_ms=9_999, do="delete-topic", topic="late")
+
+    assert list(complaints((MAKES, MOVES, cancels, adds, goes, ends), GROUND)) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (Step(at_ms=10_000, do="cancel-reassignments"), "10000 ms is before the step above or not below the 10000 ms"),
+        (Step(at_ms=5, do="allow-reassignments"), "5 ms is before the step above"),
+        (Step(at_ms=20, do="cancel-reassignments", topic="orders"), "names no topic"),
+        (Step(at_ms=20, do="elect-preferred", topic="ghost"), "unknown topic 'ghost'; there are orders, late"),
+        (Step(at_ms=20, do="delete-topic", topic="orders"), "orders is there from the start"),
+        (Step(at_ms=20, do="remove-partition", topic="orders", partition=1), "partition 1 of orders is there from the start"),
+        (Step(at_ms=20, do="elect-unclean", topic="orders", partition=-1), "a number from 0 on"),
+        (Step(at_ms=20, do="reassign", topic="orders"), "lists those of 0 partitions, not of 1"),
+        (Step(at_ms=20, do="delete-topic", topic="late", replicas=((1,),)), "lists those of 1 partitions, not of 0"),
+        (Step(at_ms=20, do="create-topic", topic="late", replicas=((1, 2, 3),)), "not the 2 copies of late"),
+        (Step(at_ms=20, do="reassign-extra", topic="orders", replicas=((1, 1),)), "not different brokers from 1 to 3"),
+        (Step(at_ms=20, do="reassign-request", topic="orders", replicas=((4,),)), "not different brokers from 1 to 3"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_step(step: Step, words: str) -> None:
+    said = list(complaints((MAKES, step), GROUND))
+
+    assert [index for index, _ in said] == [1]
+    assert words in said[0][1]
+    assert said[0][1].startswith(f"step 2 ({step.do}): ")
+
+
+def test_a_script_has_an_end() -> None:
+    assert "more than 1000 steps" in next(complaints((MOVES,) * (MAX_STEPS + 1), GROUND))[1]
