@@ -40,21 +40,6 @@ def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
                     why = error.msg if isinstance(error, json.JSONDecodeError) else error
                     raise HistoryError(f"line {text.line_at(place)}: cut, or no JSON: {why}") from error
                 break
-            if text.rest[place] == "[" and not started:
-                inside = started = True
-                place += 1
-                continue
-            if text.rest[place] == "]" and inside:
-                _nothing_after(text, place + 1)
-                return
-            try:
-                value, end = decoder.raw_decode(text.rest, place)
-            except ValueError as error:
-                if text.whole or len(text.rest) - place > RECORD_CHARS_MAX:
-                    raise HistoryError(
-                        f"line {text.line_at(place)}: cut, or no JSON: {error.msg if isinstance(error, json.JSONDecodeError) else error}"
-                    ) from error
-                break
             if not isinstance(value, dict):
                 raise HistoryError(f"line {text.line_at(place)}: a step must be an object, not {text.rest[place:end][:40]}")
             yield text.line_at(place), {key: frozen(inner) for key, inner in value.items()}

@@ -4,16 +4,18 @@ Good files of every format are damaged as disks, editors and half-written progra
 sound where what is left is a history; where it is none, it is refused.
 """
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
-from history import store
+from history import jsonl, store
 from tests.checkers.stories import STORIES
 
 _VERDICTS = (ExitCode.VALID, ExitCode.INVALID, ExitCode.UNKNOWN, ExitCode.NOT_LIVE)
@@ -32,6 +34,40 @@ _CALLS: dict[str, tuple[tuple[str, str, str], ...]] = {
 }
 _WRITTEN = ("0\t:invoke\t:write\t1", "0\t:ok\t:write\t1", "1\t:invoke\t:read\tnil")
 _ETCD = "".join(f"INFO  jepsen.util - {words}\n" for words in _WRITTEN)
+
+
+def _edn(model: str) -> bytes:
+    lines = []
+    for number in range(8):
+        f, asked, told = _CALLS[model][number % len(_CALLS[model])]
+        for index, kind, value in ((2 * number, ":invoke", asked), (2 * number + 1, ":ok", told)):
+            lines.append(f"{{:index {index}, :time {index}, :process {number % 2}, :type {kind}, :f {f}, :value {value}}}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _json() -> bytes:
+    """The register's as JSON."""
+    rows = []
+    for number in range(8):
+        f, asked, told = _CALLS["register"][number % 4]
+        for kind, value in (("invoke", asked), ("ok", told)):
+            row = {"process": number % 2, "type": kind, "f": f[1:], "value": None if value == "nil" else int(value)}
+            rows.append(msgspec.json.encode(row))
+    return b"\n".join(rows) + b"\n"
+
+
+def _ours(name: str) -> bytes:
+    return jsonl.encode(STORIES[name].tell())
+
+
+GOOD: dict[str, tuple[str, bytes]] = {
+    **{f"{model}.edn": (model, _edn(model)) for model in _CALLS},
+    "vector.edn": ("register", b"[" + _edn("register") + b"]"),
+    "lines.json": ("register", _json()),
+    "packed.edn.gz": ("register", gzip.compress(_edn("register"), mtime=0)),
+    "etcd.log": ("cas-register", _ETCD.encode()),
+    "lost.jsonl": ("log", _ours("bad/acked-loss-read-past")),
+}
 _WORDS = (
     b"0", b"-1", b"7", b"9223372036854775808", b"9" * 40, b"9" * 5000, b"1.5", b"1e999", b"nil", b"null", b"true", b'"x"',
     b"[]", b"[1 2]", b"{}", b"#{1}", b":info", b":fail", b":ok", b":invoke", b'"fail"', b'"info"', b"#_", b"##NaN", b"\\",
