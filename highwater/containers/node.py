@@ -15,9 +15,11 @@ from highwater.local.servers import SERVES_S_MAX
 from highwater.local.site import ClockCondition, Cutback, DirCondition, HostPort, Probe, Proof, Wound
 from highwater.zookeeper import answers, configuration
 from reference.config import BrokerConfig
+from reference.runtime.settings import Listener
 from reference.types import Address
 
 NODE_PORT = 9092
+CLIENT_PORT = 9093
 ZOOKEEPER_PORT = 2181
 FOLLOW_PORT, ELECT_PORT = 2888, 3888
 NODE_MEMORY_MB = 384
@@ -29,9 +31,23 @@ class NodeContainer(NodeFolder):
     """One broker through all its lives."""
 
     def __init__(
-        self, engine: Engine, grounds: Grounds, place: Place, config: BrokerConfig, *, zookeeper: str, peers: dict[Address, str]
+        self,
+        engine: Engine,
+        grounds: Grounds,
+        place: Place,
+        config: BrokerConfig,
+        *,
+        zookeeper: str,
+        peers: dict[Address, str],
+        clients: dict[Address, str],
     ) -> None:
-        super().__init__(grounds.folder.path, config, listen=f"{ANYWHERE}:{NODE_PORT}", zookeeper=zookeeper, peers=peers)
+        super().__init__(
+            grounds.folder.path,
+            config,
+            zookeeper=zookeeper,
+            peers=Listener(bind=f"{ANYWHERE}:{NODE_PORT}", advertised=peers),
+            clients=Listener(bind=f"{ANYWHERE}:{CLIENT_PORT}", advertised=clients),
+        )
         make_folder(grounds, self._folder)
         self.process = ContainerProcess(
             engine,

@@ -11,16 +11,16 @@ from reference.events import DirImage
 from reference.runtime.control import NoteLine, NotesReader
 from reference.runtime.disk import Disk
 from reference.runtime.settings import Listener, NodeSettings
-from reference.types import Address, TopicPartition, broker_address
+from reference.types import TopicPartition, broker_address
 
 
 class NodeFolder:
     """The part of `highwater.local.site.Node` that is made of files.
 
-    `listen`, `zookeeper` and `peers` are "host:port": its own, and the way to each of the others.
+    `zookeeper` is "host:port,…"; `peers` and `clients` say where it listens for whom, and the way to the others.
     """
 
-    def __init__(self, folder: Path, config: BrokerConfig, *, zookeeper: str, listen: str, peers: dict[Address, str]) -> None:
+    def __init__(self, folder: Path, config: BrokerConfig, *, zookeeper: str, peers: Listener, clients: Listener) -> None:
         self.address = broker_address(config.broker)
         self.life = 0
         self.dirs = config.log_dirs
@@ -32,7 +32,8 @@ class NodeFolder:
         self._settings = NodeSettings(
             broker=config,
             life=0,
-            peers=Listener(bind=listen, advertised=peers),
+            peers=peers,
+            clients=(clients,),
             startup_timeout_ms=None,  # ZooKeeper may be out of reach on purpose
             zookeeper=zookeeper,
             log_dirs=tuple(map(str, self.log_dirs)),

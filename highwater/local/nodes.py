@@ -20,7 +20,7 @@ from highwater.local.node_folder import NodeFolder
 from highwater.local.processes import RUNNING, STOPPED, gone, in_state
 from highwater.local.site import ClockCondition, Cutback, DirCondition, Probe, Proof, Wound
 from reference.config import BrokerConfig
-from reference.types import Address
+from reference.runtime.settings import Listener
 
 END_TIMEOUT_S = 10
 
@@ -44,12 +44,12 @@ class NodeProcess(NodeFolder):
         folder: Path,
         config: BrokerConfig,
         *,
-        listen: str,
         zookeeper: str,
-        peers: dict[Address, str],
+        peers: Listener,
+        clients: Listener,
         needs: Needs = NOTHING,
     ) -> None:
-        super().__init__(folder, config, listen=listen, zookeeper=zookeeper, peers=peers)
+        super().__init__(folder, config, zookeeper=zookeeper, peers=peers, clients=clients)
         self._needs = needs
         self._dirs = LogDirs(self.log_dirs)
         self._dirs.make(small=needs.small_dirs)
