@@ -12,9 +12,10 @@ from highwater.containers.process import ContainerProcess
 from highwater.errors import HarnessError
 from highwater.local.node_folder import NodeFolder
 from highwater.local.servers import SERVES_S_MAX
-from highwater.local.site import ClockCondition, Cutback, DirCondition, HostPort, Probe, Proof, Wound
+from highwater.local.site import ClockCondition, DirCondition, HostPort, Probe, Proof
 from highwater.zookeeper import answers, configuration
 from reference.config import BrokerConfig
+from reference.runtime.power import Wound
 from reference.runtime.settings import Listener
 from reference.types import Address
 
@@ -103,10 +104,6 @@ class NodeContainer(NodeFolder):
     async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
         """Refused before the run."""
         raise HarnessError(f"directory {dir_} of {self.address} cannot be swapped")
-
-    async def lose_unflushed(self, dirs: Sequence[int], how: Cutback) -> tuple[Wound, ...]:
-        """Refused before the run."""
-        raise HarnessError(f"what {self.address} did not flush cannot be lost: {dirs} {how}")
 
     def last_words(self) -> str:
         """The last line that the process printed."""
