@@ -107,7 +107,8 @@ class _Agreement:
                 continue
             offset = self._first_difference(node, member, limit)
             if offset is None:
-                self.agreed[(node, member)] = limit
+                # A high watermark above the end of the log says nothing yet of what will come below it.
+                self.agreed[(node, member)] = min(limit, len(self.replicas.log(node).values))
                 continue
             if member in leader.isr:
                 self._accuse("weak-isr", node, member, offset, at)

@@ -221,10 +221,10 @@ class Ledger:
             if row.leader_epoch == self.top_epoch:
                 self._learn(offset, row.value, row.at)
             self.promise_record(offset, row.value, row.leader_epoch, row.at)
-        start, last = call.asked[0].offset, max(offset for offset, _ in got)
-        if start is None or last - start + 1 == len(got):
-            return
         offsets = {offset for offset, _ in got}
+        start, last = call.asked[0].offset, max(offsets)
+        if start is None or (min(offsets) >= start and last - start + 1 == len(offsets)):
+            return
         passed = [
             offset
             for offset in range(start, last)

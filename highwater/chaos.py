@@ -45,7 +45,7 @@ MIXES: tuple[tuple[str, ...], ...] = (
     ("zk-flap",),
     ("clocks",),
     ("network",),
-    ("disk-slow", "disk-full", "dir-unreadable", "dir-failure"),
+    ("disk-slow", "disk-full", "dir-unreadable", "dir-file", "dir-failure"),
 )
 
 # One for each judge that random faults can feed within seconds; the rest of the catalogue is for `corpus/` and its plans.

@@ -18,6 +18,7 @@ from nemesis.faults import (
     Crash,
     CrashAt,
     DirFailure,
+    DirFile,
     DirUnreadable,
     DiskFull,
     DiskSlow,
@@ -229,6 +230,16 @@ def _offset_ms(rng: Rng) -> int:
 def dir_unreadable(rng: Rng, shape: Shape) -> AnyFault:
     """Permission revoked."""
     return DirUnreadable(dir=rng.below(shape.log_dirs))
+
+
+def dir_file(rng: Rng, shape: Shape) -> AnyFault:
+    """A file in the place of a directory that comes back."""
+    return DirFile(dir=rng.below(shape.log_dirs))
+
+
+def dir_removed(rng: Rng, shape: Shape) -> AnyFault:
+    """A file in the place of a directory that is gone."""
+    return DirFile(dir=rng.below(shape.log_dirs), removed=True)
 
 
 def dir_failure(rng: Rng, shape: Shape) -> AnyFault:

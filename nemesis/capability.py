@@ -18,6 +18,7 @@ from nemesis.faults import (
     Crash,
     CrashAt,
     DirFailure,
+    DirFile,
     DirUnreadable,
     DiskFull,
     DiskSlow,
@@ -56,6 +57,7 @@ _OUTSIDE = "nobody outside of a process sees its effects"
 _NO_PACKETS = "refused where doubled, reordered or for some messages"
 _TCP_HIDES = "TCP hides doubled and reordered packets, and a packet does not say which message it carries"
 _NO_MESSAGES = "a packet does not say which message it carries"
+_CUT_BACK = "SIGKILL, then each file cut back to a length not below what was fsynced"
 _TAKEN_OVER = "another client takes over the session's id and password and closes it"
 
 
@@ -112,6 +114,8 @@ def _simulated(fault: AnyFault) -> str:
             return "the model of ZooKeeper ends the session and removes its ephemeral nodes"
         case DirUnreadable() | DirFailure() | DiskFull():
             return "effects on the directory fail with DirFailed"
+        case DirFile():
+            return "effects on the directory fail with DirFailed; where it was removed, it is empty at the next start"
         case DiskSlow():
             return "Flushed comes later"
         case DiskSwap():
@@ -147,12 +151,22 @@ def _of_processes(fault: AnyFault) -> Ability:
             return Can("a TCP proxy resets its connections")
         case ExpireSession():
             return Can(_TAKEN_OVER)
-        case ClockJump() | ClockDrift() | ClockStrobe():
-            return Cannot("processes share the host's clock")
+        case ClockJump() | ClockStrobe():
+            return Can("libfaketime in the broker's process, for its wall clock")
+        case ClockDrift():
+            return Can("libfaketime, an offset of the wall clock that grows; the monotonic clock stays right")
         case PowerLoss():
-            return Cannot("the page cache is the host's")
-        case DirUnreadable() | DirFailure() | DiskFull() | DiskSlow() | DiskSwap():
-            return Cannot("it sends signals and touches no directory")
+            return Can(_CUT_BACK)
+        case DirUnreadable():
+            return Can("chmod 000; where brokers run as root, without the capabilities that let root through")
+        case DirFile():
+            return Can("the directory is moved aside, or removed, and a file made in its place")
+        case DiskFull():
+            return Can("a ballast file fills the small tmpfs in which the directory lies; refused where it is not root's")
+        case DiskSwap():
+            return Can("SIGKILL, and an empty directory in the place of the old one")
+        case DirFailure() | DiskSlow():
+            return Can("the broker's disk layer is told to fail, or to wait")
         case _:
             assert_never(fault)
 
@@ -184,11 +198,13 @@ def _of_containers(fault: AnyFault) -> Ability:
         case Crash() | Restart():
             return Can("SIGKILL of the container's process, then a start")
         case PowerLoss():
-            return Can("SIGKILL, then each file cut back to a length not below what was fsynced")
+            return Can(_CUT_BACK)
         case ExpireSession():
             return Can(_TAKEN_OVER)
         case DirUnreadable():
             return Can("chmod 000; brokers do not run as root")
+        case DirFile():
+            return Can("the directory is moved aside, or removed, and a file made in its place")
         case DirFailure() | DiskFull() | DiskSlow():
             return Can("the broker's disk layer is told to fail, or to wait")
         case DiskSwap():

@@ -153,6 +153,16 @@ class DirUnreadable(Fault, frozen=True, kw_only=True, tag="dir-unreadable"):
     dir: int = 0
 
 
+class DirFile(Fault, frozen=True, kw_only=True, tag="dir-file"):
+    """A file stands in the place of one log directory: every access fails with ENOTDIR (R-321). Healed with a restart.
+
+    The directory was moved aside and comes back; with `removed` it is gone, and an empty one comes back: a wound.
+    """
+
+    dir: int = 0
+    removed: bool = False
+
+
 class DirFailure(Fault, frozen=True, kw_only=True, tag="dir-failure"):
     """Every access to one log directory fails with EIO. With `drop_unflushed` the device forgets what was not synced: a wound."""
 
@@ -196,6 +206,7 @@ AnyFault = (
     | PowerLoss
     | ExpireSession
     | DirUnreadable
+    | DirFile
     | DirFailure
     | DiskFull
     | DiskSlow
@@ -213,6 +224,8 @@ def wounds(fault: AnyFault, flush: Flush) -> bool:
             return flush == "none"
         case DirFailure(drop_unflushed=dropped):
             return dropped and flush == "none"
+        case DirFile(removed=removed):
+            return removed
         case DiskSwap():
             return True
         case Partition() | Packets() | Slow() | Clog() | Reset() | ClockJump() | ClockDrift() | ClockStrobe():

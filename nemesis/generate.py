@@ -24,7 +24,7 @@ _ROUNDS_MAX = 100
 _RESTLESS_MAX = 12  # a measure of how many blows fall in a round; swarms stay below it
 _SWIZZLED = ("isolate-one", "cut-zookeeper", "cut-peers", "one-way", "clog", "pause-long", "crash-random")
 _DEPOSING = ("expire-session", "bounce", "bounce-at-once", "crash-leader", "isolate-leader", "cut-zookeeper", "pause-long")
-_FLAPPING = ("dir-unreadable", "dir-failure", "disk-full", "dir-drop", "disk-swap")
+_FLAPPING = ("dir-unreadable", "dir-file", "dir-failure", "disk-full", "dir-drop", "disk-swap")
 _RETRIES = 4  # drawings of a blow that fits into its round; then it is left out
 
 

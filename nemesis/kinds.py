@@ -175,6 +175,19 @@ KINDS: tuple[Kind, ...] = (
         draw=blow(b.dir_unreadable, b.some_role, b.brief),
     ),
     Kind(
+        name="dir-file",
+        family="disk",
+        says="a file in the place of a log directory",
+        draw=blow(b.dir_file, b.some_role, b.brief),
+    ),
+    Kind(
+        name="dir-removed",
+        family="disk",
+        says="a log directory that is removed, with a file in its place",
+        draw=blow(b.dir_removed, b.one, b.brief),
+        destroys="everything",
+    ),
+    Kind(
         name="dir-failure",
         family="disk",
         says="a log directory that fails with I/O errors",

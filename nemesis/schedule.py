@@ -17,6 +17,7 @@ from nemesis.faults import (
     Clog,
     CrashAt,
     DirFailure,
+    DirFile,
     DirUnreadable,
     DiskFull,
     DiskSlow,
@@ -137,7 +138,7 @@ def _slowest_ppm(windows: Sequence[Window], at_ms: int) -> int:
 
 
 def _directory(fault: AnyFault) -> int | None:
-    return fault.dir if isinstance(fault, DirUnreadable | DirFailure | DiskFull | DiskSlow | DiskSwap) else None
+    return fault.dir if isinstance(fault, DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow | DiskSwap) else None
 
 
 def _fault(fault: AnyFault, shape: Shape) -> Iterator[str]:

@@ -254,6 +254,8 @@ VARIANTS: dict[str, Variant] = {
     "reassignment-by-requests": _without(reassignment="B"),
     "cancel-without-isr": _without(cancel_requires_isr=False),
     "isr-unassigned": _without(isr_assigned_check=False),
+    # with fetches that are fenced who is dropped is refused for its epoch
+    "isr-unassigned-unfenced": _without(isr_assigned_check=False, fetch_fencing=False),
     "no-heartbeat": _without(heartbeat=False),
     "isr-via-zookeeper": _without(isr_change_via="zookeeper"),
     "isr-no-version": _without(isr_change_version=False),
@@ -290,6 +292,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     fetch_wait_max_ms: Millis = Millis(500)  # replica.fetch.wait.max.ms
     fetch_backoff_ms: Millis = Millis(200)  # replica.fetch.backoff.ms
     fetch_max_records: int = 500
+    fetch_max_bytes: int | None = None  # replica.fetch.max.bytes; None where values are in the clear
     checkpoint_interval_ms: Millis = Millis(5000)  # replica.high.watermark.checkpoint.interval.ms
     lag_max_records: int = 4000  # replica.lag.max.messages (R-138), V3's MAX_BYTES_LAG; with lag_rule=last_change
     reassign_interval_ms: Millis = Millis(1000)  # how often the reassignment agent wakes up at the latest (V3 §F: e.g. 30 s)

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from highwater.local.admin import Admin
 from highwater.local.proving import Proving
-from highwater.local.site import ClockCondition, Cutback, DirCondition, Node, Probe, Proof, Site, Wound
+from highwater.local.site import ClockCondition, DirCondition, Node, Probe, Proof, Site
 from highwater.topics import written
 from history.event import EventKind
 from history.recorder import Recorder
@@ -18,6 +18,7 @@ from nemesis.faults import (
     ClockStrobe,
     Crash,
     DirFailure,
+    DirFile,
     DirUnreadable,
     DiskFull,
     DiskSlow,
@@ -29,6 +30,7 @@ from nemesis.faults import (
     Shutdown,
 )
 from nemesis.schedule import Window
+from reference.runtime.power import Loss, Wound
 from reference.types import BrokerId, index_of, topic_of
 
 ASSERTED = "halt:assertion"
@@ -43,12 +45,13 @@ NodeFault = (
     | PowerLoss
     | ExpireSession
     | DirUnreadable
+    | DirFile
     | DirFailure
     | DiskFull
     | DiskSlow
     | DiskSwap
 )
-DirFault = DirUnreadable | DirFailure | DiskFull | DiskSlow
+DirFault = DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow
 
 
 class _Trouble:
@@ -116,14 +119,12 @@ class NodeFaults:
                 trouble.holds += 1
                 self._acts(window, node, await self._kill(node, "power-loss"), "process")
                 seed = self._draws.below(f"power {window.id} {node.address}", 1 << 32)
-                how = Cutback(seed=seed, torn=fault.torn, lose_all=fault.lose_all)
+                how = Loss(seed=seed, torn=fault.torn, lose_all=fault.lose_all)
                 self._wounded(node, await node.lose_unflushed(range(node.dirs), how), "power-loss")
             case DiskSwap():
                 trouble.holds += 1
                 self._acts(window, node, await self._kill(node), "process")
-                self._wounded(node, await node.swap_dir(fault.dir), "swapped")
-                # Also of the directory: a replica that was counted on before the broker made it is in none of the rows above.
-                self._recorder.event(EventKind.WOUND, node=node.address, dir=fault.dir, detail="swapped")
+                await self._empty(node, fault.dir)
             case Restart():
                 probe = await self._kill(node)
                 if fault.session_ends:
@@ -141,7 +142,7 @@ class NodeFaults:
                 self._acts(window, node, await self._expire(broker), "session")
             case ClockJump() | ClockDrift() | ClockStrobe():
                 await self._set_wrong(window, fault, broker)
-            case DirUnreadable() | DirFailure() | DiskFull() | DiskSlow():
+            case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
                 trouble.dirs.setdefault(fault.dir, {})[window.id] = _condition(fault)
                 self._acts(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
             case _:
@@ -163,11 +164,16 @@ class NodeFaults:
                 pass  # over in the moment in which it happened
             case ClockJump() | ClockDrift() | ClockStrobe():
                 await self._set_right(window, broker)
-            case DirUnreadable() | DirFailure() | DiskFull() | DiskSlow():
+            case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
                 if isinstance(fault, DirFailure) and fault.drop_unflushed:
                     await self._drop(window, fault, broker)
+                removed = isinstance(fault, DirFile) and fault.removed
+                if removed:
+                    await self._kill(node)  # which goes on with the files that it holds open
                 trouble.dirs[fault.dir].pop(window.id)
                 self._healed(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
+                if removed:
+                    await self._empty(node, fault.dir)
                 await self._restart_with_sound_dirs(node)
                 if not await node.is_running() and not trouble.holds:
                     await self._start(node)
@@ -294,12 +300,18 @@ class NodeFaults:
             await self._kill(node)
             await self._start(node)
 
+    async def _empty(self, node: Node, dir_: int) -> None:
+        """An empty directory in the place of one whose broker is down."""
+        self._wounded(node, await node.swap_dir(dir_), "swapped")
+        # Also of the directory: a replica that was counted on before the broker made it is in none of the rows above.
+        self._recorder.event(EventKind.WOUND, node=node.address, dir=dir_, detail="swapped")
+
     async def _drop(self, window: Window, fault: DirFailure, broker: BrokerId) -> None:
         """The device comes back without what was not synced. A process that still had it in the page cache ends before that."""
         node = self._nodes[broker]
         await self._kill(node)
         seed = self._draws.below(f"drop {window.id} {node.address}", 1 << 32)
-        lost = await node.lose_unflushed((fault.dir,), Cutback(seed=seed, torn=False, lose_all=False))
+        lost = await node.lose_unflushed((fault.dir,), Loss(seed=seed, torn=False, lose_all=False))
         self._wounded(node, lost, "dropped")
 
 
@@ -311,6 +323,8 @@ def _condition(fault: DirFault) -> DirCondition:
     match fault:
         case DirUnreadable():
             return DirCondition(unreadable=True)
+        case DirFile():
+            return DirCondition(is_file=True)
         case DirFailure():
             return DirCondition(broken=True)
         case DiskFull():

@@ -26,6 +26,7 @@ from nemesis.faults import (
     Crash,
     CrashAt,
     DirFailure,
+    DirFile,
     DirUnreadable,
     DiskFull,
     DiskSlow,
@@ -125,6 +126,7 @@ class Faults:
                 | PowerLoss()
                 | ExpireSession()
                 | DirUnreadable()
+                | DirFile()
                 | DirFailure()
                 | DiskFull()
                 | DiskSlow()
@@ -159,7 +161,7 @@ class Faults:
         """A row for the node, and one for each partition whose replica there is withheld: its directory cannot be read."""
         node, address = self._site.nodes[broker], broker_address(broker)
         self._recorder.event(kind, fault=window.id, node=address, detail=window.kind)
-        if isinstance(window.fault, DirUnreadable | DirFailure):
+        if isinstance(window.fault, DirUnreadable | DirFile | DirFailure):
             index = window.fault.dir
             for tp in node.logs(index):
                 topic, partition = topic_of(tp), index_of(tp)

@@ -7,50 +7,56 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec import Struct
 
 import reference
 from highwater.errors import HarnessError
+from highwater.local.clocks import FakeClock, forget
+from highwater.local.directories import LogDirs, obeying
+from highwater.local.node_folder import NodeFolder
 from highwater.local.processes import RUNNING, STOPPED, gone, in_state
-from highwater.local.site import ClockCondition, Cutback, DirCondition, Probe, Proof, Wound
-from history.event import EventKind
+from highwater.local.site import ClockCondition, DirCondition, Probe, Proof
 from reference.config import BrokerConfig
-from reference.events import DirImage
-from reference.runtime.control import NoteLine, read_notes
-from reference.runtime.disk import Disk
-from reference.runtime.settings import Listener, NodeSettings
-from reference.types import Address, TopicPartition, broker_address
+from reference.runtime.faults import DirFault
+from reference.runtime.power import Wound
+from reference.runtime.settings import Listener
 
 END_TIMEOUT_S = 10
 
 
-class NodeProcess:
-    """One broker through all its lives: `highwater.local.site.Node`.
+class Needs(Struct, frozen=True, kw_only=True):
+    """What a node must be started with so that a fault of the plan can be done to it."""
 
-    `listen`, `zookeeper` and `peers` are "host:port": its own, and the way to each of the others.
-    """
+    fake_clock: bool = False  # asking for the time becomes slow
+    permissions: bool = False  # those of files hold for it
+    small_dirs: bool = False
 
-    def __init__(self, folder: Path, config: BrokerConfig, *, listen: str, zookeeper: str, peers: dict[Address, str]) -> None:
-        self.address = broker_address(config.broker)
-        self.life = 0
-        self.dirs = config.log_dirs
-        self._folder = folder / self.address
-        self._folder.mkdir()
+
+NOTHING = Needs()
+
+
+class NodeProcess(NodeFolder):
+    """One broker through all its lives: `highwater.local.site.Node`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: BrokerConfig,
+        *,
+        zookeeper: str,
+        peers: Listener,
+        clients: Listener,
+        needs: Needs = NOTHING,
+    ) -> None:
+        super().__init__(folder, config, zookeeper=zookeeper, peers=peers, clients=clients)
+        self._needs = needs
+        self._dirs = LogDirs(self.log_dirs)
+        self._dirs.make(small=needs.small_dirs)
+        self._clock = FakeClock(self._folder / "wall-clock") if needs.fake_clock else None
         self._process: subprocess.Popen[bytes] | None = None
         self._last: subprocess.Popen[bytes] | None = None  # the one before, which has ended
-        self._settings = NodeSettings(
-            broker=config,
-            life=0,
-            peers=Listener(bind=listen, advertised=peers),
-            startup_timeout_ms=None,  # ZooKeeper may be out of reach on purpose
-            zookeeper=zookeeper,
-            log_dirs=tuple(str(self._folder / f"data-{index}") for index in range(config.log_dirs)),
-            notes=str(self._folder / "notes.jsonl"),
-            end_with_stdin=True,
-        )
 
     # --- the process -------------------------------------------------------------------------------------------------------
 
@@ -58,20 +64,29 @@ class NodeProcess:
         """A new life."""
         assert not self._runs()
         self._close()
-        self.life += 1
-        settings = self._folder / f"settings-{self.life}.json"
-        settings.write_bytes(msgspec.json.encode(msgspec.structs.replace(self._settings, life=self.life)))
+        settings = self.begin_life(end_with_stdin=True)
         # Where this process found the packages, the node finds them, installed or not.
         environment = {**os.environ, "PYTHONPATH": str(Path(next(iter(reference.__path__))).parent)}
+        if self._clock is not None:
+            environment |= self._clock.environment()
+        obedient = (obeying() if self._needs.permissions else None) or []
         with (self._folder / "output.log").open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "reference.runtime", "--config", str(settings)],
+                [
+                    *obedient,
+                    sys.executable,
+                    "-m",
+                    "reference.runtime",
+                    "--config",
+                    str(settings),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 env=environment,
                 start_new_session=True,
             )
+        await self.tell_faults()
         return self._probe(running=True)
 
     async def is_running(self) -> bool:
@@ -89,6 +104,13 @@ class NodeProcess:
             self._process.kill()
             self._process.wait(END_TIMEOUT_S)
         self._close()
+
+    def close(self) -> None:
+        """No process, nothing mounted, every file can be removed."""
+        self.end()
+        if self._clock is not None:
+            self._clock.close()
+        self._dirs.close()
 
     async def terminate(self) -> Probe:
         """SIGTERM: it may end in good order, or take its time."""
@@ -121,60 +143,23 @@ class NodeProcess:
     # --- clocks and directories --------------------------------------------------------------------------------------------
 
     async def set_clock(self, condition: ClockCondition) -> Probe:
-        """Refused before the run."""
-        raise HarnessError(f"the clock of {self.address} cannot be set: {condition}")
+        """Its wall clock is so wrong from now on."""
+        if self._clock is None:
+            raise HarnessError(f"the clock of {self.address} cannot be set")
+        return self._clock.set(condition, self.notes)
 
     async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
-        """Refused before the run."""
-        raise HarnessError(f"directory {dir_} of {self.address} cannot be changed: {condition}")
+        """This log directory is so from now on: its device in the process's own disk layer, the rest on the file system."""
+        outside = self._dirs.set(dir_, condition)
+        fault = DirFault(broken=condition.broken, flush_ms=condition.flush_ms)
+        if fault == self._dir_faults[dir_]:
+            return outside
+        return await self.set_dir_fault(dir_, fault)
 
     async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
-        """Refused before the run."""
-        raise HarnessError(f"directory {dir_} of {self.address} cannot be swapped")
-
-    async def lose_unflushed(self, dirs: Sequence[int], how: Cutback) -> tuple[Wound, ...]:
-        """Refused before the run."""
-        raise HarnessError(f"what {self.address} did not flush cannot be lost: {dirs} {how}")
-
-    # --- the record --------------------------------------------------------------------------------------------------------
-
-    def notes(self) -> list[NoteLine]:
-        """What all lives have said so far."""
-        path = Path(self._settings.notes)
-        try:
-            return read_notes(path) if path.exists() else []
-        except msgspec.MsgspecError as error:
-            raise HarnessError(f"the notes of {self.address} cannot be read: {error}") from error
-
-    def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
-        """Whose logs lie in this directory."""
-        path = Path(self._settings.log_dirs[dir_])
-        try:
-            return tuple(sorted(TopicPartition(entry.name) for entry in path.iterdir() if entry.is_dir()))
-        except OSError:
-            return ()
-
-    def disks(self) -> tuple[DirImage, ...]:
-        """What lies in the log directories; not while a process runs."""
+        """An empty directory in the place of this one."""
         assert not self._runs()
-        disk = Disk([Path(path) for path in self._settings.log_dirs])
-        try:
-            return disk.recover()
-        finally:
-            disk.close()
-
-    def stopped_itself(self) -> str | None:
-        """Why this life ended, in its own words; None where it did not say."""
-        lines = self.notes()
-        if lines and lines[-1].note.kind == EventKind.NODE_STOPPED and lines[-1].life == self.life:
-            return lines[-1].note.detail
-        return None
-
-    def last_words(self) -> str:
-        """The last line that the process printed: empty unless something is wrong with it."""
-        path = self._folder / "output.log"
-        lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
-        return lines[-1] if lines else ""
+        return self._dirs.swap(dir_)
 
     def _runs(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -186,4 +171,6 @@ class NodeProcess:
     def _close(self) -> None:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
+        if self._process is not None and self._clock is not None:
+            forget(self._process.pid)
         self._last, self._process = self._process, None

@@ -4,7 +4,7 @@ Each log keeps a journal of what was done to it since it was last flushed. Losin
 per log; the append at the edge may be torn (its batch is there and not intact). A crash undoes nothing. Checkpoints are
 replaced atomically and durably, as `reference.effects` says.
 
-A directory refuses (`error`): EACCES and EIO everything, ENOSPC what needs room. What a power loss or a swap destroys is
+A directory refuses (`error`): EACCES, ENOTDIR and EIO everything, ENOSPC what needs room. What a power loss or a swap destroys is
 returned as `Wounds`: the first offset of each log whose record is no longer the one that was there.
 """
 

@@ -32,6 +32,7 @@ from nemesis.faults import (
     Crash,
     CrashAt,
     DirFailure,
+    DirFile,
     DirUnreadable,
     DiskFull,
     DiskSlow,
@@ -56,6 +57,8 @@ BOUNCE_MS_MIN = 1  # the same, where the session ended at once: faster than a co
 BOUNCE_MS_MAX = 10
 SILENT_MS_MIN = 500  # how long peers of a host without power notice nothing
 SILENT_MS_MAX = 3000
+
+Refused = DirUnreadable | DirFile | DirFailure | DiskFull  # what makes a directory refuse
 
 
 class Trouble:
@@ -131,7 +134,7 @@ class Faults:
         """A row for the node, and one for each partition whose replica there is withheld: its directory cannot be read."""
         recorder = self._stage.recorder
         recorder.event(kind, fault=window.id, node=address, detail=window.kind)
-        if isinstance(window.fault, DirUnreadable | DirFailure):
+        if isinstance(window.fault, DirUnreadable | DirFile | DirFailure):
             index = window.fault.dir
             for tp in sorted(self._nodes[_broker(address)].disk.dirs[index].logs):
                 topic, partition = topic_of(tp), index_of(tp)
@@ -197,13 +200,13 @@ class Faults:
                 if session:
                     acting.count += 1
                     self._server.expire(session)
-            case DirUnreadable() | DirFailure() | DiskFull():
+            case DirUnreadable() | DirFile() | DirFailure() | DiskFull():
                 self._refuse(opened, fault, node, acting)
             case DiskSlow():
                 slow = (fault.extra_ms * MS, acting)
                 opened.hold_in(node.disk.dirs[fault.dir].slows, slow)
             case DiskSwap():
-                self._kill(node, acting, partial(self._swap, fault, node))
+                self._kill(node, acting, partial(self._swap, fault.dir, node))
                 opened.undo.append(partial(self._let_run, node))
             case _:
                 assert_never(fault)
@@ -271,25 +274,29 @@ class Faults:
             wounds = node.disk.lose_unflushed(index, f"power {window_id}", torn=fault.torn, all_of_it=fault.lose_all)
             self._wound(node, index, wounds, "power-loss")
 
-    def _swap(self, fault: DiskSwap, node: NodeHost) -> None:
+    def _swap(self, index: int, node: NodeHost) -> None:
         node.stop("crash")
-        self._wound(node, fault.dir, node.disk.swap(fault.dir), "swapped")
+        self._wound(node, index, node.disk.swap(index), "swapped")
         # Also of the directory: a replica that was counted on before the broker made it is in none of the rows above.
         self._stage.recorder.event(
             EventKind.WOUND,
             node=node.address,
             incarnation=self._evidence.incarnations.get(node.address),
-            dir=fault.dir,
+            dir=index,
             detail="swapped",
         )
 
     # --- disks ----------------------------------------------------------------------------------------------------------
 
-    def _refuse(self, opened: OpenWindow, fault: DirUnreadable | DirFailure | DiskFull, node: NodeHost, acting: Acting) -> None:
+    def _refuse(self, opened: OpenWindow, fault: Refused, node: NodeHost, acting: Acting) -> None:
         opened.undo.append(partial(self._repaired, node))
         match fault:
             case DirUnreadable():  # what the system tests of KIP-112 do to a leader and to a follower (R-317, R-318, R-319)
                 refusal = Refusal(acting, "EACCES", reads=False)
+            case DirFile(removed=removed):
+                refusal = Refusal(acting, "ENOTDIR", reads=False)
+                if removed:  # a process that still has files open goes on with them until it ends
+                    opened.undo.append(partial(self._swap, fault.dir, node))
             case DirFailure(drop_unflushed=drop_unflushed):
                 refusal = Refusal(acting, "EIO", reads=False)
                 if drop_unflushed:

@@ -96,10 +96,11 @@ def test_hundreds_of_seeds_cover_shapes_and_kinds() -> None:
     assert {acks for plan in plans for acks in plan.workload.acks} == {-1, 0, 1}
     assert {len(plan.cluster.topics) for plan in plans} == {1, 2, 3}
     assert {plan.cluster.log_dirs for plan in plans} == {1, 2, 3}
-    assert {window.kind for plan in plans for window in plan.schedule} == set(KIND_NAMES) - {"dir-drop", "disk-swap"}
+    kinds = {window.kind for plan in plans for window in plan.schedule}
+    assert kinds == set(KIND_NAMES) - {"dir-drop", "dir-removed", "disk-swap"}
 
 
-@pytest.mark.parametrize("name", ["power", "disk-swap", "dir-drop"])
+@pytest.mark.parametrize("name", ["power", "disk-swap", "dir-drop", "dir-removed"])
 def test_who_asks_for_wounds_gets_them_within_the_promise(name: str) -> None:
     for seed in range(30):
         assert derive(seed, faults=(name,)).schedule, seed
@@ -109,7 +110,8 @@ def test_beyond_the_promise_wounds_what_it_likes() -> None:
     plans = [derive(seed, profile="beyond") for seed in range(60)]
 
     assert {plan.promise.profile for plan in plans} == {"beyond"}
-    assert {"dir-drop", "disk-swap", "power-loss-everyone"} <= {window.kind for plan in plans for window in plan.schedule}
+    kinds = {window.kind for plan in plans for window in plan.schedule}
+    assert {"dir-drop", "dir-removed", "disk-swap", "power-loss-everyone"} <= kinds
 
 
 @pytest.mark.parametrize("seconds", [1, 2, 5])

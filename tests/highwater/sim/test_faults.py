@@ -17,6 +17,7 @@ from nemesis.faults import (
     Crash,
     CrashAt,
     DirFailure,
+    DirFile,
     DirUnreadable,
     DiskFull,
     DiskSlow,
@@ -48,6 +49,7 @@ faults: st.SearchStrategy[AnyFault] = st.one_of(
     st.sampled_from([Pause(), Crash(), Restart(), PowerLoss(), ExpireSession(), DiskSwap(), Restart(session_ends=True)]),
     st.builds(CrashAt, nth=st.integers(1, 3), before=st.booleans()),
     st.sampled_from([DirUnreadable(), DirFailure(), DirFailure(drop_unflushed=True), DiskFull(), DiskSlow()]),
+    st.sampled_from([DirFile(), DirFile(removed=True)]),
 )
 targets: st.SearchStrategy[AnyTarget] = st.sampled_from(
     [Named(brokers=(1,)), Named(brokers=(1, 2)), Random(), Minority(), Everyone()]

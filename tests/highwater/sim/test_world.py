@@ -17,6 +17,7 @@ from nemesis.faults import (
     Crash,
     CrashAt,
     DirFailure,
+    DirFile,
     DirUnreadable,
     DiskFull,
     DiskSlow,
@@ -133,6 +134,8 @@ FAULTS: list[AnyFault] = [
     PowerLoss(),
     ExpireSession(),
     DirUnreadable(),
+    DirFile(),
+    DirFile(removed=True),
     DirFailure(),
     DirFailure(drop_unflushed=True),
     DiskFull(),
@@ -215,6 +218,27 @@ def test_a_directory_that_cannot_be_read_withholds_its_replicas() -> None:
 
     rows = [(event.node, event.topic, event.partition, event.dir) for event in events(run, EventKind.FAULT_BEGUN)]
     assert rows == [("b1", None, None, None), ("b1", "t", 0, 0)]
+
+
+def test_a_file_in_the_place_of_a_directory_fails_every_access_and_the_directory_comes_back() -> None:
+    """R-321: as the earlier text of KIP-112 makes a directory fail; moved aside it loses nothing."""
+    run = perform(plan(window(DirFile())))
+
+    assert [event.detail for event in events(run, EventKind.DIR_FAILED)] == ["ENOTDIR"]
+    assert events(run, EventKind.WOUND) == []
+    assert len({event.leo for event in events(run, EventKind.LOG_ON_DISK)}) == 1
+
+
+def test_a_directory_that_was_removed_comes_back_empty() -> None:
+    """R-321, R-303: with its last process what it held is gone, and its broker makes its replicas anew."""
+    run = perform(plan(window(DirFile(removed=True))))
+
+    rows = [event for event in run.history.events if event.node == "b1"]
+    wounds = [event for event in rows if event.kind is EventKind.WOUND]
+    stopped = [event.index for event in rows if event.kind is EventKind.NODE_STOPPED]
+    assert [(event.partition, event.offset, event.detail) for event in wounds] == [(0, 0, "swapped"), (None, None, "swapped")]
+    assert stopped[0] < wounds[0].index
+    assert len({event.leo for event in events(run, EventKind.LOG_ON_DISK)}) == 1
 
 
 def test_losing_power_wounds_what_was_not_flushed() -> None:
