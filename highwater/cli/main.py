@@ -16,6 +16,7 @@ from highwater.cli.chaos import chaos
 from highwater.cli.check import check
 from highwater.cli.describe import describe
 from highwater.cli.explore import explore
+from highwater.cli.export import export
 from highwater.cli.judge import judge
 from highwater.cli.output import complain
 from highwater.cli.reassign import reassign
@@ -38,6 +39,7 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     explore,
     describe,
     check,
+    export,
     judge,
     report,
     protocols,
