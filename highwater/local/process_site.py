@@ -5,14 +5,13 @@ of the laboratory (`proxy_links`): the link of each pair can be held, slow, loss
 """
 
 import random
-import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from highwater.backends.scene import broker_config, brokers_of
 from highwater.local.nodes import NodeProcess
 from highwater.local.proxy_links import ProxyLinks
+from highwater.local.run_folder import RunFolder
 from highwater.local.servers import ServerProcess, commits
 from highwater.local.site import CLIENTS, HostPort
 from highwater.plan import Plan
@@ -28,7 +27,7 @@ class ProcessSite:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._folder: Path | None = None
+        self._folder: RunFolder | None = None
         self._zookeeper = LocalZooKeeper(plan.cluster.zookeeper)
         # 127.x.y.0/24: runs side by side do not meet. The system gives out the ports, so a collision would only share addresses.
         chance = random.Random()
@@ -41,7 +40,7 @@ class ProcessSite:
 
     async def open(self) -> None:
         """ZooKeeper runs when this returns."""
-        self._folder = Path(tempfile.mkdtemp(prefix="highwater-run-"))
+        self._folder = RunFolder()
         # In this thread: the kernel ends the server with the thread that started it.
         self._zookeeper.__enter__()
         self.servers = tuple(ServerProcess(server) for server in self._zookeeper.servers)
@@ -52,7 +51,7 @@ class ProcessSite:
         for broker in brokers:
             address = broker_address(broker)
             self.clients[address] = await self.links.wire(CLIENTS, address, self.laboratory[address])
-            self.nodes[broker] = await self._node(self._folder, broker)
+            self.nodes[broker] = await self._node(self._folder.path, broker)
 
     async def _node(self, folder: Path, broker: BrokerId) -> NodeProcess:
         me = broker_address(broker)
@@ -86,7 +85,7 @@ class ProcessSite:
         self._zookeeper.stop()
         folder, self._folder = self._folder, None
         if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.remove()
 
 
 def _text(where: HostPort) -> str:
