@@ -3,16 +3,16 @@
     with LocalZooKeeper() as zookeeper, LocalCluster(folder, zookeeper.address) as cluster:
         Producer({"bootstrap.servers": cluster.bootstrap})
 
-No faults but SIGKILL and SIGSTOP, no proxies, no history: runs are performed by the backends. Every process ends with the
+No faults but SIGKILL, no proxies, no history: runs are performed by the backends. Every process ends with the
 context, and with this process however it ends.
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -131,13 +131,15 @@ class LocalCluster:
         """One of its log directories."""
         return Path(self._settings[broker].log_dirs[index])
 
-    def pause(self, broker: BrokerId, seconds: float) -> None:
-        """SIGSTOP for so long."""
-        os.kill(self.pid(broker), signal.SIGSTOP)
+    @contextmanager
+    def without(self, broker: BrokerId) -> Iterator[None]:
+        """SIGKILL, and another process at the end of the context."""
+        self.kill(broker)
         try:
-            time.sleep(seconds)
+            yield
         finally:
-            os.kill(self.pid(broker), signal.SIGCONT)
+            self.start(broker)
+            self.wait_for(broker)
 
     def _last_words(self, broker: BrokerId) -> str:
         lines = (self._folder / f"b{broker}.log").read_text(errors="replace").strip().splitlines()

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from history.errors import HistoryError
 from history.foreign.step import Named
-from history.foreign.text import RECORD_CHARS_MAX, Text
+from history.foreign.text import DIGITS_MAX, RECORD_CHARS_MAX, Text
 
 _TOKEN = re.compile(
     r"""
@@ -172,6 +172,8 @@ class _Reader:
 
     def _atom(self, token: str, at: int) -> Hashable:
         if _INTEGER.match(token):
+            if len(token) > DIGITS_MAX:
+                raise HistoryError(f"line {self._text.line_at(at)}: a number of {len(token)} digits")
             return int(token.removesuffix("N"))
         if _FLOAT.match(token):
             return float(token.removesuffix("M"))

@@ -36,7 +36,9 @@ def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
                 value, end = decoder.raw_decode(text.rest, place)
             except ValueError as error:
                 if text.whole or len(text.rest) - place > RECORD_CHARS_MAX:
-                    raise HistoryError(f"line {text.line_at(place)}: cut, or no JSON: {error}") from error
+                    # The place that the message of the decoder ends with is one of the piece at hand, not of the file.
+                    why = error.msg if isinstance(error, json.JSONDecodeError) else error
+                    raise HistoryError(f"line {text.line_at(place)}: cut, or no JSON: {why}") from error
                 break
             if not isinstance(value, dict):
                 raise HistoryError(f"line {text.line_at(place)}: a step must be an object, not {text.rest[place:end][:40]}")
