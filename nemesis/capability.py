@@ -150,12 +150,22 @@ def _of_processes(fault: AnyFault) -> Ability:
             return Can("a TCP proxy resets its connections")
         case ExpireSession():
             return Can(_TAKEN_OVER)
-        case ClockJump() | ClockDrift() | ClockStrobe():
-            return Cannot("processes share the host's clock")
+        case ClockJump() | ClockStrobe():
+            return Can("libfaketime in the broker's process, for its wall clock")
+        case ClockDrift():
+            return Can("libfaketime, an offset of the wall clock that grows; the monotonic clock stays right")
         case PowerLoss():
             return Cannot("the page cache is the host's")
-        case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow() | DiskSwap():
-            return Cannot("it sends signals and touches no directory")
+        case DirUnreadable():
+            return Can("chmod 000; where brokers run as root, without the capabilities that let root through")
+        case DirFile():
+            return Can("the directory is moved aside, or removed, and a file made in its place")
+        case DiskFull():
+            return Can("a ballast file fills the small tmpfs in which the directory lies; refused where it is not root's")
+        case DiskSwap():
+            return Can("SIGKILL, and an empty directory in the place of the old one")
+        case DirFailure() | DiskSlow():
+            return Cannot("it sends signals and touches no device")
         case _:
             assert_never(fault)
 

@@ -2,7 +2,7 @@
 
 from highwater.backends.api import Provenance, Run
 from highwater.derive import PLAIN
-from highwater.local.process_site import ProcessSite
+from highwater.local.process_site import ProcessSite, lacking
 from highwater.local.stage import perform
 from highwater.plan import Plan
 from highwater.zookeeper import missing
@@ -19,7 +19,7 @@ class ProcessBackend:
         if plan.workload.name != PLAIN or plan.script:
             asked = "script" if plan.script else f"workload {plan.workload.name}"
             return f"the process backend has no administrators, and so no {asked}"
-        return next(iter(refusals("process", plan.schedule)), None) or missing()
+        return next(iter(refusals("process", plan.schedule)), None) or lacking(plan) or missing()
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Play the plan. A KeyboardInterrupt ends it early, with what was recorded."""

@@ -22,7 +22,7 @@ import reference
 from highwater.errors import HarnessError
 from highwater.zookeeper import free_port
 from reference.config import SAFE, BrokerConfig
-from reference.runtime.control import read_notes
+from reference.runtime.control import NotesReader
 from reference.runtime.gateway import Limits
 from reference.runtime.health import is_serving
 from reference.runtime.settings import Listener, NodeSettings
@@ -125,7 +125,7 @@ class LocalCluster:
 
     def notes(self, broker: BrokerId) -> list[str]:
         """What it has said so far, a kind for each note."""
-        return [line.note.kind for line in read_notes(Path(self._settings[broker].notes))]
+        return [line.note.kind for line in NotesReader(Path(self._settings[broker].notes)).read()]
 
     def dir_of(self, broker: BrokerId, index: int = 0) -> Path:
         """One of its log directories."""

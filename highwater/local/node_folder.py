@@ -8,7 +8,7 @@ from highwater.errors import HarnessError
 from history.event import EventKind
 from reference.config import BrokerConfig
 from reference.events import DirImage
-from reference.runtime.control import NoteLine, read_notes
+from reference.runtime.control import NoteLine, NotesReader
 from reference.runtime.disk import Disk
 from reference.runtime.settings import Listener, NodeSettings
 from reference.types import Address, TopicPartition, broker_address
@@ -26,13 +26,16 @@ class NodeFolder:
         self.dirs = config.log_dirs
         self._folder = folder / self.address
         self._folder.mkdir()
+        # Each in a folder of its own, so that it can be taken away and put back.
+        self.log_dirs = tuple(self._folder / f"data-{index}" / "logs" for index in range(config.log_dirs))
+        self._notes = NotesReader(self._folder / "notes.jsonl")
         self._settings = NodeSettings(
             broker=config,
             life=0,
             peers=Listener(bind=listen, advertised=peers),
             startup_timeout_ms=None,  # ZooKeeper may be out of reach on purpose
             zookeeper=zookeeper,
-            log_dirs=tuple(str(self._folder / f"data-{index}") for index in range(config.log_dirs)),
+            log_dirs=tuple(map(str, self.log_dirs)),
             notes=str(self._folder / "notes.jsonl"),
         )
 
@@ -47,23 +50,21 @@ class NodeFolder:
 
     def notes(self) -> list[NoteLine]:
         """What all lives have said so far."""
-        path = Path(self._settings.notes)
         try:
-            return read_notes(path) if path.exists() else []
+            return self._notes.read()
         except msgspec.MsgspecError as error:
             raise HarnessError(f"the notes of {self.address} cannot be read: {error}") from error
 
     def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
         """Whose logs lie in this directory."""
-        path = Path(self._settings.log_dirs[dir_])
         try:
-            return tuple(sorted(TopicPartition(entry.name) for entry in path.iterdir() if entry.is_dir()))
+            return tuple(sorted(TopicPartition(entry.name) for entry in self.log_dirs[dir_].iterdir() if entry.is_dir()))
         except OSError:
             return ()
 
     def disks(self) -> tuple[DirImage, ...]:
         """What lies in the log directories; not while a process runs."""
-        disk = Disk([Path(path) for path in self._settings.log_dirs])
+        disk = Disk(self.log_dirs)
         try:
             return disk.recover()
         finally:

@@ -4,12 +4,15 @@ Every broker listens at a loopback address of its own, and every connection to i
 of the laboratory (`proxy_links`): the link of each pair can be held, slow, lossy or reset by itself.
 """
 
+import os
 import random
 from collections.abc import Iterable
 from pathlib import Path
 
 from highwater.backends.scene import broker_config, brokers_of
-from highwater.local.nodes import NodeProcess
+from highwater.local.clocks import library
+from highwater.local.directories import obeying
+from highwater.local.nodes import Needs, NodeProcess
 from highwater.local.proxy_links import ProxyLinks
 from highwater.local.run_folder import RunFolder
 from highwater.local.servers import ServerProcess, commits
@@ -17,9 +20,38 @@ from highwater.local.site import CLIENTS, HostPort
 from highwater.plan import Plan
 from highwater.zookeeper import LocalZooKeeper, free_port
 from highwater.zookeeper_log import AnyCommit
+from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
 from reference.types import Address, BrokerId, broker_address
 
 _PROXIES = 254  # last part of the address at which all proxies of a run listen; brokers have their numbers
+
+
+def lacking(plan: Plan) -> str | None:
+    """What this machine lacks for a fault of this plan, in a sentence; None where it has all of it."""
+    for window in plan.schedule:
+        why = _lacking(window.fault)
+        if why is not None:
+            return f"window {window.id} ({window.kind}): {why}"
+    return None
+
+
+def _lacking(fault: AnyFault) -> str | None:
+    if isinstance(fault, ClockJump | ClockDrift | ClockStrobe) and library() is None:
+        return "libfaketime is not installed on this machine (apt install libfaketime)"
+    if isinstance(fault, DiskFull) and os.geteuid():
+        return "only root can mount a small file system"
+    if isinstance(fault, DirUnreadable) and obeying() is None:
+        return "root ignores permissions, and setpriv of util-linux, which changes that, is not installed"
+    return None
+
+
+def _needs(plan: Plan) -> Needs:
+    faults = [window.fault for window in plan.schedule]
+    return Needs(
+        fake_clock=any(isinstance(fault, ClockJump | ClockDrift | ClockStrobe) for fault in faults),
+        permissions=any(isinstance(fault, DirUnreadable) for fault in faults),
+        small_dirs=any(isinstance(fault, DiskFull) for fault in faults),
+    )
 
 
 class ProcessSite:
@@ -59,7 +91,8 @@ class ProcessSite:
         peers = {peer: _text(await self.links.wire(me, peer, target)) for peer, target in self.laboratory.items() if peer != me}
         config = broker_config(self._plan, broker)
         ensemble = ",".join(map(_text, zookeeper))
-        return NodeProcess(folder, config, listen=_text(self.laboratory[me]), zookeeper=ensemble, peers=peers)
+        listen = _text(self.laboratory[me])
+        return NodeProcess(folder, config, listen=listen, zookeeper=ensemble, peers=peers, needs=_needs(self._plan))
 
     @property
     def zookeeper(self) -> str:
@@ -81,7 +114,8 @@ class ProcessSite:
 
     def close(self) -> None:
         """No process and no file is left."""
-        self.stop()
+        for node in self.nodes.values():
+            node.close()
         self._zookeeper.stop()
         folder, self._folder = self._folder, None
         if folder is not None:
