@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from highwater.errors import HarnessError
-from highwater.local.site import SOUND, DirCondition, Probe, Proof, Wound
-from reference.events import DirImage
-from reference.runtime.disk import Disk
+from highwater.local.site import SOUND, DirCondition, Probe, Proof
+from reference.runtime.disk import look
+from reference.runtime.power import Wound
 from reference.types import Offset
 
 SMALL_BYTES = 64 * 1024 * 1024
@@ -76,7 +76,7 @@ class LogDirs:
     def swap(self, dir_: int) -> tuple[Wound, ...]:
         """An empty one in the place of this one; an empty log is a wound too: whoever counts on it cannot know."""
         assert self._conditions[dir_] == SOUND, "swapped while it is broken"
-        (image,) = images([self.paths[dir_]])
+        (image,) = look([self.paths[dir_]])
         shutil.rmtree(self.paths[dir_])
         self.paths[dir_].mkdir()
         return tuple(
@@ -109,15 +109,6 @@ class LogDirs:
         # A shell has words of its own for a directory that is none.
         expected = "irectory" if wanted == errno.ENOTDIR else os.strerror(wanted)
         return Proof(expected in said if wanted else found.returncode == 0, detail)
-
-
-def images(paths: Sequence[Path]) -> tuple[DirImage, ...]:
-    """What lies in these directories; torn ends are cut off."""
-    disk = Disk(paths)
-    try:
-        return disk.recover()
-    finally:
-        disk.close()
 
 
 def _put_file(path: Path) -> None:

@@ -161,9 +161,7 @@ class KafkaClient:
 
     def _bound(self, consumer: Consumer, call: LatestCall | EarliestCall, which: int) -> Heard:
         tp = TopicPartition(topic_of(call.tp), index_of(call.tp))
-        found = consumer.get_watermark_offsets(tp, timeout=self._timeout_ms / 1000)
-        if found is None:
-            return Heard(id=call.id, attempts=1, error=ErrorCode.REQUEST_TIMED_OUT.name)
+        found: tuple[int, int] = consumer.get_watermark_offsets(tp, timeout=self._timeout_ms / 1000)
         return Heard(id=call.id, attempts=1, offset=found[which])
 
     def _poll(self, consumer: Consumer, call: PollCall) -> Heard:
@@ -181,7 +179,7 @@ class KafkaClient:
             for message in messages
             if (offset := message.offset()) is not None
         )
-        hw = bounds[1] if bounds is not None and bounds[1] >= 0 else None
+        hw = bounds[1] if bounds[1] >= 0 else None
         return Heard(id=call.id, attempts=1, records=records, hw=hw)
 
     def _fetched(self, consumer: Consumer, call: PollCall) -> list[Message] | str:

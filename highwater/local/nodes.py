@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,9 +17,11 @@ from highwater.local.clocks import FakeClock, forget
 from highwater.local.directories import LogDirs, obeying
 from highwater.local.node_folder import NodeFolder
 from highwater.local.processes import RUNNING, STOPPED, gone, in_state
-from highwater.local.site import ClockCondition, Cutback, DirCondition, Probe, Proof, Wound
+from highwater.local.site import ClockCondition, DirCondition, Probe, Proof
 from reference.config import BrokerConfig
-from reference.types import Address
+from reference.runtime.faults import DirFault
+from reference.runtime.power import Wound
+from reference.runtime.settings import Listener
 
 END_TIMEOUT_S = 10
 
@@ -44,12 +45,12 @@ class NodeProcess(NodeFolder):
         folder: Path,
         config: BrokerConfig,
         *,
-        listen: str,
         zookeeper: str,
-        peers: dict[Address, str],
+        peers: Listener,
+        clients: Listener,
         needs: Needs = NOTHING,
     ) -> None:
-        super().__init__(folder, config, listen=listen, zookeeper=zookeeper, peers=peers)
+        super().__init__(folder, config, zookeeper=zookeeper, peers=peers, clients=clients)
         self._needs = needs
         self._dirs = LogDirs(self.log_dirs)
         self._dirs.make(small=needs.small_dirs)
@@ -85,6 +86,7 @@ class NodeProcess(NodeFolder):
                 env=environment,
                 start_new_session=True,
             )
+        await self.tell_faults()
         return self._probe(running=True)
 
     async def is_running(self) -> bool:
@@ -147,17 +149,17 @@ class NodeProcess(NodeFolder):
         return self._clock.set(condition, self.notes)
 
     async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
-        """This log directory is so from now on."""
-        return self._dirs.set(dir_, condition)
+        """This log directory is so from now on: its device in the process's own disk layer, the rest on the file system."""
+        outside = self._dirs.set(dir_, condition)
+        fault = DirFault(broken=condition.broken, flush_ms=condition.flush_ms)
+        if fault == self._dir_faults[dir_]:
+            return outside
+        return await self.set_dir_fault(dir_, fault)
 
     async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
         """An empty directory in the place of this one."""
         assert not self._runs()
         return self._dirs.swap(dir_)
-
-    async def lose_unflushed(self, dirs: Sequence[int], how: Cutback) -> tuple[Wound, ...]:
-        """Refused before the run."""
-        raise HarnessError(f"what {self.address} did not flush cannot be lost: {dirs} {how}")
 
     def _runs(self) -> bool:
         return self._process is not None and self._process.poll() is None

@@ -6,7 +6,7 @@ of the laboratory (`proxy_links`): the link of each pair can be held, slow, loss
 
 import os
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from highwater.backends.scene import broker_config, brokers_of
@@ -21,6 +21,7 @@ from highwater.plan import Plan
 from highwater.zookeeper import LocalZooKeeper, free_port
 from highwater.zookeeper_log import AnyCommit
 from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
+from reference.runtime.settings import Listener
 from reference.types import Address, BrokerId, broker_address
 
 _PROXIES = 254  # last part of the address at which all proxies of a run listen; brokers have their numbers
@@ -67,6 +68,7 @@ class ProcessSite:
         self.links = ProxyLinks(f"{self._net}.{_PROXIES}", chance)
         self.nodes: dict[BrokerId, NodeProcess] = {}
         self.servers: tuple[ServerProcess, ...] = ()
+        self._peers: dict[Address, HostPort] = {}  # where brokers listen for each other
         self.clients: dict[Address, HostPort] = {}
         self.laboratory: dict[Address, HostPort] = {}
 
@@ -78,21 +80,25 @@ class ProcessSite:
         self.servers = tuple(ServerProcess(server) for server in self._zookeeper.servers)
         brokers = brokers_of(self._plan)
         for broker in brokers:
-            host = f"{self._net}.{broker}"
-            self.laboratory[broker_address(broker)] = (host, free_port(host))
-        for broker in brokers:
-            address = broker_address(broker)
+            address, host = broker_address(broker), f"{self._net}.{broker}"
+            self._peers[address] = (host, free_port(host))
+            self.laboratory[address] = (host, free_port(host))
             self.clients[address] = await self.links.wire(CLIENTS, address, self.laboratory[address])
+        for broker in brokers:
             self.nodes[broker] = await self._node(self._folder.path, broker)
 
     async def _node(self, folder: Path, broker: BrokerId) -> NodeProcess:
         me = broker_address(broker)
         zookeeper = [await self.links.wire(me, server.address, server.client) for server in self._zookeeper.servers]
-        peers = {peer: _text(await self.links.wire(me, peer, target)) for peer, target in self.laboratory.items() if peer != me}
-        config = broker_config(self._plan, broker)
-        ensemble = ",".join(map(_text, zookeeper))
-        listen = _text(self.laboratory[me])
-        return NodeProcess(folder, config, listen=listen, zookeeper=ensemble, peers=peers, needs=_needs(self._plan))
+        ways = {peer: await self.links.wire(me, peer, target) for peer, target in self._peers.items() if peer != me}
+        return NodeProcess(
+            folder,
+            broker_config(self._plan, broker),
+            zookeeper=",".join(map(_text, zookeeper)),
+            peers=_listener(self._peers[me], ways),
+            clients=_listener(self.laboratory[me], self.clients),
+            needs=_needs(self._plan),
+        )
 
     @property
     def zookeeper(self) -> str:
@@ -124,3 +130,7 @@ class ProcessSite:
 
 def _text(where: HostPort) -> str:
     return f"{where[0]}:{where[1]}"
+
+
+def _listener(bind: HostPort, ways: Mapping[Address, HostPort]) -> Listener:
+    return Listener(bind=_text(bind), advertised={address: _text(way) for address, way in ways.items()})
