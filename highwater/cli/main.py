@@ -17,6 +17,7 @@ from highwater.cli.check import check
 from highwater.cli.clean import clean
 from highwater.cli.describe import describe
 from highwater.cli.explore import explore
+from highwater.cli.export import export
 from highwater.cli.judge import judge
 from highwater.cli.output import complain
 from highwater.cli.reassign import reassign
@@ -39,6 +40,7 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     explore,
     describe,
     check,
+    export,
     judge,
     report,
     protocols,
