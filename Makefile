@@ -7,10 +7,11 @@ SEEDS ?= 200
 FIRST ?=
 STORE ?= store/chaos
 PYTEST_ARGS ?=
+WORKERS ?= 1
 
-.PHONY: help setup check test test-chaos images bench bench-checkers clean
+.PHONY: help setup check test test-chaos images bench bench-checkers prove-checkers clean
 help:
-	@echo "make setup | check | test | test-chaos [SEEDS=200] [FIRST=1] | bench | clean   (README.md says what each is for)"
+	@echo "make setup | check | test | test-chaos [SEEDS=200] [FIRST=1] | bench | prove-checkers | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -35,6 +36,10 @@ bench: $(READY)
 
 bench-checkers: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m highwater.bench_checkers
+
+# Every judge against its definition on 100,000 small histories each: three quarters of an hour of one core.
+prove-checkers: $(READY)
+	POLARS_MAX_THREADS=1 nice $(BIN)/python -m tests.proof --histories 100000 --workers $(WORKERS) --write docs/proof.md
 
 clean:
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -8,7 +8,7 @@ their kinds must fill, partitions that the promise knows.
 import polars as pl
 
 from checkers.checker import WHOLE_RUN, Checker, Facts
-from checkers.rows import LACKING
+from checkers.rows import IMPOSSIBLE_EVENT, IMPOSSIBLE_OPERATION, LACKING
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -62,6 +62,10 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     for kind in sorted(unfilled["kind"].unique().to_list()):
         count = unfilled.filter(pl.col("kind") == kind).height
         why.append(f"{count} {kind} rows lack a column that the kind must fill")
+    for frame, impossible, what in ((operations, IMPOSSIBLE_OPERATION, "operations"), (events, IMPOSSIBLE_EVENT, "events")):
+        strange = frame.filter(impossible)
+        if strange.height:
+            why.append(f"{strange.height} rows of {what} with an offset that cannot be, the first at row {strange['index'][0]}")
     known = {topic.topic for topic in facts.promise.topics}
     topics = set(operations["topic"].drop_nulls().unique().to_list()) | set(events["topic"].drop_nulls().unique().to_list())
     why.extend(f"the promise does not know topic {topic}" for topic in sorted(topics - known))
@@ -75,7 +79,7 @@ CHECKER = Checker(
     blind="Rows that were never written.",
     kinds=(),
     group_by=WHOLE_RUN,
-    operations=("produce", "poll", "latest", "earliest"),
+    operations=("produce", "poll", "latest", "earliest", "commit", "committed"),
     events=tuple(K),
     check=check,
 )

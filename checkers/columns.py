@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkers.rows import OFFSET_MAX
+
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -108,14 +110,16 @@ def columns_of(operations: pa.Table) -> Columns | None:
     heads = _heads(operations)
     offset = _numbers(operations["offset"], none=_ABSENT)
     part, partitions = _parts(operations)
-    if heads is None or part is None or ((offset < 0) & (offset != _ABSENT)).any() or (offset >> OFFSET_BITS > 0).any():
+    if heads is None or part is None:
         return None
+    impossible = ((offset < 0) & (offset != _ABSENT)) | (offset > OFFSET_MAX)
     turn = _turn_of_rows(heads, len(part))
     if (part != part[heads][turn]).any():
         return None
     turns = _turns(operations.take(pa.array(heads)), first=np.append(heads, len(part)), part=part[heads])
     odd = np.zeros(len(partitions), np.bool_)
     odd[_unpaired(turns)] = True
+    odd[part[impossible]] = True
     topic_ids, several = _topic_ids(operations["topic_id"], part, len(partitions))
     value = _codes(operations["value"])
     codes = _numbers_of(value)
@@ -129,7 +133,7 @@ def columns_of(operations: pa.Table) -> Columns | None:
         turn=turn,
         part=part,
         value=codes,
-        offset=np.maximum(offset, NONE),
+        offset=np.where(impossible, NONE, np.maximum(offset, NONE)),
         values=len(value.dictionary),
     )
 

@@ -104,6 +104,8 @@ class _Consumer:
     def _hinted(self, hw: int | None, epoch: int | None, index: int) -> None:
         if hw is None or epoch is None:
             return
+        if self.hint is not None and epoch < self.hint.epoch:
+            return  # stale, and no measure for what the newer leader says next
         if self.hint is not None and self.hint.epoch == epoch and hw < self.hint.offset:
             words = f"process {self.process} saw the high watermark fall from {self.hint.offset} to {hw} in epoch {epoch}"
             self._accuse("hw-regressed", (self.hint.at, index), words)

@@ -58,6 +58,14 @@ FILLED: tuple[tuple[K, tuple[str, ...]], ...] = (
 )
 
 
+# Logs are held as lists, and a list up to a greater offset would fill the memory.
+OFFSET_MAX = 1 << 26
+
+
+def _impossible(*columns: str) -> pl.Expr:
+    return pl.any_horizontal(*(((pl.col(c) < 0) | (pl.col(c) > OFFSET_MAX)).fill_null(False) for c in columns))
+
+
 _IS_WOUND = pl.col("kind") == str(K.WOUND)
 
 
@@ -73,7 +81,10 @@ def _lacking() -> pl.Expr:
 LACKING = _lacking()
 # A wound of a node as a whole has a row without a partition: to who had a log there it says nothing more than the row of the log.
 _WHOLE = _IS_WOUND & pl.col("partition").is_null()
-_FIT = ~(LACKING | _WHOLE)
+# True for rows whose offsets cannot be: these are not judged, and `checkers.assumptions` reports them.
+IMPOSSIBLE_OPERATION = _impossible("offset")
+IMPOSSIBLE_EVENT = _impossible("offset", "hw", "leo")
+_FIT = ~(LACKING | _WHOLE | IMPOSSIBLE_EVENT)
 
 
 def event_rows(events: pl.DataFrame) -> list[EventRow]:
@@ -115,8 +126,8 @@ class OperationRow(NamedTuple):
 
 
 def operation_rows(operations: pl.DataFrame) -> list[OperationRow]:
-    """All rows, in order of the frame."""
-    frame = operations.rename({"index": "at"})
+    """All rows, in order of the frame. An offset that cannot be is none."""
+    frame = operations.rename({"index": "at"}).with_columns(pl.when(~IMPOSSIBLE_OPERATION).then("offset").alias("offset"))
     return list(map(OperationRow._make, zip(*(frame[name].to_list() for name in OperationRow._fields), strict=True)))
 
 

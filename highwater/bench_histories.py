@@ -5,6 +5,7 @@ time. Calls overlap: each takes effect at a moment of its own, begins up to half
 half a round after it.
 """
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from history import parquet, schema, store
+from history.foreign.pairing import Paired
+from history.foreign.step import UNKNOWN, Call, Named
 from history.manifest import RunManifest
 from history.promise import Promise, TopicPromise
 
@@ -27,6 +30,10 @@ _READERS = 2  # that read each partition from its beginning
 _GAP_NS = 1_000  # between the moments of two calls
 _LOST_PERCENT = 1  # produces of unknown outcome; every second of them is in the log
 _FAILED_PERCENT = 1
+_PROCESSES = 16  # of a history of calls
+_APPENDS = 0.4  # of the calls of a log
+_KEYS = 10  # of transactions, in flight
+_READ, _APPEND = Named("r"), Named("append")
 INVOKE, OK, FAIL, INFO = range(4)
 _TYPES = ("invoke", "ok", "fail", "info")
 
@@ -50,6 +57,74 @@ def write_log(folder: Path, rows: int, *, seed: int = 1) -> int:
     store.write_file(folder / store.EVENTS, parquet.encode(events))
     store.write_file(folder / store.MANIFEST, store.encode_manifest(manifest))
     return int(operations.num_rows)
+
+
+def log_calls(count: int, *, seed: int = 1) -> list[Call]:
+    """Appends to one partition and reads of it, as calls: two appends to three reads, sixteen processes at once."""
+    draws = np.random.default_rng(seed)
+    appends = draws.random(count) < _APPENDS
+    appends[0] = True
+    starts, ends = _intervals(draws, count)
+    offsets = np.cumsum(appends) - 1
+    read = (draws.random(count) * (offsets + 1)).astype(np.int64)
+    recent = draws.random(count) < 0.5
+    read[recent] = offsets[recent]  # half of the reads are at the end
+    return [
+        Call(index=i, line=i + 1, process=i % _PROCESSES, f="append", argument=at, result=at, start=start, end=end)
+        if append
+        else Call(index=i, line=i + 1, process=i % _PROCESSES, f="read", argument=old, result=old, start=start, end=end)
+        for i, (append, at, old, start, end) in enumerate(
+            zip(appends.tolist(), offsets.tolist(), read.tolist(), starts.tolist(), ends.tolist(), strict=True)
+        )
+    ]
+
+
+def transactions(count: int, *, seed: int = 1, writes: int = 32) -> Paired:
+    """List-append as Jepsen's generator makes it: one to four micro-operations on ten keys in flight, half of them appends.
+
+    A key is done with after so many `writes` (Jepsen: 32), so lists grow to that. One transaction in a hundred fails, and of one
+    nobody knows what became of it. Every transaction takes effect at a moment within its call.
+    """
+    draws = np.random.default_rng(seed)
+    starts, ends = (column.tolist() for column in _intervals(draws, count))
+    sizes, fates = draws.integers(1, 5, count).tolist(), draws.integers(0, 100, count).tolist()
+    micro = iter(draws.integers(0, 2 * _KEYS, int(sum(sizes))).tolist())
+    keys, made = list(range(_KEYS)), [0] * _KEYS
+    lists: list[tuple[int, ...]] = [()] * _KEYS
+    calls: list[Call] = []
+    failed: list[Call] = []
+    for i, (size, fate) in enumerate(zip(sizes, fates, strict=True)):
+        lands = fate > 1 or (fate == 1 and i % 2 == 0)
+        asked: list[tuple[str, int, object]] = []
+        told: list[tuple[str, int, object]] = []
+        kept = list(lists)
+        for place, reads in (divmod(drawn, 2) for drawn in islice(micro, size)):
+            key = keys[place]
+            told.append((_READ, key, lists[place]) if reads else (_APPEND, key, made[place]))
+            asked.append((_READ, key, None) if reads else told[-1])
+            if not reads:
+                lists[place] = (*lists[place], made[place])
+                made[place] += 1
+        if not lands:
+            lists = kept
+        for place in range(_KEYS):
+            if made[place] >= writes:
+                keys[place], made[place], lists[place] = max(keys) + 1, 0, ()
+        into = failed if fate == 0 else calls
+        into.append(
+            Call(
+                index=len(into), line=i + 1, process=i % _PROCESSES, f="txn", argument=tuple(asked), start=starts[i],
+                result=tuple(told) if fate > 1 else UNKNOWN, end=ends[i] if fate > 1 else None,
+            )
+        )  # fmt: skip
+    return Paired(calls=tuple(calls), failed=tuple(failed), steps=2 * count)
+
+
+def _intervals(draws: np.random.Generator, count: int) -> tuple[Ints, Ints]:
+    """When calls begin and end, around moments that are a thousand apart; call i is by process i modulo `_PROCESSES`."""
+    moment = np.arange(1, count + 1) * 1000
+    reach = 500 * _PROCESSES
+    return moment - draws.integers(1, reach, count), moment + draws.integers(1, reach, count)
 
 
 def _partition(draws: np.random.Generator, place: int, records: int) -> dict[str, Ints]:

@@ -5,6 +5,7 @@ First the manifest, then the rows of both tables in the order of `index`, last a
 Every complaint is one HistoryError of one line that names the file and the line.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from operator import attrgetter
@@ -39,6 +40,8 @@ class _Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
 
 _Content = RunManifest | Operation | ClusterEvent | _End
 
+_BOUND = 1 << 63
+_LONG = re.compile(rb"[0-9]{19}")  # of so many digits a number may need more than 64 bits
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Line)
 
@@ -152,20 +155,30 @@ def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
 def _lines(path: Path, *, torn_end: bool) -> Iterator[tuple[int, _Content]]:
     """Numbered contents of lines, from 1. `torn_end` forgives a last line that does not end."""
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if torn_end and not line.endswith(b"\n"):
+                    return
+                yield number, _content(path, number, line)
     except OSError as error:
         raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
-    lines = text.split(b"\n")
-    torn = lines.pop()
-    if torn and not torn_end:
-        lines.append(torn)
-    for number, line in enumerate(lines, start=1):
-        what = "not a history of highwater" if number == 1 else "not a row of a history"
-        try:
-            decoded = _DECODER.decode(line)
-        except msgspec.DecodeError as error:
-            raise HistoryError(f"{path}: line {number}: {what}: {error}") from error
-        contents = [c for c in (decoded.manifest, decoded.op, decoded.event, decoded.end) if c is not None]
-        if len(contents) != 1:
-            raise HistoryError(f"{path}: line {number}: {what}: expected one of manifest, op, event, end")
-        yield number, contents[0]
+
+
+def _content(path: Path, number: int, line: bytes) -> _Content:
+    what = "not a history of highwater" if number == 1 else "not a row of a history"
+    try:
+        decoded = _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise HistoryError(f"{path}: line {number}: {what}: {error}") from error
+    if _LONG.search(line) and any(isinstance(v, int) and not -_BOUND <= v < _BOUND for v in _numbers(decoded)):
+        raise HistoryError(f"{path}: line {number}: {what}: a number of more than 64 bits")
+    contents = [c for c in (decoded.manifest, decoded.op, decoded.event, decoded.end) if c is not None]
+    if len(contents) != 1:
+        raise HistoryError(f"{path}: line {number}: {what}: expected one of manifest, op, event, end")
+    return contents[0]
+
+
+def _numbers(line: _Line) -> Iterator[object]:
+    for content in (line.op, line.event, line.manifest):
+        if content is not None:
+            yield from msgspec.structs.astuple(content)

@@ -292,6 +292,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     fetch_wait_max_ms: Millis = Millis(500)  # replica.fetch.wait.max.ms
     fetch_backoff_ms: Millis = Millis(200)  # replica.fetch.backoff.ms
     fetch_max_records: int = 500
+    fetch_max_bytes: int | None = None  # replica.fetch.max.bytes; None where values are in the clear
     checkpoint_interval_ms: Millis = Millis(5000)  # replica.high.watermark.checkpoint.interval.ms
     lag_max_records: int = 4000  # replica.lag.max.messages (R-138), V3's MAX_BYTES_LAG; with lag_rule=last_change
     reassign_interval_ms: Millis = Millis(1000)  # how often the reassignment agent wakes up at the latest (V3 §F: e.g. 30 s)

@@ -3,16 +3,16 @@
     with LocalZooKeeper() as zookeeper, LocalCluster(folder, zookeeper.address) as cluster:
         Producer({"bootstrap.servers": cluster.bootstrap})
 
-No faults but SIGKILL and SIGSTOP, no proxies, no history: runs are performed by the backends. Every process ends with the
+No faults but SIGKILL, no proxies, no history: runs are performed by the backends. Every process ends with the
 context, and with this process however it ends.
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -22,7 +22,7 @@ import reference
 from highwater.errors import HarnessError
 from highwater.zookeeper import free_port
 from reference.config import SAFE, BrokerConfig
-from reference.runtime.control import read_notes
+from reference.runtime.control import NotesReader
 from reference.runtime.gateway import Limits
 from reference.runtime.health import is_serving
 from reference.runtime.settings import Listener, NodeSettings
@@ -48,8 +48,9 @@ class LocalCluster:
         self._folder = folder
         self._processes: dict[BrokerId, subprocess.Popen[bytes]] = {}
         ids = [BrokerId(number) for number in range(1, brokers + 1)]
-        peers = {broker_address(broker): f"{HOST}:{free_port()}" for broker in ids}
+        self.between = {broker: (HOST, free_port()) for broker in ids}  # the listeners among brokers
         self.listening = {broker: (HOST, free_port()) for broker in ids}
+        peers = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.between.items()}
         clients = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.listening.items()}
         self._settings = {
             broker: NodeSettings(
@@ -125,19 +126,21 @@ class LocalCluster:
 
     def notes(self, broker: BrokerId) -> list[str]:
         """What it has said so far, a kind for each note."""
-        return [line.note.kind for line in read_notes(Path(self._settings[broker].notes))]
+        return [line.note.kind for line in NotesReader(Path(self._settings[broker].notes)).read()]
 
     def dir_of(self, broker: BrokerId, index: int = 0) -> Path:
         """One of its log directories."""
         return Path(self._settings[broker].log_dirs[index])
 
-    def pause(self, broker: BrokerId, seconds: float) -> None:
-        """SIGSTOP for so long."""
-        os.kill(self.pid(broker), signal.SIGSTOP)
+    @contextmanager
+    def without(self, broker: BrokerId) -> Iterator[None]:
+        """SIGKILL, and another process at the end of the context."""
+        self.kill(broker)
         try:
-            time.sleep(seconds)
+            yield
         finally:
-            os.kill(self.pid(broker), signal.SIGCONT)
+            self.start(broker)
+            self.wait_for(broker)
 
     def _last_words(self, broker: BrokerId) -> str:
         lines = (self._folder / f"b{broker}.log").read_text(errors="replace").strip().splitlines()

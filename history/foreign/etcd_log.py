@@ -11,10 +11,12 @@ from typing import BinaryIO
 
 from history.errors import HistoryError
 from history.foreign.step import Named, Step
+from history.foreign.text import DIGITS_MAX
 from history.op import OpType
 
 _LINE = re.compile(r"INFO\s+jepsen\.util - (\S+)\s+:(invoke|ok|fail|info)\s+:(read|write|cas)(?:\s+(.*?))?\s*\Z")
-_PAIR = re.compile(r"\[(-?\d+) (-?\d+)\]\Z")
+_NUMBER = re.compile(rf"-?\d{{1,{DIGITS_MAX}}}\Z", re.ASCII)
+_PAIR = re.compile(rf"\[(-?\d{{1,{DIGITS_MAX}}}) (-?\d{{1,{DIGITS_MAX}}})\]\Z", re.ASCII)
 _REFUSED = Named("false")
 
 
@@ -41,8 +43,8 @@ def steps(file: BinaryIO) -> Iterator[Step]:
 
 
 def _process(text: str, line: int) -> int:
-    if not text.isdigit():
-        raise HistoryError(f"line {line}: the process must be a number, not {text!r}")
+    if not _NUMBER.match(text):
+        raise HistoryError(f"line {line}: the process must be a number, not {text[:60]!r}")
     return int(text)
 
 
@@ -51,6 +53,6 @@ def _value(words: str, line: int) -> Hashable:
         return None
     if pair := _PAIR.match(words):
         return (int(pair[1]), int(pair[2]))
-    if re.fullmatch(r"-?\d+", words):
+    if _NUMBER.match(words):
         return int(words)
-    raise HistoryError(f"line {line}: the value must be a number, a pair of them or nil, not {words!r}")
+    raise HistoryError(f"line {line}: the value must be a number, a pair of them or nil, not {words[:60]!r}")

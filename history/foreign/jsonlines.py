@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 from typing import BinaryIO
 
 from history.errors import HistoryError
-from history.foreign.step import Named
+from history.foreign.step import Named, Pairs
 from history.foreign.text import RECORD_CHARS_MAX, Text
 
 _SPACE = " \t\r\n"
@@ -36,7 +36,9 @@ def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
                 value, end = decoder.raw_decode(text.rest, place)
             except ValueError as error:
                 if text.whole or len(text.rest) - place > RECORD_CHARS_MAX:
-                    raise HistoryError(f"line {text.line_at(place)}: cut, or no JSON: {error}") from error
+                    # The place that the message of the decoder ends with is one of the piece at hand, not of the file.
+                    why = error.msg if isinstance(error, json.JSONDecodeError) else error
+                    raise HistoryError(f"line {text.line_at(place)}: cut, or no JSON: {why}") from error
                 break
             if not isinstance(value, dict):
                 raise HistoryError(f"line {text.line_at(place)}: a step must be an object, not {text.rest[place:end][:40]}")
@@ -70,6 +72,6 @@ def frozen(value: object) -> Hashable:
     if isinstance(value, list):
         return tuple(frozen(item) for item in value)
     if isinstance(value, dict):
-        return tuple(sorted(((key, frozen(item)) for key, item in value.items()), key=repr))
+        return Pairs(sorted(((key, frozen(item)) for key, item in value.items()), key=repr))
     assert value is None or isinstance(value, int | float | str), value
     return value

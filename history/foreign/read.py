@@ -1,12 +1,16 @@
 """Any history file as steps: which form it has is seen from its first bytes.
 
-Everything streams: a file of gigabytes takes the memory of its longest record. Errors name the file and the line.
+Everything streams: a file of gigabytes takes the memory of its longest record. What gzip packed is unpacked on the way. Errors
+name the file and the line.
 """
 
+import gzip
+import zlib
 from collections.abc import Iterator
 from enum import StrEnum
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from history.errors import HistoryError
 from history.foreign import edn, etcd_log, jepsen, jsonlines
@@ -14,6 +18,7 @@ from history.foreign.pairing import Paired, pair
 from history.foreign.step import Step
 
 _HEAD_BYTES = 4096
+_GZIP = b"\x1f\x8b"
 
 
 class Form(StrEnum):
@@ -30,10 +35,10 @@ def form_of(path: Path) -> Form:
     if path.is_dir() or path.suffix == ".parquet":
         return Form.OURS
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             head = file.read(_HEAD_BYTES)
-    except OSError as error:
-        raise HistoryError(f"{path}: {error.strerror}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) from error
     if head.startswith((b'{"manifest"', b"PAR1")):
         return Form.OURS
     bare = head.lstrip()
@@ -50,10 +55,24 @@ def steps(path: Path) -> Iterator[Step]:
     """The steps of a foreign history."""
     form = form_of(path)
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             yield from _steps(form, file)
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) from error
+
+
+def _opened(path: Path) -> BinaryIO:
+    with path.open("rb") as file:
+        packed = file.read(len(_GZIP)) == _GZIP
+    return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
+
+
+def _unreadable(path: Path, error: Exception) -> HistoryError:
+    if isinstance(error, OSError) and error.strerror:
+        return HistoryError(f"{path}: {error.strerror}")
+    return HistoryError(f"{path}: cut, or no whole gzip file: {error}")
 
 
 def calls(path: Path) -> Paired:
@@ -63,6 +82,11 @@ def calls(path: Path) -> Paired:
     except HistoryError as error:
         said = str(error)
         raise error if said.startswith(str(path)) else HistoryError(f"{path}: {said}") from error
+
+
+def history_of(text: str) -> Paired:
+    """The calls of a history in Jepsen's EDN, as it is written down in a test or an example."""
+    return pair(jepsen.steps(edn.records(BytesIO(text.encode()))))
 
 
 def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:

@@ -6,6 +6,7 @@ from typing import BinaryIO
 from history.errors import HistoryError
 
 _PIECE_BYTES = 1 << 18
+DIGITS_MAX = 1000  # of a number; Python refuses to read much longer ones
 RECORD_CHARS_MAX = 1 << 24  # a record longer than this is none
 
 

@@ -84,6 +84,7 @@ def ask(turn: Turn, partition: Partition) -> None:
             config.fetch_max_records,
             topic_id,
             last_record_epoch(partition.log) if config.variant.truncation == "fetch" else NO_EPOCH,
+            config.fetch_max_bytes,
         )
     turn.send(broker_address(role.leader), request)
     timeout = config.request_timeout_ms + wait

@@ -1,6 +1,6 @@
 """Where clients come in: listeners, connections, their limits (`Limits`); what clients say is `reference.wire.clients`.
 
-A connection is an address of its own, "@1", "@2", …, to the machine. What is malformed, too large or not served closes its
+A connection is an address of its own, "@c1", "@c2", …, to the machine. What is malformed, too large or not served closes its
 connection; so does one that is silent for too long, one too many, and one that would hold more memory than all of them may. A
 client that does not read its answers is not read from.
 """
@@ -21,7 +21,7 @@ from reference.wire.clients.tasks import AnyResult, AnyTask, Done, Pause, Task
 from reference.wire.framing import WireError
 
 UNSENT_BYTES_HIGH = 1024 * 1024  # above it a connection is not read from
-PREFIX = "@"
+PREFIX = "@c"  # of the addresses of clients; "@" alone begins those of nodes
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,15 +24,16 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # what is bound to all addr
 def is_serving(where: tuple[str, int], broker: BrokerId) -> bool:
     """Is this broker, whose clients come in there, a broker of its cluster, to its own knowledge? No answer is a no."""
     try:
-        response = _ask((_EVERYWHERE.get(where[0], where[0]), where[1]))
+        response = told_by((_EVERYWHERE.get(where[0], where[0]), where[1]), MetadataRequest(topics=()))
     except (OSError, WireError):
         return False
     return any(found.node_id == broker for found in response.brokers)
 
 
-def _ask(where: tuple[str, int]) -> MetadataResponse:
+def told_by(where: tuple[str, int], question: MetadataRequest) -> MetadataResponse:
+    """What the broker there tells clients. OSError where nobody answers within TIMEOUT_S, WireError for no such answer."""
     header = RequestHeader(api_key=ApiKey.METADATA, api_version=_VERSION, correlation=1, client_id="health")
-    request = write_request(header.api_key, header.api_version, MetadataRequest(topics=()))
+    request = write_request(header.api_key, header.api_version, question)
     with socket.create_connection(where, TIMEOUT_S) as connection:
         connection.sendall(encode_frame(encode_request_header(header), *request))
         with connection.makefile("rb") as stream:

@@ -35,6 +35,7 @@ def test_a_removed_partition_that_comes_back_unasked_is_raised_from_the_dead(aga
     if again:
         story.state("b1", 0, "b1 b2 b3", version=0)
     story.event(EventKind.BECAME_FOLLOWER, node="b2", life=1, leader="b1", leader_epoch=0)
+    story.append("b2", 0, "x", epoch=0)
 
     assert [anomaly.kind for anomaly in judge(story.history()).anomalies] == found
 

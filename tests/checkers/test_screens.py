@@ -69,7 +69,7 @@ def test_toys_are_judged_alike(seed: int, partitions: int, events: bool) -> None
 
 
 _VALUES = st.sampled_from([None, "a", "b", "c", "d"])
-_OFFSETS = st.sampled_from([None, None, 0, 1, 2, 3, 7])
+_OFFSETS = st.sampled_from([None, None, 0, 1, 2, 3, 7, -2, 1 << 60])
 
 
 @st.composite

@@ -101,18 +101,28 @@ def _sights(at: int, level: str) -> Iterator[frozenset[int]]:
         yield from (frozenset(some) for count in range(at, -1, -1) for some in combinations(range(at), count))
 
 
+_NEITHER = object()
+
+
+def _goes_with(held: Value, value: Value, whole: Value, writes: str) -> bool:
+    return held is not _NEITHER and after(held, (value,), writes) == whole
+
+
 def _shows(order: tuple[Call, ...], at: int, sees: frozenset[int], writes: str) -> bool:
     held: dict[Hashable, Value] = {}
+    own: dict[Hashable, tuple[Value, ...]] = {}
     for f, key, value in micros(order[at]):
         if f == "r":
             if key not in held:
                 last = max((i for i in sees if written(order[i], key, writes)), default=-1)
                 held[key] = _version(order[: last + 1], key, writes)
-            if held[key] != _plain(value, writes):
+            if held[key] is _NEITHER or held[key] != _plain(value, writes):
                 return False
         else:
-            before = held[key] if key in held else _version(order[:at], key, writes)
-            held[key] = after(before, (value,), writes)
+            own[key] = (*own.get(key, ()), value)
+            whole = after(_version(order[:at], key, writes), own[key], writes)
+            # Who appends to a list without the newest appends to what it saw and to what is there: no read shows both.
+            held[key] = whole if key not in held or _goes_with(held[key], value, whole, writes) else _NEITHER
     return True
 
 

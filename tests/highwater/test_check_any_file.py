@@ -1,0 +1,175 @@
+"""Whatever a file holds, `highwater check` ends with a verdict, or with one line and exit 2. Never with a traceback.
+
+Good files of every format are damaged as disks, editors and half-written programs damage them. A verdict on what is left is
+sound where what is left is a history; where it is none, it is refused.
+"""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from highwater.cli.main import run_command_line
+from highwater.exit_codes import ExitCode
+from history import jsonl, store
+from tests.checkers.stories import STORIES
+
+_VERDICTS = (ExitCode.VALID, ExitCode.INVALID, ExitCode.UNKNOWN, ExitCode.NOT_LIVE)
+_CALLS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "register": ((":write", "1", "1"), (":read", "nil", "1"), (":write", "2", "2"), (":read", "nil", "2")),
+    "cas-register": ((":write", "1", "1"), (":cas", "[1 2]", "[1 2]"), (":read", "nil", "2")),
+    "multi-register": ((":txn", "[[:write :x 1] [:read :y nil]]", "[[:write :x 1] [:read :y 0]]"),),
+    "mutex": ((":acquire", "nil", "nil"), (":release", "nil", "nil")),
+    "kv": ((":put", '"a"', '"a"'), (":append", '"b"', '"b"'), (":get", "nil", '"ab"')),
+    "set": ((":add", "1", "1"), (":add", "2", "2"), (":read", "nil", "#{1 2}")),
+    "fifo-queue": ((":enqueue", "1", "1"), (":enqueue", "2", "2"), (":dequeue", "nil", "1")),
+    "partition-log": ((":append", '"a"', "0"), (":append", '"b"', "1"), (":read", "1", '"b"'), (":end", "nil", "2")),
+    "versioned-node": ((":create", "5", ":ok"), (":set", "[6 0]", "1"), (":read", "nil", "[6 1]"), (":delete", "1", ":ok")),
+    "list-append": ((":txn", "[[:append 1 1] [:r 2 nil]]", "[[:append 1 1] [:r 2 [1 2]]]"),) * 2,
+    "rw-register": ((":txn", "[[:w 1 1] [:r 2 nil]]", "[[:w 1 1] [:r 2 nil]]"), (":txn", "[[:r 1 nil]]", "[[:r 1 1]]")),
+}
+_WRITTEN = ("0\t:invoke\t:write\t1", "0\t:ok\t:write\t1", "1\t:invoke\t:read\tnil")
+_ETCD = "".join(f"INFO  jepsen.util - {words}\n" for words in _WRITTEN)
+
+
+def _edn(model: str) -> bytes:
+    lines = []
+    for number in range(8):
+        f, asked, told = _CALLS[model][number % len(_CALLS[model])]
+        for index, kind, value in ((2 * number, ":invoke", asked), (2 * number + 1, ":ok", told)):
+            lines.append(f"{{:index {index}, :time {index}, :process {number % 2}, :type {kind}, :f {f}, :value {value}}}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _json() -> bytes:
+    """The register's as JSON."""
+    rows = []
+    for number in range(8):
+        f, asked, told = _CALLS["register"][number % 4]
+        for kind, value in (("invoke", asked), ("ok", told)):
+            row = {"process": number % 2, "type": kind, "f": f[1:], "value": None if value == "nil" else int(value)}
+            rows.append(msgspec.json.encode(row))
+    return b"\n".join(rows) + b"\n"
+
+
+def _ours(name: str) -> bytes:
+    return jsonl.encode(STORIES[name].tell())
+
+
+GOOD: dict[str, tuple[str, bytes]] = {
+    **{f"{model}.edn": (model, _edn(model)) for model in _CALLS},
+    "vector.edn": ("register", b"[" + _edn("register") + b"]"),
+    "lines.json": ("register", _json()),
+    "packed.edn.gz": ("register", gzip.compress(_edn("register"), mtime=0)),
+    "etcd.log": ("cas-register", _ETCD.encode()),
+    "lost.jsonl": ("log", _ours("bad/acked-loss-read-past")),
+}
+_WORDS = (
+    b"0", b"-1", b"7", b"9223372036854775808", b"9" * 40, b"9" * 5000, b"1.5", b"1e999", b"nil", b"null", b"true", b'"x"',
+    b"[]", b"[1 2]", b"{}", b"#{1}", b":info", b":fail", b":ok", b":invoke", b'"fail"', b'"info"', b"#_", b"##NaN", b"\\",
+    b"\xff", b"\x00", b"\n",
+)  # fmt: skip
+
+
+@st.composite
+def damages(draw: st.DrawFn) -> Callable[[bytes], bytes]:
+    """One to three things that happen to a file. Places are fractions, so that one damage fits every file."""
+    place = st.integers(0, 999)
+    blows = draw(st.lists(st.tuples(st.integers(0, 6), place, place, st.sampled_from(_WORDS)), min_size=1, max_size=3))
+
+    def damage(data: bytes) -> bytes:
+        for kind, one, two, word in blows:
+            data = _struck(data, kind, one, two, word)
+        return data
+
+    return damage
+
+
+def _struck(data: bytes, kind: int, one: int, two: int, word: bytes) -> bytes:
+    at, size = one * len(data) // 1000, two % 40
+    lines = data.split(b"\n")
+    first, second = one * len(lines) // 1000, two * len(lines) // 1000
+    match kind:
+        case 0:
+            return data[:at]
+        case 1:
+            return data[:at] + data[at + size :]
+        case 2:
+            return data[:at] + word + data[at:]
+        case 3:
+            lines[first], lines[second] = lines[second], lines[first]
+        case 4:
+            lines.insert(second, lines[first])
+        case 5:
+            del lines[first]
+        case _:
+            # A whole word becomes another: what is left is well formed more often than after the other blows.
+            words = lines[first].split(b" ")
+            words[two % len(words)] = word
+            lines[first] = b" ".join(words)
+    return b"\n".join(lines)
+
+
+def _ends_well(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> int:
+    capsys.readouterr()
+    code = run_command_line(arguments)
+    said = capsys.readouterr()
+    if code == ExitCode.USAGE:
+        assert (said.out, said.err.count("\n"), said.err.startswith("highwater: ")) == ("", 1, True), said
+    else:
+        assert code in _VERDICTS, (code, said)
+        assert not said.err
+    return code
+
+
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_the_files_that_are_damaged_here_are_good(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Or most damages would only show that no history is refused as one."""
+    model, data = GOOD[name]
+    (tmp_path / name).write_bytes(data)
+
+    assert _ends_well(["check", str(tmp_path / name), "--model", model], capsys) in _VERDICTS
+
+
+@pytest.mark.parametrize("name", sorted(GOOD))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(damage=damages())
+def test_a_damaged_file_is_judged_or_refused(
+    name: str, damage: Callable[[bytes], bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data = GOOD[name]
+    (tmp_path / name).write_bytes(damage(data))
+
+    _ends_well(["check", str(tmp_path / name), "--model", model], capsys)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(damage=damages(), table=st.sampled_from([store.OPERATIONS, store.EVENTS, store.MANIFEST]))
+def test_a_damaged_run_is_judged_or_refused(
+    damage: Callable[[bytes], bytes], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pages of Parquet have checksums: what a flipped byte would change is refused."""
+    told = STORIES["bad/acked-loss-read-past"].tell()
+    store.save(tmp_path / "run", told)
+    path = tmp_path / "run" / table
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+
+    code = _ends_well(["check", str(tmp_path / "run")], capsys)
+
+    assert code == ExitCode.USAGE or table == store.MANIFEST or path.read_bytes() == whole or code == ExitCode.INVALID
+
+
+@pytest.mark.parametrize("form", ["lines.json", "register.edn"])
+def test_the_line_is_named(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A completion without a call in line 5 of a longer file."""
+    lines = GOOD[form][1].split(b"\n")
+    del lines[4]
+    (tmp_path / form).write_bytes(b"\n".join(lines))
+
+    assert run_command_line(["check", str(tmp_path / form), "--model", "register"]) == ExitCode.USAGE
+    assert "line 5: process 0 completes write, but it has no call open" in capsys.readouterr().err

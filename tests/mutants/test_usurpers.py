@@ -1,0 +1,250 @@
+"""Machines that break by hand what no switch of the protocol breaks: who may write, what a fence is, what is over.
+
+Each is a node but for one thing, on a plan in which that thing matters, and the checker that guards it must say so by its name.
+"""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from checkers import acked_loss, progress
+from checkers.registry import ALL
+from checkers.single import judge
+from highwater.backends.api import Provenance
+from highwater.backends.sim import SimBackend
+from highwater.plan import Plan
+from highwater.text import load_plan
+from history.history import History
+from reference.config import BrokerConfig
+from reference.coordination import paths
+from reference.coordination.api import Data, SetData
+from reference.effects import AnyEffect, Note, Send, ZkRequest
+from reference.events import AnyEvent, DirImage, Received, ZkReplied
+from reference.machine import Now
+from reference.messages import EpochEnd, Fetch, FetchReply, LeaderAndIsr, ListOffsets, Metadata, PartitionState, Produce
+from reference.node import Node
+from reference.types import BrokerId, BrokerState, Incarnation, LeaderEpoch
+
+PLANS = Path(__file__).parents[2] / "corpus" / "plans"
+OWN_REQUEST = 1 << 40  # ids of requests that the node knows nothing of
+
+
+class Broken:
+    """A node; what comes out of it may be changed."""
+
+    def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
+        self._node = Node.boot(config, image, life)
+        self._broker = config.broker
+
+    def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
+        """As a node."""
+        if isinstance(event, ZkReplied) and event.id >= OWN_REQUEST:
+            return []
+        return self.changed(self._node.handle(event, now=now), event)
+
+    def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
+        """What it does instead."""
+        return effects
+
+
+class StateTamperer(Broken):
+    """A node that writes other states than it should."""
+
+    def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
+        """Every state that is written is another one."""
+        return [self._tampered(effect) if isinstance(effect, ZkRequest) else effect for effect in effects]
+
+    def _tampered(self, request: ZkRequest) -> ZkRequest:
+        return replace(request, ops=tuple(self._other(op) if isinstance(op, SetData) else op for op in request.ops))
+
+    def _other(self, op: SetData) -> SetData:
+        tp = paths.tp_of_state_path(op.path)
+        if tp is None:
+            return op
+        state = paths.decode_state(tp, (), Data(op.data, op.version, 0))
+        return replace(op, data=paths.state_payload(self.other(state)))
+
+    def other(self, state: PartitionState) -> PartitionState:
+        """What is written in its place."""
+        return state
+
+
+class ForgetsTheLeader(StateTamperer):
+    """The ISR is written without the leader."""
+
+    def other(self, state: PartitionState) -> PartitionState:
+        """Where somebody is left in it."""
+        others = tuple(member for member in state.isr if member.broker != state.leader)
+        return replace(state, isr=others) if others else state
+
+
+class GoesBack(StateTamperer):
+    """Every other epoch is one that was."""
+
+    def other(self, state: PartitionState) -> PartitionState:
+        """The third epoch is the first again."""
+        return replace(state, leader_epoch=LeaderEpoch(0)) if state.leader_epoch == 2 else state
+
+
+class RemembersStamps(StateTamperer):
+    """Members are counted by the registration under which they were first seen, once another one was written."""
+
+    def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
+        super().__init__(config, image, life)
+        self._first: dict[BrokerId, Incarnation] = {}
+        self._later: set[BrokerId] = set()
+
+    def other(self, state: PartitionState) -> PartitionState:
+        """The second time that a later registration is to be written."""
+        members = []
+        for member in state.isr:
+            first = self._first.setdefault(member.broker, member.incarnation)
+            stale = member.incarnation != first and member.broker in self._later
+            if member.incarnation != first:
+                self._later.add(member.broker)
+            members.append(replace(member, incarnation=first) if stale else member)
+        return replace(state, isr=tuple(members))
+
+
+class Meddler(Broken):
+    """A follower that writes down the state that it is told of, as if that were for it to do."""
+
+    def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
+        super().__init__(config, image, life)
+        self._asked = OWN_REQUEST
+
+    def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
+        """Of each state that names another leader."""
+        if not (isinstance(event, Received) and isinstance(event.message, LeaderAndIsr) and self.meddles(effects)):
+            return effects
+        states = [state for state in event.message.states if state.leader not in (None, self._broker)]
+        self._asked += 1
+        writes = tuple(SetData(paths.state_path(state.tp), data=paths.state_payload(state)) for state in states)
+        return [*effects, ZkRequest(self._asked, writes)] if writes else effects
+
+    def meddles(self, effects: list[AnyEffect]) -> bool:
+        """Whether it does so now."""
+        return True
+
+
+class Clinging(Meddler):
+    """A controller that goes on after it was replaced."""
+
+    def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
+        super().__init__(config, image, life)
+        self._resigned = False
+
+    def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
+        """From its resignation on."""
+        self._resigned = self._resigned or any(isinstance(e, Note) and e.kind == "controller-resigned" for e in effects)
+        return super().changed(effects, event)
+
+    def meddles(self, effects: list[AnyEffect]) -> bool:
+        """Once it was controller, and is no more."""
+        return self._resigned
+
+
+class Fenceless(Broken):
+    """A node that says that it is fenced, and takes requests all the same."""
+
+    def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
+        """Requests of clients and followers find it active."""
+        membership = self._node.state.broker.membership
+        ordinary = isinstance(event, Received) and isinstance(event.message, Fetch | EpochEnd | Produce | ListOffsets | Metadata)
+        if not (ordinary and membership.state is BrokerState.INACTIVE):
+            return super().handle(event, now=now)
+        membership.state = BrokerState.ACTIVE
+        effects = super().handle(event, now=now)
+        membership.state = BrokerState.INACTIVE
+        return effects
+
+
+class Raiser(Broken):
+    """A node that goes on writing to a partition of which it has deleted its replica."""
+
+    def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
+        super().__init__(config, image, life)
+        self._written: dict[tuple[object, object], Note] = {}  # the last append to each partition of each topic
+
+    def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
+        """Of the same topic, not of the next of that name."""
+        notes = [effect for effect in effects if isinstance(effect, Note)]
+        self._written.update(((note.tp, note.topic_id), note) for note in notes if note.kind == "append")
+        gone = [(note.tp, note.topic_id) for note in notes if note.kind == "replica-deleted"]
+        return [*effects, *(self._written[one] for one in gone if one in self._written)]
+
+
+class LeavesOut(Broken):
+    """A leader that leaves out the first batch of several in what it gives to consumers."""
+
+    def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
+        """Followers get everything."""
+        return [self._shorter(effect) if isinstance(effect, Send) else effect for effect in effects]
+
+    def _shorter(self, send: Send) -> Send:
+        reply = send.message
+        if send.to.startswith("b") or not isinstance(reply, FetchReply) or len(reply.batches) < 2:
+            return send
+        return replace(send, message=replace(reply, batches=reply.batches[1:]))
+
+
+class Sulking(Broken):
+    """A node that takes no produce while it leads the second epoch of a partition."""
+
+    def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
+        super().__init__(config, image, life)
+        self._sulks = False
+
+    def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
+        """It does not even answer."""
+        if self._sulks and isinstance(event, Received) and isinstance(event.message, Produce):
+            return []
+        return super().handle(event, now=now)
+
+    def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
+        """It may lead another one."""
+        for effect in effects:
+            if isinstance(effect, Note) and effect.kind == "became-leader":
+                self._sulks = effect.leader_epoch == 1
+        return effects
+
+
+@pytest.mark.parametrize(
+    ("machine", "plan", "found"),
+    [
+        (ForgetsTheLeader, "kafka-7164.yaml", "leader-outside-isr"),
+        (GoesBack, "kafka-7164.yaml", "epoch-regressed"),
+        (Meddler, "kafka-7164.yaml", "unentitled-write"),
+        (Clinging, "mutants/failover-retry.yaml", "deposed-controller"),
+        (RemembersStamps, "mutants/isr-eager.yaml", "incarnation-order"),
+        (Fenceless, "jepsen-2013.yaml", "fenced-append"),
+        (Fenceless, "jepsen-2013.yaml", "fenced-answer"),
+        (Raiser, "deleted-while-read.yaml", "resurrected"),
+        (LeavesOut, "kafka-7164.yaml", "poll-skip"),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else value,
+)
+def test_the_broken_machine_is_caught_by_its_name(machine: type[Broken], plan: str, found: str) -> None:
+    """The same plan on whole machines shows nothing: tests/mutants/test_mutants.py and the corpus of plans see to that."""
+    safe = replace(load_plan(PLANS / plan), protocol="safe", variant=None)
+
+    assert found in {anomaly.kind for anomaly in judge(performed(machine, safe), ALL).anomalies}
+
+
+def test_a_leader_that_takes_nothing_between_two_faults_makes_no_progress() -> None:
+    """The second fault wakes it up, so after healing nothing is seen of it: the calm in the middle of the run shows it."""
+    expired = load_plan(PLANS / "kafka-7164.yaml")
+    window = expired.schedule[2]
+    again = replace(window, id="b1-again", at_ms=window.at_ms + 50_000, until_ms=window.until_ms + 50_000)
+    safe = replace(expired, protocol="safe", faults_ms=60_000, schedule=(window, again))
+
+    verdict = judge(performed(Sulking, safe), (acked_loss.CHECKER, progress.CHECKER))
+
+    assert [said.partition(" was ")[0] for said in verdict.not_live] == ["no acks=all produce to t-0"]
+    assert judge(performed(Sulking, safe), tuple(checker for checker in ALL if checker.name != "progress")).live is True
+    assert judge(performed(Broken, safe), ALL).live is True
+
+
+def performed(machine: type[Broken], plan: Plan) -> History:
+    return SimBackend(machine).perform(plan, Provenance(run_id="mutant", plan_digest="")).history

@@ -1,0 +1,30 @@
+"""A cluster of three processes for the tests of stock clients, one for all of them in this process."""
+
+import gc
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from highwater.local.cluster import LocalCluster
+from highwater.zookeeper import LocalZooKeeper, missing
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """It has its own ZooKeeper: brokers have their paths at its root. Tests keep to topics of their own."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("cluster")
+    with LocalZooKeeper() as zookeeper, LocalCluster(folder, zookeeper.address, settings={"log_dirs": 2}) as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def swept() -> Iterator[None]:
+    """kafka-python leaves sockets open that it has shut down; whoever comes next is not to be blamed for them."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

@@ -1,0 +1,138 @@
+"""kafka-python, as the tests of stock clients use it."""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import kafka
+from kafka.admin import NewTopic
+
+from reference.types import BrokerId
+
+TIMEOUT_MS = 15_000
+
+
+class KafkaPython:
+    """One client; topics have one partition unless it is said."""
+
+    name = "kafka-python"
+    codecs = ("gzip",)  # it compresses otherwise with packages that are not part of it
+
+    def __init__(self, bootstrap: str) -> None:
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        self._bootstrap = bootstrap.split(",")
+        self._admin = self._admin_client()
+
+    def create(self, topic: str, *, partitions: int = 1, replicas: int = 3) -> str:
+        """Returns the name of the error, "" for none."""
+        try:
+            self._admin.create_topics([NewTopic(topic, partitions, replicas)], timeout_ms=TIMEOUT_MS)
+        except kafka.errors.KafkaError as error:
+            return _kafka_name(error)
+        return ""
+
+    def delete(self, topic: str) -> str:
+        """Returns the name of the error, "" for none."""
+        try:
+            self._admin.delete_topics([topic], timeout_ms=TIMEOUT_MS)
+        except kafka.errors.KafkaError as error:
+            return _kafka_name(error)
+        return ""
+
+    def topics(self) -> set[str]:
+        """All of them."""
+        return set(self._admin.list_topics())
+
+    def produce(
+        self, topic: str, values: Sequence[bytes], *, acks: int = -1, codec: str = "none", idempotent: bool = False
+    ) -> list[int]:
+        """The offsets that were acknowledged, in the order of the values."""
+        producer = kafka.KafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            acks="all" if acks == -1 else acks,
+            compression_type=None if codec == "none" else codec,
+            enable_idempotence=idempotent,
+            linger_ms=20,
+            **({} if idempotent else {"retries": 0}),
+        )
+        futures = [producer.send(topic, value, partition=0) for value in values]
+        producer.flush(TIMEOUT_MS / 1000)
+        offsets = [future.get(TIMEOUT_MS / 1000).offset for future in futures]
+        producer.close()
+        return offsets
+
+    def consume(self, topic: str, count: int) -> list[bytes]:
+        """The first values of partition 0."""
+        consumer = self._consumer()
+        tp = kafka.TopicPartition(topic, 0)
+        consumer.assign([tp])
+        consumer.seek(tp, 0)
+        found: list[bytes] = []
+        while len(found) < count:
+            records = consumer.poll(TIMEOUT_MS).get(tp, [])
+            assert records, f"{len(found)} of {count} records came"
+            found += [record.value for record in records]
+        consumer.close()
+        return found
+
+    def offsets(self, topic: str) -> tuple[int, int]:
+        """The earliest and the latest of partition 0."""
+        consumer = self._consumer()
+        tp = kafka.TopicPartition(topic, 0)
+        found = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
+        consumer.close()
+        return found
+
+    def offline(self, topic: str) -> list[int]:
+        """Offline replicas of partition 0."""
+        (described,) = self._again("describe_topics", [topic])
+        return list(described["partitions"][0]["offline_replicas"])
+
+    def replicas(self, topic: str) -> list[int]:
+        """Those of partition 0, the preferred first; none where the broker that is asked knows no such topic."""
+        (described,) = self._again("describe_topics", [topic])
+        return [replica for partition in described["partitions"] for replica in partition["replica_nodes"]]
+
+    def reassign(self, topic: str, replicas: list[int] | None) -> str:
+        """AlterPartitionReassignments of partition 0, None cancels; the name of the error, "" for none."""
+        (error,) = self._again("alter_partition_reassignments", {kafka.TopicPartition(topic, 0): replicas}).values()
+        return "" if error is None else str(error.message)
+
+    def reassignments(self, topic: str) -> dict[str, list[int]] | None:
+        """ListPartitionReassignments of partition 0; None where it stays where it is."""
+        found: dict[kafka.TopicPartition, dict[str, list[int]]] = self._again("list_partition_reassignments", {topic: [0]})
+        return found.get(kafka.TopicPartition(topic, 0))
+
+    def dirs(self, broker: BrokerId) -> list[dict[str, Any]]:
+        """DescribeLogDirs."""
+        (described,) = self._admin.describe_log_dirs(brokers=[broker])
+        return list(described["log_dirs"])
+
+    def close(self) -> None:
+        """End it."""
+        self._admin.close()
+
+    def _admin_client(self) -> Any:
+        return kafka.KafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=TIMEOUT_MS)
+
+    def _again(self, method: str, argument: object) -> Any:
+        """It keeps to the controller that it found first, and chooses others among those that are down: a new one looks again."""
+        end_s = time.monotonic() + TIMEOUT_MS / 1000
+        while True:
+            try:
+                return getattr(self._admin, method)(argument)
+            except kafka.errors.KafkaError:
+                if time.monotonic() > end_s:
+                    raise
+                time.sleep(0.1)
+                self._admin.close()
+                self._admin = self._admin_client()
+
+    def _consumer(self) -> Any:
+        return kafka.KafkaConsumer(bootstrap_servers=self._bootstrap, group_id=None, enable_auto_commit=False)
+
+
+def _kafka_name(error: Exception) -> str:
+    """kafka-python's TopicAlreadyExistsError as Kafka's TOPIC_ALREADY_EXISTS."""
+    return str(getattr(error, "message", type(error).__name__))
