@@ -18,6 +18,7 @@ from checkers import (
     fencing,
     incarnations,
     isr_agreement,
+    judges,
     log_matching,
     monotonic_hw,
     offset_agreement,
@@ -30,6 +31,7 @@ from checkers import (
     vacuity,
 )
 from checkers.checker import Checker
+from checkers.kafka import names
 
 # The ledger first: its cuts are an input to the others.
 ALL: tuple[Checker, ...] = (
@@ -81,8 +83,9 @@ def document() -> str:
             f"- **Assumes:** {checker.assumes}\n"
             f"- **Cannot see:** {checker.blind}\n"
             f"- **Reads:** {reads}\n"
+            f"- **Takes:** {checker.complexity}\n"
         )
-    return "\n".join(parts)
+    return "\n".join([*parts, judges.document(), names.section()])
 
 
 if __name__ == "__main__":
