@@ -22,7 +22,11 @@ from highwater.workers import Done, Task, perform_all
 from nemesis.profiles import ProfileName
 
 # What a stage uses where nobody names faults: processes get signals and nothing else. Empty is what the profile holds harmless.
-_OWN_FAULTS: dict[BackendName, tuple[str, ...]] = {"sim": (), "process": ("crash", "pause")}
+_OWN_FAULTS: dict[BackendName, tuple[str, ...]] = {
+    "sim": (),
+    "process": ("crash", "pause"),
+    "docker": ("crash", "pause", "partitions"),
+}
 INTERRUPTED = "interrupted"  # why seeds are missing after Ctrl-C
 
 

@@ -33,7 +33,7 @@ from history.history import History
 from history.manifest import Outcome
 from reports.render import run_html
 
-BackendName = Literal["sim", "process"]
+BackendName = Literal["sim", "process", "docker"]
 REPEATABLE = ("sim", "explore")  # backends that give the same history for the same plan
 SUMMARY = "summary.json"
 
@@ -166,6 +166,10 @@ def backend_named(name: BackendName) -> Backend:
             from highwater.backends.process import ProcessBackend
 
             return ProcessBackend()
+        case "docker":
+            from highwater.backends.docker import DockerBackend
+
+            return DockerBackend()
         case _:
             assert_never(name)
 

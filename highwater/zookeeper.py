@@ -89,6 +89,36 @@ def free_port(host: str = "127.0.0.1") -> int:
         return port
 
 
+def configuration(data_dir: Path, client: tuple[str, int], quorum: Sequence[str]) -> str:
+    """The zoo.cfg of one server. `client` is where it serves; `quorum` "host:port:port" of all servers, in their order."""
+    lines = [
+        f"dataDir={data_dir}",
+        f"clientPort={client[1]}",
+        f"clientPortAddress={client[0]}",
+        f"tickTime={TICK_MS}",
+        f"minSessionTimeout={2 * TICK_MS}",
+        f"maxSessionTimeout={SESSION_MS_MAX}",
+        "maxClientCnxns=0",
+        "admin.enableServer=false",
+        "4lw.commands.whitelist=srvr",
+    ]
+    if len(quorum) > 1:
+        lines += [f"initLimit={INIT_TICKS}", f"syncLimit={SYNC_TICKS}", f"cnxTimeout={CONNECT_MS}"]
+        lines += [f"server.{number}={where}" for number, where in enumerate(quorum, 1)]
+    return "\n".join(lines) + "\n"
+
+
+def answers(client: tuple[str, int]) -> bool:
+    """Does the server there serve clients? One that has no quorum does not."""
+    try:
+        with socket.create_connection(client, timeout=1) as connection:
+            # "ruok" is answered before requests for sessions are, which then hang.
+            connection.sendall(b"srvr")
+            return connection.recv(64).startswith(b"Zookeeper version:")
+    except OSError:
+        return False
+
+
 class Server:
     """One server of an ensemble, through all its processes. `address` is its place: "z1"; `client` is where it serves.
 
@@ -102,21 +132,8 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         (folder / "data").mkdir(parents=True)
         (folder / "data" / "myid").write_text(f"{number}\n")
-        lines = [
-            f"dataDir={self.data_dir}",
-            f"clientPort={self.client[1]}",
-            f"clientPortAddress={HOST}",
-            f"tickTime={TICK_MS}",
-            f"minSessionTimeout={2 * TICK_MS}",
-            f"maxSessionTimeout={SESSION_MS_MAX}",
-            "maxClientCnxns=0",
-            "admin.enableServer=false",
-            "4lw.commands.whitelist=srvr",
-        ]
-        if len(ports) > 1:
-            lines += [f"initLimit={INIT_TICKS}", f"syncLimit={SYNC_TICKS}", f"cnxTimeout={CONNECT_MS}"]
-            lines += [f"server.{n}={HOST}:{port.follow}:{port.elect}" for n, port in enumerate(ports, 1)]
-        (folder / "zoo.cfg").write_text("\n".join(lines) + "\n")
+        quorum = [f"{HOST}:{port.follow}:{port.elect}" for port in ports]
+        (folder / "zoo.cfg").write_text(configuration(self.data_dir, self.client, quorum))
 
     @property
     def data_dir(self) -> Path:
@@ -165,14 +182,8 @@ class Server:
             os.kill(self._process.pid, number)
 
     def answers(self) -> bool:
-        """Does it serve clients? One that has no quorum does not."""
-        try:
-            with socket.create_connection(self.client, timeout=1) as connection:
-                # "ruok" is answered before requests for sessions are, which then hang.
-                connection.sendall(b"srvr")
-                return connection.recv(64).startswith(b"Zookeeper version:")
-        except OSError:
-            return False
+        """Does it serve clients?"""
+        return answers(self.client)
 
     def last_words(self) -> str:
         """The last line that it printed."""

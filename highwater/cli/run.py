@@ -100,7 +100,7 @@ def show(summary: Summary) -> None:
 
 
 def _numbers(summary: Summary) -> list[str]:
-    how = "of run" if summary.backend == "process" else "simulated"
+    how = "simulated" if summary.backend == "sim" else "of run"
     numbers = [
         f"{summary.ops} operations",
         f"{summary.acked} acknowledged",

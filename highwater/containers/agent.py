@@ -3,15 +3,18 @@
     python3 -I agent.py SOCKET
 
 It runs on the standard library of the image alone. Each line on the Unix socket is a request as JSON, each answer a line:
-{"ok": …} or {"error": "…"}. A fault has an id, and `clear` undoes it and says how many packets it hit:
+{"ok": …} or {"error": "…"}.
 
-    drop, lose     iptables; `lose` drops so many of 1000 packets
-    delay, hold    packets are queued to this process (NFQUEUE) and let go in their order: late, or when the fault is cleared
-    reset          connections with these peers are closed (ss -K), again and again
-    rate           everything that leaves, by a token bucket (tc tbf)
+    set       how links are from now on, each a direction ("in", "out") and the address of the peer:
+              held      every packet is dropped (iptables)
+              loss_per_mille   so many of a thousand packets are dropped (iptables, at random)
+              delay_ms  packets are queued to this process (NFQUEUE) and let go in their order, up to so much later
+    counts    how many packets each link's fault has hit since the beginning
+    reset     connections with these peers are closed (ss -K); how many there were
+    send, heard   datagrams from here to the agent of another place, and what came in of them: how many, how late
+    cannot    what the kernel does not let us do, with the reason
 
-`in` and `out` name the peers whose packets are meant, by address. Drops stand before delays: what one fault drops another does
-not let through. Of several delays that meet one packet the one that began first counts; a hold goes before them.
+A packet that is both to be dropped and to be late is late first: queues stand in a table before that of the drops.
 """
 
 import asyncio
@@ -22,6 +25,7 @@ import random
 import socket
 import struct
 import sys
+import time
 from collections import deque
 from typing import Any
 
@@ -33,8 +37,11 @@ _BIND, _UNBIND = 1, 2
 _ACCEPT = 1
 _COPY_META = 1
 _QUEUED_PACKETS_MAX = 65_536  # beyond that the kernel drops, as a full buffer does
-_DEVICE = "eth0"
 _ANSWER_BYTES = 1 << 16
+PROBE_PORT = 7007
+_PROBE_GAP_S = 0.002
+_HEARD_MAX = 100  # tokens that are remembered
+_NOBODY = "192.0.2.1"  # an address of documentation
 
 
 class Refused(Exception):  # noqa: N818 - what the caller reads
@@ -55,11 +62,10 @@ async def run(*command: str, given: str = "") -> str:
 class Queue:
     """Packets that the kernel hands over under one number, and lets go when it is told to. Their order stays."""
 
-    def __init__(self, number: int, extra_ms: int | None) -> None:
-        """`extra_ms`: let each go so much later at most, drawn; None keeps all until the end."""
+    def __init__(self, number: int, delay_ms: int) -> None:
+        self.number = number
         self.packets = 0
-        self._number = number
-        self._extra_ms = extra_ms
+        self.delay_ms = delay_ms
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[float, int]] = deque()  # when to let go, id
         self._last = 0.0
@@ -97,7 +103,7 @@ class Queue:
 
     def _send(self, kind: int, attribute: int, value: bytes, flags: int) -> None:
         padded = value + bytes(-len(value) % 4)
-        body = struct.pack(">BBH", socket.AF_UNSPEC, 0, self._number) + struct.pack("=HH", 4 + len(value), attribute) + padded
+        body = struct.pack(">BBH", socket.AF_UNSPEC, 0, self.number) + struct.pack("=HH", 4 + len(value), attribute) + padded
         self._socket.send(struct.pack("=IHHII", 16 + len(body), kind, flags, 0, 0) + body)
 
     def _let_go(self, packet: int) -> None:
@@ -130,10 +136,7 @@ class Queue:
             at += (max(length, 4) + 3) & ~3
 
     def _keep(self, packet: int) -> None:
-        if self._extra_ms is None:
-            self._waiting.append((0.0, packet))
-            return
-        self._last = max(self._last, self._loop.time() + random.uniform(0, self._extra_ms) / 1000)
+        self._last = max(self._last, self._loop.time() + random.uniform(0, self.delay_ms) / 1000)
         self._waiting.append((self._last, packet))
         if self._timer is None:
             self._timer = self._loop.call_at(self._last, self._due)
@@ -146,140 +149,163 @@ class Queue:
             self._timer = self._loop.call_at(self._waiting[0][0], self._due)
 
 
-class Fault:
-    """One that is in effect: the chains it has, its queue, its repeated resets."""
+class Link:
+    """What one peer sends to this place (in), or this place to one peer (out)."""
 
-    def __init__(self, number: int, table: str) -> None:
-        self.table = table
-        self.chains = {"INPUT": f"fault{number}-in", "OUTPUT": f"fault{number}-out"}
+    def __init__(self) -> None:
+        self.held = False
+        self.loss_per_mille = 0
         self.queue: Queue | None = None
-        self.resets: asyncio.Task[None] | None = None
-        self.closed = 0  # connections
+        self.hit = 0  # packets, by what was there before
+
+    def rules(self, chain: str, match: str) -> list[str]:
+        """For the table of drops."""
+        if self.held:
+            return [f"-A {chain} {match} -j DROP"]
+        if self.loss_per_mille:
+            return [f"-A {chain} {match} -m statistic --mode random --probability {self.loss_per_mille / 1000} -j DROP"]
+        return []
 
 
 class Agent:
-    """All faults of one network."""
+    """All links of one place."""
 
     def __init__(self) -> None:
-        self._faults: dict[str, Fault] = {}
-        self._number = 0
+        self._links: dict[tuple[str, str], Link] = {}
+        self._queues = 0
+        self._at_work = asyncio.Lock()
+        self._probes = Probes()
+
+    async def open(self) -> None:
+        """Chains for the rules, and a socket for probes."""
+        await self._write()
+        for table in ("filter", "mangle"):
+            lines = [f"*{table}", "-I INPUT -j links-in", "-I OUTPUT -j links-out", "COMMIT", ""]
+            await run("iptables-restore", "--noflush", given="\n".join(lines))
+        await asyncio.get_running_loop().create_datagram_endpoint(lambda: self._probes, ("0.0.0.0", PROBE_PORT))
 
     async def handle(self, request: dict[str, Any]) -> Any:
         """One request. Refused where it cannot be done, or is none."""
         match request:
-            case {"do": "drop", "id": str(fault)}:
-                return await self._rules(fault, request, "filter", ["-j", "DROP"])
-            case {"do": "lose", "id": str(fault), "per_mille": int(share)}:
-                chance = ["-m", "statistic", "--mode", "random", "--probability", f"{share / 1000}"]
-                return await self._rules(fault, request, "filter", [*chance, "-j", "DROP"])
-            case {"do": "delay", "id": str(fault), "extra_ms": int(extra_ms)}:
-                return await self._queue(fault, request, extra_ms)
-            case {"do": "hold", "id": str(fault)}:
-                return await self._queue(fault, request, None)
-            case {"do": "reset", "id": str(fault), "peers": list(peers), "period_ms": int(period_ms)}:
-                return self._resets(fault, peers, period_ms)
-            case {"do": "clear", "id": str(fault)}:
-                return await self._clear(fault)
-            case {"do": "packets", "id": str(fault)}:
-                return await self._packets(self._faults[fault]) if fault in self._faults else 0
-            case {"do": "rate", "kbit": int(kbit)}:
-                return await _rate(kbit)
-            case {"do": "probe", "host": str(host), "port": int(port), "timeout_ms": int(timeout_ms)}:
-                return await _probe(host, port, timeout_ms)
+            case {"do": "set", "links": list(links)}:
+                async with self._at_work:
+                    return await self._set(links)
+            case {"do": "counts"}:
+                async with self._at_work:
+                    await self._count()
+                return [[*key, self._hits(link)] for key, link in self._links.items()]
+            case {"do": "reset", "peers": list(peers)}:
+                return await _reset(peers)
+            case {"do": "send", "to": str(host), "port": int(port), "token": str(token), "count": int(count)}:
+                return await self._probes.send((host, port), token, count)
+            case {"do": "heard", "token": str(token)}:
+                return self._probes.heard(token)
             case {"do": "cannot"}:
                 return await self._cannot()
             case _:
                 raise Refused(f"no such request: {request}")
 
-    async def _rules(self, fault: str, request: dict[str, Any], table: str, action: list[str]) -> None:
-        if fault in self._faults:
-            raise Refused(f"there is a fault {fault} already")
-        self._number += 1
-        made = Fault(self._number, table)
-        into, out = made.chains["INPUT"], made.chains["OUTPUT"]
-        # A chain before those that are there, so that a hold goes before delays; a delay goes behind them.
-        place = "-A" if "extra_ms" in request else "-I"
-        lines = [f"*{table}", f":{into} - [0:0]", f":{out} - [0:0]"]
-        lines += [" ".join(["-A", into, "-s", peer, *action]) for peer in request.get("in", ())]
-        lines += [" ".join(["-A", out, "-d", peer, *action]) for peer in request.get("out", ())]
-        lines += [f"{place} {builtin} -j {chain}" for builtin, chain in made.chains.items()]
-        await run("iptables-restore", "--noflush", given="\n".join([*lines, "COMMIT", ""]))
-        self._faults[fault] = made
+    def _hits(self, link: Link) -> int:
+        return link.hit + (0 if link.queue is None else link.queue.packets)
 
-    async def _queue(self, fault: str, request: dict[str, Any], extra_ms: int | None) -> None:
-        queue = Queue(self._number + 1, extra_ms)
-        try:
-            await self._rules(fault, request, "mangle", ["-j", "NFQUEUE", "--queue-num", str(self._number + 1)])
-        except BaseException:
+    async def _set(self, links: list[dict[str, Any]]) -> None:
+        await self._count()
+        done: list[Queue] = []
+        for wanted in links:
+            link = self._links.setdefault((wanted["direction"], wanted["peer"]), Link())
+            link.held = bool(wanted["held"])
+            link.loss_per_mille = int(wanted["loss_per_mille"])
+            delay_ms = int(wanted["delay_ms"])
+            if link.queue is not None and delay_ms:
+                link.queue.delay_ms = delay_ms
+            elif link.queue is not None:
+                done.append(link.queue)
+                link.hit += link.queue.packets
+                link.queue = None
+            elif delay_ms:
+                self._queues += 1
+                link.queue = Queue(self._queues, delay_ms)
+        await self._write()
+        for queue in done:  # no rule leads there any more
             queue.close()
-            raise
-        self._faults[fault].queue = queue
 
-    def _resets(self, fault: str, peers: list[str], period_ms: int) -> None:
-        if fault in self._faults:
-            raise Refused(f"there is a fault {fault} already")
-        self._number += 1
-        made = self._faults[fault] = Fault(self._number, "")
+    async def _write(self) -> None:
+        """All rules anew, each table in one transaction."""
+        for table in ("filter", "mangle"):
+            lines = [f"*{table}", ":links-in - [0:0]", ":links-out - [0:0]"]
+            for (direction, peer), link in self._links.items():
+                chain, match = f"links-{direction}", f"{'-s' if direction == 'in' else '-d'} {peer}"
+                if table == "filter":
+                    lines += link.rules(chain, match)
+                elif link.queue is not None:
+                    lines.append(f"-A {chain} {match} -j NFQUEUE --queue-num {link.queue.number}")
+            await run("iptables-restore", "--noflush", given="\n".join([*lines, "COMMIT", ""]))
 
-        async def again_and_again() -> None:
-            while True:
-                made.closed += await _reset(peers)
-                await asyncio.sleep(period_ms / 1000)
-
-        made.resets = asyncio.create_task(again_and_again())
-
-    async def _clear(self, fault: str) -> int:
-        made = self._faults.pop(fault, None)
-        if made is None:
-            return 0
-        if made.resets is not None:
-            made.resets.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await made.resets
-            return made.closed
-        hit = await self._packets(made)
-        lines = [f"*{made.table}", *(f"-D {builtin} -j {chain}" for builtin, chain in made.chains.items())]
-        lines += [f"-F {chain}" for chain in made.chains.values()] + [f"-X {chain}" for chain in made.chains.values()]
-        await run("iptables-restore", "--noflush", given="\n".join([*lines, "COMMIT", ""]))
-        if made.queue is not None:
-            made.queue.close()
-        return hit
-
-    async def _packets(self, fault: Fault) -> int:
-        """How many it has hit so far; of resets, how many connections."""
-        if fault.resets is not None:
-            return fault.closed
-        if fault.queue is not None:
-            return fault.queue.packets
-        listed = [await run("iptables", "-t", fault.table, "-nvxL", chain) for chain in fault.chains.values()]
-        return sum(int(line.split()[0]) for text in listed for line in text.splitlines()[2:] if line.strip())
+    async def _count(self) -> None:
+        """Take over what the rules have counted, and begin again at 0."""
+        if not any(link.held or link.loss_per_mille for link in self._links.values()):
+            return
+        for direction, column in (("in", 7), ("out", 8)):
+            # Listed and set to zero in one command; a packet in between is not counted.
+            for line in (await run("iptables", "-nvxL", f"links-{direction}", "-Z")).splitlines():
+                words = line.split()
+                if len(words) > column and words[0].isdecimal():
+                    self._links[direction, words[column]].hit += int(words[0])
 
     async def _cannot(self) -> dict[str, str]:
-        """What the kernel does not let us do here, with the reason: each is tried on an address of nobody."""
-        nobody = {"in": ["192.0.2.1"], "out": ["192.0.2.1"], "id": "try"}
-        tries: tuple[dict[str, Any], ...] = (
-            {"do": "drop", **nobody},
-            {"do": "lose", "per_mille": 1, **nobody},
-            {"do": "delay", "extra_ms": 1, **nobody},
-            {"do": "hold", **nobody},
-        )
+        """Each thing is tried on an address of nobody."""
         found = {}
-        for request in tries:
+        nothing = {"direction": "in", "peer": _NOBODY, "held": False, "loss_per_mille": 0, "delay_ms": 0}
+        for name, value in (("held", True), ("loss_per_mille", 1), ("delay_ms", 1)):
             try:
-                await self.handle(request)
-                await self._clear("try")
+                await self._set([nothing | {name: value}])
+                await self._set([nothing])
             except Refused as error:
-                found[str(request["do"])] = str(error)
+                found[name] = str(error)
+                self._links.clear()
+        self._links.pop(("in", _NOBODY), None)
         try:
             await _reset_of_oneself()
         except Refused as error:
             found["reset"] = str(error)
-        try:
-            await _rate(1_000_000)
-            await _rate(0)
-        except Refused as error:
-            found["rate"] = str(error)
         return found
+
+
+class Probes(asyncio.DatagramProtocol):
+    """Datagrams between agents: who sent how many, how many came, and how late at most."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.DatagramTransport | None = None
+        self._heard: dict[str, list[float]] = {}  # ms, by token
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is there."""
+        self._transport = transport  # type: ignore[assignment] # asyncio's own is no subclass of DatagramTransport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        """One of somebody's probes."""
+        token, _, sent_ns = data.decode(errors="replace").partition(" ")
+        if not sent_ns.isdecimal():
+            return
+        if token not in self._heard and len(self._heard) == _HEARD_MAX:
+            del self._heard[next(iter(self._heard))]
+        # All containers of one machine have one monotonic clock.
+        self._heard.setdefault(token, []).append((time.monotonic_ns() - int(sent_ns)) / 1e6)
+
+    def error_received(self, exc: Exception) -> None:
+        """A datagram that could not be sent is one that does not arrive."""
+
+    async def send(self, to: tuple[str, int], token: str, count: int) -> None:
+        """So many, one after the other."""
+        assert self._transport is not None
+        for _ in range(count):
+            self._transport.sendto(f"{token} {time.monotonic_ns()}".encode(), to)
+            await asyncio.sleep(_PROBE_GAP_S)
+
+    def heard(self, token: str) -> dict[str, Any]:
+        """How many of this token came, and how many ms the slowest took."""
+        times = self._heard.get(token, [])
+        return {"count": len(times), "ms_max": round(max(times, default=0.0), 3)}
 
 
 async def _reset(peers: list[str]) -> int:
@@ -307,38 +333,16 @@ async def _reset_of_oneself() -> None:
             writer.close()
 
 
-async def _rate(kbit: int) -> None:
-    """At most so much leaves; 0 lifts it."""
-    if kbit:
-        await run("tc", "qdisc", "replace", "dev", _DEVICE, "root", "tbf", *f"rate {kbit}kbit burst 16kb latency 400ms".split())
-    else:
-        with contextlib.suppress(Refused):  # there is none
-            await run("tc", "qdisc", "del", "dev", _DEVICE, "root")
-
-
-async def _probe(host: str, port: int, timeout_ms: int) -> dict[str, Any]:
-    """Connect: in how many ms, or why not."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout_ms / 1000)
-    except TimeoutError:
-        return {"failed": "timed out"}
-    except OSError as error:
-        return {"failed": os.strerror(error.errno) if error.errno else str(error)}
-    writer.close()
-    return {"ms": round((loop.time() - began) * 1000, 3)}
-
-
 async def serve(path: str) -> None:
     """Answer requests until the process is killed."""
     agent = Agent()
+    await agent.open()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             try:
                 answer = {"ok": await agent.handle(json.loads(line))}
-            except (Refused, ValueError, TypeError, OSError) as error:
+            except (Refused, KeyError, ValueError, TypeError, OSError) as error:
                 answer = {"error": str(error)}
             writer.write(json.dumps(answer).encode() + b"\n")
             with contextlib.suppress(ConnectionError):

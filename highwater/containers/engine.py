@@ -1,10 +1,13 @@
 """The Docker engine as this package sees it: the only module that imports the SDK.
 
-Everything that is created for a run carries the label `highwater.run=<id>`, so that `remove` finds all of it and nothing else.
+Everything that is created for a run carries the labels `highwater.run` (its id) and `highwater.folder` (`highwater.local.
+run_folder`), so that all of it is found, and nothing else, and whether somebody still uses it. The engine has to be one of this
+machine: folders are shared with it, and containers are spoken to by their addresses.
 Calls block; a failure of the engine is a HarnessError that says what was being attempted.
 """
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +23,10 @@ from msgspec import Struct
 from highwater.errors import HarnessError
 
 RUN_LABEL = "highwater.run"
+FOLDER_LABEL = "highwater.folder"
 INPUTS_LABEL = "highwater.inputs"
 _ANSWER_S_MAX = 60
+_CONNECTIONS_MAX = 32
 _LOG_TAIL_LINES = 20
 _LOG_BYTES_MAX = "16m"
 _PROCESSES_MAX = 512
@@ -29,11 +34,22 @@ _PROCESSES_MAX = 512
 State = Literal["created", "running", "paused", "restarting", "removing", "exited", "dead"]
 
 
+class Labels(Struct, frozen=True):
+    """Whose something is."""
+
+    run: str
+    folder: Path
+
+    def texts(self) -> dict[str, str]:
+        """As the engine keeps them."""
+        return {RUN_LABEL: self.run, FOLDER_LABEL: str(self.folder)}
+
+
 class Service(Struct, frozen=True, kw_only=True):
     """What one container is started with. `folders` of this machine appear inside at the same path, writable."""
 
     name: str
-    run: str
+    labels: Labels
     image: str
     command: tuple[str, ...]
     entrypoint: str | None = None  # the image's if None
@@ -41,7 +57,7 @@ class Service(Struct, frozen=True, kw_only=True):
     environment: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()  # the same, readable only
-    network: str | None = None  # its id
+    networks: tuple[str, ...] = ()  # ids
     shares_network_of: str | None = None  # the id of a container
     capabilities: tuple[str, ...] = ()
     memory_mb: int
@@ -60,7 +76,7 @@ class Left(Struct, frozen=True, kw_only=True):
     kind: Literal["container", "network", "volume"]
     id: str
     name: str
-    run: str
+    labels: Labels
 
 
 @contextmanager
@@ -86,10 +102,13 @@ class Engine:
 
     def __init__(self) -> None:
         try:
-            self._client = docker.from_env(timeout=_ANSWER_S_MAX)
+            self._client = docker.from_env(timeout=_ANSWER_S_MAX, max_pool_size=_CONNECTIONS_MAX)
             self._client.ping()
         except (DockerException, requests.exceptions.RequestException) as error:
             raise HarnessError(f"no Docker engine answers ({error}); start one, or set DOCKER_HOST") from error
+        if not self._client.api.base_url.startswith("http+docker://"):
+            self.close()
+            raise HarnessError(f"the Docker engine at {os.environ.get('DOCKER_HOST')} is not one of this machine (unix://…)")
 
     def __enter__(self) -> "Engine":
         return self
@@ -152,10 +171,10 @@ class Engine:
 
     # --- networks ----------------------------------------------------------------------------------------------------------
 
-    def create_network(self, name: str, run: str) -> Network:
-        """A bridge network for one run."""
+    def create_network(self, name: str, labels: Labels) -> Network:
+        """A bridge network for one run; this machine reaches it, the rest of the world does not."""
         with _attempting(f"creating the network {name}"):
-            network = self._client.networks.create(name, driver="bridge", ipam=IPAMConfig(), labels={RUN_LABEL: run})
+            network = self._client.networks.create(name, driver="bridge", ipam=IPAMConfig(), internal=True, labels=labels.texts())
             network.reload()
             config = network.attrs["IPAM"]["Config"][0]
             assert network.id is not None
@@ -175,8 +194,8 @@ class Engine:
                 entrypoint=service.entrypoint,
                 user=service.user,
                 environment=list(service.environment),
-                labels={RUN_LABEL: service.run},
-                network=service.network,
+                labels=service.labels.texts(),
+                network=service.networks[0] if service.networks else None,
                 network_mode=None if service.shares_network_of is None else f"container:{service.shares_network_of}",
                 mounts=mounts,
                 tmpfs={"/tmp": "size=16m", "/run": "size=1m"},
@@ -190,6 +209,8 @@ class Engine:
                 log_config=LogConfig(type="json-file", config={"max-size": _LOG_BYTES_MAX}),
             )
             assert container.id is not None
+            for network in service.networks[1:]:
+                self._client.networks.get(network).connect(container.id)
             return container.id
 
     def start(self, container: str) -> None:
@@ -227,28 +248,29 @@ class Engine:
             status: State = self._container(container).status  # type: ignore[assignment] # of the engine's documented words
             return status
 
-    def address(self, container: str) -> str:
-        """Its address in its network, while it runs."""
+    def addresses(self, container: str) -> dict[str, str]:
+        """Its address in each of its networks, by their ids; while it runs."""
         with _attempting("looking at a container"):
             networks = self._container(container).attrs["NetworkSettings"]["Networks"]
-        address: str = next(iter(networks.values()))["IPAddress"]
-        if not address:
-            raise HarnessError("a container has no address: it is not running")
-        return address
+        return {network["NetworkID"]: network["IPAddress"] for network in networks.values()}
+
+    def pid(self, container: str) -> int:
+        """Of its first process, as this machine numbers it; 0 where none runs."""
+        with _attempting("looking at a container"):
+            pid: int = self._container(container).attrs["State"]["Pid"]
+        return pid
+
+    def exit_code(self, container: str) -> int:
+        """With which its first process ended last."""
+        with _attempting("looking at a container"):
+            code: int = self._container(container).attrs["State"]["ExitCode"]
+        return code
 
     def last_words(self, container: str) -> str:
         """The last line it printed."""
         with _attempting("reading what a container printed"):
             lines = self._container(container).logs(tail=_LOG_TAIL_LINES).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
-
-    def execute(self, container: str, command: Sequence[str]) -> tuple[int, str]:
-        """Run a command inside: its exit code and what it printed."""
-        with _attempting(f"running {command[0]} in a container"):
-            done = self._container(container).exec_run(list(command))
-        assert done.exit_code is not None
-        assert isinstance(done.output, bytes)
-        return done.exit_code, done.output.decode(errors="replace")
 
     def memory_bytes(self, container: str) -> int:
         """What its cgroup uses, without the page cache that can be given back."""
@@ -271,9 +293,9 @@ class Engine:
             networks = self._client.api.networks(filters=wanted)
             volumes = self._client.api.volumes(filters=wanted)["Volumes"] or []
         return [
-            *(Left(kind="container", id=c["Id"], name=c["Names"][0][1:], run=c["Labels"][RUN_LABEL]) for c in containers),
-            *(Left(kind="network", id=n["Id"], name=n["Name"], run=n["Labels"][RUN_LABEL]) for n in networks),
-            *(Left(kind="volume", id=v["Name"], name=v["Name"], run=v["Labels"][RUN_LABEL]) for v in volumes),
+            *(Left(kind="container", id=c["Id"], name=c["Names"][0][1:], labels=_labels(c["Labels"])) for c in containers),
+            *(Left(kind="network", id=n["Id"], name=n["Name"], labels=_labels(n["Labels"])) for n in networks),
+            *(Left(kind="volume", id=v["Name"], name=v["Name"], labels=_labels(v["Labels"])) for v in volumes),
         ]
 
     def remove(self, left: Left) -> None:
@@ -295,3 +317,7 @@ class Engine:
 
     def _container(self, container: str) -> Container:
         return self._client.containers.get(container)
+
+
+def _labels(texts: dict[str, str]) -> Labels:
+    return Labels(texts[RUN_LABEL], Path(texts.get(FOLDER_LABEL, "/")))

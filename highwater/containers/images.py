@@ -45,37 +45,73 @@ _DOCKER = _ROOT / "docker"
 
 
 def missing(engine: Engine) -> str | None:
-    """Which images are not there, with the command that builds them; None where all are."""
-    gone = [tag for tag in (BASE, NODE, ZOOKEEPER) if engine.image_id(tag) is None]
-    return f"there is no image {' or '.join(gone)}: {COMMAND}" if gone else None
+    """Which images are not there or not of this source, with the command that builds them; None where all are."""
+    base = engine.image_id(BASE)
+    if base is None or engine.inputs_of(BASE) != _base_inputs():
+        return f"there is no image {BASE} of today's docker/base.Dockerfile: {COMMAND}"
+    for tag, inputs in ((NODE, _node_inputs(base)), (ZOOKEEPER, _zookeeper_inputs(base))):
+        there = engine.inputs_of(tag)
+        if there != inputs:
+            return f"{'there is no image' if there is None else 'out of date is the image'} {tag}: {COMMAND}"
+    return None
 
 
 def build_all(engine: Engine) -> None:
     """Build what is not there or out of date, with a line for each image that takes time."""
-    base = _build_base(engine)
-    with tempfile.TemporaryDirectory(prefix="highwater-images-") as folder:
-        site = Path(folder) / "site"
-        site.mkdir()
-        _collect_node(site)
-        _build(engine, NODE, "node.Dockerfile", _contents(site, "site"), {"BASE": BASE}, above=base)
-    jars = [(f"jars/{jar.name}", jar) for jar in server_jars()]
-    _build(engine, ZOOKEEPER, "zookeeper.Dockerfile", jars, {"BASE": BASE}, above=base)
+    if engine.inputs_of(BASE) != _base_inputs():
+        _build_base(engine)
+    base = engine.image_id(BASE)
+    assert base is not None
+    inputs = _node_inputs(base)
+    if engine.inputs_of(NODE) != inputs:
+        _say(f"building {NODE}")
+        with tempfile.TemporaryDirectory(prefix="highwater-images-") as folder:
+            _collect_node(Path(folder))
+            contents = [(f"site/{path.relative_to(folder)}", path) for path in sorted(Path(folder).rglob("*")) if path.is_file()]
+            _build(engine, NODE, "node.Dockerfile", contents, {"BASE": BASE}, inputs=inputs)
+    inputs = _zookeeper_inputs(base)
+    if engine.inputs_of(ZOOKEEPER) != inputs:
+        _say(f"building {ZOOKEEPER}")
+        jars = [(f"jars/{jar.name}", jar) for jar in server_jars()]
+        _build(engine, ZOOKEEPER, "zookeeper.Dockerfile", jars, {"BASE": BASE}, inputs=inputs)
+
+
+def _base_inputs() -> str:
+    return _digest(_wanted_base(), _dockerfile("base.Dockerfile"), _PACKAGES)
+
+
+def _node_inputs(base: str) -> str:
+    """Of our source the contents, of what others made the versions."""
+    source = sorted((_ROOT / "reference").rglob("*.py"))
+    versions = [f"{name}=={metadata.version(name)}" for name in sorted(_closure(_requirements()))]
+    contents = [f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in source]
+    return _digest(base, _dockerfile("node.Dockerfile"), *versions, *contents)
+
+
+def _zookeeper_inputs(base: str) -> str:
+    return _digest(base, _dockerfile("zookeeper.Dockerfile"), *(jar.name for jar in server_jars()))
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def _dockerfile(name: str) -> str:
+    return (_DOCKER / name).read_text()
 
 
 # --- the base ----------------------------------------------------------------------------------------------------------------
 
 
-def _build_base(engine: Engine) -> str:
-    """Returns the id of the image."""
-    wanted = os.environ.get("BASE_IMAGE", _BASE_IMAGE)
-    inputs = hashlib.sha256(wanted.encode() + (_DOCKER / "base.Dockerfile").read_bytes() + _PACKAGES.encode()).hexdigest()
-    if engine.inputs_of(BASE) != inputs:
-        below = wanted if engine.image_id(wanted) is not None else _pull_or_make(engine, wanted)
-        _say(f"building {BASE} from {below}")
-        _built(engine, BASE, "base.Dockerfile", (), {"BASE_IMAGE": below}, inputs=inputs)
-    built = engine.image_id(BASE)
-    assert built is not None
-    return built
+def _wanted_base() -> str:
+    return os.environ.get("BASE_IMAGE", _BASE_IMAGE)
+
+
+def _build_base(engine: Engine) -> None:
+    wanted = _wanted_base()
+    below = wanted if engine.image_id(wanted) is not None else _pull_or_make(engine, wanted)
+    _say(f"building {BASE} from {below}")
+    _build(engine, BASE, "base.Dockerfile", (), {"BASE_IMAGE": below}, inputs=_base_inputs())
 
 
 def _pull_or_make(engine: Engine, wanted: str) -> str:
@@ -136,8 +172,7 @@ def _unmount_below(folder: Path) -> None:
 def _collect_node(site: Path) -> None:
     """`reference` and the distributions that it needs: those installed here, or by pip where this Python is another one."""
     shutil.copytree(_ROOT / "reference", site / "reference", ignore=shutil.ignore_patterns("__pycache__"))
-    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["node"]]
+    wanted = _requirements()
     if sys.version_info[:2] != _PYTHON or sys.platform != "linux":
         return _install(site, wanted)
     for name in sorted(_closure(wanted)):
@@ -149,6 +184,11 @@ def _collect_node(site: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(str(distribution.locate_file(file)), target)
     return None
+
+
+def _requirements() -> list[str]:
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    return [*project["dependencies"], *project["optional-dependencies"]["node"]]
 
 
 def _closure(wanted: Iterable[str]) -> set[str]:
@@ -175,25 +215,7 @@ def _install(site: Path, wanted: list[str]) -> None:
 # --- building ----------------------------------------------------------------------------------------------------------------
 
 
-def _contents(folder: Path, under: str) -> list[tuple[str, Path]]:
-    return [(f"{under}/{path.relative_to(folder)}", path) for path in sorted(folder.rglob("*")) if path.is_file()]
-
-
 def _build(
-    engine: Engine, tag: str, dockerfile: str, contents: list[tuple[str, Path]], arguments: dict[str, str], *, above: str
-) -> None:
-    digest = hashlib.sha256(above.encode() + (_DOCKER / dockerfile).read_bytes())
-    for name, path in contents:
-        digest.update(f"{name}\0".encode())
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    inputs = digest.hexdigest()
-    if engine.inputs_of(tag) == inputs:
-        return
-    _say(f"building {tag}")
-    _built(engine, tag, dockerfile, contents, arguments, inputs=inputs)
-
-
-def _built(
     engine: Engine, tag: str, dockerfile: str, contents: Iterable[tuple[str, Path]], arguments: dict[str, str], *, inputs: str
 ) -> None:
     with tempfile.NamedTemporaryFile(suffix=".tar") as context:

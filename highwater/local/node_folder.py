@@ -9,7 +9,7 @@ from history.event import EventKind
 from reference.config import BrokerConfig
 from reference.events import DirImage
 from reference.runtime.control import NoteLine, read_notes
-from reference.runtime.disk import Disk
+from reference.runtime.disk import look, replica_folders
 from reference.runtime.settings import Listener, NodeSettings
 from reference.types import Address, TopicPartition, broker_address
 
@@ -57,17 +57,13 @@ class NodeFolder:
         """Whose logs lie in this directory."""
         path = Path(self._settings.log_dirs[dir_])
         try:
-            return tuple(sorted(TopicPartition(entry.name) for entry in path.iterdir() if entry.is_dir()))
+            return tuple(TopicPartition(folder.name) for folder in replica_folders(path))
         except OSError:
             return ()
 
     def disks(self) -> tuple[DirImage, ...]:
         """What lies in the log directories; not while a process runs."""
-        disk = Disk([Path(path) for path in self._settings.log_dirs])
-        try:
-            return disk.recover()
-        finally:
-            disk.close()
+        return look([Path(path) for path in self._settings.log_dirs])
 
     def stopped_itself(self) -> str | None:
         """Why this life ended, in its own words; None where it did not say."""

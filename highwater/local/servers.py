@@ -4,12 +4,15 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
 
 from highwater.errors import HarnessError
 from highwater.local.processes import RUNNING, STOPPED, gone, in_state
 from highwater.local.site import Probe, Proof
 from highwater.zookeeper import Server
 from highwater.zookeeper_log import AnyCommit, LogError, read_log
+from reference.types import Address
 
 SERVES_S_MAX = 30.0  # after a start, with a quorum to be found
 
@@ -55,7 +58,19 @@ class ServerProcess:
         return self._server.pid is not None
 
 
-def commits(servers: Sequence[Server]) -> Iterable[AnyCommit]:
+class Logged(Protocol):
+    """A server of which the transaction log can be read."""
+
+    @property
+    def address(self) -> Address:
+        """Its place."""
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the log lies."""
+
+
+def commits(servers: Sequence[Logged]) -> Iterable[AnyCommit]:
     """What the ensemble has committed, in its order.
 
     No server needs to have all of it: one that was away may have been given a snapshot instead. What a deposed leader wrote and

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from reference.config import BrokerConfig
 from reference.coordination.api import AnyAnswer, Change, SessionState
 from reference.coordination.kazoo_client import KazooCoordination
@@ -19,10 +21,13 @@ from reference.events import DirImage, ShutDown
 from reference.messages import AnyMessage, Request
 from reference.runtime.administration import Administration
 from reference.runtime.control import NoteWriter, end_with_stdin
-from reference.runtime.disk import Disk
+from reference.runtime.disk import Disk, replica_folders
+from reference.runtime.faults import DirFaults
 from reference.runtime.gateway import PREFIX, Gateway
+from reference.runtime.ledger import Ledger
 from reference.runtime.node import Handles, Host
 from reference.runtime.settings import Listener, NodeSettings, SettingsError, advertised, host_and_port
+from reference.runtime.side_channel import SideChannel
 from reference.runtime.transport import Transport
 from reference.types import Address, BrokerId, TopicPartition, broker_address
 from reference.wire.clients.exchange import Facing
@@ -55,7 +60,8 @@ class _Process:
         self._is_registered = False
         self._has_session = False
         self._bad_dirs: set[int] = set()
-        self._disk = Disk([Path(path) for path in settings.log_dirs])
+        self._faults = DirFaults(len(settings.log_dirs))
+        self._disk = _disk(settings, self._faults)
         machine = boot(settings.broker, self._disk.recover(), settings.life)
         self._notes = _notes(settings, me)
         self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._stopped)
@@ -65,6 +71,7 @@ class _Process:
         timeout_ms = settings.broker.session_timeout_ms
         self._zookeeper = KazooCoordination(settings.zookeeper, timeout_ms, self, loop.call_soon_threadsafe)
         self._administration = Administration(settings.zookeeper, timeout_ms)
+        self._side_channel = SideChannel(self._faults)
 
     async def listen(self) -> None:
         """Take connections; SettingsError where an address is taken."""
@@ -72,6 +79,15 @@ class _Process:
         await _bound(peers, self._transport.listen)
         for listener in clients:
             await _bound(listener, partial(self._gateway.listen, facing=_facing(self._settings, listener)))
+        await self._open_side_channel()
+
+    async def _open_side_channel(self) -> None:
+        path = self._settings.side_channel
+        if path is not None:
+            try:
+                await self._side_channel.listen(Path(path))
+            except OSError as error:
+                raise SettingsError(f"cannot make the side-channel {path}: {error.strerror or error}") from None
 
     async def live(self) -> int:
         """From the first event to the last; SettingsError where it never came to be a broker."""
@@ -93,6 +109,7 @@ class _Process:
 
     async def close(self) -> None:
         """Break all connections."""
+        await self._side_channel.close()
         await self._gateway.close()
         await self._administration.close()
         await self._transport.close()
@@ -181,6 +198,15 @@ class _Process:
         self._notes.write(note)
 
 
+def _disk(settings: NodeSettings, faults: DirFaults) -> Disk:
+    try:
+        ledger = None if settings.power_ledger is None else Ledger(Path(settings.power_ledger))
+    except (OSError, msgspec.MsgspecError) as error:
+        raise SettingsError(f"cannot keep the ledger {settings.power_ledger}: {error}") from None
+    paths = [Path(path) for path in settings.log_dirs]
+    return Disk(paths, segment_bytes=settings.segment_bytes, ledger=ledger, faults=faults)
+
+
 def _notes(settings: NodeSettings, me: Address) -> NoteWriter:
     try:
         return NoteWriter(settings.notes, node=me, life=settings.life)
@@ -206,5 +232,4 @@ def _facing(settings: NodeSettings, listener: Listener) -> Facing:
 
 def _sizes(path: Path) -> tuple[tuple[TopicPartition, int], ...]:
     """Bytes of all files of each log below a directory."""
-    folders = sorted(folder for folder in path.iterdir() if folder.is_dir())
-    return tuple((TopicPartition(f.name), sum(file.stat().st_size for file in f.iterdir())) for f in folders)
+    return tuple((TopicPartition(f.name), sum(file.stat().st_size for file in f.iterdir())) for f in replica_folders(path))

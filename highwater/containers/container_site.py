@@ -1,0 +1,96 @@
+"""A site of containers: `highwater.local.site` on the Docker engine of this machine, with networks of its own for each run.
+
+The harness speaks to containers by their addresses and shares folders with them, so it runs on the engine's machine, on Linux.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from highwater.backends.scene import broker_config, brokers_of
+from highwater.containers.engine import Engine
+from highwater.containers.links import AgentClient, ContainerLinks
+from highwater.containers.node import NODE_PORT, ZOOKEEPER_PORT, NodeContainer, ServerContainer
+from highwater.containers.place import Grounds, Place, make_grounds, make_place
+from highwater.errors import HarnessError
+from highwater.local.run_folder import RunFolder
+from highwater.local.servers import commits
+from highwater.local.site import CLIENTS, HostPort
+from highwater.plan import Plan
+from highwater.zookeeper_log import AnyCommit
+from reference.types import Address, BrokerId, broker_address
+
+
+class ContainerSite:
+    """What the stage plays a plan on."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._engine: Engine | None = None
+        self._folder: RunFolder | None = None
+        self.links = ContainerLinks()
+        self.nodes: dict[BrokerId, NodeContainer] = {}
+        self.servers: tuple[ServerContainer, ...] = ()
+        self.clients: dict[Address, HostPort] = {}
+        self.laboratory: dict[Address, HostPort] = {}
+        self.zookeeper = ""
+
+    async def open(self) -> None:
+        """ZooKeeper runs when this returns."""
+        engine = self._engine = Engine()
+        self._folder = RunFolder()
+        grounds = await asyncio.to_thread(make_grounds, engine, self._folder)
+        servers = [Address(f"z{number}") for number in range(1, self._plan.cluster.zookeeper + 1)]
+        brokers = [broker_address(broker) for broker in brokers_of(self._plan)]
+        made = await asyncio.gather(*(asyncio.to_thread(make_place, engine, grounds, name) for name in (*servers, *brokers)))
+        places = {place.name: place for place in made}
+        self.servers = tuple(
+            ServerContainer(engine, grounds, places[name], [places[other] for other in servers]) for name in servers
+        )
+        started = await asyncio.gather(*(server.start() for server in self.servers))
+        self._make_nodes(engine, grounds, places)
+        await self._open_links(grounds, places)
+        for proof in await asyncio.gather(*(serves() for serves in started)):
+            if not proof.holds:
+                raise HarnessError(f"ZooKeeper did not come up: {proof.detail}")
+
+    def _make_nodes(self, engine: Engine, grounds: Grounds, places: dict[Address, Place]) -> None:
+        self.zookeeper = ",".join(f"{places[server.address].laboratory}:{ZOOKEEPER_PORT}" for server in self.servers)
+        ensemble = ",".join(f"{places[server.address].address}:{ZOOKEEPER_PORT}" for server in self.servers)
+        addresses = {broker: places[broker_address(broker)] for broker in brokers_of(self._plan)}
+        for broker, place in addresses.items():
+            peers = {other.name: f"{other.address}:{NODE_PORT}" for other in addresses.values() if other is not place}
+            config = broker_config(self._plan, broker)
+            self.nodes[broker] = NodeContainer(engine, grounds, place, config, zookeeper=ensemble, peers=peers)
+            self.clients[place.name] = (place.address, NODE_PORT)
+            self.laboratory[place.name] = (place.laboratory, NODE_PORT)
+
+    async def _open_links(self, grounds: Grounds, places: dict[Address, Place]) -> None:
+        agents = {name: AgentClient(place.socket, name) for name, place in places.items()}
+        addresses = {name: place.address for name, place in places.items()} | {CLIENTS: grounds.network.gateway}
+        await self.links.open(addresses, agents)
+        await asyncio.gather(*(agent.open() for agent in agents.values()))
+
+    def commits(self) -> Iterable[AnyCommit]:
+        """From the transaction logs of ZooKeeper."""
+        return commits(self.servers)
+
+    async def leave(self) -> None:
+        """Nothing of it uses the loop any more."""
+        await self.links.close()
+
+    def stop(self) -> None:
+        """No broker runs any more."""
+        for node in self.nodes.values():
+            node.process.end()
+
+    def close(self) -> None:
+        """No container, no network and no file is left."""
+        engine, self._engine = self._engine, None
+        folder, self._folder = self._folder, None
+        if engine is not None and folder is not None:
+            for left in engine.left(folder.run):
+                engine.remove(left)
+        if engine is not None:
+            engine.close()
+        if folder is not None:
+            folder.remove()

@@ -1,0 +1,158 @@
+"""Brokers and servers of ZooKeeper in containers (`highwater.local.site.Node`, `Life`)."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from highwater.containers.engine import Engine, Service
+from highwater.containers.images import NODE, ZOOKEEPER
+from highwater.containers.place import Grounds, Place, make_folder
+from highwater.containers.process import ContainerProcess
+from highwater.errors import HarnessError
+from highwater.local.node_folder import NodeFolder
+from highwater.local.servers import SERVES_S_MAX
+from highwater.local.site import ClockCondition, Cutback, DirCondition, HostPort, Probe, Proof, Wound
+from highwater.zookeeper import answers, configuration
+from reference.config import BrokerConfig
+from reference.types import Address
+
+NODE_PORT = 9092
+ZOOKEEPER_PORT = 2181
+FOLLOW_PORT, ELECT_PORT = 2888, 3888
+NODE_MEMORY_MB = 384
+SERVER_MEMORY_MB = 512
+ANYWHERE = "0.0.0.0"
+
+
+class NodeContainer(NodeFolder):
+    """One broker through all its lives."""
+
+    def __init__(
+        self, engine: Engine, grounds: Grounds, place: Place, config: BrokerConfig, *, zookeeper: str, peers: dict[Address, str]
+    ) -> None:
+        super().__init__(grounds.folder.path, config, listen=f"{ANYWHERE}:{NODE_PORT}", zookeeper=zookeeper, peers=peers)
+        make_folder(grounds, self._folder)
+        self.process = ContainerProcess(
+            engine,
+            Service(
+                name=f"{grounds.labels.run}-{place.name}",
+                labels=grounds.labels,
+                image=NODE,
+                command=("--config", str(self._folder / "settings.json")),
+                user=f"{grounds.user}:{grounds.user}",
+                folders=(self._folder,),
+                shares_network_of=place.container,
+                memory_mb=NODE_MEMORY_MB,
+            ),
+        )
+
+    async def start(self) -> Probe:
+        """A new life."""
+        self.begin_life(end_with_stdin=False)
+        await self.process.start()
+        return self.process.runs
+
+    async def is_running(self) -> bool:
+        """Is there a process, perhaps a frozen one?"""
+        return self.process.is_running()
+
+    async def kill(self) -> Probe:
+        """SIGKILL; the page cache stays."""
+        return await self.process.kill()
+
+    async def terminate(self) -> Probe:
+        """SIGTERM."""
+        await self.process.signal("TERM")
+        return self.process.gone
+
+    async def pause(self) -> Probe:
+        """Its cgroup is frozen."""
+        await self.process.freeze()
+        return self.process.stands_still
+
+    async def resume(self) -> Probe:
+        """Its cgroup is thawed."""
+        await self.process.thaw()
+        return self.process.runs
+
+    async def set_clock(self, condition: ClockCondition) -> Probe:
+        """Refused before the run."""
+        raise HarnessError(f"the clock of {self.address} cannot be set: {condition}")
+
+    async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
+        """Refused before the run."""
+        raise HarnessError(f"directory {dir_} of {self.address} cannot be changed: {condition}")
+
+    async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
+        """Refused before the run."""
+        raise HarnessError(f"directory {dir_} of {self.address} cannot be swapped")
+
+    async def lose_unflushed(self, dirs: Sequence[int], how: Cutback) -> tuple[Wound, ...]:
+        """Refused before the run."""
+        raise HarnessError(f"what {self.address} did not flush cannot be lost: {dirs} {how}")
+
+    def last_words(self) -> str:
+        """The last line that the process printed."""
+        return self.process.last_words()
+
+
+class ServerContainer:
+    """One server of ZooKeeper. `places` are those of all servers, in their order."""
+
+    def __init__(self, engine: Engine, grounds: Grounds, place: Place, places: Sequence[Place]) -> None:
+        self.address = place.name
+        self.client: HostPort = (place.address, ZOOKEEPER_PORT)
+        self._laboratory: HostPort = (place.laboratory, ZOOKEEPER_PORT)
+        folder = make_folder(grounds, grounds.folder.path / place.name)
+        self.data_dir: Path = make_folder(grounds, folder / "data")
+        (self.data_dir / "myid").write_text(f"{places.index(place) + 1}\n")
+        quorum = [f"{other.address}:{FOLLOW_PORT}:{ELECT_PORT}" for other in places]
+        (folder / "zoo.cfg").write_text(configuration(self.data_dir, (ANYWHERE, ZOOKEEPER_PORT), quorum))
+        self.process = ContainerProcess(
+            engine,
+            Service(
+                name=f"{grounds.labels.run}-{place.name}",
+                labels=grounds.labels,
+                image=ZOOKEEPER,
+                command=(str(folder / "zoo.cfg"),),
+                user=f"{grounds.user}:{grounds.user}",
+                folders=(folder,),
+                shares_network_of=place.container,
+                memory_mb=SERVER_MEMORY_MB,
+            ),
+        )
+
+    async def start(self) -> Probe:
+        """A process on what an earlier one left."""
+        await self.process.start()
+        return self.serves
+
+    async def serves(self) -> Proof:
+        """It serves clients, or does so soon."""
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < SERVES_S_MAX:
+            if await asyncio.to_thread(answers, self._laboratory):
+                return Proof(True, f"{self.address} serves {time.monotonic() - began_s:.1f} s after its start")
+            if not self.process.is_running():
+                break
+            await asyncio.sleep(0.1)
+        return Proof(False, f"{self.address} does not serve: {self.process.last_words()}")
+
+    async def kill(self) -> Probe:
+        """SIGKILL."""
+        return await self.process.kill()
+
+    async def pause(self) -> Probe:
+        """Its cgroup is frozen."""
+        await self.process.freeze()
+        return self.process.stands_still
+
+    async def resume(self) -> Probe:
+        """Its cgroup is thawed."""
+        await self.process.thaw()
+        return self.process.runs
+
+    async def is_running(self) -> bool:
+        """Is there a process, perhaps a frozen one?"""
+        return self.process.is_running()

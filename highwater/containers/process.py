@@ -1,0 +1,142 @@
+"""The first process of a container, from outside: started again and again, killed, ended, frozen, and looked at.
+
+A container is made once and started for each life. What the kernel says of its process (`highwater.local.processes`) is believed
+before what the engine says, which learns of an end a moment later.
+"""
+
+import asyncio
+from pathlib import Path
+
+from highwater.containers.engine import Engine, Service
+from highwater.errors import HarnessError
+from highwater.local.processes import LOOK_S, state_of
+from highwater.local.site import Probe, Proof
+
+ENDED_S_MAX = 10
+_LOOKS_MAX = 150
+_FROZEN_S = 0.2  # so long it must not take any time of a processor
+_GONE = ("", "Z", "X")
+
+
+class ContainerProcess:
+    """One container that is not there before the first start."""
+
+    def __init__(self, engine: Engine, service: Service) -> None:
+        self._engine = engine
+        self._service = service
+        self._container: str | None = None
+        self._pid = 0
+        self._frozen = False
+
+    @property
+    def container(self) -> str | None:
+        """Its id, once it was started."""
+        return self._container
+
+    async def start(self) -> None:
+        """A new process; there must be none."""
+        assert not self.is_running()
+        await asyncio.to_thread(self._start)
+
+    def _start(self) -> None:
+        if self._container is None:
+            self._container = self._engine.create(self._service)
+        else:
+            self._engine.wait(self._container, ENDED_S_MAX)
+        self._engine.start(self._container)
+        self._pid = self._engine.pid(self._container)
+
+    def is_running(self) -> bool:
+        """Is there a process, perhaps one that stands still?"""
+        return self._pid != 0 and state_of(self._pid) not in _GONE
+
+    async def kill(self) -> Probe:
+        """SIGKILL, and its end. Nothing where there is no process, and then it did not act."""
+        if not self.is_running():
+            return _nobody
+        await asyncio.to_thread(self.end)
+        return self.gone
+
+    def end(self) -> None:
+        """The same, outside of a loop."""
+        if self._container is None:
+            return
+        if self.is_running():
+            self._engine.kill(self._container)  # the engine thaws what is frozen
+        self._frozen = False
+        self._engine.wait(self._container, ENDED_S_MAX)
+
+    async def signal(self, name: str) -> None:
+        """Nothing where there is no process."""
+        if self._container is not None and self.is_running():
+            await asyncio.to_thread(self._engine.kill, self._container, name)
+
+    async def freeze(self) -> None:
+        """Its cgroup stands still. Nothing where there is no process, or it stands still already."""
+        if self._container is not None and self.is_running() and not self._frozen:
+            await asyncio.to_thread(self._engine.pause, self._container)
+            self._frozen = True
+
+    async def thaw(self) -> None:
+        """It goes on, if it stood still."""
+        if self._container is not None and self._frozen:
+            await asyncio.to_thread(self._engine.unpause, self._container)
+            self._frozen = False
+
+    def last_words(self) -> str:
+        """The last line that it printed."""
+        return "" if self._container is None else self._engine.last_words(self._container)
+
+    # --- evidence ----------------------------------------------------------------------------------------------------------
+
+    async def gone(self) -> Proof:
+        """It has ended, or does so soon."""
+        pid, container = self._pid, self._container
+        if container is None:
+            return Proof(False, "there was no process")
+        for _ in range(_LOOKS_MAX):
+            if state_of(pid) in _GONE:
+                break
+            await asyncio.sleep(LOOK_S)
+        else:
+            return Proof(False, f"process {pid} is still ending")
+        if pid != self._pid:
+            return Proof(True, f"process {pid} ended")
+        await asyncio.to_thread(self._engine.wait, container, ENDED_S_MAX)
+        return Proof(True, f"process {pid} ended with exit code {await asyncio.to_thread(self._engine.exit_code, container)}")
+
+    async def runs(self) -> Proof:
+        """It is there and not frozen."""
+        pid = self._pid
+        if not self.is_running():
+            return Proof(False, f"process {pid} ended by itself")
+        state = state_of(pid)
+        container = self._container
+        assert container is not None
+        engine_says = await asyncio.to_thread(self._engine.state, container)
+        return Proof(engine_says == "running" and state != "T", f"process {pid} is in state {state}, its container {engine_says}")
+
+    async def stands_still(self) -> Proof:
+        """It is there and takes no time of a processor."""
+        pid, container = self._pid, self._container
+        if container is None or not self.is_running():
+            return Proof(False, "there is no process")
+        before = _processor_ticks(pid)
+        await asyncio.sleep(_FROZEN_S)
+        taken = _processor_ticks(pid) - before
+        engine_says = await asyncio.to_thread(self._engine.state, container)
+        detail = f"process {pid} took {taken} ticks of a processor in {_FROZEN_S} s, its container is {engine_says}"
+        return Proof(taken == 0 and engine_says == "paused", detail)
+
+
+async def _nobody() -> Proof:
+    return Proof(False, "there was no process")
+
+
+def _processor_ticks(pid: int) -> int:
+    """Of user and of system, since its start."""
+    try:
+        fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError as error:
+        raise HarnessError(f"process {pid} cannot be looked at: {error}") from error
+    return int(fields[11]) + int(fields[12])
