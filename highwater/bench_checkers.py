@@ -19,7 +19,7 @@ from time import perf_counter, process_time
 import msgspec
 from msgspec import Struct
 
-from checkers import acked_loss, duplicates, offset_agreement, order
+from checkers import acked_loss, committed_offsets, duplicates, offset_agreement, order, polls
 from checkers.elle.judge import judge as judge_transactions
 from checkers.linearizability.collections import PartitionLog
 from checkers.linearizability.judge import judge
@@ -34,7 +34,14 @@ from history import store
 
 _ROUNDS = 3
 _CORPORA = Path("../shared/corpora")
-_LOG_CHECKERS = (acked_loss.CHECKER, offset_agreement.CHECKER, order.CHECKER, duplicates.CHECKER)
+_LOG_CHECKERS = (
+    acked_loss.CHECKER,
+    offset_agreement.CHECKER,
+    order.CHECKER,
+    duplicates.CHECKER,
+    polls.CHECKER,
+    committed_offsets.CHECKER,
+)
 _FOLDERS = (
     ("porcupine-kv", "kv"),
     ("porcupine-etcd", "cas-register"),
