@@ -1,10 +1,12 @@
 """What `make bench-checkers` measures: its histories are what they say, and its drawing shows its numbers."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
 from checkers.elle.judge import judge as judge_transactions
 from checkers.linearizability.collections import PartitionLog
@@ -39,7 +41,7 @@ def test_calls_of_one_process_do_not_overlap_and_those_of_several_do() -> None:
         assert call.end is not None
         ends[call.process] = call.end
 
-    assert any(then.start < first.end for first, then in zip(calls, calls[1:], strict=False) if first.end is not None)
+    assert any(then.start < first.end for first, then in pairwise(calls) if first.end is not None)
 
 
 def test_lists_of_transactions_grow_to_the_length_that_was_asked_for() -> None:
@@ -62,16 +64,12 @@ def test_a_planted_fault_in_them_is_found() -> None:
     """Or the bench would measure checkers that look at nothing."""
     calls = log_calls(400)
     at = next(i for i in range(200, 400) if calls[i].f == "read")
-    wrong = [*calls[:at], type(calls[at])(**{**_fields(calls[at]), "result": -7}), *calls[at + 1 :]]
+    wrong = [*calls[:at], replace(calls[at], result=-7), *calls[at + 1 :]]
     assert judge(PartitionLog(), wrong).validity is Validity.INVALID
 
     history = transactions(400)
     lost = [call for call in history.calls if call.index != 10]
     assert judge_transactions("list-append", type(history)(calls=tuple(lost), failed=(), steps=0)).notes
-
-
-def _fields(call: object) -> dict[str, object]:
-    return {name: getattr(call, name) for name in call.__struct_fields__}  # type: ignore[attr-defined]  # a Struct
 
 
 def test_the_drawing_has_a_point_for_each_number_and_is_xml() -> None:
