@@ -50,7 +50,7 @@ def test_lists_of_transactions_grow_to_the_length_that_was_asked_for() -> None:
         len(value)
         for call in history.calls
         if isinstance(call.result, tuple)
-        for f, _, value in call.result  # type: ignore[misc]  # micro-operations are triples
+        for f, _, value in call.result
         if f == "r" and isinstance(value, tuple)
     ]
 
