@@ -182,12 +182,14 @@ class SegmentedLog:
         self._write_epochs()
 
     def _cut(self, segment: Segment, length: int) -> None:
-        size = os.fstat(segment.fd).st_size
-        lost = os.pread(segment.fd, size - length, length)
-        os.ftruncate(segment.fd, length)
-        segment.cuts += 1
-        segment.is_dirty = True
+        def lost() -> bytes:
+            return os.pread(segment.fd, os.fstat(segment.fd).st_size - length, length)
+
+        # Noted first: what is noted and not done is undone like the rest.
         self._ledger.cut(self._dir, self._name(segment), length=length, lost=lost)
+        segment.cuts += 1
+        os.ftruncate(segment.fd, length)
+        segment.is_dirty = True
 
     def _write_epochs(self) -> None:
         path = self._folder / EPOCHS
