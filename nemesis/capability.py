@@ -57,6 +57,7 @@ _OUTSIDE = "nobody outside of a process sees its effects"
 _NO_PACKETS = "refused where doubled, reordered or for some messages"
 _TCP_HIDES = "TCP hides doubled and reordered packets, and a packet does not say which message it carries"
 _NO_MESSAGES = "a packet does not say which message it carries"
+_CUT_BACK = "SIGKILL, then each file cut back to a length not below what was fsynced"
 _TAKEN_OVER = "another client takes over the session's id and password and closes it"
 
 
@@ -81,6 +82,11 @@ def refusals(backend: Backend, windows: Sequence[Window]) -> tuple[str, ...]:
         if isinstance(answer, Cannot):
             found.append(f"window {window.id} ({window.kind}): the {backend} backend cannot: {answer.why}")
     return tuple(found)
+
+
+def performable(backend: Backend, windows: Sequence[Window]) -> tuple[Window, ...]:
+    """The windows that this backend can perform."""
+    return tuple(window for window in windows if isinstance(ability(backend, window.fault), Can))
 
 
 def _simulated(fault: AnyFault) -> str:
@@ -150,12 +156,22 @@ def _of_processes(fault: AnyFault) -> Ability:
             return Can("a TCP proxy resets its connections")
         case ExpireSession():
             return Can(_TAKEN_OVER)
-        case ClockJump() | ClockDrift() | ClockStrobe():
-            return Cannot("processes share the host's clock")
+        case ClockJump() | ClockStrobe():
+            return Can("libfaketime in the broker's process, for its wall clock")
+        case ClockDrift():
+            return Can("libfaketime, an offset of the wall clock that grows; the monotonic clock stays right")
         case PowerLoss():
-            return Cannot("the page cache is the host's")
-        case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow() | DiskSwap():
-            return Cannot("it sends signals and touches no directory")
+            return Can(_CUT_BACK)
+        case DirUnreadable():
+            return Can("chmod 000; where brokers run as root, without the capabilities that let root through")
+        case DirFile():
+            return Can("the directory is moved aside, or removed, and a file made in its place")
+        case DiskFull():
+            return Can("a ballast file fills the small tmpfs in which the directory lies; refused where it is not root's")
+        case DiskSwap():
+            return Can("SIGKILL, and an empty directory in the place of the old one")
+        case DirFailure() | DiskSlow():
+            return Can("the broker's disk layer is told to fail, or to wait")
         case _:
             assert_never(fault)
 
@@ -187,7 +203,7 @@ def _of_containers(fault: AnyFault) -> Ability:
         case Crash() | Restart():
             return Can("SIGKILL of the container's process, then a start")
         case PowerLoss():
-            return Can("SIGKILL, then each file cut back to a length not below what was fsynced")
+            return Can(_CUT_BACK)
         case ExpireSession():
             return Can(_TAKEN_OVER)
         case DirUnreadable():

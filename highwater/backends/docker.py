@@ -3,8 +3,7 @@
 from highwater.backends.api import Provenance, Run
 from highwater.containers import engine, images
 from highwater.containers.container_site import ContainerSite
-from highwater.derive import PLAIN
-from highwater.local.stage import perform
+from highwater.local.stage import perform, unplayable
 from highwater.plan import Plan
 from nemesis.capability import refusals
 
@@ -15,10 +14,8 @@ class DockerBackend:
     name = "docker"
 
     def refuse(self, plan: Plan) -> str | None:
-        """A fault that containers cannot do, an administrator, no engine, no images."""
-        if plan.workload.name != PLAIN:
-            return f"the docker backend has no administrators, and so no workload {plan.workload.name}"
-        return next(iter(refusals("docker", plan.schedule)), None) or self.missing()
+        """A fault that containers cannot do, a workload that clients refuse, no engine, no images."""
+        return unplayable(plan) or next(iter(refusals("docker", plan.schedule)), None) or self.missing()
 
     @staticmethod
     def missing() -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from highwater.backends.scene import broker_config, brokers_of
 from highwater.containers.engine import Engine
 from highwater.containers.links import AgentClient, ContainerLinks
-from highwater.containers.node import NODE_PORT, ZOOKEEPER_PORT, NodeContainer, ServerContainer
+from highwater.containers.node import CLIENT_PORT, NODE_PORT, ZOOKEEPER_PORT, NodeContainer, ServerContainer
 from highwater.containers.place import Grounds, Place, make_grounds, make_place
 from highwater.errors import HarnessError
 from highwater.local.run_folder import RunFolder
@@ -57,12 +57,13 @@ class ContainerSite:
         self.zookeeper = ",".join(f"{places[server.address].laboratory}:{ZOOKEEPER_PORT}" for server in self.servers)
         ensemble = ",".join(f"{places[server.address].address}:{ZOOKEEPER_PORT}" for server in self.servers)
         addresses = {broker: places[broker_address(broker)] for broker in brokers_of(self._plan)}
+        clients = {place.name: f"{place.address}:{CLIENT_PORT}" for place in addresses.values()}
         for broker, place in addresses.items():
             peers = {other.name: f"{other.address}:{NODE_PORT}" for other in addresses.values() if other is not place}
             config = broker_config(self._plan, broker)
-            self.nodes[broker] = NodeContainer(engine, grounds, place, config, zookeeper=ensemble, peers=peers)
-            self.clients[place.name] = (place.address, NODE_PORT)
-            self.laboratory[place.name] = (place.laboratory, NODE_PORT)
+            self.nodes[broker] = NodeContainer(engine, grounds, place, config, zookeeper=ensemble, peers=peers, clients=clients)
+            self.clients[place.name] = (place.address, CLIENT_PORT)
+            self.laboratory[place.name] = (place.laboratory, CLIENT_PORT)
 
     async def _open_links(self, grounds: Grounds, places: dict[Address, Place]) -> None:
         agents = {name: AgentClient(place.socket, name) for name, place in places.items()}

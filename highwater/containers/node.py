@@ -12,12 +12,15 @@ from highwater.containers.process import ContainerProcess
 from highwater.errors import HarnessError
 from highwater.local.node_folder import NodeFolder
 from highwater.local.servers import SERVES_S_MAX
-from highwater.local.site import ClockCondition, Cutback, DirCondition, HostPort, Probe, Proof, Wound
+from highwater.local.site import ClockCondition, DirCondition, HostPort, Probe, Proof
 from highwater.zookeeper import answers, configuration
 from reference.config import BrokerConfig
+from reference.runtime.power import Wound
+from reference.runtime.settings import Listener
 from reference.types import Address
 
 NODE_PORT = 9092
+CLIENT_PORT = 9093
 ZOOKEEPER_PORT = 2181
 FOLLOW_PORT, ELECT_PORT = 2888, 3888
 NODE_MEMORY_MB = 384
@@ -29,9 +32,23 @@ class NodeContainer(NodeFolder):
     """One broker through all its lives."""
 
     def __init__(
-        self, engine: Engine, grounds: Grounds, place: Place, config: BrokerConfig, *, zookeeper: str, peers: dict[Address, str]
+        self,
+        engine: Engine,
+        grounds: Grounds,
+        place: Place,
+        config: BrokerConfig,
+        *,
+        zookeeper: str,
+        peers: dict[Address, str],
+        clients: dict[Address, str],
     ) -> None:
-        super().__init__(grounds.folder.path, config, listen=f"{ANYWHERE}:{NODE_PORT}", zookeeper=zookeeper, peers=peers)
+        super().__init__(
+            grounds.folder.path,
+            config,
+            zookeeper=zookeeper,
+            peers=Listener(bind=f"{ANYWHERE}:{NODE_PORT}", advertised=peers),
+            clients=Listener(bind=f"{ANYWHERE}:{CLIENT_PORT}", advertised=clients),
+        )
         make_folder(grounds, self._folder)
         self.process = ContainerProcess(
             engine,
@@ -87,10 +104,6 @@ class NodeContainer(NodeFolder):
     async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
         """Refused before the run."""
         raise HarnessError(f"directory {dir_} of {self.address} cannot be swapped")
-
-    async def lose_unflushed(self, dirs: Sequence[int], how: Cutback) -> tuple[Wound, ...]:
-        """Refused before the run."""
-        raise HarnessError(f"what {self.address} did not flush cannot be lost: {dirs} {how}")
 
     def last_words(self) -> str:
         """The last line that the process printed."""

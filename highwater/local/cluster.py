@@ -22,7 +22,7 @@ import reference
 from highwater.errors import HarnessError
 from highwater.zookeeper import free_port
 from reference.config import SAFE, BrokerConfig
-from reference.runtime.control import read_notes
+from reference.runtime.control import NotesReader
 from reference.runtime.gateway import Limits
 from reference.runtime.health import is_serving
 from reference.runtime.settings import Listener, NodeSettings
@@ -48,8 +48,9 @@ class LocalCluster:
         self._folder = folder
         self._processes: dict[BrokerId, subprocess.Popen[bytes]] = {}
         ids = [BrokerId(number) for number in range(1, brokers + 1)]
-        peers = {broker_address(broker): f"{HOST}:{free_port()}" for broker in ids}
+        self.between = {broker: (HOST, free_port()) for broker in ids}  # the listeners among brokers
         self.listening = {broker: (HOST, free_port()) for broker in ids}
+        peers = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.between.items()}
         clients = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.listening.items()}
         self._settings = {
             broker: NodeSettings(
@@ -125,7 +126,7 @@ class LocalCluster:
 
     def notes(self, broker: BrokerId) -> list[str]:
         """What it has said so far, a kind for each note."""
-        return [line.note.kind for line in read_notes(Path(self._settings[broker].notes))]
+        return [line.note.kind for line in NotesReader(Path(self._settings[broker].notes)).read()]
 
     def dir_of(self, broker: BrokerId, index: int = 0) -> Path:
         """One of its log directories."""

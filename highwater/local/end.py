@@ -1,27 +1,27 @@
-"""The end of a run on this machine: asks ZooKeeper and the brokers as any client would. The disks are read once nobody runs."""
+"""The end of a run on real nodes: asks ZooKeeper and the brokers as any client would. The disks are read once nobody runs."""
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 
 from highwater.end_state import record_metadata, record_zookeeper
 from highwater.local.admin import Admin
+from highwater.local.site import HostPort
 from history.recorder import Recorder
 from reference.coordination import paths
 from reference.coordination.api import Children, Data, GetChildren, GetData
-from reference.messages import AnyMessage, Metadata, MetadataReply, PartitionState
-from reference.runtime.transport import Transport
-from reference.types import Address
+from reference.messages import IsrMember, PartitionState
+from reference.runtime.health import told_by
+from reference.types import NO_INCARNATION, Address, BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion, topic_partition
+from reference.wire.clients.metadata import MetadataRequest
+from reference.wire.framing import WireError
 
-ANSWER_S_MAX = 2.0
 
-
-async def look(admin: Admin, recorder: Recorder, brokers: Mapping[Address, tuple[str, int]]) -> None:
+async def look(admin: Admin, recorder: Recorder, brokers: Mapping[Address, HostPort]) -> None:
     """What ZooKeeper holds and what each broker tells clients. Who does not answer in time has told nothing."""
     await _zookeeper(admin, recorder)
-    told = await _told(brokers)
-    for node in brokers:
-        record_metadata(recorder, node, told.get(node, ()))
+    told = await asyncio.gather(*(asyncio.to_thread(_told, where) for where in brokers.values()))
+    for node, states in zip(brokers, told, strict=True):
+        record_metadata(recorder, node, states)
 
 
 async def _zookeeper(admin: Admin, recorder: Recorder) -> None:
@@ -36,20 +36,22 @@ async def _zookeeper(admin: Admin, recorder: Recorder) -> None:
     )
 
 
-async def _told(brokers: Mapping[Address, tuple[str, int]]) -> dict[Address, tuple[PartitionState, ...]]:
-    told: dict[Address, tuple[PartitionState, ...]] = {}
-    complete = asyncio.Event()
-
-    def received(source: Address, message: AnyMessage) -> None:
-        if isinstance(message, MetadataReply):
-            told[source] = message.states
-            if len(told) == len(brokers):
-                complete.set()
-
-    transport = Transport(Address("c-laboratory"), brokers, received, lambda _: None)
-    for correlation, node in enumerate(brokers):
-        transport.send(node, Metadata(correlation))
-    with suppress(TimeoutError):
-        await asyncio.wait_for(complete.wait(), ANSWER_S_MAX)
-    await transport.close()
-    return told
+def _told(where: HostPort) -> tuple[PartitionState, ...]:
+    try:
+        response = told_by(where, MetadataRequest(topics=None))
+    except (OSError, WireError):
+        return ()
+    return tuple(
+        PartitionState(
+            topic_partition(topic.name, partition.partition_index),
+            None if partition.leader_id < 0 else BrokerId(partition.leader_id),
+            NO_INCARNATION,
+            LeaderEpoch(partition.leader_epoch),
+            tuple(IsrMember(BrokerId(broker), NO_INCARNATION) for broker in partition.isr_nodes),
+            ControllerEpoch(0),
+            ZkVersion(0),
+            tuple(map(BrokerId, partition.replica_nodes)),
+        )
+        for topic in response.topics
+        for partition in topic.partitions
+    )

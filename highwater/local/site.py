@@ -20,7 +20,8 @@ from msgspec import Struct
 from highwater.zookeeper_log import AnyCommit
 from reference.events import DirImage
 from reference.runtime.control import NoteLine
-from reference.types import Address, BrokerId, Offset, TopicId, TopicPartition
+from reference.runtime.power import Loss, Wound
+from reference.types import Address, BrokerId, TopicPartition
 
 CLIENTS = Address("c")
 Pair = tuple[Address, Address]  # from whom, to whom
@@ -80,23 +81,6 @@ class DirCondition(Struct, frozen=True, kw_only=True):
 SOUND = DirCondition()
 
 
-class Cutback(Struct, frozen=True, kw_only=True):
-    """How much of what was not flushed is lost: lengths are drawn from `seed`, per file."""
-
-    seed: int
-    torn: bool  # perhaps in the middle of a batch
-    lose_all: bool  # back to what was flushed
-
-
-class Wound(Struct, frozen=True, kw_only=True):
-    """Records that a directory has lost: of which log, from which offset on."""
-
-    tp: TopicPartition
-    topic_id: TopicId
-    dir: int
-    offset: Offset
-
-
 class Life(Protocol):
     """A process that is started and stopped: a broker, or a server of ZooKeeper."""
 
@@ -143,7 +127,7 @@ class Node(Life, Protocol):
     async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
         """An empty directory in the place of this one; what is gone. Not while there is a process."""
 
-    async def lose_unflushed(self, dirs: Sequence[int], how: Cutback) -> tuple[Wound, ...]:
+    async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
         """Cut files back to what was flushed, or a drawn part further; what is gone. Not while there is a process."""
 
     def notes(self) -> list[NoteLine]:
@@ -153,7 +137,7 @@ class Node(Life, Protocol):
         """Whose logs lie in this directory, sorted; none where it cannot be seen."""
 
     def disks(self) -> tuple[DirImage, ...]:
-        """What lies in the log directories. Not while there is a process."""
+        """What lies in the log directories, in the clear. Not while there is a process."""
 
     def stopped_itself(self) -> str | None:
         """Why this life ended, in its own words; None where it did not say."""
