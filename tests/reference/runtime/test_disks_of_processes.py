@@ -32,7 +32,7 @@ def one_broker(folder: Path, *, log_dirs: int = 1) -> Iterator[LocalCluster]:
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
-    settings = {"log_dirs": log_dirs, "topics": (KEPT,)}
+    settings = {"log_dirs": log_dirs, "topics": (KEPT,), "controlled_shutdown_retry_backoff_ms": 100}
     with (
         LocalZooKeeper() as zookeeper,
         LocalCluster(folder, zookeeper.address, brokers=1, settings=settings, harmed=True) as cluster,
