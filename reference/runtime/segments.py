@@ -23,7 +23,7 @@ from reference.runtime.ledger import Keeps
 from reference.sealed import HEADER_BYTES
 from reference.sealed import size as size_of
 from reference.types import LeaderEpoch, Offset
-from reference.wire.records import LENGTH_FROM, MAGIC, RecordsError, batch_of, check, pieces, read_header
+from reference.wire.records import LENGTH_FROM, MAGIC, BatchHeader, RecordsError, batch_with, check, pieces, read_header
 
 EPOCHS = "leader-epoch-checkpoint"
 ASIDE = "-creating"  # ends the names of folders that are not replicas yet
@@ -85,10 +85,10 @@ class SegmentedLog:
             segment = self._open(int(path.stem))
             size = os.fstat(segment.fd).st_size
             with path.open("rb", buffering=_READ_BYTES) as file:
-                for header in _whole(file, size, segment.base if index == 0 else expected, trusted=trusted):
-                    batch = batch_of(header)
-                    self._took(segment, batch, LENGTH_FROM + read_header(header).length)
-                    expected = batch.base_offset + read_header(header).last_offset_delta + 1
+                for data, header in _whole(file, size, segment.base if index == 0 else expected, trusted=trusted):
+                    batch = batch_with(header, data)
+                    self._took(segment, batch, LENGTH_FROM + header.length)
+                    expected = _end(header)
                     yield batch
             # What a crash left in the page cache is not durable yet, so the first flush of this life covers it.
             segment.is_dirty = True
@@ -250,7 +250,11 @@ class SegmentedLog:
         self._segments.clear()
 
 
-def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterator[bytes]:
+def _end(header: BatchHeader) -> int:
+    return header.base_offset + header.last_offset_delta + 1
+
+
+def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterator[tuple[bytes, BatchHeader]]:
     """The headers of the batches in a file, up to the first that is not whole or does not follow."""
     at = 0
     while size - at >= HEADER_BYTES:
@@ -267,8 +271,8 @@ def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterat
                 check(header + file.read(end - at - HEADER_BYTES))
             except RecordsError:
                 return
-        yield header
-        expected = fields.base_offset + fields.last_offset_delta + 1
+        yield header, fields
+        expected = _end(fields)
         at = end
 
 
@@ -282,11 +286,10 @@ def headers_in(folder: Path) -> list[bytes]:
         size, whole = path.stat().st_size, 0
         expected = int(path.stem) if expected is None else expected
         with path.open("rb", buffering=_READ_BYTES) as file:
-            for header in _whole(file, size, expected, trusted=False):
-                fields = read_header(header)
-                expected = fields.base_offset + fields.last_offset_delta + 1
-                whole += LENGTH_FROM + fields.length
-                found.append(header)
+            for data, header in _whole(file, size, expected, trusted=False):
+                expected = _end(header)
+                whole += LENGTH_FROM + header.length
+                found.append(data)
         if whole < size:
             break
     return found

@@ -263,7 +263,7 @@ def test_directories_fail_as_the_harness_wants_and_count_it(tmp_path: Path) -> N
 def test_a_slow_directory_delays_its_flushes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = DirFaults(1)
     slept: list[float] = []
-    monkeypatch.setattr("time.sleep", slept.append)
+    monkeypatch.setattr("threading.Event.wait", lambda _, seconds: slept.append(seconds))
     disk = Disk([tmp_path], faults=faults)
     disk.recover()
     faults.set(0, DirFault(flush_ms=250))
