@@ -45,6 +45,7 @@ class LocalCluster:
         settings: Mapping[str, object] | None = None,
         limits: Limits | None = None,
     ) -> None:
+        self.zookeeper = zookeeper
         self._folder = folder
         self._processes: dict[BrokerId, subprocess.Popen[bytes]] = {}
         ids = [BrokerId(number) for number in range(1, brokers + 1)]
@@ -123,6 +124,11 @@ class LocalCluster:
     def pid(self, broker: BrokerId) -> int:
         """Of its process."""
         return self._processes[broker].pid
+
+    def resident_kb(self, broker: BrokerId) -> int:
+        """VmRSS of its process."""
+        lines = Path(f"/proc/{self.pid(broker)}/status").read_text(encoding="ascii").splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))
 
     def notes(self, broker: BrokerId) -> list[str]:
         """What it has said so far, a kind for each note."""
