@@ -64,6 +64,7 @@ CHECKER = Checker(
     operations=("produce", "poll"),
     events=LEDGER_ROWS,
     stage="ledger",
+    complexity="n log n in the rows, and the promised records once for each change of leader and each wound",
     check=check,
     screen=screens.acked_loss,
 )

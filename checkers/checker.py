@@ -78,6 +78,7 @@ class Checker(Struct, frozen=True, kw_only=True):
     stage: Literal["ledger", "others"] = "others"
     across_topics: bool = False  # sees all topics of one name together instead of one after the other
     of_the_living: bool = False  # says nothing of a topic that was deleted
+    complexity: str = "n log n in the rows of the group: sorted once, then one pass"
     check: Check
     screen: Screen | None = None  # proves of partitions without events that `check` finds nothing there
 

@@ -162,5 +162,6 @@ CHECKER = Checker(
     group_by=PARTITION,
     events=(*REPLAYED, K.HW, K.BECAME_LEADER, K.ISR_CHANGE_ENDED, K.STATE_WRITTEN, K.REGISTERED, *_ENDS_OFFICE),
     needs=(K.STATE_WRITTEN,),
+    complexity="n log n in the rows, and for each change of an HW, an ISR or a leader the part of the logs not compared yet",
     check=check,
 )

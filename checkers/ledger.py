@@ -193,7 +193,10 @@ class Ledger:
         """From this row on the record must stay."""
         if epoch is None:
             epoch = self.top_epoch
-        if offset in self.promised or (offset, value) in self.gone or self._of_the_past(offset, epoch):
+        if (offset, value) in self.gone or self._of_the_past(offset, epoch):
+            return
+        if offset in self.promised:
+            self._contest(offset, _Promised(value, epoch, index))
             return
         self.count_promised += 1
         self.promised[offset] = _Promised(value, epoch, index)
@@ -206,6 +209,17 @@ class Ledger:
         if lacked and epoch < self.top_epoch and self.logs_told:
             how = f"{self.top_node} led epoch {self.top_epoch} already without"
             self._judge([offset], epoch=self.top_epoch, witness=self.top_index, how=how)
+
+    def _contest(self, offset: int, other: _Promised) -> None:
+        """An offset is promised once: where it is promised with another value, what the last leader does not have is lost."""
+        known, committed = self.promised[offset], self.committed
+        if other.value == known.value or not self.replicas.log(self.top_node).holds(offset, known.value):
+            return
+        self.count_promised += 1
+        self.promised[offset] = other
+        how = f"{self.top_node}, leader of epoch {self.top_epoch}, has {known.value} in the place of"
+        self._judge([offset], epoch=self.top_epoch, witness=known.index, how=how)
+        self.promised[offset], self.promised_values[offset], self.committed = known, known.value, committed
 
     def _of_the_past(self, offset: int, epoch: int) -> bool:
         """C1: the word of an earlier generation about offsets that an excused loss took."""

@@ -10,6 +10,7 @@ from checkers import (
     assertions,
     assumptions,
     availability,
+    committed_offsets,
     convergence,
     deletion,
     duplicates,
@@ -17,10 +18,13 @@ from checkers import (
     fencing,
     incarnations,
     isr_agreement,
+    judges,
     log_matching,
     monotonic_hw,
     offset_agreement,
     order,
+    polls,
+    progress,
     single_leader,
     state_writes,
     topic_identity,
@@ -34,6 +38,8 @@ ALL: tuple[Checker, ...] = (
     offset_agreement.CHECKER,
     order.CHECKER,
     duplicates.CHECKER,
+    polls.CHECKER,
+    committed_offsets.CHECKER,
     monotonic_hw.CHECKER,
     single_leader.LEADERS,
     single_leader.CONTROLLERS,
@@ -50,6 +56,7 @@ ALL: tuple[Checker, ...] = (
     vacuity.CHECKER,
     availability.PARTITIONS,
     availability.CLUSTER,
+    progress.CHECKER,
     convergence.CHECKER,
 )
 
@@ -75,8 +82,9 @@ def document() -> str:
             f"- **Assumes:** {checker.assumes}\n"
             f"- **Cannot see:** {checker.blind}\n"
             f"- **Reads:** {reads}\n"
+            f"- **Takes:** {checker.complexity}\n"
         )
-    return "\n".join(parts)
+    return "\n".join([*parts, judges.document()])
 
 
 if __name__ == "__main__":

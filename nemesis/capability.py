@@ -84,6 +84,11 @@ def refusals(backend: Backend, windows: Sequence[Window]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def performable(backend: Backend, windows: Sequence[Window]) -> tuple[Window, ...]:
+    """The windows that this backend can perform."""
+    return tuple(window for window in windows if isinstance(ability(backend, window.fault), Can))
+
+
 def _simulated(fault: AnyFault) -> str:
     match fault:
         case Partition():

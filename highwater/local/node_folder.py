@@ -7,12 +7,13 @@ from pathlib import Path
 import msgspec
 
 from highwater.errors import HarnessError
+from highwater.local.opening import opened_dirs
 from highwater.local.site import Probe, Proof
 from history.event import EventKind
 from reference.config import BrokerConfig
 from reference.events import DirImage
 from reference.runtime.control import NoteLine, NotesReader
-from reference.runtime.disk import look, replica_folders
+from reference.runtime.disk import replica_folders
 from reference.runtime.faults import SOUND, Counts, DirFault
 from reference.runtime.power import Loss, Wound, lose_power
 from reference.runtime.settings import Listener, NodeSettings
@@ -86,7 +87,7 @@ class NodeFolder:
                 await asyncio.sleep(LOOK_S)
                 counts = await self._counts(dir_)
             if counts is None:
-                return Proof(fault == SOUND, "there is no process")
+                return Proof(fault == SOUND, "there is no process; the next one meets what holds then")
             met = counts != before
             words = f"{counts.refused} accesses to directory {dir_} were refused, {counts.delayed} flushes delayed"
             return Proof(met or fault == SOUND, f"{words} in this life")
@@ -134,8 +135,8 @@ class NodeFolder:
             return ()
 
     def disks(self) -> tuple[DirImage, ...]:
-        """What lies in the log directories; not while a process runs."""
-        return look(self.log_dirs)
+        """What lies in the log directories, in the clear; not while a process runs."""
+        return opened_dirs(self.log_dirs)
 
     def stopped_itself(self) -> str | None:
         """Why this life ended, in its own words; None where it did not say."""

@@ -4,14 +4,19 @@ aiokafka's reader decodes them, compressed ones too. Offset and leader epoch are
 inside, which is patched where a batch leaves a broker and so differs between replicas of one log.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record import MemoryRecords
 from msgspec.structs import replace
 
 from highwater.errors import HarnessError
-from reference.events import DirImage
+from reference.events import DirImage, LogImage
 from reference.messages import Batch
 from reference.runtime.control import NoteLine
+from reference.runtime.disk import look
+from reference.wire.records import LENGTH_FROM, read_header
 
 
 def opened(batch: Batch) -> Batch:
@@ -36,9 +41,22 @@ def opened_line(line: NoteLine) -> NoteLine:
     return replace(line, note=replace(line.note, batches=tuple(map(opened, line.note.batches))))
 
 
-def opened_dirs(images: tuple[DirImage, ...]) -> tuple[DirImage, ...]:
-    """Directories whose logs are in the clear."""
+def opened_dirs(paths: Sequence[Path]) -> tuple[DirImage, ...]:
+    """What lies in log directories that no process uses, in the clear. HarnessError for a batch that cannot be read."""
+    images = look(paths)
     return tuple(
-        replace(image, logs=tuple(replace(log, batches=tuple(map(opened, log.batches))) for log in image.logs))
-        for image in images
+        replace(image, logs=tuple(_opened_log(log, path / log.tp) for log in image.logs))
+        for image, path in zip(images, paths, strict=True)
     )
+
+
+def _opened_log(log: LogImage, folder: Path) -> LogImage:
+    """The image has headers; the records are read from the segments, which hold the same batches in the same order."""
+    data = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+    batches, at = [], 0
+    for batch in log.batches:
+        fields = read_header(data, at)
+        end = at + LENGTH_FROM + fields.length
+        batches.append(opened(replace(batch, values=data[at:end])))
+        at = end
+    return replace(log, batches=tuple(batches))

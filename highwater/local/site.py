@@ -137,7 +137,7 @@ class Node(Life, Protocol):
         """Whose logs lie in this directory, sorted; none where it cannot be seen."""
 
     def disks(self) -> tuple[DirImage, ...]:
-        """What lies in the log directories. Not while there is a process."""
+        """What lies in the log directories, in the clear. Not while there is a process."""
 
     def stopped_itself(self) -> str | None:
         """Why this life ended, in its own words; None where it did not say."""

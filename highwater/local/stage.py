@@ -27,7 +27,6 @@ from highwater.local.evidence import ZooKeeperEvidence, recorded_notes, stamped,
 from highwater.local.faults import Faults
 from highwater.local.kafka_clients import KafkaClient
 from highwater.local.merge import merged
-from highwater.local.opening import opened_dirs
 from highwater.local.site import Site
 from highwater.plan import Plan
 from history.digest import digest
@@ -205,7 +204,7 @@ class Stage:
         disks = Recorder(lambda: end_ns)
         if outcome == "completed":
             for broker, node in nodes.items():
-                record_logs(disks, broker, opened_dirs(node.disks()))
+                record_logs(disks, broker, node.disks())
         sources = [self._recorder, evidence.recorder, *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes), disks]
         operations, events = merged(sources)
         events = stamped(events)

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 from typing import BinaryIO
 
 from history.errors import HistoryError
-from history.foreign.step import Named
+from history.foreign.step import Named, Pairs
 from history.foreign.text import DIGITS_MAX, RECORD_CHARS_MAX, Text
 
 _TOKEN = re.compile(
@@ -135,7 +135,7 @@ class _Reader:
 
     def _form(self, opened: str, items: list[object], at: int) -> Hashable:
         if opened == "{":
-            return tuple(sorted(self._map(items, at).items(), key=repr))
+            return Pairs(sorted(self._map(items, at).items(), key=repr))
         return frozenset(items) if opened == "#{" else tuple(items)
 
     def _map(self, items: list[object], at: int) -> dict[Hashable, Hashable]:

@@ -8,6 +8,7 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from enum import StrEnum
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -81,6 +82,11 @@ def calls(path: Path) -> Paired:
     except HistoryError as error:
         said = str(error)
         raise error if said.startswith(str(path)) else HistoryError(f"{path}: {said}") from error
+
+
+def history_of(text: str) -> Paired:
+    """The calls of a history in Jepsen's EDN, as it is written down in a test or an example."""
+    return pair(jepsen.steps(edn.records(BytesIO(text.encode()))))
 
 
 def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:

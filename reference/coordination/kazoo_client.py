@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -53,12 +53,12 @@ from reference.coordination.api import (
     Exists,
     GetChildren,
     GetData,
+    Listener,
     NodeExists,
     NoNode,
     NotEmpty,
     RolledBack,
     SessionExpired,
-    SessionState,
     SetData,
     Unknown,
     Written,
@@ -84,19 +84,6 @@ _REFUSALS: tuple[tuple[type[Exception], AnyAnswer], ...] = (
 _SESSION_TROUBLE = (ConnectionLoss, ConnectionClosedError, SessionExpiredError)
 # What comes back for one operation: a value of kazoo's or the exception it failed with.
 _Outcome = Any
-
-
-class Listener(Protocol):
-    """Who is told; called on the thread that owns the client."""
-
-    def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """A request is answered."""
-
-    def watch_fired(self, path: str, change: Change) -> None:
-        """A watch fired and is gone."""
-
-    def state_changed(self, state: SessionState, session: int) -> None:
-        """The session changed."""
 
 
 def _sleep(seconds: float) -> None:

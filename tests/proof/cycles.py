@@ -31,6 +31,7 @@ class Tally:
     """What was compared: cycles as told, against all there are."""
 
     histories: int = 0
+    cyclic: int = 0  # of them, those with a cycle
     told: int = 0
     longest: int = 0
     by_kind: dict[str, int] = field(default_factory=dict)
@@ -51,6 +52,7 @@ def prove(count: int) -> Tally:
         }
         wanted = shortest(_edges(history))
         tally.told += len(found)
+        tally.cyclic += bool(found)
         for kind in found:
             tally.by_kind[kind] = tally.by_kind.get(kind, 0) + 1
         lengths = {kind: len(_STEP.findall(words)) for kind, words in found.items()}

@@ -44,18 +44,26 @@ def calls(rows: Operations, f: str) -> list[Call]:
     return found
 
 
-def log_at(events: Events, node: str, index: int) -> dict[int, str | None]:
+Record = tuple[str | None, int | None]  # value and epoch
+
+
+def records_at(events: Events, node: str, index: int) -> dict[int, Record]:
     """The log of a replica after the rows up to this one, from the first row on."""
-    log: dict[int, str | None] = {}
+    log: dict[int, Record] = {}
     for row in events:
         if row.index > index or row.node != node:
             continue
         if row.kind is K.APPEND or row.kind is K.TRUNCATE:
             assert row.offset is not None
-            log = {offset: value for offset, value in log.items() if offset < row.offset}
+            log = {offset: record for offset, record in log.items() if offset < row.offset}
         if row.kind is K.APPEND and row.offset is not None:
-            log[row.offset] = row.value
+            log[row.offset] = (row.value, row.leader_epoch)
     return log
+
+
+def log_at(events: Events, node: str, index: int) -> dict[int, str | None]:
+    """The values alone."""
+    return {offset: value for offset, (value, _) in records_at(events, node, index).items()}
 
 
 def offset_agreement(operations: Operations, events: Events) -> set[str]:
@@ -286,15 +294,89 @@ def topic_identity(operations: Operations, events: Events) -> set[str]:
     return {"other-topic" for one in seen if one not in led and any(one[0] == value for value, _ in led)}
 
 
-DEFINITIONS: dict[str, tuple[Definition, str]] = {
-    "offset-agreement": (offset_agreement, "both"),
-    "order": (order, "operations"),
-    "duplicates": (duplicates, "operations"),
-    "monotonic-hw": (monotonic_hw, "both"),
-    "single-leader": (single_leader, "events"),
-    "isr-agreement": (isr_agreement, "events"),
-    "election": (election, "events"),
-    "single-controller": (single_controller, "controllers"),
-    "topic-identity": (topic_identity, "topics"),
-    "acked-loss": (acked_loss, "operations and state"),
-}
+def log_matching(operations: Operations, events: Events) -> set[str]:
+    """One offset and epoch hold one value; what a leader's HW covered is cut off by nobody who has it."""
+    appends = [row for row in events if row.kind is K.APPEND]
+    found = {
+        "log-mismatch"
+        for one, two in combinations(appends, 2)
+        if (one.offset, one.leader_epoch) == (two.offset, two.leader_epoch) and one.value != two.value
+    }
+    for row in events:
+        if row.kind is K.APPEND or row.kind is K.TRUNCATE:
+            before = records_at(events, str(row.node), row.index - 1)
+            gone = {offset: record for offset, record in before.items() if offset >= (row.offset or 0)}
+            found |= {"truncated-committed" for at, record in gone.items() if record == _committed(events, at, row.index)}
+    return found
+
+
+def _committed(events: Events, offset: int, before: int) -> tuple[str | None, int | None] | None:
+    """The record that was first covered by the high watermark of a leader that had it."""
+    for row in events:
+        if row.index < before and row.kind is K.HW and row.detail == "leader" and (row.hw or 0) > offset:
+            records = records_at(events, str(row.node), row.index)
+            if offset in records:
+                return records[offset]
+    return None
+
+
+def state_writes(operations: Operations, events: Events) -> set[str]:
+    """What a state may hold after the one before, and who may write it."""
+    found: set[str] = set()
+    states = [row for row in events if row.kind is K.STATE_WRITTEN]
+    for at, row in enumerate(states):
+        assigned = [one.replicas for one in events if one.kind is K.ASSIGNED and one.index < row.index]
+        found |= {"isr-outside-replicas"} if assigned and set(row.isr or ()) - set(assigned[-1] or ()) else set()
+        found |= {"leader-outside-isr"} if row.leader is not None and row.leader not in (row.isr or ()) else set()
+        same = [one for one in states[:at] if one.leader_epoch == row.leader_epoch]
+        found |= {"two-elected"} if any(one.leader != row.leader for one in same) else set()
+        if at == 0:
+            continue
+        last = states[at - 1]
+        found |= {"epoch-regressed"} if (row.leader_epoch or 0) < (last.leader_epoch or 0) else set()
+        elected = [one.node for one in events if one.kind is K.CONTROLLER_ELECTED and one.index < row.index]
+        leaves_it = (row.leader, row.leader_epoch) == (last.leader, last.leader_epoch)
+        if elected and row.node != elected[-1] and not (row.node == last.leader and leaves_it):
+            found.add("deposed-controller" if row.node in elected else "unentitled-write")
+    return found
+
+
+def fencing(operations: Operations, events: Events) -> set[str]:
+    """What a broker must not do between its word that it is fenced and its word that it is not."""
+    found: set[str] = set()
+    for at, row in enumerate(events):
+        if row.detail != "leader" or not _is_fenced(events, row.node, row.index, row.index):
+            continue
+        same = [one for one in events[:at] if (one.kind, one.node, one.leader_epoch) == (K.HW, row.node, row.leader_epoch)]
+        before = [one.hw or 0 for one in same if one.detail == "leader"]
+        found |= {"fenced-append"} if row.kind is K.APPEND else set()
+        found |= {"fenced-commit"} if row.kind is K.HW and before and (row.hw or 0) > before[-1] else set()
+    for f in ("produce", "poll", "latest"):
+        for call in calls(operations, f):
+            if call.ok and _is_fenced(events, call.answer[0].node, call.asked[0].index, call.answer[0].index):
+                found.add("fenced-answer")
+    return found
+
+
+def _is_fenced(events: Events, node: str | None, first: int, last: int) -> bool:
+    said = [row for row in events if row.node == node and row.kind in (K.FENCED, K.UNFENCED)]
+    before = [row for row in said if row.index < first]
+    return bool(before) and before[-1].kind is K.FENCED and not any(
+        row.kind is K.UNFENCED and first < row.index < last for row in said
+    )  # fmt: skip
+
+
+# Of what histories each is told: operations with a few events, events, elections of controllers, or topics of one name.
+DEFINITIONS: dict[str, dict[str, Definition]] = {
+    "operations": {
+        "acked-loss": acked_loss, "offset-agreement": offset_agreement, "order": order, "duplicates": duplicates,
+        "monotonic-hw": monotonic_hw, "fencing": fencing,
+    },
+    "events": {
+        "offset-agreement": offset_agreement, "monotonic-hw": monotonic_hw, "single-leader": single_leader,
+        "isr-agreement": isr_agreement, "election": election, "log-matching": log_matching, "state-writes": state_writes,
+        "fencing": fencing,
+    },
+    "controllers": {"single-controller": single_controller},
+    "topics": {"topic-identity": topic_identity},
+}  # fmt: skip

@@ -132,18 +132,24 @@ class _Brokers:
         self.believers = ["b1"]  # who take themselves for the leader of this epoch
         self.isr: tuple[str, ...] = ("b1", "b2", "b3") if rng.below(2) else ("b1", "b2")
         self.values = 0
+        self.controller = "b3"
+        self.note(K.CONTROLLER_ELECTED, node="b3", controller_epoch=1)
+        if rng.below(2):
+            self.note(K.ASSIGNED, replicas=("b1", "b2", "b3") if rng.below(6) else ("b1", "b2"))
         self.state()
 
     def note(self, kind: K, **columns: object) -> None:
         """One row."""
         index = len(self.rows)
-        row = ClusterEvent(index=index, kind=kind, time_ns=index, topic="t", partition=0, life=1, **columns)  # type: ignore[arg-type]
-        self.rows.append(row)
+        # Ten milliseconds from row to row: no two are at the same time for anybody's clock.
+        at = {"index": index, "kind": kind, "time_ns": 10_000_000 * index}
+        self.rows.append(ClusterEvent(topic="t", partition=0, life=1, **at, **columns))  # type: ignore[arg-type]
 
     def state(self) -> None:
         """ZooKeeper's word, and the leader's."""
         self.believers = [self.leader]
-        self.note(K.STATE_WRITTEN, node="b1", leader=self.leader, leader_epoch=self.epoch, isr=self.isr, zk_version=0)
+        writer = self.controller if self.rng.below(8) else self.rng.pick(tuple(self.logs))
+        self.note(K.STATE_WRITTEN, node=writer, leader=self.leader, leader_epoch=self.epoch, isr=self.isr, zk_version=0)
         log, hw = self.logs[self.leader], self.hw[self.leader]
         self.note(K.BECAME_LEADER, node=self.leader, leader_epoch=self.epoch, leo=len(log), hw=hw, isr=self.isr)
 
@@ -189,7 +195,7 @@ class _Brokers:
     def odd(self, node: str) -> None:
         """What is sometimes lawful and sometimes not."""
         rng, log = self.rng, self.logs[node]
-        match rng.below(6):
+        match rng.below(11):
             case 0 | 1:
                 keep = rng.below(len(log) + 1)
                 del log[keep:]
@@ -201,10 +207,33 @@ class _Brokers:
                 self.note(K.HW, node=node, hw=rng.below(4), leo=len(log), leader_epoch=self.epoch, detail="leader")
             case 4:
                 self.append(node, f"w{self.values}")
+            case 5 | 6:
+                self.note(K.FENCED if rng.below(3) else K.UNFENCED, node=node)
+            case 7:
+                self.controller = node
+                self.note(K.CONTROLLER_ELECTED, node=node, controller_epoch=self.epoch)
+            case 8:
+                # The leader's own word: another ISR, and now and then more than it is entitled to.
+                self.isr = tuple(sorted({self.leader if rng.below(6) else node, node}))
+                self.epoch -= rng.below(6) == 0
+                wrote = {"leader": self.leader, "leader_epoch": self.epoch, "isr": self.isr, "zk_version": 0}
+                self.note(K.STATE_WRITTEN, node=self.leader, **wrote)
             case _:
-                self.epoch += 1
+                self.epoch += rng.below(4) > 0
                 self.leader = node
                 self.state()
+
+
+def drawn_calls(rng: Rng) -> tuple[list[Operation], list[ClusterEvent]]:
+    """Operations that brokers answered which may have fenced themselves, and a word of ZooKeeper, or no loss would be judged."""
+    operations = [replace(row, index=2 * row.index + 1, node=f"b{1 + rng.below(2)}") for row in drawn_operations(rng)]
+    about = {"topic": "t", "partition": 0, "life": 1}
+    first = {"leader": "b1", "leader_epoch": 1, "isr": ("b1", "b2"), "zk_version": 0}
+    events = [ClusterEvent(index=0, kind=K.STATE_WRITTEN, time_ns=0, **about, **first)]  # type: ignore[arg-type]
+    for index in sorted({2 * (1 + rng.below(10)) for _ in range(rng.below(4))}):
+        kind, node = (K.FENCED if rng.below(2) else K.UNFENCED), f"b{1 + rng.below(2)}"
+        events.append(ClusterEvent(index=index, kind=kind, time_ns=index, node=node, **about))  # type: ignore[arg-type]
+    return operations, events
 
 
 def drawn_events(rng: Rng) -> list[ClusterEvent]:

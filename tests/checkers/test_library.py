@@ -1,0 +1,70 @@
+"""`checkers` as a library: what it names, the examples in its docstrings, and that a wheel of it works elsewhere."""
+
+import doctest
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import pytest
+
+import checkers
+from checkers.elle.consistency import FORBIDS
+from checkers.judges import JUDGES
+from tests.checkers.kafka.stories import STORIES as QUEUES
+from tests.tidy.sources import ROOT
+
+_MODULES = ["checkers", *sorted(module.name for module in walk_packages(checkers.__path__, "checkers."))]
+
+
+@pytest.mark.parametrize("name", _MODULES)
+def test_the_examples_in_docstrings_run(name: str) -> None:
+    assert doctest.testmod(import_module(name)).failed == 0
+
+
+def test_every_judge_shows_a_run_of_itself() -> None:
+    """Each in its own docstring or in that of the package."""
+    shown = {name: doctest.DocTestFinder().find(import_module(name)) for name in _MODULES}
+    examples = "".join(example.source for tests in shown.values() for test in tests for example in test.examples)
+
+    assert [name for name in ("judge_calls", "judge_transactions", "judge(") if name not in examples] == []
+
+
+def test_what_the_package_names_is_there() -> None:
+    assert [name for name in checkers.__all__ if not hasattr(checkers, name)] == []
+    assert dir(checkers) == sorted(checkers.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = checkers.nothing
+
+
+def test_judges_say_which_anomalies_they_find() -> None:
+    """All that any promise forbids, and all that the stories of queues tell."""
+    kinds = {judge.name: set(judge.kinds) for judge in JUDGES}
+
+    assert kinds["list-append"] | kinds["rw-register"] == frozenset[str]().union(*FORBIDS.values())
+    assert {kind for story in QUEUES.values() for kind in story.kinds} == kinds["kafka"]
+
+
+@pytest.mark.slow
+def test_a_wheel_judges_in_an_environment_of_its_own(tmp_path: Path) -> None:
+    """Built, installed in an environment without the tree, asked from another folder. Dependencies are those installed here."""
+    built = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", "--without-pip", str(tmp_path / "env")], check=True)
+    python = tmp_path / "env" / "bin" / "python"
+    site = next((tmp_path / "env" / "lib").glob("python*/site-packages"))
+    here = next(Path(path) for path in sys.path if path.endswith("site-packages"))
+    (site / "dependencies.pth").write_text(f"{here}\n", encoding="utf-8")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(wheel)], check=True
+    )  # fmt: skip
+    asked = "import checkers, doctest; print(checkers.__file__); raise SystemExit(doctest.testmod(checkers).failed)"
+    ran = subprocess.run([str(python), "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=False, env={})
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.startswith(str(site))
