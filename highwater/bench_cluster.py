@@ -1,15 +1,16 @@
 """What a cluster of real nodes does for a stock client (librdkafka): records a second both ways, failover, memory.
 
 The client shares the machine with the cluster. Times are the wall's, so that only runs on the same machine, in turn, compare.
-Records are of RECORD_BYTES, produced with acks=all in batches of librdkafka's own making, to PARTITIONS partitions of three replicas.
+Records are of RECORD_BYTES, produced with acks=all in batches of librdkafka's own making, to PARTITIONS partitions of three
+replicas.
 """
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kazoo.client import KazooClient
@@ -17,13 +18,20 @@ from msgspec import Struct
 
 from highwater.errors import HarnessError
 from reference.coordination import paths
+from reference.runtime.health import ask, told_by
 from reference.types import BrokerId
+from reference.wire.clients.apis import ApiKey
+from reference.wire.clients.metadata import MetadataRequest, MetadataRequestTopic
+from reference.wire.clients.produce import PartitionData, ProduceRequest, ProduceResponse, TopicData
+from reference.wire.framing import WireError
+from reference.wire.records import sealed
 
 TOPIC = "bench"
 RECORD_BYTES = 100
 PARTITIONS = 3
 _PATIENCE_S = 60.0
 _CONSUMED_AT_ONCE = 10_000
+_ASK_AGAIN_S = 0.005
 _Settings = dict[str, str | int | float | bool]
 
 
@@ -37,6 +45,10 @@ class Target(Protocol):
     @property
     def zookeeper(self) -> str:
         """host:port"""
+
+    @property
+    def listening(self) -> Mapping[BrokerId, tuple[str, int]]:
+        """Where clients reach each broker."""
 
     def kill(self, broker: BrokerId) -> None:
         """SIGKILL."""
@@ -109,54 +121,56 @@ def consumed_per_s(target: Target, records: int) -> float:
 
 
 def failover_ms(target: Target) -> float:
-    """Kills the leader of partition 0 under a producer that asks again every few milliseconds."""
-    settings: _Settings = {"bootstrap.servers": target.bootstrap, "log_level": 0}
-    admin = AdminClient(settings)
-    leader = BrokerId(admin.list_topics(TOPIC, timeout=_PATIENCE_S).topics[TOPIC].partitions[0].leader)
+    """Kills the leader of partition 0 under a client that asks again every few milliseconds.
+
+    Not librdkafka, which looks for a leader that is down once a second.
+    """
+    survivors = dict(target.listening)
+    leader = _leader(survivors)
+    assert leader is not None
+    del survivors[leader]
     watcher = KazooClient(target.zookeeper)
     watcher.start()
     ended: list[float] = []
     watcher.exists(paths.broker_path(leader), watch=lambda _: ended.append(time.monotonic()))
-    acknowledged: list[float] = []
-    client = _Impatient(settings, acknowledged.append)
-    client.produce()
     target.kill(leader)
     give_up_s = time.monotonic() + _PATIENCE_S
-    while not ended or not any(at > ended[0] for at in acknowledged):
+    while not ended or not _is_taken(survivors):
         if time.monotonic() > give_up_s:
             raise HarnessError("nothing was acknowledged after the leader was killed")
-        client.produce()
+        time.sleep(_ASK_AGAIN_S)
+    passed_s = time.monotonic() - ended[0]
     watcher.stop()
     watcher.close()
-    return 1000 * (next(at for at in acknowledged if at > ended[0]) - ended[0])
+    return 1000 * passed_s
 
 
-class _Impatient:
-    """A producer that finds a new leader within milliseconds of its being told."""
+def _leader(brokers: Mapping[BrokerId, tuple[str, int]]) -> BrokerId | None:
+    """Who leads partition 0, as the first of these who answers says."""
+    question = MetadataRequest(topics=(MetadataRequestTopic(TOPIC),))
+    for where in brokers.values():
+        try:
+            told = told_by(where, question)
+        except (OSError, WireError):
+            continue
+        found = [p.leader_id for topic in told.topics for p in topic.partitions if p.partition_index == 0]
+        return BrokerId(found[0]) if found and found[0] in brokers else None
+    return None
 
-    def __init__(self, settings: _Settings, acknowledged: Callable[[float], None]) -> None:
-        self._acknowledged = acknowledged
-        self._producer = Producer(
-            {
-                **settings,
-                "acks": "all",
-                "retry.backoff.ms": 5,
-                "retry.backoff.max.ms": 5,
-                "topic.metadata.refresh.fast.interval.ms": 5,
-                "reconnect.backoff.ms": 5,
-                "reconnect.backoff.max.ms": 20,
-                "linger.ms": 0,
-            }
+
+def _is_taken(brokers: Mapping[BrokerId, tuple[str, int]]) -> bool:
+    """Does the leader take a record, with acks=all?"""
+    leader = _leader(brokers)
+    if leader is None:
+        return False
+    data = (TopicData(TOPIC, (PartitionData(0, sealed(["x"])),)),)
+    try:
+        answer = ask(
+            brokers[leader], ApiKey.PRODUCE, 8, ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data), ProduceResponse
         )
-
-    def produce(self) -> None:
-        """One record; what came of earlier ones meanwhile is told."""
-        self._producer.produce(TOPIC, b"x", partition=0, on_delivery=self._delivered)
-        self._producer.poll(0.005)
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self._acknowledged(time.monotonic())
+    except (OSError, WireError):
+        return False
+    return answer.responses[0].partition_responses[0].error_code == 0
 
 
 def measure(target: Target, brokers: Sequence[BrokerId], records: int, started_s: float) -> Measured:

@@ -50,7 +50,7 @@ class LocalCluster:
         self._processes: dict[BrokerId, subprocess.Popen[bytes]] = {}
         ids = [BrokerId(number) for number in range(1, brokers + 1)]
         self.between = {broker: (HOST, free_port()) for broker in ids}  # the listeners among brokers
-        self.listening = {broker: (HOST, free_port()) for broker in ids}
+        self.listening: Mapping[BrokerId, tuple[str, int]] = {broker: (HOST, free_port()) for broker in ids}
         peers = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.between.items()}
         clients = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.listening.items()}
         self._settings = {
@@ -120,6 +120,10 @@ class LocalCluster:
         process.wait()
         if process.stdin is not None:
             process.stdin.close()
+
+    def ended(self, broker: BrokerId, seconds: float) -> int:
+        """The exit code of a process that ends by itself, within so long."""
+        return self._processes[broker].wait(seconds)
 
     def pid(self, broker: BrokerId) -> int:
         """Of its process."""
