@@ -72,7 +72,7 @@ class Flow:
         self.source: asyncio.Transport | None = None
         self.target: asyncio.Transport | None = None
         self._waiting: deque[tuple[float, bytes | None]] = deque()  # None: the end
-        self._bytes = 0
+        self.waiting_bytes = 0
         self._due_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         link.flows[self] = None
@@ -85,9 +85,9 @@ class Flow:
             self.link.hits += 1
         self._due_s = max(self._due_s, loop.time() + late_s)
         self._waiting.append((self._due_s, piece))
-        self._bytes += 0 if piece is None else len(piece)
+        self.waiting_bytes += 0 if piece is None else len(piece)
         self.pump()
-        if self._bytes > WAITING_BYTES_MAX and self.source is not None:
+        if self.waiting_bytes > WAITING_BYTES_MAX and self.source is not None:
             self.source.pause_reading()
 
     def pump(self) -> None:
@@ -96,7 +96,7 @@ class Flow:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        full = self._bytes > WAITING_BYTES_MAX
+        full = self.waiting_bytes > WAITING_BYTES_MAX
         while self._waiting and self.target is not None and not self.link.condition.held:
             due_s, piece = self._waiting[0]
             if due_s > loop.time():
@@ -106,9 +106,9 @@ class Flow:
             if piece is None:
                 self.target.close()
                 return
-            self._bytes -= len(piece)
+            self.waiting_bytes -= len(piece)
             self.target.write(piece)
-        if full and self._bytes <= WAITING_BYTES_MAX and self.source is not None and not self.source.is_closing():
+        if full and self.waiting_bytes <= WAITING_BYTES_MAX and self.source is not None and not self.source.is_closing():
             self.source.resume_reading()
 
     def end(self) -> None:
