@@ -16,7 +16,7 @@ class DockerBackend:
     name = "docker"
 
     def refuse(self, plan: Plan) -> str | None:
-        """What containers cannot do, a workload that clients refuse, no engine, images that are not of this source, the kernel."""
+        """What containers, clients or the kernel cannot do, no engine, or images that are not of this source."""
         reason = unplayable(plan) or next(iter(refusals("docker", plan.schedule)), None) or missing()
         if reason is not None:
             return reason
