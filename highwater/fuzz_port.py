@@ -138,12 +138,6 @@ class Customer:
         return (self.acknowledged - found) | unanswered
 
 
-def resident_kb(pid: int) -> int:
-    """VmRSS of a process."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Start, fire, measure, judge."""
     parser = argparse.ArgumentParser(prog="python -m highwater.fuzz_port")
@@ -162,23 +156,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fire(cluster: LocalCluster, requests: Sequence[bytes], seconds: int, seed: int) -> int:
     customer = Customer(cluster.bootstrap)
-    pid = cluster.pid(TARGET)
     ports = (cluster.listening[TARGET], cluster.listening[TARGET], cluster.between[TARGET])
     fires = [Fire(where, requests, seed + number) for number, where in enumerate(ports)]
-    sizes = [resident_kb(pid)]
+    sizes = [cluster.resident_kb(TARGET)]
     start_s = time.monotonic()
     while (passed_s := time.monotonic() - start_s) < seconds:
         customer.produce()
         time.sleep(0.05)
         if passed_s >= len(sizes) * seconds / 10:
-            sizes.append(resident_kb(pid))
+            sizes.append(cluster.resident_kb(TARGET))
             sys.stdout.write(
                 f"{passed_s:6.0f} s  {sizes[-1]:,} kB  {sum(sum(fire.ends.values()) for fire in fires):,} connections\n"
             )
             sys.stdout.flush()
     for fire in fires:
         fire.stop()
-    sizes.append(resident_kb(pid))
+    sizes.append(cluster.resident_kb(TARGET))
     lost = customer.lost()
     ends: Counter[str] = sum((fire.ends for fire in fires), Counter())
     growth_kb = max(sizes[2:]) - sizes[1]

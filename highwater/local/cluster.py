@@ -49,11 +49,12 @@ class LocalCluster:
         limits: Limits | None = None,
         harmed: bool = False,
     ) -> None:
+        self.zookeeper = zookeeper
         self._folder = folder
         self._processes: dict[BrokerId, subprocess.Popen[bytes]] = {}
         ids = [BrokerId(number) for number in range(1, brokers + 1)]
         self.between = {broker: (HOST, free_port()) for broker in ids}  # the listeners among brokers
-        self.listening = {broker: (HOST, free_port()) for broker in ids}
+        self.listening: Mapping[BrokerId, tuple[str, int]] = {broker: (HOST, free_port()) for broker in ids}
         peers = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.between.items()}
         clients = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.listening.items()}
         self._settings = {
@@ -126,9 +127,18 @@ class LocalCluster:
         if process.stdin is not None:
             process.stdin.close()
 
+    def ended(self, broker: BrokerId, seconds: float) -> int:
+        """The exit code of a process that ends by itself, within so long."""
+        return self._processes[broker].wait(seconds)
+
     def pid(self, broker: BrokerId) -> int:
         """Of its process."""
         return self._processes[broker].pid
+
+    def resident_kb(self, broker: BrokerId) -> int:
+        """VmRSS of its process."""
+        lines = Path(f"/proc/{self.pid(broker)}/status").read_text(encoding="ascii").splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))
 
     def notes(self, broker: BrokerId) -> list[str]:
         """What it has said so far, a kind for each note."""
