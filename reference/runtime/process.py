@@ -64,6 +64,8 @@ class _Process:
         self._has_session = False
         self._bad_dirs: set[int] = set()
         self._faults = DirFaults(len(settings.log_dirs))
+        for index, fault in enumerate(settings.dir_faults):
+            self._faults.set(index, fault)
         self._disk = _disk(settings, self._faults)
         machine = boot(settings.broker, self._disk.recover(), settings.life)
         self._notes = _notes(settings, me)
