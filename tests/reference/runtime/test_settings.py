@@ -74,3 +74,12 @@ def test_a_file_that_is_not_there_is_one_line_too(tmp_path: Path, capsys: pytest
 
     assert code == 2
     assert capsys.readouterr().err == f"{tmp_path}/none.json: No such file or directory\n"
+
+
+def test_the_example_of_the_documentation_is_good(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "node.md").read_text(encoding="utf-8")
+    (tmp_path / "node.json").write_text(text.split("```json")[1].split("```")[0])
+
+    settings = load(tmp_path / "node.json")
+    assert settings.broker.variant == SAFE
+    assert settings.limits == Limits()
