@@ -8,6 +8,7 @@ import pytest
 from reference.config import SAFE, BrokerConfig
 from reference.runtime.__main__ import main
 from reference.runtime.faults import DirFault
+from reference.runtime.gateway import Limits
 from reference.runtime.settings import Listener, NodeSettings, load
 from reference.types import Address, BrokerId
 
