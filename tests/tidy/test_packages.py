@@ -15,7 +15,13 @@ from tests.tidy.sources import PACKAGES, ROOT, sources
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Import name -> name in pyproject, where they differ.
-DISTRIBUTIONS = {"yaml": "pyyaml", "rich": "rich", "jinja2": "jinja2", "mypy_extensions": "mypy"}
+DISTRIBUTIONS = {
+    "yaml": "pyyaml",
+    "rich": "rich",
+    "jinja2": "jinja2",
+    "mypy_extensions": "mypy",
+    "confluent_kafka": "confluent-kafka",
+}
 # What a part may stand on; LAYOUT's promise that an image of a broker needs `reference` and the node extra alone.
 EXTRAS = {
     "reference": {"node"},
