@@ -21,8 +21,8 @@ from highwater.end_state import record_logs
 from highwater.errors import HarnessError
 from highwater.local.admin import Admin, states_of
 from highwater.local.administrators import Administrator
-from highwater.local.clients import Phases, Worker
 from highwater.local.asking import known_brokers, look
+from highwater.local.clients import Phases, Worker
 from highwater.local.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns
 from highwater.local.faults import Faults
 from highwater.local.kafka_clients import KafkaClient
