@@ -14,6 +14,7 @@ from highwater.cli.campaign import campaign
 from highwater.cli.catalogue import faults, protocol, protocols
 from highwater.cli.chaos import chaos
 from highwater.cli.check import check
+from highwater.cli.clean import clean
 from highwater.cli.describe import describe
 from highwater.cli.explore import explore
 from highwater.cli.export import export
@@ -45,6 +46,7 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     protocols,
     protocol,
     faults,
+    clean,
 )
 # Below `highwater admin`.
 ADMIN_COMMANDS: tuple[Callable[..., int], ...] = (reassign,)

@@ -6,8 +6,6 @@ of the laboratory (`proxy_links`): the link of each pair can be held, slow, loss
 
 import os
 import random
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from highwater.local.conversation import between_brokers
 from highwater.local.directories import obeying
 from highwater.local.nodes import Needs, NodeProcess
 from highwater.local.proxy_links import ProxyLinks
+from highwater.local.run_folder import RunFolder
 from highwater.local.servers import ServerProcess, commits
 from highwater.local.site import CLIENTS, HostPort
 from highwater.plan import Plan
@@ -62,7 +61,7 @@ class ProcessSite:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._folder: Path | None = None
+        self._folder: RunFolder | None = None
         self._zookeeper = LocalZooKeeper(plan.cluster.zookeeper)
         # 127.x.y.0/24: runs side by side do not meet. The system gives out the ports, so a collision would only share addresses.
         chance = random.Random()
@@ -76,7 +75,7 @@ class ProcessSite:
 
     async def open(self) -> None:
         """ZooKeeper runs when this returns."""
-        self._folder = Path(tempfile.mkdtemp(prefix="highwater-run-"))
+        self._folder = RunFolder()
         # In this thread: the kernel ends the server with the thread that started it.
         self._zookeeper.__enter__()
         self.servers = tuple(ServerProcess(server) for server in self._zookeeper.servers)
@@ -87,7 +86,7 @@ class ProcessSite:
             self.laboratory[address] = (host, free_port(host))
             self.clients[address] = await self.links.wire(CLIENTS, address, self.laboratory[address])
         for broker in brokers:
-            self.nodes[broker] = await self._node(self._folder, broker)
+            self.nodes[broker] = await self._node(self._folder.path, broker)
 
     async def _node(self, folder: Path, broker: BrokerId) -> NodeProcess:
         me = broker_address(broker)
@@ -131,7 +130,7 @@ class ProcessSite:
         self._zookeeper.stop()
         folder, self._folder = self._folder, None
         if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.remove()
 
 
 def _text(where: HostPort) -> str:
