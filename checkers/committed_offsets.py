@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, partition_of
 from checkers.rows import Call, calls, operation_rows
 from checkers.verdict import Anomaly, Cut, Findings
@@ -107,4 +108,5 @@ CHECKER = Checker(
     group_by=PARTITION,
     operations=("commit", "committed", "poll", "latest"),
     check=check,
+    screen=screens.committed_offsets,
 )

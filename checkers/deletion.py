@@ -3,7 +3,8 @@
 A replica that counts is not deleted: none that stands in ZooKeeper's ISR of a topic that nobody asked to delete. And the replica
 of a topic that was deleted does not come back under the id of that topic: where a broker has deleted its log after the deletion
 was asked for, nothing is appended to one there again. That it is led or followed for a moment is no harm: a controller that dies
-in the middle of a deletion leaves it to the next one, which begins it anew.
+in the middle of a deletion leaves it to the next one, which begins it anew. A partition that was removed and added again has the
+id of before (V3 §H); that it is another one shows in its state znode, which is written for the first time.
 """
 
 import polars as pl
@@ -23,10 +24,12 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     ended: dict[str, int] = {}
     deleted: dict[tuple[str, str], int] = {}  # (node, topic id) -> row
     anomalies: list[Anomaly] = []
-    columns = (events[name].to_list() for name in ("index", "kind", "node", "topic_id", "isr"))
-    for at, kind, node, id_, members in zip(*columns, strict=True):
+    columns = (events[name].to_list() for name in ("index", "kind", "node", "topic_id", "isr", "zk_version"))
+    for at, kind, node, id_, members, version in zip(*columns, strict=True):
         topic_id = id_ or ""
         if kind == K.STATE_WRITTEN:
+            if version == 0 and ended.pop(topic_id, None) is not None:
+                deleted = {who: row for who, row in deleted.items() if who[1] != topic_id}
             isr[topic_id] = (tuple(members or ()), at)
         elif kind == K.TOPIC_DELETED:
             ended.setdefault(topic_id, at)

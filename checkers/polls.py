@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import polars as pl
 
+from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
 from checkers.rows import Call, OperationRow, calls, operation_rows
 from checkers.verdict import Anomaly, Cut, Findings
@@ -101,4 +102,5 @@ CHECKER = Checker(
     group_by=PARTITION,
     operations=("produce", "poll"),
     check=check,
+    screen=screens.polls,
 )

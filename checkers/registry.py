@@ -31,6 +31,7 @@ from checkers import (
     vacuity,
 )
 from checkers.checker import Checker
+from checkers.kafka import names
 
 # The ledger first: its cuts are an input to the others.
 ALL: tuple[Checker, ...] = (
@@ -84,7 +85,7 @@ def document() -> str:
             f"- **Reads:** {reads}\n"
             f"- **Takes:** {checker.complexity}\n"
         )
-    return "\n".join([*parts, judges.document()])
+    return "\n".join([*parts, judges.document(), names.section()])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ it is, where it is read from a file. Every history is a good one, and a verdict 
 
 import argparse
 import gc
-import resource
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from time import perf_counter, process_time
 import msgspec
 from msgspec import Struct
 
-from checkers import acked_loss, duplicates, offset_agreement, order
+from checkers import acked_loss, committed_offsets, duplicates, offset_agreement, order, polls
 from checkers.elle.judge import judge as judge_transactions
 from checkers.linearizability.collections import PartitionLog
 from checkers.linearizability.judge import judge
@@ -30,11 +29,19 @@ from highwater.bench_histories import log_calls, transactions, write_log
 from highwater.bench_plot import Series, plot
 from highwater.cli.output import say
 from highwater.foreign import Asked, judge_file
+from highwater.memory import peak_mib
 from history import store
 
 _ROUNDS = 3
 _CORPORA = Path("../shared/corpora")
-_LOG_CHECKERS = (acked_loss.CHECKER, offset_agreement.CHECKER, order.CHECKER, duplicates.CHECKER)
+_LOG_CHECKERS = (
+    acked_loss.CHECKER,
+    offset_agreement.CHECKER,
+    order.CHECKER,
+    duplicates.CHECKER,
+    polls.CHECKER,
+    committed_offsets.CHECKER,
+)
 _FOLDERS = (
     ("porcupine-kv", "kv"),
     ("porcupine-etcd", "cas-register"),
@@ -93,15 +100,10 @@ def _round(subject: Subject, size: int, folder: Path) -> Measured:
     gc.freeze()  # what was made for the bench is not for the collector to walk
     clock, processor = perf_counter(), process_time()
     good = work()
-    found = Measured(processor=process_time() - processor, clock=perf_counter() - clock, peak_mb=_peak_mb())
+    found = Measured(processor=process_time() - processor, clock=perf_counter() - clock, peak_mb=peak_mib())
     if not good:
         raise SystemExit(f"{subject.name} of {size}: the history is a good one, and the verdict is not")
     return found
-
-
-def _peak_mb() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak >> 20 if sys.platform == "darwin" else peak >> 10
 
 
 def _median(subject: Subject, size: int, folder: Path, rounds: int) -> Measured:

@@ -6,7 +6,7 @@ from math import ceil, floor, log10
 from markupsafe import escape
 from msgspec import Struct
 
-_WIDTH, _HEIGHT = 720, 420
+_WIDTH, _HEIGHT = 760, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 250, 16, 48
 _COLOURS = ("#1b6ca8", "#b5432a", "#2e7d4f", "#7a4fa3")
 
@@ -22,7 +22,8 @@ def plot(series: Sequence[Series]) -> str:
     """The drawing; a thin line through the first point of each series shows what linear growth would be."""
     points = [point for one in series for point in one.points]
     x = _Scale([size for size, _ in points], _LEFT, _WIDTH - _RIGHT)
-    y = _Scale([seconds for _, seconds in points], _HEIGHT - _BOTTOM, _TOP)
+    straight = [one.points[0][1] * one.points[-1][0] / one.points[0][0] for one in series]
+    y = _Scale([*straight, *(seconds for _, seconds in points)], _HEIGHT - _BOTTOM, _TOP)
     body = "\n".join([*_axes(x, y), *(part for at, one in enumerate(series) for part in _line(one, at, x, y))])
     style = "text{font:12px sans-serif;fill:#444} .grid{stroke:#ddd} .linear{stroke-dasharray:3 4;opacity:.5}"
     return (
@@ -62,10 +63,7 @@ def _line(series: Series, at: int, x: _Scale, y: _Scale) -> Iterator[str]:
     drawn = " ".join(f"{x.at(size)},{y.at(seconds)}" for size, seconds in series.points)
     (first, began), (last, ended) = series.points[0], series.points[-1]
     linear = began * last / first
-    yield (
-        f'<line class="linear" stroke="{colour}" x1="{x.at(first)}" y1="{y.at(began)}" x2="{x.at(last)}" '
-        f'y2="{max(y.at(linear), 0)}"/>'
-    )
+    yield f'<line class="linear" stroke="{colour}" x1="{x.at(first)}" y1="{y.at(began)}" x2="{x.at(last)}" y2="{y.at(linear)}"/>'
     yield f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{drawn}"/>'
     yield from (f'<circle fill="{colour}" r="3" cx="{x.at(size)}" cy="{y.at(s)}"/>' for size, s in series.points)
-    yield f'<text x="{x.at(last) + 8}" y="{y.at(ended) + 4 + 14 * (at - 1)}" style="fill:{colour}">{escape(series.name)}</text>'
+    yield f'<text x="{_WIDTH - _RIGHT + 8}" y="{y.at(ended) + 4}" style="fill:{colour}">{escape(series.name)}</text>'

@@ -147,7 +147,7 @@ def _of_processes(fault: AnyFault) -> Ability:
         case Packets():
             return Cannot(_TCP_HIDES)
         case Clog(kinds=kinds) if kinds:
-            return Cannot(_NO_MESSAGES)
+            return Can("a TCP proxy reads what brokers say to each other, and holds messages of these kinds back")
         case Partition() | Clog():
             return Can("a TCP proxy holds the bytes of one direction back, and opens no connection; they arrive afterwards")
         case Slow():

@@ -3,8 +3,6 @@
 Our own runs are judged by the checkers of the log. A history from elsewhere is judged by the model that the caller names.
 """
 
-import resource
-import sys
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
@@ -19,6 +17,7 @@ from highwater.cli.output import by_kind, first_of, say, say_json
 from highwater.cli.run import headline
 from highwater.exit_codes import of_verdict
 from highwater.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked, judge_file
+from highwater.memory import peak_mib
 from highwater.run import judge
 from highwater.summary import VALIDITY_NAMES
 from history import store
@@ -76,8 +75,7 @@ def _say_judgement(file: Path, found: Judgement, measured: dict[str, float], *, 
 
 
 def _measured(began: float) -> dict[str, float]:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"seconds": round(perf_counter() - began, 3), "peak_mb": peak >> 20 if sys.platform == "darwin" else peak >> 10}
+    return {"seconds": round(perf_counter() - began, 3), "peak_mb": peak_mib()}
 
 
 def encoded(verdict: Verdict) -> dict[str, object]:

@@ -101,9 +101,9 @@ class NodeFolder:
         """Count it, and write the settings it is started with; returns their file."""
         self.life += 1
         path = self._folder / "settings.json"
-        path.write_bytes(
-            msgspec.json.encode(msgspec.structs.replace(self._settings, life=self.life, end_with_stdin=end_with_stdin))
-        )
+        faults = tuple(self._dir_faults)
+        settings = msgspec.structs.replace(self._settings, life=self.life, end_with_stdin=end_with_stdin, dir_faults=faults)
+        path.write_bytes(msgspec.json.encode(settings))
         return path
 
     def release(self) -> None:
@@ -163,7 +163,7 @@ class NodeFolder:
         return probe
 
     async def tell_faults(self) -> None:
-        """A process was started: it meets the faults that hold, as soon as it listens."""
+        """A process was started: it meets the faults that hold, those too that came between its settings and its listening."""
         for dir_, fault in enumerate(self._dir_faults):
             for _ in range(TOLD_LOOKS_MAX if fault != SOUND else 0):
                 if await self._told(dir_) is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from highwater.backends.scene import broker_config, brokers_of
 from highwater.local.clocks import library
+from highwater.local.conversation import between_brokers
 from highwater.local.directories import obeying
 from highwater.local.node_folder import Start, needs_of
 from highwater.local.nodes import NodeProcess
@@ -82,7 +83,11 @@ class ProcessSite:
     async def _node(self, folder: Path, broker: BrokerId) -> NodeProcess:
         me = broker_address(broker)
         zookeeper = [await self.links.wire(me, server.address, server.client) for server in self._zookeeper.servers]
-        ways = {peer: await self.links.wire(me, peer, target) for peer, target in self._peers.items() if peer != me}
+        ways = {
+            peer: await self.links.wire(me, peer, target, conversation=between_brokers)
+            for peer, target in self._peers.items()
+            if peer != me
+        }
         start = Start(
             config=broker_config(self._plan, broker),
             zookeeper=",".join(map(_text, zookeeper)),

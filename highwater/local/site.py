@@ -44,11 +44,13 @@ class LinkCondition(Struct, frozen=True, kw_only=True):
     `held`: nothing arrives, and new connections do not come about; what is under way arrives when the link is joined, if
     both ends still wait for it (as TCP repeats what it got no answer to). `delay_ms`: so much later, drawn from 0 to that.
     `loss_per_mille`: of so many packets in a thousand the first copy is lost; the repeated one comes later.
+    `held_kinds`: messages of these kinds between brokers ("fetch-reply") wait until the link is joined, others do not.
     """
 
     held: bool = False
     delay_ms: int = 0
     loss_per_mille: int = 0
+    held_kinds: tuple[str, ...] = ()
 
 
 JOINED = LinkCondition()

@@ -2,8 +2,8 @@
 
 A directory holds a folder for each replica, named like its partition (`reference.runtime.segments`), and beside them the small
 files of `reference.runtime.checkpoints`, which are only ever replaced as a whole: written aside, synced, renamed, folder synced.
-So are new replicas made. A replica that is deleted gets another name at once; its files go after a flush or a sweep has made
-that durable, for a name that comes back must not come back without them.
+So are new replicas made. A replica that is deleted gets another name at once; its files go later, when that is durable, for a
+name that comes back must not come back without them.
 
 Writes reach the page cache at once. `flush_job` gives what makes them durable, for another thread. Of the records only the
 headers are given to the machine; `with_records` puts the rest back where they leave it. Every failure of the file system is an
@@ -78,8 +78,7 @@ class Disk:
             path.mkdir(parents=True, exist_ok=True)
             for leftover in (*path.glob(f"*{ASIDE}"), *path.glob(f"*{DELETED}")):
                 shutil.rmtree(leftover)
-            sync_folder(path)
-            self._ledger.settled(dir_)
+            self._settle(dir_)
         except OSError:
             return DirImage(dir_, readable=False)
         return _image(dir_, path, batches)
@@ -99,8 +98,7 @@ class Disk:
         _write_durably(aside / segment_name(0), "")
         sync_folder(aside)
         folder = aside.rename(path / tp)
-        sync_folder(path)
-        self._ledger.settled(dir_)
+        self._settle(dir_)
         self._ledger.made(dir_, f"{tp}/{segment_name(0)}")
         log = self._logs[dir_, tp] = self._log(dir_, folder)
         assert not tuple(log.recover(trusted=True))
@@ -123,7 +121,7 @@ class Disk:
         sync_folder(self._paths[dir_])
 
     def delete(self, dir_: int, tp: TopicPartition) -> None:
-        """Remove a log: under another name now, with its files after the next flush or sweep."""
+        """Remove a log: under another name now, with its files in the next sweep."""
         self._faults.meet(dir_, needs_room=False)
         path = self._paths[dir_]
         gone = path / f"{tp}.{secrets.token_hex(16)}{DELETED}"
@@ -162,16 +160,21 @@ class Disk:
     def flush_job(self, dir_: int) -> Callable[[], None]:
         """What makes durable all that was written to the directory so far: fsync, to be run once, on any thread."""
         jobs = [self._logs[dir_, tp].sync_job() for tp in self._dirty.pop(dir_, {})]
-        sweep = self.sweep_job(dir_)
+        is_renamed = bool(self._deleted.get(dir_))
 
         def job() -> None:
             self._faults.wait(dir_)
             self._faults.meet(dir_, needs_room=False)
             for sync in jobs:
                 sync()
-            sweep()
+            if is_renamed:
+                self._settle(dir_)
 
         return job
+
+    def _settle(self, dir_: int) -> None:
+        sync_folder(self._paths[dir_])
+        self._ledger.settled(dir_)
 
     def sweep_job(self, dir_: int) -> Callable[[], None]:
         """What removes the files of deleted replicas, once their other names are durable; on any thread."""
@@ -179,8 +182,7 @@ class Disk:
 
         def job() -> None:
             if deleted:
-                sync_folder(self._paths[dir_])
-                self._ledger.settled(dir_)
+                self._settle(dir_)
             for folder in deleted:
                 shutil.rmtree(folder)
 

@@ -10,6 +10,7 @@ Files are named by the number of their directory and their path below it, so tha
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -77,8 +78,8 @@ class Keeps(Protocol):
     def synced(self, dir_: int, file: str, *, length: int, cuts: int) -> None:
         """So much is durable."""
 
-    def cut(self, dir_: int, file: str, *, length: int, lost: bytes) -> None:
-        """A segment was truncated."""
+    def cut(self, dir_: int, file: str, *, length: int, lost: Callable[[], bytes]) -> None:
+        """A segment is about to be truncated; `lost` gives the bytes behind it."""
 
     def renamed(self, dir_: int, before: str, after: str) -> None:
         """A folder was renamed."""
@@ -99,7 +100,7 @@ class NoLedger:
     def synced(self, dir_: int, file: str, *, length: int, cuts: int) -> None:
         """Nothing to keep."""
 
-    def cut(self, dir_: int, file: str, *, length: int, lost: bytes) -> None:
+    def cut(self, dir_: int, file: str, *, length: int, lost: Callable[[], bytes]) -> None:
         """Nothing to keep."""
 
     def renamed(self, dir_: int, before: str, after: str) -> None:
@@ -135,12 +136,13 @@ class Ledger:
         """So much is durable."""
         self._write(Synced(dir_, file, length, cuts))
 
-    def cut(self, dir_: int, file: str, *, length: int, lost: bytes) -> None:
-        """A segment was truncated; belongs to one thread."""
+    def cut(self, dir_: int, file: str, *, length: int, lost: Callable[[], bytes]) -> None:
+        """A segment is about to be truncated; belongs to one thread."""
         at = os.lseek(self._bytes, 0, os.SEEK_END)
-        os.write(self._bytes, lost)
+        data = lost()
+        os.write(self._bytes, data)
         self._count(dir_, file)
-        self._write(Cut(dir_, file, length, at, len(lost)))
+        self._write(Cut(dir_, file, length, at, len(data)))
 
     def renamed(self, dir_: int, before: str, after: str) -> None:
         """A folder was renamed."""

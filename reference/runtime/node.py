@@ -58,7 +58,7 @@ from reference.runtime.timers import Timers
 from reference.sealed import HEADER_BYTES, Values
 from reference.types import Address, Millis
 
-SWEEP_S = 1.0  # how long the files of a deleted replica stay where no flush comes
+SWEEP_S = 1.0  # how long the files of a deleted replica stay
 
 
 class Handles(Protocol):
@@ -258,12 +258,12 @@ class Host:
 
     def _sweep(self, dir_: int) -> None:
         if not self._over:
-            self._flusher(dir_).submit(self._disk.sweep_job(dir_)).add_done_callback(partial(self._swept, dir_))
+            self._loop.run_in_executor(None, self._disk.sweep_job(dir_)).add_done_callback(partial(self._swept, dir_))
 
-    def _swept(self, dir_: int, future: Future[None]) -> None:
-        error = future.exception()
+    def _swept(self, dir_: int, future: asyncio.Future[None]) -> None:
+        error = None if future.cancelled() else future.exception()
         if error is not None:
-            self._loop.call_soon_threadsafe(self.deliver, DirFailed(dir_, str(error)))
+            self.deliver(DirFailed(dir_, str(error)))
 
     def _flush(self, effect: Flush) -> None:
         future = self._flusher(effect.dir).submit(self._disk.flush_job(effect.dir))

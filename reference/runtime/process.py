@@ -5,7 +5,10 @@ in its way, and ends.
 """
 
 import asyncio
+import os
 import signal
+import sys
+import tempfile
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -61,6 +64,8 @@ class _Process:
         self._has_session = False
         self._bad_dirs: set[int] = set()
         self._faults = DirFaults(len(settings.log_dirs))
+        for index, fault in enumerate(settings.dir_faults):
+            self._faults.set(index, fault)
         self._disk = _disk(settings, self._faults)
         machine = boot(settings.broker, self._disk.recover(), settings.life)
         self._notes = _notes(settings, me)
@@ -104,6 +109,8 @@ class _Process:
             raise self._broken[0]
         for reason in self._reasons:
             self._notes.write(Note(kind="node-stopped", detail=reason))
+            if reason != f"halt:{SHUT_DOWN}":
+                sys.stderr.write(f"{reason.removeprefix('halt:')}\n")
         # The session is left to time out, as that of a process that died: closing it would tell the others at once.
         return 1 if [reason for reason in self._reasons if reason != f"halt:{SHUT_DOWN}"] else 0
 
@@ -195,6 +202,8 @@ class _Process:
         self._is_registered = self._is_registered or note.kind == "registered"
         if note.kind == "dir-failed" and note.dir is not None:
             self._bad_dirs.add(note.dir)
+            path = self._settings.log_dirs[note.dir]
+            sys.stderr.write(f"log directory {path}: {_trouble(Path(path)) or note.detail}\n")
         self._notes.write(note)
 
 
@@ -205,6 +214,17 @@ def _disk(settings: NodeSettings, faults: DirFaults) -> Disk:
         raise SettingsError(f"cannot keep the ledger {settings.power_ledger}: {error}") from None
     paths = [Path(path) for path in settings.log_dirs]
     return Disk(paths, segment_bytes=settings.segment_bytes, ledger=ledger, faults=faults)
+
+
+def _trouble(path: Path) -> str | None:
+    """What the file system says when this directory is looked at and written to; None where it has nothing against it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        next(path.iterdir(), None)
+        with tempfile.TemporaryFile(dir=path):
+            return None
+    except OSError as error:
+        return error.strerror
 
 
 def _notes(settings: NodeSettings, me: Address) -> NoteWriter:
@@ -218,7 +238,9 @@ async def _bound(listener: Listener, listen: Callable[[str, int], Awaitable[int]
     try:
         await listen(*host_and_port(listener.bind))
     except OSError as error:
-        raise SettingsError(f"cannot listen on {listener.bind}: {error.strerror}") from None
+        # asyncio makes a sentence of its own of what the system says; a name that is not known has no number of the system's
+        reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
+        raise SettingsError(f"cannot listen on {listener.bind}: {reason}") from None
 
 
 def _facing(settings: NodeSettings, listener: Listener) -> Facing:

@@ -23,7 +23,7 @@ from reference.runtime.ledger import Keeps
 from reference.sealed import HEADER_BYTES
 from reference.sealed import size as size_of
 from reference.types import LeaderEpoch, Offset
-from reference.wire.records import LENGTH_FROM, MAGIC, RecordsError, batch_of, check, pieces, read_header
+from reference.wire.records import LENGTH_FROM, MAGIC, BatchHeader, RecordsError, batch_with, check, pieces, read_header
 
 EPOCHS = "leader-epoch-checkpoint"
 ASIDE = "-creating"  # ends the names of folders that are not replicas yet
@@ -85,10 +85,10 @@ class SegmentedLog:
             segment = self._open(int(path.stem))
             size = os.fstat(segment.fd).st_size
             with path.open("rb", buffering=_READ_BYTES) as file:
-                for header in _whole(file, size, segment.base if index == 0 else expected, trusted=trusted):
-                    batch = batch_of(header)
-                    self._took(segment, batch, LENGTH_FROM + read_header(header).length)
-                    expected = batch.base_offset + read_header(header).last_offset_delta + 1
+                for data, header in _whole(file, size, segment.base if index == 0 else expected, trusted=trusted):
+                    batch = batch_with(header, data)
+                    self._took(segment, batch, LENGTH_FROM + header.length)
+                    expected = _end(header)
                     yield batch
             # What a crash left in the page cache is not durable yet, so the first flush of this life covers it.
             segment.is_dirty = True
@@ -182,12 +182,14 @@ class SegmentedLog:
         self._write_epochs()
 
     def _cut(self, segment: Segment, length: int) -> None:
-        size = os.fstat(segment.fd).st_size
-        lost = os.pread(segment.fd, size - length, length)
-        os.ftruncate(segment.fd, length)
-        segment.cuts += 1
-        segment.is_dirty = True
+        def lost() -> bytes:
+            return os.pread(segment.fd, os.fstat(segment.fd).st_size - length, length)
+
+        # Noted first: what is noted and not done is undone like the rest.
         self._ledger.cut(self._dir, self._name(segment), length=length, lost=lost)
+        segment.cuts += 1
+        os.ftruncate(segment.fd, length)
+        segment.is_dirty = True
 
     def _write_epochs(self) -> None:
         path = self._folder / EPOCHS
@@ -248,7 +250,11 @@ class SegmentedLog:
         self._segments.clear()
 
 
-def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterator[bytes]:
+def _end(header: BatchHeader) -> int:
+    return header.base_offset + header.last_offset_delta + 1
+
+
+def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterator[tuple[bytes, BatchHeader]]:
     """The headers of the batches in a file, up to the first that is not whole or does not follow."""
     at = 0
     while size - at >= HEADER_BYTES:
@@ -265,8 +271,8 @@ def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterat
                 check(header + file.read(end - at - HEADER_BYTES))
             except RecordsError:
                 return
-        yield header
-        expected = fields.base_offset + fields.last_offset_delta + 1
+        yield header, fields
+        expected = _end(fields)
         at = end
 
 
@@ -280,11 +286,10 @@ def headers_in(folder: Path) -> list[bytes]:
         size, whole = path.stat().st_size, 0
         expected = int(path.stem) if expected is None else expected
         with path.open("rb", buffering=_READ_BYTES) as file:
-            for header in _whole(file, size, expected, trusted=False):
-                fields = read_header(header)
-                expected = fields.base_offset + fields.last_offset_delta + 1
-                whole += LENGTH_FROM + fields.length
-                found.append(header)
+            for data, header in _whole(file, size, expected, trusted=False):
+                expected = _end(header)
+                whole += LENGTH_FROM + header.length
+                found.append(data)
         if whole < size:
             break
     return found

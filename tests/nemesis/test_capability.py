@@ -21,11 +21,17 @@ def test_processes_are_hurt_by_everything_but_what_happens_inside_of_them() -> N
     assert unable == {CrashAt}
 
 
-@pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(kinds=("fetch",)), Clog(kinds=("fetch",))])
+@pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(kinds=("fetch",))])
 @pytest.mark.parametrize("backend", ["process", "docker"])
-def test_neither_proxies_nor_kernels_tell_messages_apart(backend: Backend, fault: AnyFault) -> None:
+def test_tcp_hides_what_becomes_of_single_packets(backend: Backend, fault: AnyFault) -> None:
     assert isinstance(ability(backend, fault), Cannot)
     assert isinstance(ability(backend, sample(type(fault))), Can)
+
+
+def test_a_proxy_tells_messages_apart_and_a_kernel_does_not() -> None:
+    """KIP-101's first scenario needs the answer to a fetch to be late and nothing else."""
+    assert isinstance(ability("process", Clog(kinds=("fetch",))), Can)
+    assert isinstance(ability("docker", Clog(kinds=("fetch",))), Cannot)
 
 
 def test_a_refusal_names_the_window_and_the_reason() -> None:

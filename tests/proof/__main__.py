@@ -78,18 +78,35 @@ def _cycles(count: int) -> list[Row]:
     return [Row(name, tally.histories, "-", tally.histories - tally.cyclic, tally.cyclic, "0", _shown(tally.wrong))]
 
 
-def _logs(what: str, count: int) -> list[Row]:
+def _logs(what: str, count: int, part: int) -> list[Row]:
     return [
         Row(f"{tally.name} (of {what})", tally.total, "-", tally.good, tally.total - tally.good, "0", _shown(tally.wrong))
-        for tally in logs.prove(what, count)
+        for tally in logs.prove(what, count, part)
     ]
+
+
+def joined(rows: list[Row]) -> list[Row]:
+    """One row for each judge: of logs there are parts."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        one = found.get(row.judge)
+        found[row.judge] = row if one is None else one._replace(
+            histories=one.histories + row.histories, possible=one.possible + row.possible,
+            impossible=one.impossible + row.impossible, wrong=one.wrong + row.wrong,
+        )  # fmt: skip
+    return list(found.values())
+
+
+_PART = 5_000  # histories of logs at a time
 
 
 def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
     """All that is to be done, the longest first. Cycles are a part of list-append and take a fifth of its histories."""
     yield "cycles", partial(_cycles, count // 5)
     yield from (("transactions", partial(_transactions, writes, count)) for writes in ("append", "w"))
-    yield from ((what, partial(_logs, what, count)) for what in DEFINITIONS)
+    for what in DEFINITIONS:
+        for part, done in enumerate(range(0, count, _PART)):
+            yield what, partial(_logs, what, min(_PART, count - done), part)
     yield from (("objects", partial(_object, subject, count)) for subject in SUBJECTS)
 
 
@@ -108,6 +125,7 @@ def main() -> int:
             rows.extend(found := future.result())
             sys.stdout.write("".join(f"{row.words()}\n" for row in found))
             sys.stdout.flush()
+    rows = joined(rows)
     total = sum(row.histories for row in rows)
     text = f"{_HEAD}{_COLUMNS}" + "\n".join(row.words() for row in rows) + f"\n\nIn all {total:,} histories.\n"
     if asked.write:

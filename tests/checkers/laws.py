@@ -1,0 +1,134 @@
+"""Changes to a history of our own that change nothing: whoever is called otherwise did the same.
+
+Names inside of texts (what an administrator asked for, what a controller noted) change with the others.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from history.event import EventKind
+from history.history import History
+from history.op import Operation, OpType
+
+NODES = {"b1": "node-z", "b2": "node-y", "b3": "node-x", "b4": "node-w"}  # the other way round in any order of names
+_WORD = re.compile(r"[A-Za-z]\w*")
+
+
+def _renamed(row: Struct, names: dict[str, str], columns: tuple[str, ...]) -> dict[str, object]:
+    """These columns with these words replaced, wherever they stand in a text."""
+    changed: dict[str, object] = {}
+    for column, value in asdict(row).items():
+        if column in columns and isinstance(value, str):
+            changed[column] = _WORD.sub(lambda word: names.get(word[0], word[0]), value)
+        elif column in columns and isinstance(value, tuple):
+            changed[column] = tuple(names.get(one, one) if isinstance(one, str) else one for one in value)
+    return changed
+
+
+def _mapped(history: History, names: dict[str, str], columns: tuple[str, ...]) -> tuple[list[Operation], list[object]]:
+    return (
+        [replace(row, **_renamed(row, names, columns)) for row in history.operations],
+        [replace(row, **_renamed(row, names, columns)) for row in history.events],
+    )
+
+
+def other_nodes(history: History) -> History:
+    """Brokers are called otherwise."""
+    columns = ("node", "leader", "isr", "elr", "replicas", "detail", "value")
+    operations, events = _mapped(history, NODES, columns)
+    was = history.manifest
+    manifest = replace(
+        was,
+        brokers=tuple(NODES.get(node, node) for node in was.brokers),
+        assignments=tuple(replace(one, replicas=tuple(NODES.get(n, n) for n in one.replicas)) for one in was.assignments),
+    )
+    return History(manifest, operations=operations, events=events)  # type: ignore[arg-type]
+
+
+def other_topics(history: History) -> History:
+    """Topics are called otherwise."""
+    was = history.manifest
+    names = {topic.topic: f"a_{topic.topic}" for topic in was.promise.topics}
+    operations, events = _mapped(history, names, ("topic", "detail", "value"))
+    promise = replace(was.promise, topics=tuple(replace(one, topic=names[one.topic]) for one in was.promise.topics))
+    assignments = tuple(replace(one, topic=names.get(one.topic, one.topic)) for one in was.assignments)
+    manifest = replace(was, promise=promise, assignments=assignments)
+    return History(manifest, operations=operations, events=events)  # type: ignore[arg-type]
+
+
+def other_values(history: History) -> History:
+    """Records hold other bytes, different ones where they were different."""
+    about = {EventKind.APPEND, EventKind.LOG_ON_DISK}
+    return History(
+        history.manifest,
+        operations=[
+            replace(row, value=f"~{row.value[::-1]}") if row.f in ("produce", "poll") and row.value is not None else row
+            for row in history.operations
+        ],
+        events=[
+            replace(row, value=f"~{row.value[::-1]}") if row.kind in about and row.value is not None else row
+            for row in history.events
+        ],
+    )
+
+
+def other_processes(history: History) -> History:
+    """Clients have other numbers, in the opposite order."""
+    operations = [replace(row, process=100_000 - 7 * row.process) for row in history.operations]
+    return History(history.manifest, operations=operations, events=history.events)
+
+
+def later(history: History) -> History:
+    """The same a day later."""
+    day = 86_400 * 1_000_000_000
+    was = history.manifest
+    times = {name: at + day for name in ("healed_at_ns", "final_reads_at_ns", "end_ns") if (at := getattr(was, name)) is not None}
+    return History(
+        replace(was, **times),
+        operations=[replace(row, time_ns=row.time_ns + day) for row in history.operations],
+        events=[replace(row, time_ns=row.time_ns + day) for row in history.events],
+    )
+
+
+def with_gaps(history: History) -> History:
+    """Rows have other indices in the same order, as if rows of something else had stood between them."""
+    return History(
+        history.manifest,
+        operations=[replace(row, index=3 * row.index + 11) for row in history.operations],
+        events=[replace(row, index=3 * row.index + 11) for row in history.events],
+    )
+
+
+def with_an_answer_more(history: History) -> History:
+    """At the very end a new client asks for what is not to be had and is told so: nothing is learnt from that."""
+    ends = [(row.index, row.time_ns) for row in history.operations] + [(row.index, row.time_ns) for row in history.events]
+    last, time_ns = max(ends)
+    topic = history.manifest.promise.topics[0].topic
+    asked = Operation(
+        index=last + 1, process=424_242, type=OpType.INVOKE, f="poll", topic=topic, partition=0, offset=0, time_ns=time_ns
+    )
+    told = replace(asked, index=last + 2, type=OpType.FAIL, offset=None, error="NOT_LEADER_OR_FOLLOWER")
+    return History(history.manifest, operations=[*history.operations, asked, told], events=history.events)
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A change, and what it calls a key that was called otherwise before."""
+
+    change: Callable[[History], History]
+    key: Callable[[str], str] = lambda key: key
+
+
+LAWS: dict[str, Law] = {
+    "nodes": Law(other_nodes, lambda key: NODES.get(key, key)),
+    "topics": Law(other_topics, lambda key: f"a_{key}" if re.search(r"-\d+$", key) else key),
+    "values": Law(other_values),
+    "processes": Law(other_processes),
+    "time": Law(later),
+    "indices": Law(with_gaps),
+    "an answer more": Law(with_an_answer_more),
+}

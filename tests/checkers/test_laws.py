@@ -1,0 +1,128 @@
+"""Verdicts do not depend on names, on when it was, or on what has nothing to do with it: for every checker and judge."""
+
+from collections.abc import Callable, Hashable
+
+import pytest
+from msgspec.structs import replace
+
+from checkers.elle.judge import judge as judge_transactions
+from checkers.linearizability.judge import Judgement
+from checkers.linearizability.judge import judge as judge_calls
+from checkers.linearizability.registry import model_named
+from checkers.registry import ALL
+from checkers.single import judge
+from checkers.verdict import Verdict
+from history.foreign.pairing import Paired
+from history.foreign.read import calls
+from history.foreign.step import UNKNOWN, Call
+from tests.checkers.foreign.stories import ROOT as FOREIGN
+from tests.checkers.foreign.stories import STORIES as FOREIGN_STORIES
+from tests.checkers.foreign.stories import Story
+from tests.checkers.laws import LAWS
+from tests.checkers.stories import STORIES
+
+
+@pytest.mark.parametrize("law", list(LAWS))
+@pytest.mark.parametrize("checker", [checker.name for checker in ALL])
+def test_a_verdict_does_not_depend_on_names_times_and_strangers(checker: str, law: str) -> None:
+    """Each story of the checker, good and bad, judged by it and by the ledger before and after."""
+    asked = tuple(one for one in ALL if one.name == checker or one.stage == "ledger")
+    stories = [name for name in STORIES if name.split("/")[1].startswith(f"{checker}-")]
+    assert stories
+    for name in stories:
+        history = STORIES[name].tell()
+        before, after = judge(history, asked), judge(LAWS[law].change(history), asked)
+
+        assert _gist(after) == _gist(before, LAWS[law].key), name
+
+
+def _gist(verdict: Verdict, key: Callable[[str], str] = lambda key: key) -> object:
+    """All but rows and words."""
+    return (
+        verdict.validity,
+        verdict.live,
+        sorted((found.kind, found.checker, key(found.key)) for found in verdict.anomalies),
+        sorted((loss.partition, loss.offset) for loss in verdict.excused),
+        sorted((cut.partition, cut.offset, cut.leader_epoch) for cut in verdict.cuts),
+        (len(verdict.unchecked), len(verdict.not_live)),
+    )
+
+
+def _deep(value: Hashable, name: Callable[[Hashable], Hashable]) -> Hashable:
+    return tuple(_deep(one, name) for one in value) if isinstance(value, tuple) else name(value)
+
+
+_WORDS = {"r", "w", "append", "read", "write", "ok", "no-node", "node-exists", "bad-version", "true", "false", ""}
+
+
+def _other(value: Hashable) -> Hashable:
+    """Another name for a key or a value; words of the models and numbers that count keep theirs."""
+    return value if value is None or value is UNKNOWN or value in _WORDS else f"v{value}"
+
+
+def _of_transactions(call: Call) -> Call:
+    return replace(call, argument=_deep(call.argument, _other), result=_deep(call.result, _other))
+
+
+def _with_others(history: Paired, change: Callable[[Call], Call]) -> Paired:
+    changed = tuple(change(call) for call in history.calls), tuple(change(call) for call in history.failed)
+    return Paired(calls=changed[0], failed=changed[1], steps=history.steps)
+
+
+def _with_stranger(history: Paired) -> Paired:
+    """A transaction of another key, at the end and with nobody."""
+    end = max((call.end or call.start for call in history.calls), default=0)
+    last = {"index": len(history.calls), "line": 10_000, "process": "stranger", "f": "txn"}
+    value = (("r", "of nobody", None),)
+    more = Call(**last, argument=value, result=value, start=end + 1, end=end + 2)  # type: ignore[arg-type]
+    return Paired(calls=(*history.calls, more), failed=history.failed, steps=history.steps + 2)
+
+
+def _later(call: Call) -> Call:
+    return replace(call, start=3 * call.start + 50, end=None if call.end is None else 3 * call.end + 50)
+
+
+_FOREIGN: dict[str, Callable[[Paired], Paired]] = {
+    "processes": lambda history: _with_others(history, lambda call: replace(call, process=f"p{call.process}")),
+    "lines": lambda history: _with_others(history, lambda call: replace(call, line=1_000 + 3 * call.line)),
+    "time": lambda h: _with_others(
+        h, lambda c: replace(c, start=3 * c.start + 50, end=None if c.end is None else 3 * c.end + 50)
+    ),
+}
+
+
+def _judged(story: Story, history: Paired) -> Judgement:
+    if story.judge == "elle":
+        return judge_transactions(story.model, history, (story.consistency,))
+    initial = {"register": 0, "cas-register": 0, "multi-register": 0}.get(story.model)
+    return judge_calls(model_named(story.model, initial=initial, nil_is_a_value=False), history.calls)
+
+
+@pytest.mark.parametrize("law", [*_FOREIGN, "values", "a stranger"])
+@pytest.mark.parametrize("name", [name for name in sorted(FOREIGN_STORIES) if "/undecided/" not in name])
+def test_a_judgement_does_not_depend_on_names_times_and_strangers(name: str, law: str) -> None:
+    story = FOREIGN_STORIES[name]
+    history = calls(FOREIGN / f"{name}.edn")
+    if law in _FOREIGN:
+        changed = _FOREIGN[law](history)
+    elif story.judge == "elle":
+        changed = _with_others(history, _of_transactions) if law == "values" else _with_stranger(history)
+    else:
+        changed = _other_object(history) if law == "values" else _two_objects(history)
+    before, after = _judged(story, history), _judged(story, changed)
+
+    assert after.validity is before.validity
+    assert sorted({found.kind for found in after.anomalies}) == sorted({found.kind for found in before.anomalies})
+
+
+def _other_object(history: Paired) -> Paired:
+    """The object has another name. Its values are numbers and words that mean something to some models."""
+    return _with_others(history, lambda call: replace(call, key=("another", call.key)))
+
+
+def _two_objects(history: Paired) -> Paired:
+    """The history beside itself, as a second object that answers the same; of one object, which a transaction ties, as it is."""
+    if any(call.f == "txn" for call in history.calls):
+        return history
+    again = [replace(call, key=("twin", call.key), index=len(history.calls) + call.index) for call in history.calls]
+    return Paired(calls=(*history.calls, *again), failed=(), steps=2 * history.steps)
