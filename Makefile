@@ -9,9 +9,9 @@ STORE ?= store/chaos
 PYTEST_ARGS ?=
 WORKERS ?= 1
 
-.PHONY: help setup check test test-chaos images bench bench-checkers prove-checkers clean
+.PHONY: help setup check test test-chaos images bench bench-process bench-checkers prove-checkers clean
 help:
-	@echo "make setup | check | test | test-chaos [SEEDS=200] [FIRST=1] | bench | prove-checkers | clean   (README.md says what each is for)"
+	@echo "make setup | check | test | test-chaos [SEEDS=200] [FIRST=1] | bench | bench-process | prove-checkers | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -33,6 +33,9 @@ images: $(READY)
 
 bench: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m highwater.bench
+
+bench-process: $(READY)
+	$(BIN)/python -m highwater.bench_process
 
 bench-checkers: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m highwater.bench_checkers

@@ -83,7 +83,7 @@ CHECKER = Checker(
     blind="Rows that were never written.",
     kinds=(),
     group_by=WHOLE_RUN,
-    operations=("produce", "poll", "latest", "earliest"),
+    operations=("produce", "poll", "latest", "earliest", "commit", "committed"),
     events=tuple(K),
     check=check,
 )

@@ -206,25 +206,32 @@ def _clients(done: list[Call], facts: Facts, deadline: int, name: str, cuts: tup
     patience = facts.promise.request_timeout_ms * MS
     hung = [call for call in done if not call.type and call.invoked_ns + patience < facts.end_ns]
     why.extend(f"process {call.process} never heard of its {call.f} at row {call.invoked}" for call in hung)
-    if facts.final_reads_at_ns is None:
-        return why
-    acked = -1
+    return why if facts.final_reads_at_ns is None else why + _unseen(done, facts.final_reads_at_ns, name, cuts)
+
+
+def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
+    """L3: what was acknowledged, or read before, and final readers did not get."""
+    owed: dict[int, str] = {}
     for call in done:
         # what is acknowledged while the final readers are at work may lie behind the end that they were told
-        before = call.f == "produce" and call.type == "ok" and call.rows[0].time_ns <= facts.final_reads_at_ns
-        if before and call.asked[0].acks == -1:
+        before = call.type == "ok" and call.rows[0].time_ns <= final_ns
+        if before and (call.f == "poll" or (call.f == "produce" and call.asked[0].acks == -1)):
             for row in call.rows:
                 epoch = -1 if row.leader_epoch is None else row.leader_epoch
-                if row.offset is not None and not any(row.offset >= c.offset and epoch < c.leader_epoch for c in cuts):
-                    acked = max(acked, row.offset)
-    final = [call for call in done if call.f == "poll" and call.invoked_ns >= facts.final_reads_at_ns and call.type == "ok"]
-    read = max(
-        (row.offset for call in final for row in call.rows if row.offset is not None and row.value is not None), default=-1
-    )
-    if read < acked:
-        reached = f"ended at offset {read}" if read >= 0 else "got nothing"
-        why.append(f"final readers of {name} {reached}, offset {acked} was acknowledged")
-    return why
+                taken = any(row.offset is not None and row.offset >= c.offset and epoch < c.leader_epoch for c in cuts)
+                if row.offset is not None and row.value is not None and not taken:
+                    owed[row.offset] = row.value
+    final = [call for call in done if call.f == "poll" and call.invoked_ns >= final_ns and call.type == "ok"]
+    read = {row.offset for call in final for row in call.rows if row.offset is not None and row.value is not None}
+    missing = sorted(owed.keys() - read)
+    if not missing:
+        return []
+    last = max(read, default=-1)
+    if last < missing[-1]:
+        reached = f"ended at offset {last}" if read else "got nothing"
+        return [f"final readers of {name} {reached}, offset {missing[-1]} was acknowledged"]
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return [f"final readers of {name} never got {owed[missing[0]]} at offset {missing[0]}{more}"]
 
 
 def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

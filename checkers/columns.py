@@ -24,6 +24,7 @@ Flags = npt.NDArray[np.bool_]
 
 NAMES = ("index", "slot", "process", "type", "f", "topic", "topic_id", "partition", "value", "offset", "acks", "delivery")
 _FUNCTIONS = ("produce", "poll")
+COMMITS = ("commit", "committed")
 NONE = -1  # no value, no offset, no other half
 OFFSET_BITS = 44  # of a key packed of partition and offset
 _PARTS_MAX = 1 << 15
@@ -61,6 +62,7 @@ class Columns:
     value: Codes  # of the answer to a produce too, which need not repeat it
     offset: Ints
     values: int  # codes of values are below this
+    commits: frozenset[tuple[str, int]]  # partitions in which consumers commit positions, or ask for them
 
     @cached_property
     def told(self) -> Ints:
@@ -90,6 +92,12 @@ class Columns:
         order = np.argsort(keys, kind="stable")
         return keys[order], self.value[self.told[order]]
 
+    @cached_property
+    def promised(self) -> Ints:
+        """The keys of `by_offset`, each once."""
+        keys, _ = self.by_offset
+        return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
+
     def named(self, parts: Ints | Codes) -> Flags:
         """Flags of parts, from their numbers."""
         flags = np.zeros(len(self.partitions), np.bool_)
@@ -105,7 +113,12 @@ def packed(part: Codes | Ints, offset: Ints) -> Ints:
 
 def columns_of(operations: pa.Table) -> Columns | None:
     """The arrays of a table with the columns `NAMES`, texts plain or dictionaries; None where a screen could not be trusted."""
+    commits: frozenset[tuple[str, int]] = frozenset()
     if not set(_codes(operations["f"]).dictionary.to_pylist()) <= set(_FUNCTIONS):
+        part, named = _parts(operations.filter(pc.is_in(operations["f"], pa.array(COMMITS))))
+        if part is None:
+            return None
+        commits = frozenset(named)
         operations = operations.filter(pc.is_in(operations["f"], pa.array(_FUNCTIONS)))
     heads = _heads(operations)
     offset = _numbers(operations["offset"], none=_ABSENT)
@@ -135,6 +148,7 @@ def columns_of(operations: pa.Table) -> Columns | None:
         value=codes,
         offset=np.where(impossible, NONE, np.maximum(offset, NONE)),
         values=len(value.dictionary),
+        commits=commits,
     )
 
 
@@ -204,7 +218,9 @@ def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], .
     """The number of the partition of each row, and their names; no numbers where a row has none, or they are too many."""
     topic = _codes(operations["topic"])
     codes, topics, number = _numbers_of(topic), topic.dictionary.to_pylist(), _numbers(operations["partition"])
-    if not len(codes) or codes.min() < 0 or number.min() < 0 or len(topics) * (count := int(number.max()) + 1) > _PLACES_MAX:
+    if not len(codes):
+        return codes, ()
+    if codes.min() < 0 or number.min() < 0 or len(topics) * (count := int(number.max()) + 1) > _PLACES_MAX:
         return None, ()
     place = codes.astype(np.int64) * count + number
     present = np.zeros(len(topics) * count, np.bool_)

@@ -41,10 +41,10 @@ def _behind(fences: dict[str, list[_Fence]], node: str | None, first: int, last:
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """One partition."""
+    if not (events["kind"] == str(K.FENCED)).any():
+        return Findings()
     rows = event_rows(events)
     fences = _fences(rows)
-    if not fences:
-        return Findings()
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     anomalies: list[Anomaly] = []
@@ -63,7 +63,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             words = f"{row.node} {what} though it had fenced itself"
             anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(begun, row.at), words=words))
     for call in calls(operation_rows(operations)):
-        begun = _behind(fences, call.rows[0].node, call.invoked, call.ended) if call.type == "ok" else None
+        # Under acks=0 nobody answers: an ok says that the request was sent.
+        answered = call.type == "ok" and call.asked[0].acks != 0
+        begun = _behind(fences, call.rows[0].node, call.invoked, call.ended) if answered else None
         if begun is not None:
             words = f"process {call.process} asked {call.rows[0].node}, which had fenced itself, and its {call.f} was answered"
             found = Anomaly(kind="fenced-answer", checker=NAME, key=key, witness=(begun, call.invoked, call.ended), words=words)

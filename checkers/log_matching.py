@@ -2,8 +2,9 @@
 
 Only the leader of an epoch writes in it, each offset once: one offset and epoch of record hold one value, on every replica,
 whether that is committed or not. And a replica that has a committed record at its offset never truncates it, though it may fetch
-it again at once: until then it stands in the ISR without it. Bytes that the laboratory destroyed were not truncated; what a later
-generation took the place of may be (docs/promise.md C1).
+it again at once: until then it stands in the ISR without it. No high watermark, a follower's neither, covers another record than
+the committed one. Bytes that the laboratory destroyed were not truncated; what a later generation took the place of may be
+(docs/promise.md C1).
 
     >>> from checkers.sketches import sketch
     >>> sketch("log-matching", "append node=b1 offset=0 value=a", "append node=b2 offset=0 value=b detail=follower")
@@ -21,6 +22,7 @@ from checkers.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "log-matching"
+_NEVER = 1 << 62
 
 
 class _Committed(NamedTuple):
@@ -40,12 +42,16 @@ class _Logs:
         self.replicas = Replicas()
         self.written: dict[tuple[int, int], tuple[str, str, int]] = {}  # (offset, epoch) -> value, node, row
         self.committed: list[_Committed | None] = []  # by offset; None where the leader's entry was not told
+        self.compared: dict[str, int] = {}  # node -> what it has below is what is committed
+        self.newest = -1  # the highest epoch that has told of a high watermark
         self.accused: set[tuple[str, int]] = set()  # (kind, offset)
         self.anomalies: list[Anomaly] = []
 
     def see(self, row: EventRow) -> None:
         """Apply one row."""
         if row.kind == K.HW:
+            self._begin(row.leader_epoch)
+            self._covered(row)
             if row.detail == "leader":
                 self._commit(row)
             return
@@ -54,6 +60,7 @@ class _Logs:
         cuts_off = row.kind in (K.APPEND, K.TRUNCATE) and row.offset < len(log.values)
         gone = list(zip(log.values[row.offset :], log.epochs[row.offset :], strict=True)) if cuts_off else []
         self.replicas.replay(row)
+        self.compared[row.node] = min(self.compared.get(row.node, 0), len(log.values) - (row.kind == K.APPEND))
         if row.kind == K.APPEND:
             self._match(row)
         if gone:
@@ -65,9 +72,34 @@ class _Logs:
             where = f"at offset {row.offset} under epoch {row.leader_epoch}"
             self._accuse("log-mismatch", row.offset, (at, row.at), f"{node} has {value} {where}, {row.node} has {row.value}")
 
+    def _covered(self, row: EventRow) -> None:
+        """An HW covers what is committed and nothing else: another record below it would be handed out, or kept."""
+        log, limit = self.replicas.log(row.node), min(row.hw, self._limit(row.leader_epoch), len(self.committed))
+        for offset in range(self.compared.get(row.node, 0), min(limit, len(log.values))):
+            record, entry = self.committed[offset], (log.values[offset], log.epochs[offset])
+            if record is None or None in entry or entry == (record.value, record.epoch):
+                continue
+            covered = f"covers {entry[0]} at offset {offset}, where {record.value} is committed"
+            words = f"the high watermark {row.hw} of {row.node} {covered}"
+            self._accuse("uncommitted-below-hw", offset, (record.at, row.at), words)
+            break
+        self.compared[row.node] = max(self.compared.get(row.node, 0), min(limit, len(log.values)))
+
+    def _limit(self, epoch: int) -> int:
+        """The offset from which on a leader of this epoch has nothing to say: a cut has begun another generation there (C1)."""
+        return min((cut.offset for cut in self.cuts if epoch < cut.leader_epoch <= self.newest), default=_NEVER)
+
+    def _begin(self, epoch: int) -> None:
+        """Where an epoch is the first behind a cut, what was committed behind the cut is of the past."""
+        for cut in self.cuts:
+            if self.newest < cut.leader_epoch <= epoch:
+                del self.committed[cut.offset :]
+                self.compared = {node: min(upto, cut.offset) for node, upto in self.compared.items()}
+        self.newest = max(self.newest, epoch)
+
     def _commit(self, row: EventRow) -> None:
         log = self.replicas.log(row.node)
-        for offset in range(len(self.committed), min(row.hw, len(log.values))):
+        for offset in range(len(self.committed), min(row.hw, len(log.values), self._limit(row.leader_epoch))):
             value, epoch = log.values[offset], log.epochs[offset]
             known = value is not None and epoch is not None
             self.committed.append(_Committed(value, epoch, row.leader_epoch, row.at) if known else None)
@@ -79,7 +111,7 @@ class _Logs:
             if record is None or entry != (record.value, record.epoch):
                 continue
             if any(offset >= cut.offset and record.by < cut.leader_epoch for cut in self.cuts):
-                continue
+                continue  # who leads behind the cut has begun, whether it has committed anything yet or not
             words = f"{row.node} cut off {record.value} at offset {offset}, which was committed in epoch {record.by}"
             self._accuse("truncated-committed", offset, (record.at, row.at), words)
             return
@@ -101,10 +133,10 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="One offset and epoch of record hold one value on all replicas; no replica truncates a committed record that it has.",
+    claim="One offset and epoch of record hold one value everywhere; HWs cover what is committed, and nobody truncates that.",
     assumes="Brokers note each append with the epoch of the record, each truncation and HW.",
     blind="Entries that nobody told of; what was committed by a leader whose HW nobody noted.",
-    kinds=("log-mismatch", "truncated-committed"),
+    kinds=("log-mismatch", "truncated-committed", "uncommitted-below-hw"),
     group_by=PARTITION,
     events=(*REPLAYED, K.HW),
     check=check,

@@ -10,6 +10,7 @@ from checkers import (
     assertions,
     assumptions,
     availability,
+    committed_offsets,
     convergence,
     deletion,
     duplicates,
@@ -22,12 +23,15 @@ from checkers import (
     monotonic_hw,
     offset_agreement,
     order,
+    polls,
+    progress,
     single_leader,
     state_writes,
     topic_identity,
     vacuity,
 )
 from checkers.checker import Checker
+from checkers.kafka import names
 
 # The ledger first: its cuts are an input to the others.
 ALL: tuple[Checker, ...] = (
@@ -35,6 +39,8 @@ ALL: tuple[Checker, ...] = (
     offset_agreement.CHECKER,
     order.CHECKER,
     duplicates.CHECKER,
+    polls.CHECKER,
+    committed_offsets.CHECKER,
     monotonic_hw.CHECKER,
     single_leader.LEADERS,
     single_leader.CONTROLLERS,
@@ -51,6 +57,7 @@ ALL: tuple[Checker, ...] = (
     vacuity.CHECKER,
     availability.PARTITIONS,
     availability.CLUSTER,
+    progress.CHECKER,
     convergence.CHECKER,
 )
 
@@ -78,7 +85,7 @@ def document() -> str:
             f"- **Reads:** {reads}\n"
             f"- **Takes:** {checker.complexity}\n"
         )
-    return "\n".join([*parts, judges.document()])
+    return "\n".join([*parts, judges.document(), names.section()])
 
 
 if __name__ == "__main__":

@@ -33,33 +33,46 @@ def offset_agreement(columns: Columns) -> Screened:
 
 def acked_loss(columns: Columns) -> Screened:
     """Without a word of brokers only a read can show a loss: one that passes over an offset that was told to somebody."""
-    keys, _ = columns.by_offset
-    promised = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
-    count = np.bincount(promised >> OFFSET_BITS, minlength=len(columns.partitions))
-    return Screened(suspect=_passes_over(columns, promised), counts={"promised": count, "excused": np.zeros_like(count)})
+    count = np.bincount(columns.promised >> OFFSET_BITS, minlength=len(columns.partitions))
+    return Screened(suspect=_passes_over(columns), counts={"promised": count, "excused": np.zeros_like(count)})
 
 
-def _passes_over(columns: Columns, promised: Ints) -> Flags:
+def polls(columns: Columns) -> Screened:
+    """What a call was told rises, and what a poll passed over was told to nobody."""
     turns = columns.turns
+    told = turns.ok & (turns.poll | turns.acks_all)
+    return Screened(suspect=_passes_over(columns) | columns.named(turns.part[told & ~_rises(columns)]))
+
+
+def committed_offsets(columns: Columns) -> Screened:
+    """Where nobody commits there is nothing to find; partitions with commits are walked in any case."""
+    return Screened(suspect=np.zeros(len(columns.partitions), np.bool_))
+
+
+def _passes_over(columns: Columns) -> Flags:
+    """Parts with a poll that does not return just what was told of the offsets from its position to its last record."""
+    turns, firsts, promised = columns.turns, columns.turns.first[:-1], columns.promised
     polls = np.flatnonzero(turns.ok & turns.poll)
-    asked = columns.offset[turns.first[turns.other[polls]]]  # the position asked for
     got = (columns.value >= 0) & (columns.offset >= 0)
-    count = np.add.reduceat(got, turns.first[:-1], dtype=np.int64)[polls]
-    highest = np.maximum.reduceat(np.where(got, columns.offset, NONE), turns.first[:-1])[polls]
-    lowest = np.minimum.reduceat(np.where(got, columns.offset, 1 << OFFSET_BITS), turns.first[:-1])[polls]
-    gaps = (count > 0) & (asked != NONE) & (highest - asked + 1 != count)
-    polls, asked, count, highest, lowest = (column[gaps] for column in (polls, asked, count, highest, lowest))
+    count = np.add.reduceat(got, firsts, dtype=np.int64)[polls]
+    highest = np.maximum.reduceat(np.where(got, columns.offset, NONE), firsts)[polls]
+    lowest = np.minimum.reduceat(np.where(got, columns.offset, 1 << OFFSET_BITS), firsts)[polls]
+    position = columns.offset[turns.first[turns.other[polls]]]
+    asked = np.where(position == NONE, lowest, position)
+    rising = _rises(columns)[polls]
+    # Without a gap there is nothing to count.
+    open_ = (count > 0) & ((highest - asked + 1 != count) | (lowest < asked) | ~rising)
+    polls, asked, count, highest, lowest, rising = (c[open_] for c in (polls, asked, count, highest, lowest, rising))
     part = turns.part[polls]
     there = np.searchsorted(promised, packed(part, highest), side="right") - np.searchsorted(promised, packed(part, asked))
     # As many promised offsets as were returned, none of them twice: nothing but what nobody was ever told of was passed over.
-    rising = _rises(columns, got)[polls]
     return columns.named(part[(there != count) | (lowest < asked) | ~rising])
 
 
-def _rises(columns: Columns, got: Flags) -> Flags:
-    """Turns whose offsets rise from row to row."""
+def _rises(columns: Columns) -> Flags:
+    """Turns whose records rise from row to row."""
     rises = np.ones(len(columns.turns.index), np.bool_)
-    rows = np.flatnonzero(got)
+    rows = np.flatnonzero((columns.value >= 0) & (columns.offset >= 0))
     turn, offset = columns.turn[rows], columns.offset[rows]
     rises[turn[1:][(turn[1:] == turn[:-1]) & (offset[1:] <= offset[:-1])]] = False
     return rises

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from checkers.checker import PARTITION, Checker, Facts, Group, apply, facts_of, groups, promised
-from checkers.columns import NAMES, Columns, columns_of
+from checkers.columns import COMMITS, NAMES, Columns, columns_of
 from checkers.identity import LOOKS
 from checkers.registry import ALL
 from checkers.screens import Screened
@@ -149,6 +149,8 @@ def _walked(run: _Run, checker: Checker, screened: Screened, facts: Facts) -> se
     known = {key for key in columns.partitions if promised(facts, key[0]) is not None}
     numbers = {key: number for number, key in enumerate(columns.partitions)}
     walked: set[_Key] = {key for key, at in numbers.items() if screened.suspect[at] or columns.odd[at] or key not in known}
+    if set(checker.operations) & set(COMMITS):
+        walked |= columns.commits
     read = {str(kind) for kind in checker.events}
     for topic, partition, kinds, topic_ids in run.spoken_of.iter_rows():
         if topic is None and partition is None:

@@ -26,7 +26,17 @@ _KINDS = {str(kind) for kind in EventKind}
 _LISTS = ("isr", "elr", "replicas")
 _PARTITION = {"topic": "t", "partition": "0"}
 # Rows of a node as a whole.
-_NODE_KINDS = {"registered", "session-ended", "controller-elected", "node-started", "node-stopped", "healed", "final-reads"}
+_NODE_KINDS = {
+    "registered",
+    "session-ended",
+    "controller-elected",
+    "node-started",
+    "node-stopped",
+    "healed",
+    "final-reads",
+    "fault-begun",
+    "fault-ended",
+}
 
 
 def sketch(checker: str, *lines: str) -> list[str]:

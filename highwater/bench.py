@@ -9,8 +9,6 @@ import argparse
 import cProfile
 import io
 import pstats
-import resource
-import sys
 from pathlib import Path
 from time import process_time
 
@@ -20,6 +18,7 @@ from msgspec import Struct
 from highwater.backends.api import Run
 from highwater.cli.output import say
 from highwater.derive import standard_bench_plan
+from highwater.memory import peak_mib
 from highwater.provenance import Laboratory, laboratory
 from highwater.run import backend_named, judge, perform
 from highwater.summary import Summary, summarize
@@ -73,14 +72,8 @@ def _measurement(summary: Summary, here: Laboratory, *, perform_seconds: float, 
         sim_seconds_per_second=round(summary.sim_seconds / seconds, 1),
         events_per_second=round(summary.events / seconds),
         ops_per_second=round(summary.ops / seconds),
-        peak_memory_mib=_peak_memory_mib(),
+        peak_memory_mib=peak_mib(),
     )
-
-
-def _peak_memory_mib() -> int:
-    """Of this process so far; the kernel counts KiB on Linux and bytes on macOS."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak >> 20 if sys.platform == "darwin" else peak >> 10
 
 
 def profile_lines(here: Laboratory) -> str:

@@ -122,7 +122,7 @@ def transactions(count: int, *, seed: int = 1, writes: int = 32) -> Paired:
 
 def _intervals(draws: np.random.Generator, count: int) -> tuple[Ints, Ints]:
     """When calls begin and end, around moments that are a thousand apart; call i is by process i modulo `_PROCESSES`."""
-    moment = np.arange(1, count + 1) * 1000
+    moment = (_PROCESSES + np.arange(count)) * 1000
     reach = 500 * _PROCESSES
     return moment - draws.integers(1, reach, count), moment + draws.integers(1, reach, count)
 

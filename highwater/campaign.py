@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from highwater.derive import MIXED, PLAIN, derive
 from highwater.exit_codes import ExitCode, worst
@@ -19,12 +20,13 @@ from highwater.provenance import Laboratory
 from highwater.run import BackendName, Keep
 from highwater.summary import Summary, ValidityName
 from highwater.workers import Done, Task, perform_all
+from nemesis.capability import performable
 from nemesis.profiles import ProfileName
 
-# What a stage uses where nobody names faults: processes get signals and nothing else. Empty is what the profile holds harmless.
+# What a stage uses where nobody names faults. Empty is what the profile holds harmless, as far as the stage can do it.
 _OWN_FAULTS: dict[BackendName, tuple[str, ...]] = {
     "sim": (),
-    "process": ("crash", "pause"),
+    "process": (),
     "docker": ("crash", "pause", "partitions"),
 }
 INTERRUPTED = "interrupted"  # why seeds are missing after Ctrl-C
@@ -52,8 +54,11 @@ class Request(Struct, frozen=True, kw_only=True):
         return " ".join(parts)
 
     def plan(self, seed: int) -> Plan:
-        """The plan of one seed; PlanError where the request asks for what does not exist."""
-        return derive(
+        """The plan of one seed; PlanError where the request asks for what does not exist.
+
+        Where nobody named faults, a stage is spared those that it cannot perform; what was named is refused later.
+        """
+        plan = derive(
             seed,
             protocol=self.protocol,
             faults=self.faults or _OWN_FAULTS[self.backend],
@@ -61,6 +66,7 @@ class Request(Struct, frozen=True, kw_only=True):
             seconds=self.seconds,
             workload=PLAIN if self.workload == MIXED and self.backend != "sim" else self.workload,
         )
+        return plan if self.faults else replace(plan, schedule=performable(self.backend, plan.schedule))
 
     def task(self, seed: int, *, laboratory: Laboratory, keep: Keep) -> Task:
         """The run of one seed."""

@@ -84,6 +84,7 @@ def derive(
     name = Rng(seed).fork("workload name").pick(_MIX) if workload == MIXED else workload
     sizes = _STORMY_SIZES if name == "admin-storm" else _SIZES
     cluster = _cluster(rng.fork("cluster"), wishes, sizes, spare_copies=any(kind(k).destroys != "nothing" for k in chosen))
+    cluster = replace(cluster, legacy_brokers=_legacy(rng.fork("legacy"), cluster))
     clients = _sessions(rng.fork("sessions"), _workload(rng.fork("workload"), name, cluster, wishes))
     clients = replace(clients, scratch=_scratch(rng.fork("scratch"), cluster) if name == "create-delete" else None)
     orders = name == "admin-storm" and profile == "beyond" and rng.fork("operator").ratio(1, 2)
@@ -159,6 +160,13 @@ def _cluster(rng: Rng, wishes: Wishes, sizes: Sequence[int], *, spare_copies: bo
         fetch_wait_max_ms=rng.pick((100, 250, 500)),
         checkpoint_interval_ms=rng.pick((500, 2000, 5000)),
     )
+
+
+def _legacy(rng: Rng, cluster: ClusterShape) -> tuple[int, ...]:
+    """R-205, R-206: one plan in six is in the middle of the double roll, or before it."""
+    if not rng.ratio(1, 6):
+        return ()
+    return tuple(sorted(rng.shuffled(range(1, cluster.brokers + 1))[: rng.between(1, cluster.brokers)]))
 
 
 def _topic(rng: Rng, name: str, brokers: int, flush: Sequence[Flush], *, spare_copies: bool) -> TopicSpec:

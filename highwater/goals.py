@@ -1,9 +1,10 @@
 """What a campaign must have reached before its verdicts say anything of the whole protocol, and how often it did.
 
 A goal is a name: `message:leader-and-isr` (such a request reached a process; `message:stop-replica:delete` one that takes the log
-away), `error:STALE_BROKER_EPOCH` (somebody was told so), and those of docs/promise.md N3. The standard goals are every control
-request and every error code that the protocol can answer with, found from `reference`, so that what is added there is asked for
-by itself. A campaign that misses a goal has failed as a laboratory: what never happened was not tested.
+away), `error:STALE_BROKER_EPOCH` (somebody was told so), `admin:remove-partition` (an administrator asked, and it was done), who
+took part, and those of docs/promise.md N3. The standard goals are every control request and every error code that it can
+answer with, found from `reference`, and all that administrators ask for, found from `workloads`, so that what is added there is
+asked for by itself. A campaign that misses a goal has failed as a laboratory: what never happened was not tested.
 """
 
 from collections import Counter
@@ -21,8 +22,13 @@ from nemesis.profiles import ProfileName
 from nemesis.text import Document, TextError
 from reference.errors import ErrorCode
 from reference.messages import CONTROL_REQUESTS, Request, StopReplica
+from workloads.client import RequestF
 
 STANDARD_FROM = 500  # seeds; smaller campaigns show the table and ask for nothing
+
+# who took part
+IDEMPOTENT = "idempotent-produces"  # acknowledged
+LEGACY = "legacy-brokers"  # R-206: in a cluster, with the inter-broker protocol of before KIP-343
 
 # docs/promise.md N3
 WOUNDS_SURVIVED = "wounds-of-counted-on-copies-survived"
@@ -59,25 +65,42 @@ def _error(code: ErrorCode) -> str:
     return f"error:{code.name}"
 
 
+def _asked(f: str) -> str:
+    return f"admin:{f}"
+
+
 STOP_AND_DELETE = f"{_message(StopReplica)}:{DELETE}"
 
 
 # Only where a loss is excused does an offset that was there once lie out of range (docs/promise.md P4, V2, N2).
-BEYOND = frozenset({EXCUSED_LOSSES, _error(ErrorCode.OFFSET_OUT_OF_RANGE)})
+BEYOND = frozenset({EXCUSED_LOSSES, _error(ErrorCode.OFFSET_OUT_OF_RANGE), _asked("elect-unclean")})
+OTHER_PROPOSAL = _asked("reassign-request")  # C-19: of a controller that works by proposal B of KIP-236
 
 
 def known() -> tuple[str, ...]:
-    """Every name there is, in the order of the table: control requests, other requests, error codes, N3."""
+    """Every name there is, in the order of the table: requests, error codes, administration, who took part, N3."""
     control = [_message(kind) for kind in CONTROL_REQUESTS]
     control.insert(control.index(_message(StopReplica)) + 1, STOP_AND_DELETE)
     others = [_message(kind) for kind in get_args(Request) if kind not in CONTROL_REQUESTS]
     errors = [_error(code) for code in ErrorCode]
-    return (*control, *others, *errors, WOUNDS_SURVIVED, RECOVERY_ELECTIONS, ELECTIONS_FROM_ELR, EXCUSED_LOSSES)
+    asked = [_asked(f) for f in get_args(RequestF)]
+    took_part = (IDEMPOTENT, LEGACY)
+    return (
+        *control,
+        *others,
+        *errors,
+        *asked,
+        *took_part,
+        WOUNDS_SURVIVED,
+        RECOVERY_ELECTIONS,
+        ELECTIONS_FROM_ELR,
+        EXCUSED_LOSSES,
+    )
 
 
 def standard(profile: ProfileName) -> tuple[str, ...]:
     """What 500 runs and more must reach."""
-    unmet = {_error(code) for code in NOT_MET} | (BEYOND if profile == "within" else frozenset())
+    unmet = {OTHER_PROPOSAL, *(_error(code) for code in NOT_MET)} | (BEYOND if profile == "within" else frozenset())
     return tuple(name for name in known() if name not in unmet)
 
 
@@ -126,6 +149,10 @@ def _counts(summaries: Sequence[Summary]) -> Counter[str]:
                 counts[f"message:{message.kind}"] += message.count
             else:
                 counts[f"error:{message.error}"] += message.count
+        for done in summary.done:
+            counts[_asked(done.f)] += done.count
+        counts[IDEMPOTENT] += summary.idempotent
+        counts[LEGACY] += summary.legacy_brokers
         survived = summary.verdict == "VALID" and not summary.excused
         counts[WOUNDS_SURVIVED] += summary.wounds_counted_on if survived else 0
         counts[RECOVERY_ELECTIONS] += summary.recovery_elections

@@ -21,7 +21,7 @@ have to, on which it comes out as clean.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -30,11 +30,11 @@ from msgspec.structs import replace
 from checkers.verdict import Validity, Verdict
 from highwater.derive import derive
 from highwater.errors import UsageError
+from highwater.invariants import INVARIANTS, NOT_LIVE, table
 from highwater.plan import Plan, checked
 from highwater.text import load_plan
 from nemesis.text import Document, TextError
 
-NOT_LIVE = "not-live"
 UNKNOWN = "unknown"
 
 
@@ -129,11 +129,19 @@ No run of this laboratory is known to tell these from `safe`: another guard make
 They stay as switches because the guard that makes up for them is one too, or may be missing on another substrate.
 """
 
+_INVARIANTS = """## By invariant
+
+The catalogue of mistakes names the invariants that each of them breaks. `highwater/invariants.py` says which checker speaks for
+which, and `tests/mutants` that every caught variant of a catalogued mistake is caught by one that its entry names.
+"""
+
 _BLIND = """## Checkers without a mutant here
 
-`assertions`, `availability-cluster` and `convergence` are caught out by broken machines: `tests/mutants/test_machines.py`.
+`assertions`, `availability-cluster` and `convergence` are caught out by broken machines: `tests/mutants/test_machines.py`;
+`fencing`, `incarnations`, `polls`, `progress` and the kinds of `state-writes` and `deletion` that no switch sets off by machines
+that usurp, cling and leave out: `tests/mutants/test_usurpers.py`. `committed-offsets` judges what clients of other clusters did;
+a store of positions that forgets is in `tests/checkers/test_committed_offsets.py`.
 `assumptions` looks at the history, not at the protocol; its bad histories are in `corpus/histories`.
-`duplicates` counts and never accuses.
 """
 
 
@@ -147,11 +155,23 @@ def document(mutants: Mutants) -> str:
     parts = [
         _HEAD,
         _table(("variant", "what it takes out", "caught by", "with", "spares", "note"), rows),
+        _INVARIANTS,
+        _table(("invariant", "holds", "spoken for by"), _speakers()),
+        _table(
+            ("variant", "mistake", "its entry names", "caught by"),
+            table((row.protocol, row.checker, row.kind) for row in mutants.caught),
+        ),
         _MASKED,
         _table(("variant", "what it takes out", "why nobody notices", "shown VALID on"), masked),
         _BLIND,
     ]
     return "\n".join(parts)
+
+
+def _speakers() -> Iterator[tuple[str, ...]]:
+    for name, invariant in INVARIANTS.items():
+        said = [f"`{kind}`" for kind in invariant.kinds] + [f"`{checker}`: `{NOT_LIVE}`" for checker in invariant.not_live]
+        yield name, invariant.words, ", ".join(said)
 
 
 def _where(row: Caught) -> str:

@@ -3,7 +3,7 @@
 Everything here follows from the plan, the history and the verdict; only the wall seconds differ between two performances.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import polars as pl
 from msgspec import Struct
@@ -15,6 +15,7 @@ from history.event import EventKind
 from history.history import History
 from history.manifest import FaultCount, MessageCount, Outcome
 from history.op import OpType
+from workloads.client import RequestF
 
 CLIENTS = "clients"  # the kind of a count of errors that clients report, whoever told them
 ValidityName = Literal["VALID", "UNKNOWN", "INVALID"]
@@ -34,6 +35,13 @@ class FoundAnomaly(Struct, frozen=True, kw_only=True):
     words: str
 
 
+class Done(Struct, frozen=True, kw_only=True):
+    """How many operations of this name were certainly done."""
+
+    f: str
+    count: int
+
+
 class Summary(Struct, frozen=True, kw_only=True):
     """One run. `ops` counts calls of clients, `acked` the produce calls among them that were acknowledged."""
 
@@ -50,6 +58,9 @@ class Summary(Struct, frozen=True, kw_only=True):
     acked: int = 0
     faults: tuple[FaultCount, ...] = ()
     messages: tuple[MessageCount, ...] = ()  # that reached a process; of kind CLIENTS, errors that calls ended with
+    done: tuple[Done, ...] = ()  # of administrators
+    idempotent: int = 0  # produce calls of idempotent producers that were acknowledged
+    legacy_brokers: int = 0  # with the inter-broker protocol of before KIP-343
     leader_changes: int = 0
     recovery_elections: int = 0  # docs/promise.md N3
     elections_from_elr: int = 0
@@ -84,6 +95,7 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
     """The record of a judged run that is not stored yet."""
     manifest = history.manifest
     calls = history.operations_frame.filter(pl.col("slot") == 0)
+    done = calls.filter(pl.col("type") == OpType.OK.value)
     return Summary(
         seed=plan.seed,
         protocol=plan.protocol,
@@ -95,9 +107,12 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
         not_live=verdict.not_live,
         digest=manifest.digest,
         ops=calls.filter(pl.col("type") == OpType.INVOKE.value).height,
-        acked=calls.filter((pl.col("type") == OpType.OK.value) & (pl.col("f") == "produce")).height,
+        acked=done.filter(pl.col("f") == "produce").height,
         faults=manifest.faults,
         messages=(*manifest.messages, *_reported(calls)),
+        done=_administered(done),
+        idempotent=done.filter((pl.col("f") == "produce") & (pl.col("delivery") == "once")).height,
+        legacy_brokers=len(plan.cluster.legacy_brokers),
         leader_changes=leader_changes(history.events_frame),
         recovery_elections=verdict.counts.get("recovery_elections", 0),
         elections_from_elr=verdict.counts.get("elections_from_elr", 0),
@@ -111,6 +126,11 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
         outcome=manifest.outcome,
         repeat=repeat,
     )
+
+
+def _administered(done: pl.DataFrame) -> tuple[Done, ...]:
+    counted = done.filter(pl.col("f").is_in(get_args(RequestF))).group_by("f").len().sort("f")
+    return tuple(Done(f=f, count=count) for f, count in counted.iter_rows())
 
 
 def _reported(calls: pl.DataFrame) -> tuple[MessageCount, ...]:

@@ -37,6 +37,7 @@ class Bug(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
     switches: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    raises: tuple[str, ...] = ()  # names of highwater.invariants, any of which gives it away
     outside: str = ""
 
 

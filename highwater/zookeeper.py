@@ -12,7 +12,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -21,6 +20,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from highwater.errors import HarnessError
+from highwater.local.run_folder import ZOOKEEPER_PREFIX, RunFolder
 from reference.types import Address
 
 HOST = "127.0.0.1"
@@ -198,16 +198,16 @@ class LocalZooKeeper:
         self.address = ""
         self.servers: tuple[Server, ...] = ()
         self._count = servers
-        self._folder: Path | None = None
+        self._folder: RunFolder | None = None
 
     def __enter__(self) -> "LocalZooKeeper":
         reason = missing()
         if reason is not None:
             raise HarnessError(reason)
         try:
-            self._folder = Path(tempfile.mkdtemp(prefix="highwater-zookeeper-"))
+            self._folder = RunFolder(ZOOKEEPER_PREFIX)
             for attempt in range(_ATTEMPTS):
-                if self._start(self._folder / str(attempt)):
+                if self._start(self._folder.path / str(attempt)):
                     return self
                 self._kill()
             raise HarnessError(f"ZooKeeper did not come up: {self.servers[0].last_words()}")
@@ -236,7 +236,7 @@ class LocalZooKeeper:
         self.servers = ()
         folder, self._folder = self._folder, None
         if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.remove()
 
     def pause(self) -> None:
         """Stand still: clients lose their connections, no session ends."""

@@ -92,6 +92,11 @@ class History:
             return parquet.check(self._files[0], "operations")
         return len(self.operations) if "operations" in self.__dict__ else self.operations_table.num_rows
 
+    @property
+    def operation_count(self) -> int:
+        """How many invocations and completions they are."""
+        return len(self.operations_of(("index",))["index"].unique())
+
     def operations_of(self, names: Sequence[str]) -> pa.Table:
         """Some columns of the operations; of a file that was not read yet these alone, with dictionaries for texts."""
         if self._files and "operations_table" not in self.__dict__:
@@ -129,7 +134,7 @@ class History:
         invoked: dict[int, tuple[Operation, ...]] = {}  # index of the invocation -> its rows
         completed: dict[int, tuple[Operation, ...]] = {}  # index of the invocation -> rows of its completion
         open_of: dict[int, int] = {}  # process -> index of its open invocation
-        for index, rows in _by_index(self.operations):
+        for index, rows in by_index(self.operations):
             process = rows[0].process
             if rows[0].type is OpType.INVOKE:
                 invoked[index] = rows
@@ -157,11 +162,12 @@ class History:
 
     @cached_property
     def _rows_by_index(self) -> dict[int, tuple[Operation, ...] | ClusterEvent]:
-        rows: dict[int, tuple[Operation, ...] | ClusterEvent] = dict(_by_index(self.operations))
+        rows: dict[int, tuple[Operation, ...] | ClusterEvent] = dict(by_index(self.operations))
         rows.update((event.index, event) for event in self.events)
         return rows
 
 
-def _by_index(operations: Sequence[Operation]) -> Iterator[tuple[int, tuple[Operation, ...]]]:
+def by_index(operations: Sequence[Operation]) -> Iterator[tuple[int, tuple[Operation, ...]]]:
+    """The rows of each invocation and completion, by slot, under their index."""
     for index, rows in groupby(operations, key=attrgetter("index")):
         yield index, tuple(rows)

@@ -26,7 +26,9 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     slot: int = 0  # position of the record within the operation
     process: int
     type: OpType
-    f: str  # "produce" | "poll" | "latest" (the end offset a consumer may read to) | "earliest" | what administrators do
+    # "produce" | "poll" | "latest" (the end offset a consumer may read to) | "earliest" | "commit" | "committed" (the position of
+    # a consumer group, which `value` names) | what administrators do
+    f: str
     topic: str | None = None
     topic_id: str | None = None
     partition: int | None = None

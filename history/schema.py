@@ -59,14 +59,19 @@ OPERATIONS = (
     _required(
         "f",
         "text",
-        "`produce`, `poll`, `latest` (the end offset a consumer may read to), `earliest`; of an administrator `create-topic`, "
+        "`produce`, `poll`, `latest` (the end offset a consumer may read to), `earliest`, `commit` and `committed` (a consumer "
+        "group commits the position `offset` under its name in `value`, and asks for it); of an administrator `create-topic`, "
         "`delete-topic`, `add-partition`, `elect-preferred` and `admin-pending` (which requests stand under /admin)",
     ),
     _optional("topic", "text", "name of the topic"),
     _optional("topic_id", "text", "identity of the topic; a topic made again under its name has another"),
     _optional("partition", "int", "partition of the topic"),
     _optional("value", "text", "value of the record; of an administrator what is asked for"),
-    _optional("offset", "int", "invoke of a poll: position asked for; ok: offset of the record; ok of latest: the end offset"),
+    _optional(
+        "offset",
+        "int",
+        "invoke of a poll: position asked for; ok: offset of the record; ok of latest: the end offset; of commits: the position",
+    ),
     _optional("acks", "int", "produce: 0, 1 or -1 (all)"),
     _optional("delivery", "text", "produce: `once` where the producer is idempotent"),
     _optional("attempts", "int", "produce, completed: how often it was sent"),

@@ -14,6 +14,8 @@ whose manifest says "completed" holds everything. It counts the rows of the tabl
 
 import os
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -52,10 +54,26 @@ def name_complaint(name: str) -> str | None:
 
 def write_file(path: Path, data: bytes | str) -> None:
     """Write a file whole or not at all; makes its folder."""
+    with _aside(path) as aside:
+        aside.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> int:
+    """The same of lines that come one by one; how many there were."""
+    count = 0
+    with _aside(path) as aside, aside.open("w", encoding="utf-8") as file:
+        for count, line in enumerate(lines, 1):  # noqa: B007 - what is left of it is the answer
+            file.write(line)
+    return count
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[Path]:
+    """A place beside a file, which becomes the file if all goes well."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        aside.write_bytes(data.encode() if isinstance(data, str) else data)
+        yield aside
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)

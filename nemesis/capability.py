@@ -57,6 +57,7 @@ _OUTSIDE = "nobody outside of a process sees its effects"
 _NO_PACKETS = "refused where doubled, reordered or for some messages"
 _TCP_HIDES = "TCP hides doubled and reordered packets, and a packet does not say which message it carries"
 _NO_MESSAGES = "a packet does not say which message it carries"
+_CUT_BACK = "SIGKILL, then each file cut back to a length not below what was fsynced"
 _TAKEN_OVER = "another client takes over the session's id and password and closes it"
 
 
@@ -81,6 +82,11 @@ def refusals(backend: Backend, windows: Sequence[Window]) -> tuple[str, ...]:
         if isinstance(answer, Cannot):
             found.append(f"window {window.id} ({window.kind}): the {backend} backend cannot: {answer.why}")
     return tuple(found)
+
+
+def performable(backend: Backend, windows: Sequence[Window]) -> tuple[Window, ...]:
+    """The windows that this backend can perform."""
+    return tuple(window for window in windows if isinstance(ability(backend, window.fault), Can))
 
 
 def _simulated(fault: AnyFault) -> str:
@@ -141,7 +147,7 @@ def _of_processes(fault: AnyFault) -> Ability:
         case Packets():
             return Cannot(_TCP_HIDES)
         case Clog(kinds=kinds) if kinds:
-            return Cannot(_NO_MESSAGES)
+            return Can("a TCP proxy reads what brokers say to each other, and holds messages of these kinds back")
         case Partition() | Clog():
             return Can("a TCP proxy holds the bytes of one direction back, and opens no connection; they arrive afterwards")
         case Slow():
@@ -150,12 +156,22 @@ def _of_processes(fault: AnyFault) -> Ability:
             return Can("a TCP proxy resets its connections")
         case ExpireSession():
             return Can(_TAKEN_OVER)
-        case ClockJump() | ClockDrift() | ClockStrobe():
-            return Cannot("processes share the host's clock")
+        case ClockJump() | ClockStrobe():
+            return Can("libfaketime in the broker's process, for its wall clock")
+        case ClockDrift():
+            return Can("libfaketime, an offset of the wall clock that grows; the monotonic clock stays right")
         case PowerLoss():
-            return Cannot("the page cache is the host's")
-        case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow() | DiskSwap():
-            return Cannot("it sends signals and touches no directory")
+            return Can(_CUT_BACK)
+        case DirUnreadable():
+            return Can("chmod 000; where brokers run as root, without the capabilities that let root through")
+        case DirFile():
+            return Can("the directory is moved aside, or removed, and a file made in its place")
+        case DiskFull():
+            return Can("a ballast file fills the small tmpfs in which the directory lies; refused where it is not root's")
+        case DiskSwap():
+            return Can("SIGKILL, and an empty directory in the place of the old one")
+        case DirFailure() | DiskSlow():
+            return Can("the broker's disk layer is told to fail, or to wait")
         case _:
             assert_never(fault)
 
@@ -163,7 +179,7 @@ def _of_processes(fault: AnyFault) -> Ability:
 def _of_containers(fault: AnyFault) -> Ability:
     match fault:
         case Packets(duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
-            return Can(f"packets dropped by nftables (numgen random); {_NO_PACKETS}")
+            return Can(f"packets dropped by iptables, at random; {_NO_PACKETS}")
         case Packets():
             return Cannot(_TCP_HIDES)
         case Clog(kinds=kinds) if kinds:
@@ -171,13 +187,15 @@ def _of_containers(fault: AnyFault) -> Ability:
         case Partition():
             return Can("packets between the two sides dropped by iptables")
         case Slow():
-            return Can("tc netem, or a TCP proxy where the kernel has none")
+            return Can("packets are queued to a process in the broker's network (NFQUEUE) and let go later, in their order")
         case Clog():
-            return Can("the TCP proxy stops reading and writing")
+            return Can("packets dropped by iptables; TCP repeats them when the window ends")
         case Reset():
-            return Can("the TCP proxy closes its connections")
-        case ClockJump() | ClockDrift() | ClockStrobe():
-            return Can("libfaketime in the broker's process")
+            return Can("ss -K in the broker's network: the kernel resets its connections")
+        case ClockJump() | ClockStrobe():
+            return Can("libfaketime in the broker's process, for its wall clock")
+        case ClockDrift():
+            return Can("libfaketime, an offset of the wall clock that grows; the monotonic clock stays right")
         case Pause():
             return Can("the container's cgroup is frozen")
         case Shutdown():
@@ -187,16 +205,18 @@ def _of_containers(fault: AnyFault) -> Ability:
         case Crash() | Restart():
             return Can("SIGKILL of the container's process, then a start")
         case PowerLoss():
-            return Can("SIGKILL, then each file cut back to a length not below what was fsynced")
+            return Can(_CUT_BACK)
         case ExpireSession():
             return Can(_TAKEN_OVER)
         case DirUnreadable():
             return Can("chmod 000; brokers do not run as root")
         case DirFile():
             return Can("the directory is moved aside, or removed, and a file made in its place")
-        case DirFailure() | DiskFull() | DiskSlow():
+        case DirFailure() | DiskSlow():
             return Can("the broker's disk layer is told to fail, or to wait")
+        case DiskFull():
+            return Can("a ballast file fills the small tmpfs in which the directory lies; refused where it is not root's")
         case DiskSwap():
-            return Can("a stop, and an empty volume in the place of the old one")
+            return Can("SIGKILL, and an empty directory in the place of the old one")
         case _:
             assert_never(fault)

@@ -22,6 +22,7 @@ from reference.broker import (
     shutdown,
     startup,
     stop_replica,
+    strays,
 )
 from reference.broker.broker import Broker
 from reference.config import BrokerConfig
@@ -232,6 +233,8 @@ class Node:
                 brokers.on_checkpoint_timer(turn, broker)
             case "register":
                 startup.on_timer(turn, broker)
+            case "strays":
+                strays.on_timer(turn, broker)
             case "dir-event":
                 log_dirs.on_timer(turn, broker)
             case "controller":
@@ -251,6 +254,8 @@ class Node:
                 controllers.on_registered(turn, state.controller)
         elif request == state.broker.producer_ids.request:
             producer_ids.on_answer(turn, state.broker.producer_ids, answers[0])
+        elif request == state.broker.strays.request:
+            strays.on_answer(turn, state.broker, answers)
         elif request == state.broker.dir_event_request:
             log_dirs.on_notified(turn, state.broker, answers)
         elif not stop_replica.on_answer(turn, state.broker, request, answers[0]) and not controllers.on_answer(

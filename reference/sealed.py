@@ -4,11 +4,14 @@ The simulator carries values in the clear, as tuples of strings; over Kafka's wi
 perhaps, that brokers store and hand on as they came. The offset of the first record and the leader epoch stand outside of what
 the CRC covers, and are written into the header where a batch leaves the machine (`reference.wire.records`). A sealed batch is
 never divided: a log that is cut inside of one loses all of it, and what is read of a log ends with a whole one, as in Kafka.
+The header alone stands for a batch where the records are on a disk.
 """
 
 Values = tuple[str, ...] | bytes
 
 HEADER_BYTES = 61
+_LENGTH_FROM = 12  # the length of a batch counts the bytes after it
+_LENGTH = slice(8, _LENGTH_FROM)
 _LAST_OFFSET_DELTA = slice(23, 27)
 
 
@@ -20,8 +23,10 @@ def count(values: Values) -> int:
 
 
 def size(values: Values) -> int:
-    """Bytes, where they are sealed; characters of values in the clear."""
-    return len(values) if isinstance(values, bytes) else sum(map(len, values))
+    """Bytes as the header says, where they are sealed; characters of values in the clear."""
+    if isinstance(values, bytes):
+        return _LENGTH_FROM + int.from_bytes(values[_LENGTH], "big", signed=True)
+    return sum(map(len, values))
 
 
 def in_the_clear(values: Values) -> tuple[str, ...]:

@@ -47,6 +47,7 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.FAULT_BEGUN: "fault",
     EventKind.FAULT_ENDED: "fault",
     EventKind.FAULT_ACTED: "fault",
+    EventKind.FAULT_PROBED: "fault",
     EventKind.HEALED: "milestone",
     EventKind.FINAL_READS: "milestone",
     EventKind.UNCLEAN_ELECTION_ORDERED: "election",
@@ -274,6 +275,8 @@ def _laboratory_words(row: ClusterEvent) -> str:
             return f"fault{fault} ends: {row.detail}"
         case EventKind.FAULT_ACTED:
             return f"fault{fault} bit {row.offset} times: {row.detail}"
+        case EventKind.FAULT_PROBED:
+            return f"fault {row.fault}, looked at from outside: {row.detail}"
         case EventKind.HEALED:
             return "every fault is over"
         case EventKind.FINAL_READS:

@@ -60,6 +60,24 @@ PRODUCE: dict[str, OpType] = {
     "INVALID_INCARNATION_ID": OpType.INFO,
 }
 
+# What librdkafka itself says of a message that it was given, by its names. It does not say which of them it had sent, so each of
+# these is about one that may have been, and nothing but the refusal to take it at all is definite. A name that is not here is
+# INFO as well; these are written down for their reasons.
+PRODUCE |= {
+    "_QUEUE_FULL": OpType.FAIL,  # produce() did not take it
+    "_MSG_TIMED_OUT": OpType.INFO,  # of a message in the queue, and of one that was sent and not answered
+    "_TIMED_OUT": OpType.INFO,  # the request was sent and not answered
+    "_TIMED_OUT_QUEUE": OpType.INFO,  # the request waited behind others; an earlier one with this message may have gone out
+    "_TRANSPORT": OpType.INFO,  # the connection broke with the request under way
+    "_PURGE_QUEUE": OpType.INFO,  # nobody purges in the middle of a run; at its end nothing is asked any more
+    "_PURGE_INFLIGHT": OpType.INFO,  # sent and not answered
+    "_UNKNOWN_TOPIC": OpType.INFO,  # also of messages that were taken back from a partition that is gone
+    "_UNKNOWN_PARTITION": OpType.INFO,  # the same
+    "_FATAL": OpType.INFO,  # an idempotent producer gives up with messages under way
+    "_NO_REPORT": OpType.INFO,  # the laboratory's: no report came in time
+    "_RETRIED": OpType.INFO,  # the laboratory's: an attempt before the last one, of which nobody tells how it ended
+}
+
 # An administrator's requests have an effect too. They are refused where another one, or the topic, stands there already, or
 # where there is nothing to be rolled back.
 ADMIN = frozenset(get_args(RequestF))

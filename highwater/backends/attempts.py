@@ -2,10 +2,12 @@
 
 from typing import get_args
 
+from msgspec import Struct
+
 from highwater.topics import written
 from history.op import OpType
 from history.recorder import OperationColumns, Record, Recorder
-from reference.client.calls import Answered, Call, EarliestCall, LatestCall, PollCall, ProduceCall
+from reference.client.calls import Answered, Call, EarliestCall, LatestCall, PollCall, Polled, ProduceCall
 from reference.client.commands import (
     AddPartition,
     AllowReassignments,
@@ -25,7 +27,46 @@ from reference.types import BrokerId, Offset, topic_partition
 from workloads.client import ClientF, Completion, Invocation, PolledRecord, Process
 from workloads.completion import completion_type, number_after
 
+ADMIN_TIMEOUT_MS = 10_000  # how long an administrator waits for a request to be done
 _CLIENT_FS = frozenset(get_args(ClientF))
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """How a call or command ended, as its client heard it; `error` by name, None for success.
+
+    `offset`: of the first value of a produce, or the bound that was asked for; `offsets`: of each value of a produce, where they
+    are known one by one. The other columns are those of `Answered`.
+    """
+
+    id: int
+    error: str | None = None
+    attempts: int = 0
+    node: str | None = None
+    topic_id: str | None = None
+    offset: int | None = None
+    offsets: tuple[int, ...] = ()
+    leader_epoch: int | None = None
+    hw: int | None = None
+    records: tuple[Polled, ...] = ()
+    earlier: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+
+
+def heard(answered: Answered) -> Heard:
+    """The answer of a client machine."""
+    return Heard(
+        id=answered.id,
+        error=None if answered.error is ErrorCode.NONE else answered.error.name,
+        attempts=answered.attempts,
+        node=answered.node,
+        topic_id=written(answered.topic_id),
+        offset=answered.offset,
+        leader_epoch=answered.leader_epoch,
+        hw=answered.hw,
+        records=answered.records,
+        earlier=tuple(code.name for code in answered.earlier),
+        found=answered.found,
+    )
 
 
 class Attempts:
@@ -100,15 +141,14 @@ class Attempts:
             case _:
                 return None
 
-    def end(self, answered: Answered) -> None:
+    def end(self, answered: Heard) -> None:
         """Record the completion and tell the process."""
         invocation = self.open
         assert invocation is not None
         assert answered.id == self.calls
         self.open = None
-        error = None if answered.error is ErrorCode.NONE else answered.error.name
-        earlier = tuple(code.name for code in answered.earlier)
-        outcome = completion_type(invocation.f, error, sent=answered.attempts > 0, earlier=earlier)
+        error = answered.error
+        outcome = completion_type(invocation.f, error, sent=answered.attempts > 0, earlier=answered.earlier)
         self._record(
             outcome,
             invocation,
@@ -117,7 +157,7 @@ class Attempts:
                 "hw": answered.hw,
                 "error": error,
                 "node": answered.node,
-                "topic_id": written(answered.topic_id),
+                "topic_id": answered.topic_id,
                 **_of_produce(invocation, answered.attempts),
             },
         )
@@ -128,7 +168,7 @@ class Attempts:
             Completion(
                 type=outcome,
                 error=error,
-                offset=answered.offset,
+                offset=answered.offsets[0] if answered.offsets else answered.offset,
                 leader_epoch=answered.leader_epoch,
                 hw=answered.hw,
                 node=answered.node,
@@ -181,14 +221,14 @@ def _of_produce(invocation: Invocation, attempts: int | None = None) -> Operatio
     return {"acks": invocation.acks, "delivery": "once" if invocation.idempotent else None, "attempts": attempts}
 
 
-def _rows(invocation: Invocation, answered: Answered) -> tuple[Record, ...]:
+def _rows(invocation: Invocation, answered: Heard) -> tuple[Record, ...]:
     epoch = answered.leader_epoch
     match invocation.f:
         case "produce":
-            first = answered.offset
+            offsets = answered.offsets or _consecutive(answered.offset, len(invocation.values))
             return tuple(
-                Record(value=value, offset=None if first is None else first + slot, leader_epoch=epoch)
-                for slot, value in enumerate(invocation.values)
+                Record(value=value, offset=offset, leader_epoch=epoch)
+                for value, offset in zip(invocation.values, offsets, strict=True)
             )
         case "poll" if answered.records:
             return tuple(Record(value=record.value, offset=record.offset, leader_epoch=epoch) for record in answered.records)
@@ -196,3 +236,7 @@ def _rows(invocation: Invocation, answered: Answered) -> tuple[Record, ...]:
             return tuple(Record(value=path) for path in answered.found)
         case _:
             return (Record(offset=answered.offset, leader_epoch=epoch),)
+
+
+def _consecutive(first: int | None, count: int) -> tuple[int | None, ...]:
+    return tuple(None if first is None else first + slot for slot in range(count))

@@ -1,9 +1,8 @@
 """Real processes on this machine as a backend: a ZooKeeper, a process for each broker, TCP over loopback, real files."""
 
 from highwater.backends.api import Provenance, Run
-from highwater.derive import PLAIN
-from highwater.local.process_site import ProcessSite
-from highwater.local.stage import perform
+from highwater.local.process_site import ProcessSite, lacking
+from highwater.local.stage import perform, unplayable
 from highwater.plan import Plan
 from highwater.zookeeper import missing
 from nemesis.capability import refusals
@@ -15,11 +14,8 @@ class ProcessBackend:
     name = "process"
 
     def refuse(self, plan: Plan) -> str | None:
-        """A fault that signals cannot do, an administrator, or what is missing for a ZooKeeper."""
-        if plan.workload.name != PLAIN or plan.script:
-            asked = "script" if plan.script else f"workload {plan.workload.name}"
-            return f"the process backend has no administrators, and so no {asked}"
-        return next(iter(refusals("process", plan.schedule)), None) or missing()
+        """A fault that signals cannot do, a workload that clients refuse, or what is missing for a ZooKeeper."""
+        return unplayable(plan) or next(iter(refusals("process", plan.schedule)), None) or lacking(plan) or missing()
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Play the plan. A KeyboardInterrupt ends it early, with what was recorded."""

@@ -14,8 +14,10 @@ from highwater.cli.campaign import campaign
 from highwater.cli.catalogue import faults, protocol, protocols
 from highwater.cli.chaos import chaos
 from highwater.cli.check import check
+from highwater.cli.clean import clean
 from highwater.cli.describe import describe
 from highwater.cli.explore import explore
+from highwater.cli.export import export
 from highwater.cli.judge import judge
 from highwater.cli.output import complain
 from highwater.cli.reassign import reassign
@@ -38,11 +40,13 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     explore,
     describe,
     check,
+    export,
     judge,
     report,
     protocols,
     protocol,
     faults,
+    clean,
 )
 # Below `highwater admin`.
 ADMIN_COMMANDS: tuple[Callable[..., int], ...] = (reassign,)

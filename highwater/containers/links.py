@@ -7,6 +7,7 @@ The laboratory reaches containers by another network that no rule names.
 
 import asyncio
 import itertools
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -81,6 +82,7 @@ class ContainerLinks:
         self._agents: dict[Address, AgentClient] = {}
         self._addresses: dict[Address, str] = {}
         self._place_at: dict[str, Address] = {}
+        self._me = time.monotonic_ns()  # agents outlive us
         self._tokens = itertools.count(1)
         self._clients = Probes()
         self._socket: asyncio.DatagramTransport | None = None
@@ -160,7 +162,7 @@ class ContainerLinks:
     async def _look_at(self, pair: Pair, condition: LinkCondition) -> Proof:
         """Send datagrams over the link, as its first place, and ask its second what came."""
         source, target = pair
-        token = f"probe-{next(self._tokens)}"
+        token = f"{self._me}-{next(self._tokens)}"
         lost = condition.loss_per_mille and not condition.held
         sent = max(PROBES, LOST_ONCE_IN // condition.loss_per_mille) if lost else PROBES
         await self._send(source, target, token, sent)

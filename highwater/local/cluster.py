@@ -22,7 +22,7 @@ import reference
 from highwater.errors import HarnessError
 from highwater.zookeeper import free_port
 from reference.config import SAFE, BrokerConfig
-from reference.runtime.control import read_notes
+from reference.runtime.control import NotesReader
 from reference.runtime.gateway import Limits
 from reference.runtime.health import is_serving
 from reference.runtime.settings import Listener, NodeSettings
@@ -34,7 +34,10 @@ LOOK_S = 0.02
 
 
 class LocalCluster:
-    """The context. `settings` change fields of each broker's `BrokerConfig`, `limits` those of its listener for clients."""
+    """The context. `settings` change fields of each broker's `BrokerConfig`, `limits` those of its listener for clients.
+
+    `harmed`: its disks can be made to fail, and to lose power, as a harness does it.
+    """
 
     def __init__(
         self,
@@ -44,12 +47,15 @@ class LocalCluster:
         brokers: int = 3,
         settings: Mapping[str, object] | None = None,
         limits: Limits | None = None,
+        harmed: bool = False,
     ) -> None:
+        self.zookeeper = zookeeper
         self._folder = folder
         self._processes: dict[BrokerId, subprocess.Popen[bytes]] = {}
         ids = [BrokerId(number) for number in range(1, brokers + 1)]
-        peers = {broker_address(broker): f"{HOST}:{free_port()}" for broker in ids}
-        self.listening = {broker: (HOST, free_port()) for broker in ids}
+        self.between = {broker: (HOST, free_port()) for broker in ids}  # the listeners among brokers
+        self.listening: Mapping[BrokerId, tuple[str, int]] = {broker: (HOST, free_port()) for broker in ids}
+        peers = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.between.items()}
         clients = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.listening.items()}
         self._settings = {
             broker: NodeSettings(
@@ -62,6 +68,8 @@ class LocalCluster:
                 log_dirs=(),
                 notes=str(folder / f"b{broker}.jsonl"),
                 end_with_stdin=True,
+                side_channel=str(self.side_channel(broker)) if harmed else None,
+                power_ledger=str(self.ledger(broker)) if harmed else None,
             )
             for broker in ids
         }
@@ -119,13 +127,39 @@ class LocalCluster:
         if process.stdin is not None:
             process.stdin.close()
 
+    def ended(self, broker: BrokerId, seconds: float) -> int:
+        """The exit code of a process that ends by itself, within so long."""
+        return self._processes[broker].wait(seconds)
+
     def pid(self, broker: BrokerId) -> int:
         """Of its process."""
         return self._processes[broker].pid
 
+    def resident_kb(self, broker: BrokerId) -> int:
+        """VmRSS of its process."""
+        lines = Path(f"/proc/{self.pid(broker)}/status").read_text(encoding="ascii").splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))
+
     def notes(self, broker: BrokerId) -> list[str]:
         """What it has said so far, a kind for each note."""
-        return [line.note.kind for line in read_notes(Path(self._settings[broker].notes))]
+        return [line.note.kind for line in NotesReader(Path(self._settings[broker].notes)).read()]
+
+    def terminate(self, broker: BrokerId) -> int:
+        """SIGTERM; the exit code, when it has come to its end."""
+        process = self._processes.pop(broker)
+        process.terminate()
+        code = process.wait(START_S_MAX)
+        if process.stdin is not None:
+            process.stdin.close()
+        return code
+
+    def side_channel(self, broker: BrokerId) -> Path:
+        """Where a harmed one is told of faults."""
+        return self._folder / f"b{broker}.socket"
+
+    def ledger(self, broker: BrokerId) -> Path:
+        """What a harmed one knows to be durable."""
+        return self._folder / f"b{broker}.ledger"
 
     def dir_of(self, broker: BrokerId, index: int = 0) -> Path:
         """One of its log directories."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from highwater.local.merge import RowClock
+from highwater.local.opening import opened_line
 from highwater.sim.evidence import Notebook, record_state
 from highwater.topics import TopicIds
 from highwater.zookeeper_log import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
@@ -40,7 +41,7 @@ def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
             notebooks[life] = Notebook(recorder, Address(line.node))
             notebooks[life].life = line.life
         clock.set(line.time_ns)
-        notebooks[life].write(line.note)
+        notebooks[life].write(opened_line(line).note)
     return recorder
 
 

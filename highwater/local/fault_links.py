@@ -42,7 +42,11 @@ class LinkFaults:
         for pair in pairs:
             self._done.setdefault(pair, {})[window.id] = _condition(fault)
         seen = await self._apply(pairs)
-        return self._until_hit(window.id, pairs, "packets repeated") if isinstance(fault, Packets) else seen, pairs
+        if isinstance(fault, Packets):
+            return self._until_hit(window.id, pairs, "packets repeated"), pairs
+        if isinstance(fault, Clog) and fault.kinds:
+            return self._until_hit(window.id, pairs, f"messages held ({', '.join(fault.kinds)})"), pairs
+        return seen, pairs
 
     def closing(self, window_id: str) -> None:
         """What only traffic can show of this window has been seen by now, or never will be."""
@@ -113,6 +117,8 @@ class LinkFaults:
 
 def _condition(fault: Partition | Packets | Slow | Clog) -> LinkCondition:
     match fault:
+        case Clog(kinds=kinds) if kinds:
+            return LinkCondition(held_kinds=kinds)
         case Partition() | Clog():
             return LinkCondition(held=True)
         case Packets(drop_per_mille=drop):
@@ -130,5 +136,6 @@ def _sum(done: Iterable[LinkCondition]) -> LinkCondition:
             held=total.held or one.held,
             delay_ms=total.delay_ms + one.delay_ms,
             loss_per_mille=max(total.loss_per_mille, one.loss_per_mille),
+            held_kinds=tuple(sorted({*total.held_kinds, *one.held_kinds})),
         )
     return total

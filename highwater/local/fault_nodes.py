@@ -7,7 +7,7 @@ from typing import assert_never
 
 from highwater.local.admin import Admin
 from highwater.local.proving import Proving
-from highwater.local.site import ClockCondition, Cutback, DirCondition, Node, Probe, Proof, Site, Wound
+from highwater.local.site import ClockCondition, DirCondition, Node, Probe, Proof, Site
 from highwater.topics import written
 from history.event import EventKind
 from history.recorder import Recorder
@@ -30,6 +30,7 @@ from nemesis.faults import (
     Shutdown,
 )
 from nemesis.schedule import Window
+from reference.runtime.power import Loss, Wound
 from reference.types import BrokerId, index_of, topic_of
 
 ASSERTED = "halt:assertion"
@@ -118,7 +119,7 @@ class NodeFaults:
                 trouble.holds += 1
                 self._acts(window, node, await self._kill(node, "power-loss"), "process")
                 seed = self._draws.below(f"power {window.id} {node.address}", 1 << 32)
-                how = Cutback(seed=seed, torn=fault.torn, lose_all=fault.lose_all)
+                how = Loss(seed=seed, torn=fault.torn, lose_all=fault.lose_all)
                 self._wounded(node, await node.lose_unflushed(range(node.dirs), how), "power-loss")
             case DiskSwap():
                 trouble.holds += 1
@@ -310,7 +311,7 @@ class NodeFaults:
         node = self._nodes[broker]
         await self._kill(node)
         seed = self._draws.below(f"drop {window.id} {node.address}", 1 << 32)
-        lost = await node.lose_unflushed((fault.dir,), Cutback(seed=seed, torn=False, lose_all=False))
+        lost = await node.lose_unflushed((fault.dir,), Loss(seed=seed, torn=False, lose_all=False))
         self._wounded(node, lost, "dropped")
 
 

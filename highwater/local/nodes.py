@@ -7,16 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import reference
-from highwater.errors import HarnessError
-from highwater.local.node_folder import NodeFolder
+from highwater.local.clocks import forget, library
+from highwater.local.directories import obeying
+from highwater.local.node_folder import NodeFolder, Start
 from highwater.local.processes import RUNNING, STOPPED, gone, in_state
-from highwater.local.site import ClockCondition, Cutback, DirCondition, Probe, Proof, Wound
-from reference.config import BrokerConfig
-from reference.types import Address
+from highwater.local.site import Probe, Proof
 
 END_TIMEOUT_S = 10
 
@@ -24,8 +22,8 @@ END_TIMEOUT_S = 10
 class NodeProcess(NodeFolder):
     """One broker through all its lives: `highwater.local.site.Node`."""
 
-    def __init__(self, folder: Path, config: BrokerConfig, *, listen: str, zookeeper: str, peers: dict[Address, str]) -> None:
-        super().__init__(folder, config, listen=listen, zookeeper=zookeeper, peers=peers)
+    def __init__(self, folder: Path, start: Start) -> None:
+        super().__init__(folder, start)
         self._process: subprocess.Popen[bytes] | None = None
         self._last: subprocess.Popen[bytes] | None = None  # the one before, which has ended
 
@@ -38,15 +36,28 @@ class NodeProcess(NodeFolder):
         settings = self.begin_life(end_with_stdin=True)
         # Where this process found the packages, the node finds them, installed or not.
         environment = {**os.environ, "PYTHONPATH": str(Path(next(iter(reference.__path__))).parent)}
+        if self._clock is not None:
+            found = library()
+            assert found is not None
+            environment |= self._clock.environment(found)
+        obedient = (obeying() if self._needs.permissions else None) or []
         with (self._folder / "output.log").open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "reference.runtime", "--config", str(settings)],
+                [
+                    *obedient,
+                    sys.executable,
+                    "-m",
+                    "reference.runtime",
+                    "--config",
+                    str(settings),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 env=environment,
                 start_new_session=True,
             )
+        await self.tell_faults()
         return self._probe(running=True)
 
     async def is_running(self) -> bool:
@@ -64,6 +75,11 @@ class NodeProcess(NodeFolder):
             self._process.kill()
             self._process.wait(END_TIMEOUT_S)
         self._close()
+
+    def close(self) -> None:
+        """No process, nothing mounted, every file can be removed."""
+        self.end()
+        self.release()
 
     async def terminate(self) -> Probe:
         """SIGTERM: it may end in good order, or take its time."""
@@ -93,24 +109,6 @@ class NodeProcess(NodeFolder):
 
         return probe
 
-    # --- clocks and directories --------------------------------------------------------------------------------------------
-
-    async def set_clock(self, condition: ClockCondition) -> Probe:
-        """Refused before the run."""
-        raise HarnessError(f"the clock of {self.address} cannot be set: {condition}")
-
-    async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
-        """Refused before the run."""
-        raise HarnessError(f"directory {dir_} of {self.address} cannot be changed: {condition}")
-
-    async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
-        """Refused before the run."""
-        raise HarnessError(f"directory {dir_} of {self.address} cannot be swapped")
-
-    async def lose_unflushed(self, dirs: Sequence[int], how: Cutback) -> tuple[Wound, ...]:
-        """Refused before the run."""
-        raise HarnessError(f"what {self.address} did not flush cannot be lost: {dirs} {how}")
-
     def _runs(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -121,4 +119,6 @@ class NodeProcess(NodeFolder):
     def _close(self) -> None:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
+        if self._process is not None and self._clock is not None:
+            forget(self._process.pid)
         self._last, self._process = self._process, None

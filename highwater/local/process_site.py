@@ -4,23 +4,48 @@ Every broker listens at a loopback address of its own, and every connection to i
 of the laboratory (`proxy_links`): the link of each pair can be held, slow, lossy or reset by itself.
 """
 
+import os
 import random
-import shutil
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from highwater.backends.scene import broker_config, brokers_of
+from highwater.local.clocks import library
+from highwater.local.conversation import between_brokers
+from highwater.local.directories import obeying
+from highwater.local.node_folder import Start, needs_of
 from highwater.local.nodes import NodeProcess
 from highwater.local.proxy_links import ProxyLinks
+from highwater.local.run_folder import RunFolder
 from highwater.local.servers import ServerProcess, commits
 from highwater.local.site import CLIENTS, HostPort
 from highwater.plan import Plan
 from highwater.zookeeper import LocalZooKeeper, free_port
 from highwater.zookeeper_log import AnyCommit
+from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
+from reference.runtime.settings import Listener
 from reference.types import Address, BrokerId, broker_address
 
 _PROXIES = 254  # last part of the address at which all proxies of a run listen; brokers have their numbers
+
+
+def lacking(plan: Plan) -> str | None:
+    """What this machine lacks for a fault of this plan, in a sentence; None where it has all of it."""
+    for window in plan.schedule:
+        why = _lacking(window.fault)
+        if why is not None:
+            return f"window {window.id} ({window.kind}): {why}"
+    return None
+
+
+def _lacking(fault: AnyFault) -> str | None:
+    if isinstance(fault, ClockJump | ClockDrift | ClockStrobe) and library() is None:
+        return "libfaketime is not installed on this machine (apt install libfaketime)"
+    if isinstance(fault, DiskFull) and os.geteuid():
+        return "only root can mount a small file system"
+    if isinstance(fault, DirUnreadable) and obeying() is None:
+        return "root ignores permissions, and setpriv of util-linux, which changes that, is not installed"
+    return None
 
 
 class ProcessSite:
@@ -28,7 +53,7 @@ class ProcessSite:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._folder: Path | None = None
+        self._folder: RunFolder | None = None
         self._zookeeper = LocalZooKeeper(plan.cluster.zookeeper)
         # 127.x.y.0/24: runs side by side do not meet. The system gives out the ports, so a collision would only share addresses.
         chance = random.Random()
@@ -36,31 +61,41 @@ class ProcessSite:
         self.links = ProxyLinks(f"{self._net}.{_PROXIES}", chance)
         self.nodes: dict[BrokerId, NodeProcess] = {}
         self.servers: tuple[ServerProcess, ...] = ()
+        self._peers: dict[Address, HostPort] = {}  # where brokers listen for each other
         self.clients: dict[Address, HostPort] = {}
         self.laboratory: dict[Address, HostPort] = {}
 
     async def open(self) -> None:
         """ZooKeeper runs when this returns."""
-        self._folder = Path(tempfile.mkdtemp(prefix="highwater-run-"))
+        self._folder = RunFolder()
         # In this thread: the kernel ends the server with the thread that started it.
         self._zookeeper.__enter__()
         self.servers = tuple(ServerProcess(server) for server in self._zookeeper.servers)
         brokers = brokers_of(self._plan)
         for broker in brokers:
-            host = f"{self._net}.{broker}"
-            self.laboratory[broker_address(broker)] = (host, free_port(host))
-        for broker in brokers:
-            address = broker_address(broker)
+            address, host = broker_address(broker), f"{self._net}.{broker}"
+            self._peers[address] = (host, free_port(host))
+            self.laboratory[address] = (host, free_port(host))
             self.clients[address] = await self.links.wire(CLIENTS, address, self.laboratory[address])
-            self.nodes[broker] = await self._node(self._folder, broker)
+        for broker in brokers:
+            self.nodes[broker] = await self._node(self._folder.path, broker)
 
     async def _node(self, folder: Path, broker: BrokerId) -> NodeProcess:
         me = broker_address(broker)
         zookeeper = [await self.links.wire(me, server.address, server.client) for server in self._zookeeper.servers]
-        peers = {peer: _text(await self.links.wire(me, peer, target)) for peer, target in self.laboratory.items() if peer != me}
-        config = broker_config(self._plan, broker)
-        ensemble = ",".join(map(_text, zookeeper))
-        return NodeProcess(folder, config, listen=_text(self.laboratory[me]), zookeeper=ensemble, peers=peers)
+        ways = {
+            peer: await self.links.wire(me, peer, target, conversation=between_brokers)
+            for peer, target in self._peers.items()
+            if peer != me
+        }
+        start = Start(
+            config=broker_config(self._plan, broker),
+            zookeeper=",".join(map(_text, zookeeper)),
+            peers=_listener(self._peers[me], ways),
+            clients=_listener(self.laboratory[me], self.clients),
+            needs=needs_of(self._plan),
+        )
+        return NodeProcess(folder, start)
 
     @property
     def zookeeper(self) -> str:
@@ -82,12 +117,17 @@ class ProcessSite:
 
     def close(self) -> None:
         """No process and no file is left."""
-        self.stop()
+        for node in self.nodes.values():
+            node.close()
         self._zookeeper.stop()
         folder, self._folder = self._folder, None
         if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.remove()
 
 
 def _text(where: HostPort) -> str:
     return f"{where[0]}:{where[1]}"
+
+
+def _listener(bind: HostPort, ways: Mapping[Address, HostPort]) -> Listener:
+    return Listener(bind=_text(bind), advertised={address: _text(way) for address, way in ways.items()})

@@ -14,7 +14,7 @@ import random
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from highwater.local.site import JOINED, HostPort, LinkCondition, Pair
 
@@ -22,6 +22,10 @@ WAITING_BYTES_MAX = 1024 * 1024  # of one direction of one connection
 REPEAT_S = 0.2  # TCP repeats a lost packet no sooner (the least retransmission timeout of Linux)
 REPEATS_MAX = 6
 _RESET = struct.pack("ii", 1, 0)
+
+
+Divide = Callable[[bytes], Iterable[tuple[str, bytes]]]  # bytes as they come into whole messages, each with its kind
+Conversation = Callable[[], tuple[Divide, Divide]]  # of a new connection: what its opener says, and what is answered
 
 
 class Link:
@@ -64,30 +68,38 @@ class Link:
 
 
 class Flow:
-    """One direction of one connection: what was read and is not written yet, each piece with the time at which it is due."""
+    """One direction of one connection: what was read and is not written yet, each piece with the time at which it is due.
 
-    def __init__(self, link: Link, *, counted: bool) -> None:
+    Where `divide` is there, pieces are whole messages, each of a kind.
+    """
+
+    def __init__(self, link: Link, *, counted: bool, divide: Divide | None = None) -> None:
         self.link = link
         self._counted = counted
+        self._divide = divide
         self.source: asyncio.Transport | None = None
         self.target: asyncio.Transport | None = None
-        self._waiting: deque[tuple[float, bytes | None]] = deque()  # None: the end
-        self._bytes = 0
+        self._waiting: deque[tuple[float, str, bytes | None]] = deque()  # None: the end
+        self.waiting_bytes = 0
         self._due_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         link.flows[self] = None
 
-    def feed(self, piece: bytes | None) -> None:
-        """A piece was read, or the end."""
+    def feed(self, data: bytes | None) -> None:
+        """Something was read, or the end."""
         loop = asyncio.get_running_loop()
-        late_s = self.link.late_s()
-        if self._counted and (late_s or self.link.condition.held):
-            self.link.hits += 1
-        self._due_s = max(self._due_s, loop.time() + late_s)
-        self._waiting.append((self._due_s, piece))
-        self._bytes += 0 if piece is None else len(piece)
+        pieces: list[tuple[str, bytes | None]] = [("", data)]
+        if data is not None and self._divide is not None:
+            pieces = list(self._divide(data))
+        for kind, piece in pieces:
+            late_s = self.link.late_s()
+            if self._counted and (late_s or self._is_held(kind)):
+                self.link.hits += 1
+            self._due_s = max(self._due_s, loop.time() + late_s)
+            self._waiting.append((self._due_s, kind, piece))
+            self.waiting_bytes += 0 if piece is None else len(piece)
         self.pump()
-        if self._bytes > WAITING_BYTES_MAX and self.source is not None:
+        if self.waiting_bytes > WAITING_BYTES_MAX and self.source is not None:
             self.source.pause_reading()
 
     def pump(self) -> None:
@@ -96,20 +108,29 @@ class Flow:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        full = self._bytes > WAITING_BYTES_MAX
-        while self._waiting and self.target is not None and not self.link.condition.held:
-            due_s, piece = self._waiting[0]
-            if due_s > loop.time():
+        if self.target is None:
+            return
+        full = self.waiting_bytes > WAITING_BYTES_MAX
+        waiting, self._waiting = self._waiting, deque()
+        for due_s, kind, piece in waiting:
+            # What is held by its kind is overtaken by what is not, but the end comes behind everything.
+            if self._timer is not None or self._is_held(kind) or (piece is None and self._waiting):
+                self._waiting.append((due_s, kind, piece))
+            elif due_s > loop.time():
+                self._waiting.append((due_s, kind, piece))
                 self._timer = loop.call_at(due_s, self.pump)
-                break
-            self._waiting.popleft()
-            if piece is None:
+            elif piece is None:
                 self.target.close()
                 return
-            self._bytes -= len(piece)
-            self.target.write(piece)
-        if full and self._bytes <= WAITING_BYTES_MAX and self.source is not None and not self.source.is_closing():
+            else:
+                self.waiting_bytes -= len(piece)
+                self.target.write(piece)
+        if full and self.waiting_bytes <= WAITING_BYTES_MAX and self.source is not None and not self.source.is_closing():
             self.source.resume_reading()
+
+    def _is_held(self, kind: str) -> bool:
+        condition = self.link.condition
+        return condition.held or kind in condition.held_kinds
 
     def end(self) -> None:
         """Nothing is written any more."""
@@ -154,11 +175,14 @@ class _Side(asyncio.Protocol):
 class Proxy:
     """Takes connections for one place from one other, and opens each anew at its target.
 
-    Only what is `counted` adds to the hits of its links.
+    Only what is `counted` adds to the hits of its links. With a `conversation` messages can be told apart.
     """
 
-    def __init__(self, there: Link, back: Link, target: HostPort, *, counted: bool = True) -> None:
+    def __init__(
+        self, there: Link, back: Link, target: HostPort, *, counted: bool = True, conversation: Conversation | None = None
+    ) -> None:
         self.counted = counted
+        self.conversation = conversation
         self.there = there
         self.back = back
         self._target = target
@@ -193,8 +217,9 @@ class _Connection:
     """One connection: its near side is its opener's, its far side is opened here."""
 
     def __init__(self, proxy: Proxy, target: HostPort, register: "dict[_Connection, None]") -> None:
-        self._there = Flow(proxy.there, counted=proxy.counted)
-        self._back = Flow(proxy.back, counted=proxy.counted)
+        asked, answered = (None, None) if proxy.conversation is None else proxy.conversation()
+        self._there = Flow(proxy.there, counted=proxy.counted, divide=asked)
+        self._back = Flow(proxy.back, counted=proxy.counted, divide=answered)
         self._target = target
         self._register = register
         self.near = _Side(self._there, self._back, self._near_lost)

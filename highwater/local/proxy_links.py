@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
 
-from highwater.local.proxy import Link, Proxy
+from highwater.local.proxy import Conversation, Link, Proxy
 from highwater.local.site import JOINED, HostPort, LinkCondition, Pair, Probe, Proof
 from reference.types import Address
 
@@ -31,9 +31,11 @@ class ProxyLinks:
         self._beats: dict[Pair, _Beat] = {}
         self._recorder: asyncio.Server | None = None
 
-    async def wire(self, opener: Address, listener: Address, target: HostPort) -> HostPort:
+    async def wire(
+        self, opener: Address, listener: Address, target: HostPort, *, conversation: Conversation | None = None
+    ) -> HostPort:
         """Where `opener` reaches `listener`, which listens at `target`."""
-        proxy = Proxy(self._link((opener, listener)), self._link((listener, opener)), target)
+        proxy = Proxy(self._link((opener, listener)), self._link((listener, opener)), target, conversation=conversation)
         port = await proxy.listen(self._host)
         self._proxies.setdefault((opener, listener), []).append(proxy)
         if (opener, listener) not in self._beats:

@@ -12,18 +12,21 @@ import tempfile
 from pathlib import Path
 
 PREFIX = "highwater-run-"
+ZOOKEEPER_PREFIX = "highwater-zookeeper-"  # a server on this machine has one of its own
 _LOCK = "lock"
 
 
 class RunFolder:
     """Made and locked on creation; `remove` ends both."""
 
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+    def __init__(self, prefix: str = PREFIX) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix))
         # Others may pass through, so that nodes which run as another user find theirs.
         self.path.chmod(0o711)
-        self._lock: int | None = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR)
+        # Locked before it has its name: a folder without a lock is nobody's to remove.
+        self._lock: int | None = os.open(self.path / f"{_LOCK}.new", os.O_CREAT | os.O_RDWR)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        (self.path / f"{_LOCK}.new").rename(self.path / _LOCK)
 
     @property
     def run(self) -> str:
@@ -55,7 +58,8 @@ def is_abandoned(folder: Path) -> bool:
 
 def abandoned() -> list[Path]:
     """Folders whose harness is gone, sorted."""
-    found = sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
+    temporary = Path(tempfile.gettempdir())
+    found = sorted(path for prefix in (PREFIX, ZOOKEEPER_PREFIX) for path in temporary.glob(f"{prefix}*"))
     return [path for path in found if path.is_dir() and is_abandoned(path)]
 
 

@@ -20,7 +20,8 @@ from msgspec import Struct
 from highwater.zookeeper_log import AnyCommit
 from reference.events import DirImage
 from reference.runtime.control import NoteLine
-from reference.types import Address, BrokerId, Offset, TopicId, TopicPartition
+from reference.runtime.power import Loss, Wound
+from reference.types import Address, BrokerId, TopicPartition
 
 CLIENTS = Address("c")
 Pair = tuple[Address, Address]  # from whom, to whom
@@ -28,9 +29,9 @@ HostPort = tuple[str, int]
 
 
 class Proof(Struct, frozen=True):
-    """What a probe found: whether the deed has its effect, and what was measured, in words."""
+    """What a probe found: whether the deed has its effect, and what was measured, in words. None: it could not be measured."""
 
-    holds: bool
+    holds: bool | None
     detail: str
 
 
@@ -43,11 +44,13 @@ class LinkCondition(Struct, frozen=True, kw_only=True):
     `held`: nothing arrives, and new connections do not come about; what is under way arrives when the link is joined, if
     both ends still wait for it (as TCP repeats what it got no answer to). `delay_ms`: so much later, drawn from 0 to that.
     `loss_per_mille`: of so many packets in a thousand the first copy is lost; the repeated one comes later.
+    `held_kinds`: messages of these kinds between brokers ("fetch-reply") wait until the link is joined, others do not.
     """
 
     held: bool = False
     delay_ms: int = 0
     loss_per_mille: int = 0
+    held_kinds: tuple[str, ...] = ()
 
 
 JOINED = LinkCondition()
@@ -78,23 +81,6 @@ class DirCondition(Struct, frozen=True, kw_only=True):
 
 
 SOUND = DirCondition()
-
-
-class Cutback(Struct, frozen=True, kw_only=True):
-    """How much of what was not flushed is lost: lengths are drawn from `seed`, per file."""
-
-    seed: int
-    torn: bool  # perhaps in the middle of a batch
-    lose_all: bool  # back to what was flushed
-
-
-class Wound(Struct, frozen=True, kw_only=True):
-    """Records that a directory has lost: of which log, from which offset on."""
-
-    tp: TopicPartition
-    topic_id: TopicId
-    dir: int
-    offset: Offset
 
 
 class Life(Protocol):
@@ -143,7 +129,7 @@ class Node(Life, Protocol):
     async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
         """An empty directory in the place of this one; what is gone. Not while there is a process."""
 
-    async def lose_unflushed(self, dirs: Sequence[int], how: Cutback) -> tuple[Wound, ...]:
+    async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
         """Cut files back to what was flushed, or a drawn part further; what is gone. Not while there is a process."""
 
     def notes(self) -> list[NoteLine]:
@@ -153,7 +139,7 @@ class Node(Life, Protocol):
         """Whose logs lie in this directory, sorted; none where it cannot be seen."""
 
     def disks(self) -> tuple[DirImage, ...]:
-        """What lies in the log directories. Not while there is a process."""
+        """What lies in the log directories, in the clear. Not while there is a process."""
 
     def stopped_itself(self) -> str | None:
         """Why this life ended, in its own words; None where it did not say."""

@@ -20,10 +20,12 @@ from highwater.backends.scene import assign, manifest, workload_processes
 from highwater.end_state import record_logs
 from highwater.errors import HarnessError
 from highwater.local.admin import Admin, states_of
-from highwater.local.clients import ClientHost, Phases, Worker
-from highwater.local.end import look
+from highwater.local.administrators import Administrator
+from highwater.local.asking import known_brokers, look
+from highwater.local.clients import Phases, Worker
 from highwater.local.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns
 from highwater.local.faults import Faults
+from highwater.local.kafka_clients import KafkaClient
 from highwater.local.merge import merged
 from highwater.local.site import Site
 from highwater.plan import Plan
@@ -38,6 +40,13 @@ LED_S_MAX = 30.0
 FULL_S_MAX = 10.0  # a known-bad protocol may never get there
 FINAL_S_MAX = 60.0
 SLICE_S = 0.2  # how often deaths are looked for
+
+
+def unplayable(plan: Plan) -> str | None:
+    """Why no clients of real nodes can perform a workload, in a sentence; None where they can."""
+    if plan.workload.name == "misuse":
+        return "librdkafka keeps to the rules that the workload misuse breaks: it is for the simulator"
+    return None
 
 
 def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> Run:
@@ -90,17 +99,19 @@ class Stage:
 
     async def _play(self) -> None:
         admin = Admin(self._site.zookeeper)
-        hosts: list[ClientHost] = []
+        clients: list[KafkaClient] = []
+        administrators: list[Administrator] = []
         try:
             faults = self._faults = Faults(self._plan, self._site, self._recorder, admin)
-            await admin.make_topics(assign(self._plan))
             for node in self._site.nodes.values():
                 self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life + 1)
                 await node.start()
+            await self._gather(faults)
+            await admin.make_topics(assign(self._plan))
             await self._warm_up(admin, faults)
             phases = Phases()
             async with asyncio.TaskGroup() as tasks:
-                workers = [tasks.create_task(worker.run(phases)) for worker in self._workers(hosts)]
+                workers = [tasks.create_task(worker.run(phases)) for worker in self._workers(clients, administrators)]
                 nemesis = tasks.create_task(faults.run())
                 await self._pass_time(self._plan.faults_ms / 1000, faults)
                 await nemesis  # every window closes within that time
@@ -114,8 +125,9 @@ class Stage:
             raise _first(group) from None
         finally:
             self._end_ns = self._now_ns()
-            for host in hosts:
-                await host.close()
+            await asyncio.gather(*(client.close() for client in clients))
+            for administrator in administrators:
+                await administrator.close()
             admin.close()
 
     def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -130,6 +142,18 @@ class Stage:
         self._recorder.event(EventKind.FINAL_READS)
         self._final_reads_at_ns = self._now_ns()
         phases.enter("final")
+
+    async def _gather(self, faults: Faults) -> None:
+        """Until every broker tells clients of all of them.
+
+        Topics that were there before would be led by whichever broker shows itself to the controller first (KIP-343).
+        """
+        everybody = tuple(sorted(self._site.nodes))
+        began_ns = self._now_ns()
+        while await known_brokers(self._site.laboratory) != dict.fromkeys(self._site.laboratory, everybody):
+            if self._now_ns() - began_ns > LED_S_MAX * 1e9:
+                raise HarnessError(f"the brokers did not find each other within {LED_S_MAX:.0f} s")
+            await self._pass_time(SLICE_S, faults)
 
     async def _warm_up(self, admin: Admin, faults: Faults) -> None:
         """Until every partition has a leader and, given a little longer, all its replicas in the ISR."""
@@ -163,20 +187,17 @@ class Stage:
                 if node.stopped_itself() is None:
                     raise HarnessError(f"the process of {node.address} died: {node.last_words() or 'it said nothing'}")
 
-    def _workers(self, hosts: list[ClientHost]) -> list[Worker]:
+    def _workers(self, clients: list[KafkaClient], administrators: list[Administrator]) -> list[Worker]:
         processes = workload_processes(self._plan)
-        where = list(self._site.clients.items())
-        workers = []
-        for number, process in enumerate(processes):
-            first = number % len(where)
-            host = ClientHost(
-                Address(f"c{number}"),
-                dict(where[first:] + where[:first]),
-                request_timeout_ms=self._plan.workload.request_timeout_ms,
-            )
-            hosts.append(host)
-            workers.append(Worker(Attempts(self._recorder, process, number, processes=len(processes)), host))
-        return workers
+        workload, cluster = self._plan.workload, self._plan.cluster
+        for number, _ in enumerate(processes):
+            name = Address(f"c{number}")
+            clients.append(KafkaClient(name, self._site.clients, request_timeout_ms=workload.request_timeout_ms))
+            administrators.append(Administrator(self._site.zookeeper, session_timeout_ms=cluster.session_timeout_ms))
+        return [
+            Worker(Attempts(self._recorder, process, number, processes=len(processes)), client, administrator)
+            for number, (process, client, administrator) in enumerate(zip(processes, clients, administrators, strict=True))
+        ]
 
     # --- the end -----------------------------------------------------------------------------------------------------------
 

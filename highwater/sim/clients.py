@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import assert_never
 
-from highwater.backends.attempts import Attempts
+from highwater.backends.attempts import ADMIN_TIMEOUT_MS, Attempts, heard
 from highwater.sim.clock import Clock
 from highwater.sim.scheduler import MS
 from highwater.sim.stage import Stage
@@ -21,7 +21,6 @@ from reference.events import AnyEvent, TimerFired, ZkReplied, ZkState, ZkWatch
 from reference.types import Address, BrokerId, Millis
 from workloads.client import Done, Invocation, Phase, Process, Sleep
 
-ADMIN_TIMEOUT_MS = 10_000  # how long an administrator waits for a request to be done
 _ADMIN_TIMER_FIRED = TimerFired(ADMIN_TIMER)
 _FROM_ZOOKEEPER = (ZkState, ZkReplied, ZkWatch)
 
@@ -112,7 +111,7 @@ class ClientHost:
                 case ZkRequest():
                     self._zk.ask(output)
                 case Answered():
-                    self._attempts.end(output)
+                    self._attempts.end(heard(output))
                     # Later, for the effects behind the answer belong to the call that has ended.
                     self._stage.scheduler.after(0, self._go_on)
                 case _:

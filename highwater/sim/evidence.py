@@ -198,7 +198,9 @@ class ZkEvidence:
     def _assign(self, topic: str, path: str, data: bytes) -> None:
         """A topic was made, or its assignment written: what is new in it."""
         self.topics.created(path, self._tree.nodes[path].czxid)
-        for tp, replicas in paths.decode_topic(topic, data):
+        listed = dict(paths.decode_topic(topic, data))
+        self._assigned = {tp: held for tp, held in self._assigned.items() if topic_of(tp) != topic or tp in listed}
+        for tp, replicas in listed.items():
             if self._assigned.get(tp) != replicas:
                 self._assigned[tp] = replicas
                 self._recorder.event(
@@ -213,7 +215,6 @@ class ZkEvidence:
         tp = None if data is None else removed(path)
         topic_id = None if tp is None else self.topics.of(tp)
         if tp is not None and topic_id is not None:
-            self._assigned.pop(tp, None)
             self._recorder.event(EventKind.TOPIC_DELETED, topic=topic_of(tp), topic_id=topic_id, partition=index_of(tp))
         for topic, topic_id in self.topics.ended(path, data):
             self._assigned = {tp: replicas for tp, replicas in self._assigned.items() if topic_of(tp) != topic}

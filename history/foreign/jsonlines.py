@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 from typing import BinaryIO
 
 from history.errors import HistoryError
-from history.foreign.step import Named
+from history.foreign.step import Named, Pairs
 from history.foreign.text import RECORD_CHARS_MAX, Text
 
 _SPACE = " \t\r\n"
@@ -72,6 +72,6 @@ def frozen(value: object) -> Hashable:
     if isinstance(value, list):
         return tuple(frozen(item) for item in value)
     if isinstance(value, dict):
-        return tuple(sorted(((key, frozen(item)) for key, item in value.items()), key=repr))
+        return Pairs(sorted(((key, frozen(item)) for key, item in value.items()), key=repr))
     assert value is None or isinstance(value, int | float | str), value
     return value

@@ -19,6 +19,12 @@ class Named(str):
     __slots__ = ()
 
 
+class Pairs(tuple[tuple[Hashable, Hashable], ...]):
+    """A map: pairs of key and value, equal to the plain tuple of them. Only who writes it down again must tell the two apart."""
+
+    __slots__ = ()
+
+
 class Unknown(Enum):
     """What an operation returned that nobody heard of."""
 

@@ -37,6 +37,7 @@ from reference.types import (
     BrokerState,
     ControllerEpoch,
     Incarnation,
+    LeaderEpoch,
     Offset,
     TopicId,
     TopicPartition,
@@ -91,6 +92,21 @@ class Burial(Struct, frozen=True, array_like=True):
     sent: Sent
 
 
+class Suspect(Struct, frozen=True, array_like=True):
+    """A replica that is perhaps nobody's, as it was when that was asked."""
+
+    tp: TopicPartition
+    topic_id: TopicId
+    leader_epoch: LeaderEpoch
+
+
+class Strays(Struct):
+    """What a broker holds and its controller does not list, while it asks ZooKeeper (broker.strays)."""
+
+    suspects: tuple[Suspect, ...] = ()
+    request: int = 0
+
+
 class Broker(Struct):
     """What a broker knows. Mappings are kept in the order of their keys, as their canonical encoding has them."""
 
@@ -120,6 +136,7 @@ class Broker(Struct):
     membership: Membership = field(default_factory=Membership)
     asked: list[IsrAsked] = []
     closing: tuple[int, ...] | None = None  # shutting down: the directories that are not flushed yet
+    strays: Strays = field(default_factory=Strays)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
 
 

@@ -1,5 +1,6 @@
 """What clients are told: the controller pushes it to every broker, any broker answers it."""
 
+from reference.broker import strays
 from reference.broker.broker import Broker
 from reference.broker.leader_and_isr import command_error
 from reference.errors import ErrorCode
@@ -11,6 +12,7 @@ from reference.types import Address, LeaderEpoch, TopicId, ZkVersion
 def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: UpdateMetadata) -> None:
     """Take what is not older than what is known, and forget what a full update does not list: its topic is deleted."""
     error = command_error(turn, broker, command.controller_epoch, command.broker_incarnation)
+    reign, _ = broker.metadata_order
     if error is ErrorCode.NONE and not _is_late(turn, broker, command):
         broker.live_brokers = command.live_brokers
         broker.known_controller = command.controller
@@ -20,6 +22,8 @@ def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: Upd
             if tp not in known or _age(known[tp]) <= _age(state):
                 known[tp] = state
         broker.metadata = {tp: known[tp] for tp in sorted(known)}
+        if command.full and command.controller_epoch > reign:
+            strays.look(turn, broker, command)
     turn.send(source, UpdateMetadataReply(command.correlation, error))
 
 

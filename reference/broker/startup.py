@@ -7,7 +7,7 @@ session of its former life. The czxid of the registration is the broker's incarn
 from msgspec.structs import replace
 
 from reference.broker import log_dirs
-from reference.broker.broker import Assigned, Broker, create_partition, recovered_note, start_timers
+from reference.broker.broker import Assigned, Broker, Strays, create_partition, recovered_note, start_timers
 from reference.broker.leader_and_isr import apply, delete_replica
 from reference.config import sends_heartbeats
 from reference.coordination import paths
@@ -217,6 +217,7 @@ def on_expired(turn: Turn, broker: Broker) -> None:
     broker.registration_request = 0
     broker.settling = []
     broker.stopped = ()
+    broker.strays = Strays()
     turn.effects.append(CancelTimer("register"))
     if turn.config.variant.broker_incarnation:
         broker.incarnation = turn.incarnation = NO_INCARNATION

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from reference.client import session as sessions
 from reference.client.calls import Answered, Call, EarliestCall, LatestCall, PollCall, Polled, ProduceCall
+from reference.client.requests import Pending, is_idempotent, polled, request_of
 from reference.client.routes import Routes, distrust, distrust_peer, leader_of, learn_epoch, learn_states
 from reference.client.session import Session
 from reference.effects import AnyEffect, CancelTimer, Send, SetTimer
@@ -43,25 +44,16 @@ from reference.events import (
 )
 from reference.machine import Now
 from reference.messages import (
-    EARLIEST,
     AnyMessage,
-    Batch,
-    Fetch,
     FetchReply,
     InitProducerId,
     InitProducerIdReply,
-    ListOffsets,
     ListOffsetsReply,
     Metadata,
     MetadataReply,
-    Produce,
     ProduceReply,
-    Request,
 )
-from reference.sealed import in_the_clear
 from reference.types import (
-    NO_EPOCH,
-    NO_INCARNATION,
     NO_PRODUCER_ID,
     NO_TOPIC_ID,
     Address,
@@ -69,7 +61,6 @@ from reference.types import (
     LeaderEpoch,
     Millis,
     Offset,
-    TopicId,
     broker_address,
 )
 
@@ -82,21 +73,6 @@ _ATTEMPT_TIMER = "attempt-"
 
 Outputs = list[AnyEffect | Answered]
 _Answer = FetchReply | ProduceReply | ListOffsetsReply
-
-
-class Pending(Struct):
-    """A call that has not ended. Without a `leader` no attempt is under way: it waits for a route, an id, or to try again."""
-
-    call: Call
-    deadline_ms: Millis  # monotonic
-    correlation: int = 0
-    leader: BrokerId | None = None
-    asked: BrokerId | None = None  # by the last attempt
-    attempts: int = 0
-    earlier: tuple[ErrorCode, ...] = ()  # how attempts failed
-    backing_off: bool = False
-    leader_epoch: LeaderEpoch = NO_EPOCH  # as it was known when the request was sent, like the id of the topic
-    topic_id: TopicId = NO_TOPIC_ID
 
 
 class Client(Struct, kw_only=True):
@@ -121,7 +97,7 @@ class Client(Struct, kw_only=True):
     def start(self, call: Call, *, now: Now) -> Outputs:
         """Begin a call; its id must not be that of a call in flight. The answer comes now or from a later `handle`."""
         assert str(call.id) not in self.pending
-        assert not (_is_idempotent(call) and any(_is_idempotent(p.call) for p in self.pending.values())), "one at a time"
+        assert not (is_idempotent(call) and any(is_idempotent(p.call) for p in self.pending.values())), "one at a time"
         pending = Pending(call, Millis(now.monotonic_ms + self.request_timeout_ms))
         self.pending[str(call.id)] = pending
         timer = SetTimer(f"{_CALL_TIMER}{call.id}", self.request_timeout_ms, self.request_timeout_ms)
@@ -195,7 +171,7 @@ class Client(Struct, kw_only=True):
     # --- a producer id ----------------------------------------------------------------------------------------------------
 
     def _wants_id(self, pending: Pending) -> bool:
-        return _is_idempotent(pending.call) and self.session.producer_id == NO_PRODUCER_ID
+        return is_idempotent(pending.call) and self.session.producer_id == NO_PRODUCER_ID
 
     def _ask_for_id(self) -> Outputs:
         session = self.session
@@ -247,28 +223,10 @@ class Client(Struct, kw_only=True):
             # Half of the time for one attempt: where nothing comes back there is another.
             left_ms = Millis(max(1, min(left_ms, self.request_timeout_ms // 2)))
             outputs = [SetTimer(f"{_ATTEMPT_TIMER}{pending.call.id}", left_ms, left_ms)]
-        outputs.append(Send(broker_address(leader), self._request(pending, left_ms)))
+        outputs.append(Send(broker_address(leader), request_of(pending, self.session, left_ms)))
         if isinstance(pending.call, ProduceCall) and pending.call.acks == 0:
             outputs += self._end(pending, ErrorCode.NONE)
         return outputs
-
-    def _request(self, pending: Pending, left_ms: Millis) -> Request:
-        epoch, topic_id = pending.leader_epoch, pending.topic_id
-        match pending.call:
-            case ProduceCall(tp=tp, acks=acks, values=values, idempotent=idempotent, misuse=misuse):
-                if not idempotent:
-                    return Produce(pending.correlation, tp, acks, values, left_ms, topic_id)
-                told = sessions.told(self.session, tp, misuse)
-                return Produce(pending.correlation, tp, acks, values, left_ms, topic_id, *told)
-            case PollCall(tp=tp, offset=offset, max_records=max_records, max_wait_ms=max_wait_ms):
-                wait_ms = min(max_wait_ms, left_ms)
-                return Fetch(pending.correlation, tp, None, NO_INCARNATION, epoch, offset, wait_ms, max_records, topic_id)
-            case LatestCall(tp=tp):
-                return ListOffsets(pending.correlation, tp, epoch, topic_id)
-            case EarliestCall(tp=tp):
-                return ListOffsets(pending.correlation, tp, epoch, topic_id, EARLIEST)
-            case _:
-                assert_never(pending.call)
 
     def _receive(self, message: AnyMessage, now: Now) -> Outputs:
         match message:
@@ -295,7 +253,7 @@ class Client(Struct, kw_only=True):
             learn_epoch(self.routes, pending.call.tp, pending.leader, epoch, pending.topic_id)
         match pending.call, reply:
             case PollCall(offset=start), FetchReply(hw=hw, batches=batches):
-                return self._end(pending, reply.error, leader_epoch=epoch, hw=hw, records=_records(batches, start))
+                return self._end(pending, reply.error, leader_epoch=epoch, hw=hw, records=polled(batches, start))
             case ProduceCall(), ProduceReply() if reply.error in RETRIABLE and self._may_try_again(pending, now):
                 return self._try_again(pending, reply.error)
             case (ProduceCall(), ProduceReply(offset=offset)) | (LatestCall() | EarliestCall(), ListOffsetsReply(offset=offset)):
@@ -397,20 +355,6 @@ class Client(Struct, kw_only=True):
     def _next_correlation(self) -> int:
         self.correlation += 1
         return self.correlation
-
-
-def _is_idempotent(call: Call) -> bool:
-    return isinstance(call, ProduceCall) and call.idempotent
-
-
-def _records(batches: tuple[Batch, ...], start: Offset) -> tuple[Polled, ...]:
-    """What was asked for: batches come whole, so the first may begin before the offset that was asked."""
-    return tuple(
-        Polled(Offset(offset), value, batch.leader_epoch)
-        for batch in batches
-        for offset, value in enumerate(in_the_clear(batch.values), batch.base_offset)
-        if offset >= start
-    )
 
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")

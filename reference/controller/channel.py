@@ -210,8 +210,8 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         channel.logs = ()
     elif channel.metadata_due:
         full = channel.metadata_full
-        found = controller.states if full else channel.metadata
-        states = tuple(_with_offline(controller, stamped(controller, found[tp])) for tp in sorted(found))
+        found = {tp: stamped(controller, s) for tp, s in controller.states.items()} if full else channel.metadata
+        states = tuple(_with_offline(controller, found[tp]) for tp in sorted(found))
         number, live = turn.correlation(), served_by(controller)
         channel.in_flight = UpdateMetadata(number, me, epoch, incarnation, live, states, full, number)
         channel.metadata, channel.metadata_due, channel.metadata_full = {}, False, False

@@ -7,7 +7,7 @@ happened. Watches are one-shot, belong to the session and are set again by the c
 reports at once what changed meanwhile.
 """
 
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -151,3 +151,16 @@ AnyAnswer = (
 
 Change = Literal["created", "deleted", "changed", "children"]
 SessionState = Literal["connected", "disconnected", "expired"]
+
+
+class Listener(Protocol):
+    """Who is told by a client library; called on the thread that owns the client."""
+
+    def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
+        """A request is answered."""
+
+    def watch_fired(self, path: str, change: Change) -> None:
+        """A watch fired and is gone."""
+
+    def state_changed(self, state: SessionState, session: int) -> None:
+        """The session changed."""

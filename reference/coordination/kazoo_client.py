@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -53,12 +53,12 @@ from reference.coordination.api import (
     Exists,
     GetChildren,
     GetData,
+    Listener,
     NodeExists,
     NoNode,
     NotEmpty,
     RolledBack,
     SessionExpired,
-    SessionState,
     SetData,
     Unknown,
     Written,
@@ -86,21 +86,15 @@ _SESSION_TROUBLE = (ConnectionLoss, ConnectionClosedError, SessionExpiredError)
 _Outcome = Any
 
 
-class Listener(Protocol):
-    """Who is told; called on the thread that owns the client."""
-
-    def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """A request is answered."""
-
-    def watch_fired(self, path: str, change: Change) -> None:
-        """A watch fired and is gone."""
-
-    def state_changed(self, state: SessionState, session: int) -> None:
-        """The session changed."""
+def _sleep(seconds: float) -> None:
+    # Not time.sleep: under a libfaketime that leaves the monotonic clock alone it fails with EINVAL (clock_nanosleep).
+    threading.Event().wait(seconds)
 
 
 class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Watches go through the queue of the answers: with kazoo's two queues a watch may come after what was read later."""
+
+    sleep_func = staticmethod(_sleep)
 
     def dispatch_callback(self, callback: Callback) -> None:
         self.completion_queue.put(lambda: callback.func(*callback.args))
@@ -143,7 +137,7 @@ class KazooCoordination:
             self._hosts,
             timeout=self._session_timeout_ms / 1000,
             handler=_OneQueueHandler(),
-            connection_retry=KazooRetry(max_tries=-1, delay=RECONNECT_DELAY_S, backoff=1, max_jitter=0.0),
+            connection_retry=KazooRetry(max_tries=-1, delay=RECONNECT_DELAY_S, backoff=1, max_jitter=0.0, sleep_func=_sleep),
         )
         client.add_listener(partial(self._on_kazoo_state, client))
         self._client = client

@@ -17,11 +17,12 @@ from reference.effects import Note
 
 
 class NoteLine(Struct, frozen=True, kw_only=True):
-    """One line: which life of which node said what, when."""
+    """One line: which life of which node said what, when; and what its wall clock showed, which may be wrong."""
 
     node: str
     life: int
     time_ns: int
+    wall_ns: int = 0
     note: Note
 
 
@@ -39,7 +40,7 @@ class NoteWriter:
 
     def write(self, note: Note) -> None:
         """One line, now."""
-        line = NoteLine(node=self._node, life=self._life, time_ns=time.monotonic_ns(), note=note)
+        line = NoteLine(node=self._node, life=self._life, time_ns=time.monotonic_ns(), wall_ns=time.time_ns(), note=note)
         os.write(self._fd, _encode(line) + b"\n")
 
     def close(self) -> None:
@@ -48,10 +49,25 @@ class NoteWriter:
             os.close(self._fd)
 
 
-def read_notes(path: Path) -> list[NoteLine]:
-    """All whole lines of a file of notes, in the order of writing; what a kill cut short is left out."""
-    whole, _, _ = path.read_bytes().rpartition(b"\n")
-    return [_decode(line) for line in whole.splitlines()]
+class NotesReader:
+    """Reads a file of notes while it grows. Its format errors are msgspec's."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines: list[NoteLine] = []
+        self._at = 0
+
+    def read(self) -> list[NoteLine]:
+        """All whole lines so far, in the order of writing; what a kill cut short is left out. None where there is no file."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                whole, end, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return []
+        self._lines += [_decode(line) for line in whole.splitlines()]
+        self._at += len(whole) + len(end)
+        return self._lines
 
 
 def end_with_stdin(loop: asyncio.AbstractEventLoop, end: asyncio.Event) -> None:

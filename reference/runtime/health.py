@@ -1,6 +1,9 @@
 """Does a broker serve? Asked as a client asks: it is registered and not fenced when it lists itself among the brokers (R-186)."""
 
 import socket
+from typing import TypeVar
+
+from msgspec import Struct
 
 from reference.types import BrokerId
 from reference.wire.clients.apis import ApiKey
@@ -15,6 +18,7 @@ from reference.wire.framing import (
     response_body_at,
 )
 
+S = TypeVar("S", bound=Struct)
 TIMEOUT_S = 2.0
 _VERSION = 8
 _RESPONSE_BYTES_MAX = 16 * 1024 * 1024
@@ -32,7 +36,12 @@ def is_serving(where: tuple[str, int], broker: BrokerId) -> bool:
 
 def told_by(where: tuple[str, int], question: MetadataRequest) -> MetadataResponse:
     """What the broker there tells clients. OSError where nobody answers within TIMEOUT_S, WireError for no such answer."""
-    header = RequestHeader(api_key=ApiKey.METADATA, api_version=_VERSION, correlation=1, client_id="health")
+    return ask(where, ApiKey.METADATA, _VERSION, question, MetadataResponse)
+
+
+def ask(where: tuple[str, int], api: ApiKey, version: int, question: Struct, kind: type[S]) -> S:
+    """One request over a connection of its own, and the response to it, of that kind; errors as of `told_by`."""
+    header = RequestHeader(api_key=api, api_version=version, correlation=1, client_id="health")
     request = write_request(header.api_key, header.api_version, question)
     with socket.create_connection(where, TIMEOUT_S) as connection:
         connection.sendall(encode_frame(encode_request_header(header), *request))
@@ -44,4 +53,4 @@ def told_by(where: tuple[str, int], question: MetadataRequest) -> MetadataRespon
     if read_correlation(frame) != header.correlation:
         raise WireError("the answer to another question")
     at = response_body_at(frame, header.api_key, header.api_version)
-    return read_response(header.api_key, header.api_version, MetadataResponse, frame, at)
+    return read_response(header.api_key, header.api_version, kind, frame, at)

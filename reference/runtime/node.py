@@ -3,6 +3,9 @@
 Events are handled one at a time, in the order in which they came; the effects of one are performed before the next is taken.
 What a log directory refuses is told to the machine next (`reference.performing`). An assertion that fails inside the machine is
 noted and ends the node: such a node must not go on.
+
+Of a record batch the machine is given the header. Whoever sends records is answered or refused within one event, so that the
+records wait here for its Append and for its note; where a batch leaves the machine they are read from the log.
 """
 
 import asyncio
@@ -12,6 +15,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, assert_never
+
+from msgspec.structs import replace
 
 from reference.coordination.api import AnyAnswer, AnyOp, Change, SessionState
 from reference.effects import (
@@ -46,11 +51,14 @@ from reference.events import (
     ZkWatch,
 )
 from reference.machine import Now
-from reference.messages import AnyMessage
+from reference.messages import AnyMessage, Batch, FetchReply, Produce
 from reference.performing import perform
 from reference.runtime.disk import Disk
 from reference.runtime.timers import Timers
+from reference.sealed import HEADER_BYTES, Values
 from reference.types import Address, Millis
+
+SWEEP_S = 1.0  # how long the files of a deleted replica stay
 
 
 class Handles(Protocol):
@@ -108,6 +116,7 @@ class Host:
         self._inbox: deque[AnyEvent] = deque()
         self._busy = False
         self._over = False
+        self._records: dict[Values, bytes] = {}  # of the event at hand: whole batches by their headers
         self._flushers: dict[int, ThreadPoolExecutor] = {}  # one thread for each directory: flushes end in their order
         self._network: Network | None = None
         self._coordination: Coordination | None = None
@@ -165,6 +174,9 @@ class Host:
     # --- one event ---------------------------------------------------------------------------------------------------------
 
     def _handle(self, event: AnyEvent) -> None:
+        if isinstance(event, Received):
+            message, self._records = without_records(event.message)
+            event = Received(event.source, message)
         try:
             effects = self._machine.handle(event, now=self._clock())
         except AssertionError as error:
@@ -173,6 +185,7 @@ class Host:
             return
         failed = perform(effects, self._attempt, self._disk.replicas_in, lambda: not self._over)
         self._inbox.extendleft(reversed(failed))
+        self._records = {}
 
     def _attempt(self, effect: AnyEffect) -> str | None:
         try:
@@ -186,7 +199,7 @@ class Host:
         assert self._coordination is not None
         match effect:
             case Send():
-                self._network.send(effect.to, effect.message)
+                self._send(effect.to, effect.message)
             case Disconnect():
                 self._network.disconnect(effect.peer)
             case CreateReplica():
@@ -197,8 +210,9 @@ class Host:
                 self._disk.mark_clean(effect.dir, clean=effect.clean)
             case DeleteReplica():
                 self._disk.delete(effect.dir, effect.tp)
+                self._loop.call_later(SWEEP_S, self._sweep, effect.dir)
             case Append():
-                self._disk.append(effect.dir, effect.tp, effect.batches)
+                self._disk.append(effect.dir, effect.tp, self._whole(effect.batches))
             case Truncate():
                 self._disk.truncate(effect.dir, effect.tp, effect.to)
             case Flush():
@@ -216,15 +230,43 @@ class Host:
             case Halt():
                 self.stop(f"halt:{effect.reason}")
             case Note():
-                self._note(effect)
+                self._note(replace(effect, batches=self._whole(effect.batches)) if effect.batches else effect)
             case _:
                 assert_never(effect)
 
+    def _whole(self, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
+        """Batches that came with the event at hand, with their records."""
+        return tuple(replace(batch, values=self._records.get(batch.values, batch.values)) for batch in batches)
+
+    def _send(self, to: Address, message: AnyMessage) -> None:
+        assert self._network is not None
+        if isinstance(message, FetchReply) and message.batches:
+            dir_ = self._disk.dir_of(message.tp)
+            try:
+                whole = self._disk.with_records(dir_, message.tp, message.batches)
+            except OSError as error:
+                self._inbox.append(DirFailed(dir_, str(error)))
+                return
+            batches = tuple(replace(batch, values=data) for batch, data in zip(message.batches, whole, strict=True))
+            message = replace(message, batches=batches)
+        self._network.send(to, message)
+
+    def _flusher(self, dir_: int) -> ThreadPoolExecutor:
+        if dir_ not in self._flushers:
+            self._flushers[dir_] = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"flush-{dir_}")
+        return self._flushers[dir_]
+
+    def _sweep(self, dir_: int) -> None:
+        if not self._over:
+            self._loop.run_in_executor(None, self._disk.sweep_job(dir_)).add_done_callback(partial(self._swept, dir_))
+
+    def _swept(self, dir_: int, future: asyncio.Future[None]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            self.deliver(DirFailed(dir_, str(error)))
+
     def _flush(self, effect: Flush) -> None:
-        flusher = self._flushers.get(effect.dir)
-        if flusher is None:
-            flusher = self._flushers[effect.dir] = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"flush-{effect.dir}")
-        future = flusher.submit(self._disk.flush_job(effect.dir))
+        future = self._flusher(effect.dir).submit(self._disk.flush_job(effect.dir))
         future.add_done_callback(partial(self._flush_done, effect))
 
     def _flush_done(self, effect: Flush, future: Future[None]) -> None:
@@ -234,6 +276,20 @@ class Host:
 
     def _flush_answered(self, event: Flushed | DirFailed) -> None:
         self.deliver(event)
+
+
+def without_records(message: AnyMessage) -> tuple[AnyMessage, dict[Values, bytes]]:
+    """A message with the headers of its batches, and the whole batches by their headers."""
+    match message:
+        case Produce(values=bytes(whole)):
+            header = whole[:HEADER_BYTES]
+            return replace(message, values=header), {header: whole}
+        case FetchReply(batches=batches) if batches:
+            found: dict[Values, bytes] = {b.values[:HEADER_BYTES]: b.values for b in batches if isinstance(b.values, bytes)}
+            bare = tuple(replace(batch, values=batch.values[:HEADER_BYTES]) for batch in batches)
+            return replace(message, batches=bare), found
+        case _:
+            return message, {}
 
 
 def _where(error: AssertionError) -> str:

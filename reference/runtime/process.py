@@ -5,11 +5,16 @@ in its way, and ends.
 """
 
 import asyncio
+import os
 import signal
+import sys
+import tempfile
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from reference.config import BrokerConfig
 from reference.coordination.api import AnyAnswer, Change, SessionState
@@ -19,10 +24,13 @@ from reference.events import DirImage, ShutDown
 from reference.messages import AnyMessage, Request
 from reference.runtime.administration import Administration
 from reference.runtime.control import NoteWriter, end_with_stdin
-from reference.runtime.disk import Disk
+from reference.runtime.disk import Disk, replica_folders
+from reference.runtime.faults import DirFaults
 from reference.runtime.gateway import PREFIX, Gateway
+from reference.runtime.ledger import Ledger
 from reference.runtime.node import Handles, Host
 from reference.runtime.settings import Listener, NodeSettings, SettingsError, advertised, host_and_port
+from reference.runtime.side_channel import SideChannel
 from reference.runtime.transport import Transport
 from reference.types import Address, BrokerId, TopicPartition, broker_address
 from reference.wire.clients.exchange import Facing
@@ -55,7 +63,10 @@ class _Process:
         self._is_registered = False
         self._has_session = False
         self._bad_dirs: set[int] = set()
-        self._disk = Disk([Path(path) for path in settings.log_dirs])
+        self._faults = DirFaults(len(settings.log_dirs))
+        for index, fault in enumerate(settings.dir_faults):
+            self._faults.set(index, fault)
+        self._disk = _disk(settings, self._faults)
         machine = boot(settings.broker, self._disk.recover(), settings.life)
         self._notes = _notes(settings, me)
         self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._stopped)
@@ -65,6 +76,7 @@ class _Process:
         timeout_ms = settings.broker.session_timeout_ms
         self._zookeeper = KazooCoordination(settings.zookeeper, timeout_ms, self, loop.call_soon_threadsafe)
         self._administration = Administration(settings.zookeeper, timeout_ms)
+        self._side_channel = SideChannel(self._faults)
 
     async def listen(self) -> None:
         """Take connections; SettingsError where an address is taken."""
@@ -72,6 +84,15 @@ class _Process:
         await _bound(peers, self._transport.listen)
         for listener in clients:
             await _bound(listener, partial(self._gateway.listen, facing=_facing(self._settings, listener)))
+        await self._open_side_channel()
+
+    async def _open_side_channel(self) -> None:
+        path = self._settings.side_channel
+        if path is not None:
+            try:
+                await self._side_channel.listen(Path(path))
+            except OSError as error:
+                raise SettingsError(f"cannot make the side-channel {path}: {error.strerror or error}") from None
 
     async def live(self) -> int:
         """From the first event to the last; SettingsError where it never came to be a broker."""
@@ -88,11 +109,14 @@ class _Process:
             raise self._broken[0]
         for reason in self._reasons:
             self._notes.write(Note(kind="node-stopped", detail=reason))
+            if reason != f"halt:{SHUT_DOWN}":
+                sys.stderr.write(f"{reason.removeprefix('halt:')}\n")
         # The session is left to time out, as that of a process that died: closing it would tell the others at once.
         return 1 if [reason for reason in self._reasons if reason != f"halt:{SHUT_DOWN}"] else 0
 
     async def close(self) -> None:
         """Break all connections."""
+        await self._side_channel.close()
         await self._gateway.close()
         await self._administration.close()
         await self._transport.close()
@@ -178,7 +202,29 @@ class _Process:
         self._is_registered = self._is_registered or note.kind == "registered"
         if note.kind == "dir-failed" and note.dir is not None:
             self._bad_dirs.add(note.dir)
+            path = self._settings.log_dirs[note.dir]
+            sys.stderr.write(f"log directory {path}: {_trouble(Path(path)) or note.detail}\n")
         self._notes.write(note)
+
+
+def _disk(settings: NodeSettings, faults: DirFaults) -> Disk:
+    try:
+        ledger = None if settings.power_ledger is None else Ledger(Path(settings.power_ledger))
+    except (OSError, msgspec.MsgspecError) as error:
+        raise SettingsError(f"cannot keep the ledger {settings.power_ledger}: {error}") from None
+    paths = [Path(path) for path in settings.log_dirs]
+    return Disk(paths, segment_bytes=settings.segment_bytes, ledger=ledger, faults=faults)
+
+
+def _trouble(path: Path) -> str | None:
+    """What the file system says when this directory is looked at and written to; None where it has nothing against it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        next(path.iterdir(), None)
+        with tempfile.TemporaryFile(dir=path):
+            return None
+    except OSError as error:
+        return error.strerror
 
 
 def _notes(settings: NodeSettings, me: Address) -> NoteWriter:
@@ -192,7 +238,9 @@ async def _bound(listener: Listener, listen: Callable[[str, int], Awaitable[int]
     try:
         await listen(*host_and_port(listener.bind))
     except OSError as error:
-        raise SettingsError(f"cannot listen on {listener.bind}: {error.strerror}") from None
+        # asyncio makes a sentence of its own of what the system says; a name that is not known has no number of the system's
+        reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
+        raise SettingsError(f"cannot listen on {listener.bind}: {reason}") from None
 
 
 def _facing(settings: NodeSettings, listener: Listener) -> Facing:
@@ -206,5 +254,4 @@ def _facing(settings: NodeSettings, listener: Listener) -> Facing:
 
 def _sizes(path: Path) -> tuple[tuple[TopicPartition, int], ...]:
     """Bytes of all files of each log below a directory."""
-    folders = sorted(folder for folder in path.iterdir() if folder.is_dir())
-    return tuple((TopicPartition(f.name), sum(file.stat().st_size for file in f.iterdir())) for f in folders)
+    return tuple((TopicPartition(f.name), sum(file.stat().st_size for file in f.iterdir())) for f in replica_folders(path))

@@ -10,7 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from reference.config import BrokerConfig
+from reference.runtime.disk import SEGMENT_BYTES
+from reference.runtime.faults import DirFault
 from reference.runtime.gateway import Limits
+from reference.runtime.side_channel import PATH_BYTES_MAX
 from reference.types import Address, BrokerId, broker_address
 
 
@@ -37,6 +40,10 @@ class NodeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     log_dirs: tuple[str, ...]
     notes: str = "-"  # a file that JSON lines are appended to, "-" for stdout
     end_with_stdin: bool = False
+    segment_bytes: int = SEGMENT_BYTES  # log.segment.bytes
+    dir_faults: tuple[DirFault, ...] = ()  # which the log directories meet from the first look on, by their number
+    side_channel: str | None = None  # a Unix socket for the harness (`reference.runtime.side_channel`)
+    power_ledger: str | None = None  # a file outside of the log directories (`reference.runtime.ledger`)
     # A node that has not been registered by then gives up and says why; None waits for ever.
     startup_timeout_ms: int | None = 30_000
 
@@ -83,5 +90,11 @@ def _check(settings: NodeSettings) -> None:
             raise SettingsError(f"clients[{index}] does not say where {me} itself is reached")
     if len(settings.log_dirs) != settings.broker.log_dirs:
         raise SettingsError(f"broker.log_dirs is {settings.broker.log_dirs}, log_dirs has {len(settings.log_dirs)}")
+    if len(settings.dir_faults) > len(settings.log_dirs):
+        raise SettingsError(f"dir_faults has {len(settings.dir_faults)}, log_dirs {len(settings.log_dirs)}")
+    if settings.segment_bytes < 1:
+        raise SettingsError(f"segment_bytes is not above 0: {settings.segment_bytes}")
+    if settings.side_channel is not None and len(settings.side_channel.encode()) > PATH_BYTES_MAX:
+        raise SettingsError(f"side_channel has more than {PATH_BYTES_MAX} bytes, the most that a Unix socket's name may have")
     if settings.life < 1:
         raise SettingsError(f"life counts from 1, not {settings.life}")

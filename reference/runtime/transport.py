@@ -1,129 +1,44 @@
-"""Messages over TCP: frames of a 4-byte length and a msgpack body; the first frame of a connection says who speaks.
+"""Messages between nodes over TCP, as requests and responses of Kafka's protocol (`reference.wire.codec`).
 
-To each configured peer there is one outgoing connection, opened when there is something to send and again after it broke. What
-cannot be sent is dropped, as the network may: the connection refused, or more bytes waiting than `UNSENT_BYTES_MAX` because the
-peer stands still. Whoever is no configured peer (a client) is answered over the connection it opened. A frame that is too long
-or no message ends its connection. A message to oneself does not touch the network.
+To each peer there is one outgoing connection, opened when there is something to send and again after it broke; what it brings are
+answers to what was asked over it, found by their correlation and taken as they come, so that a parked fetch of one partition
+holds up nobody. Each incoming connection is an address of its own, "@1", "@2", …, which its answers go to. What cannot be sent is
+dropped, as the network may: the connection refused, or more bytes waiting than UNSENT_BYTES_MAX because the peer stands still.
+What is malformed, too large, or no request between nodes closes its connection. A message to oneself does not touch the network.
+
+A fetch names its topic by an id. Which topic that is is learnt from the commands that pass through here: nobody leads a partition
+whose command did not.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import cast, get_args
 
-import msgspec
-from msgspec import Struct
-
-from reference.messages import AnyMessage
-from reference.types import Address
+from reference.messages import AnyMessage, LeaderAndIsr, UpdateMetadata
+from reference.types import NO_TOPIC_ID, Address, TopicId, topic_of
+from reference.wire.codec import (
+    NodeReply,
+    NodeRequest,
+    read_reply,
+    read_request,
+    reply_frame,
+    request_frame,
+    version_of,
+)
+from reference.wire.framing import FrameBuffer, WireError, read_correlation, read_request_header
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
-UNSENT_BYTES_MAX = 64 * 1024 * 1024
-PROTOCOL_VERSION = 1
-_LENGTH_BYTES = 4
+UNSENT_BYTES_MAX = 64 * 1024 * 1024  # of one connection
+HELD_BYTES_MAX = 256 * 1024 * 1024  # of frames that are not whole yet, of all incoming connections
+CONNECTIONS_MAX = 256  # incoming
+OPEN_MAX = 10_000  # requests of one connection that have no answer; the oldest is forgotten
+TOPICS_MAX = 100_000  # ids that are remembered; the oldest is forgotten
 
-
-class Hello(Struct, frozen=True, kw_only=True):
-    """The first frame of a connection."""
-
-    address: Address
-    version: int = PROTOCOL_VERSION
-
-
-class FrameError(Exception):
-    """What came in is no frame of ours."""
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode_message: Callable[[bytes], AnyMessage] = msgspec.msgpack.Decoder(AnyMessage).decode
-_decode_hello = msgspec.msgpack.Decoder(Hello).decode
-
-
-def encode_frame(body: Hello | AnyMessage) -> bytes:
-    """One frame."""
-    data = _encode(body)
-    return len(data).to_bytes(_LENGTH_BYTES, "big") + data
-
-
-class FrameBuffer:
-    """Bytes in as they come, bodies of whole frames out."""
-
-    def __init__(self) -> None:
-        self._bytes = bytearray()
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The frames that are complete now; FrameError where one claims to be longer than FRAME_BYTES_MAX."""
-        self._bytes += data
-        frames = []
-        at = 0
-        while at + _LENGTH_BYTES <= len(self._bytes):
-            length = int.from_bytes(self._bytes[at : at + _LENGTH_BYTES], "big")
-            if length > FRAME_BYTES_MAX:
-                raise FrameError(f"a frame of {length} bytes; at most {FRAME_BYTES_MAX} are taken")
-            end = at + _LENGTH_BYTES + length
-            if end > len(self._bytes):
-                break
-            frames.append(bytes(self._bytes[at + _LENGTH_BYTES : end]))
-            at = end
-        del self._bytes[:at]
-        return frames
-
-
-class _Connection(asyncio.Protocol):
-    """One TCP connection. Of an incoming one the peer is known after its Hello."""
-
-    def __init__(self, owner: "Transport", peer: Address | None) -> None:
-        self.owner = owner
-        self.peer = peer
-        self.outgoing = peer is not None
-        self.waiting: list[bytes] = []  # to be sent once the connection stands
-        self.waiting_bytes = 0
-        self.transport: asyncio.Transport | None = None
-        self._buffer = FrameBuffer()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self.owner.opened(self)
-        if self.outgoing:
-            transport.write(b"".join([encode_frame(Hello(address=self.owner.address)), *self.waiting]))
-            self.waiting.clear()
-
-    def send(self, frame: bytes) -> None:
-        """Hand over, or drop where too much waits already."""
-        if self.transport is None:
-            if self.waiting_bytes + len(frame) <= UNSENT_BYTES_MAX:
-                self.waiting.append(frame)
-                self.waiting_bytes += len(frame)
-        elif self.transport.get_write_buffer_size() + len(frame) <= UNSENT_BYTES_MAX:
-            self.transport.write(frame)
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            for body in self._buffer.feed(data):
-                if self.peer is None:
-                    self.peer = self._introduced(body)
-                else:
-                    self.owner.received(self.peer, _decode_message(body))
-        except (FrameError, msgspec.MsgspecError):
-            self.close()
-
-    def _introduced(self, body: bytes) -> Address:
-        hello = _decode_hello(body)
-        if hello.version != PROTOCOL_VERSION:
-            raise FrameError(f"protocol version {hello.version}; this is {PROTOCOL_VERSION}")
-        self.owner.introduced(self, hello.address)
-        return hello.address
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.owner.closed(self)
-
-    def close(self) -> None:
-        """Break it now."""
-        if self.transport is not None:
-            self.transport.abort()
+_REQUESTS = get_args(NodeRequest)
 
 
 class Transport:
-    """The network as one address sees it. `received` gets each message with its sender, `lost` each peer that was cut off."""
+    """The network as one node sees it. `received` gets each message with its sender, `lost` each peer that was cut off."""
 
     def __init__(
         self,
@@ -133,18 +48,20 @@ class Transport:
         lost: Callable[[Address], None],
     ) -> None:
         self.address = address
-        self.received = received
+        self.held = 0
+        self._received = received
         self._lost = lost
         self._peers = dict(peers)
-        self._outgoing: dict[Address, _Connection] = {}
-        self._incoming: dict[Address, _Connection] = {}  # by who introduced itself; the newest
-        self._open: dict[_Connection, None] = {}
+        self._topics: dict[TopicId, str] = {}
+        self._outgoing: dict[Address, _Outgoing] = {}
+        self._incoming: dict[Address, _Incoming] = {}
+        self._last = 0
         self._dialling: dict[Address, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> int:
         """Take connections; returns the port (0 asks for any). OSError where it is taken."""
-        self._server = await asyncio.get_running_loop().create_server(lambda: _Connection(self, None), host, port)
+        self._server = await asyncio.get_running_loop().create_server(lambda: _Incoming(self), host, port)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
@@ -152,30 +69,31 @@ class Transport:
         """Send or drop; never waits."""
         if to == self.address:
             asyncio.get_running_loop().call_soon(self.received, to, message)  # not now: its sender is still at work
-            return
-        frame = encode_frame(message)
-        if to not in self._peers:
-            incoming = self._incoming.get(to)
-            if incoming is not None:
-                incoming.send(frame)
-            return
-        if to not in self._outgoing:
-            connection = self._outgoing[to] = _Connection(self, to)
-            self._dialling[to] = asyncio.get_running_loop().create_task(self._dial(to, connection))
-        self._outgoing[to].send(frame)
+        elif isinstance(message, _REQUESTS):
+            self._ask(to, cast(NodeRequest, message))
+        elif to in self._incoming:
+            self._incoming[to].answer(cast(NodeReply, message))
 
     def disconnect(self, peer: Address) -> None:
-        """Break the connection that this peer opened, if there is one."""
+        """Break the connection of this address, if there is one."""
         connection = self._incoming.get(peer)
         if connection is not None:
             connection.close()
 
-    async def _dial(self, to: Address, connection: _Connection) -> None:
+    def _ask(self, to: Address, request: NodeRequest) -> None:
+        if to not in self._peers:
+            return
+        if to not in self._outgoing:
+            connection = self._outgoing[to] = _Outgoing(self, to)
+            self._dialling[to] = asyncio.get_running_loop().create_task(self._dial(to, connection))
+        self._outgoing[to].ask(request)
+
+    async def _dial(self, to: Address, connection: "_Outgoing") -> None:
         host, port = self._peers[to]
         try:
             await asyncio.get_running_loop().create_connection(lambda: connection, host, port)
         except OSError:
-            self.closed(connection)
+            self.broken(connection)
         finally:
             self._dialling.pop(to, None)
 
@@ -184,33 +102,170 @@ class Transport:
         self._lost = lambda _: None
         for task in list(self._dialling.values()):
             task.cancel()
-        for connection in list(self._open):
-            connection.close()
+        for outgoing in list(self._outgoing.values()):
+            outgoing.close()
+        for incoming in list(self._incoming.values()):
+            incoming.close()
         if self._server is not None:
             self._server.close()
         await asyncio.sleep(0)  # aborted connections close in the loop's next round
 
     # --- told by connections -----------------------------------------------------------------------------------------------
 
-    def opened(self, connection: _Connection) -> None:
-        """It stands."""
-        self._open[connection] = None
+    def received(self, source: Address, message: AnyMessage) -> None:
+        """A message came in."""
+        if isinstance(message, LeaderAndIsr | UpdateMetadata):
+            for state in message.states:
+                self._learn(state.topic_id, topic_of(state.tp))
+        self._received(source, message)
 
-    def introduced(self, connection: _Connection, address: Address) -> None:
-        """An incoming connection said who it is; an older one of the same address is a leftover."""
-        older = self._incoming.get(address)
+    def _learn(self, topic_id: TopicId, topic: str) -> None:
+        if topic_id != NO_TOPIC_ID and topic_id not in self._topics:
+            self._topics[topic_id] = topic
+            if len(self._topics) > TOPICS_MAX:
+                del self._topics[next(iter(self._topics))]
+
+    def topic_of(self, topic_id: TopicId) -> str | None:
+        """The topic that has or had this id; ids are never given again."""
+        return self._topics.get(topic_id)
+
+    def admit(self, connection: "_Incoming") -> Address | None:
+        """The address of a new connection; None where there are too many."""
+        if len(self._incoming) >= CONNECTIONS_MAX:
+            return None
+        self._last += 1
+        address = Address(f"@{self._last}")
         self._incoming[address] = connection
-        if older is not None:
-            older.close()
+        return address
 
-    def closed(self, connection: _Connection) -> None:
-        """It broke, or never stood."""
-        self._open.pop(connection, None)
-        peer = connection.peer
-        if peer is None:
+    def gone(self, address: Address) -> None:
+        """An incoming connection broke."""
+        self._incoming.pop(address, None)
+
+    def broken(self, connection: "_Outgoing") -> None:
+        """An outgoing one broke, or never stood."""
+        if self._outgoing.get(connection.peer) is connection:
+            del self._outgoing[connection.peer]
+        self._lost(connection.peer)
+
+
+class _Open(dict[int, tuple[NodeRequest, int]]):
+    """Requests without an answer and their versions, by correlation, the oldest first."""
+
+    def add(self, request: NodeRequest, version: int) -> None:
+        self.pop(request.correlation, None)
+        self[request.correlation] = (request, version)
+        if len(self) > OPEN_MAX:
+            del self[next(iter(self))]
+
+
+class _Outgoing(asyncio.Protocol):
+    """A connection to a peer: requests go, answers come."""
+
+    def __init__(self, owner: Transport, peer: Address) -> None:
+        self.peer = peer
+        self._owner = owner
+        self._open = _Open()
+        self._waiting: list[bytes] = []  # to be sent once the connection stands
+        self._waiting_bytes = 0
+        self._transport: asyncio.Transport | None = None
+        self._buffer = FrameBuffer(FRAME_BYTES_MAX)
+
+    def ask(self, request: NodeRequest) -> None:
+        """Send, or drop where too much waits already."""
+        version = version_of(request)
+        frame = request_frame(request, version=version, client_id=self._owner.address)
+        if self._transport is None:
+            if self._waiting_bytes + len(frame) > UNSENT_BYTES_MAX:
+                return
+            self._waiting.append(frame)
+            self._waiting_bytes += len(frame)
+        elif self._transport.get_write_buffer_size() + len(frame) > UNSENT_BYTES_MAX:
             return
-        table = self._outgoing if connection.outgoing else self._incoming
-        if table.get(peer) is connection:
-            del table[peer]
-        if connection.outgoing:
-            self._lost(peer)
+        else:
+            self._transport.write(frame)
+        self._open.add(request, version)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.writelines(self._waiting)
+        self._waiting.clear()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._buffer.feed(data):
+                asked = self._open.pop(read_correlation(frame), None)
+                if asked is None:
+                    raise WireError("an answer to nothing that was asked")
+                self._owner.received(self.peer, read_reply(*asked, frame))
+        except WireError:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.broken(self)
+
+    def close(self) -> None:
+        """Break it now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _Incoming(asyncio.Protocol):
+    """A connection that somebody opened: requests come, answers go."""
+
+    def __init__(self, owner: Transport) -> None:
+        self._owner = owner
+        self._open = _Open()
+        self._address: Address | None = None
+        self._transport: asyncio.Transport | None = None
+        self._buffer = FrameBuffer(FRAME_BYTES_MAX)
+        self._held = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._address = self._owner.admit(self)
+        if self._address is None:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._buffer.feed(data):
+                if self._address is None:
+                    return
+                header, at = read_request_header(frame)
+                request = read_request(header, frame, at, self._owner.topic_of)
+                self._open.add(request, header.api_version)
+                self._owner.received(self._address, request)
+        except WireError:
+            self.close()
+        self._account(self._buffer.pending)
+
+    def answer(self, reply: NodeReply) -> None:
+        """Send; a connection that takes nothing any more is broken."""
+        asked = self._open.pop(reply.correlation, None)
+        if asked is None or self._transport is None:
+            return
+        frame = reply_frame(*asked, reply)
+        if self._transport.get_write_buffer_size() + len(frame) > UNSENT_BYTES_MAX:
+            self.close()
+        else:
+            self._transport.write(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._account(0)
+        if self._address is not None:
+            self._owner.gone(self._address)
+            self._address = None
+
+    def close(self) -> None:
+        """Break it now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _account(self, held: int) -> None:
+        self._owner.held += held - self._held
+        self._held = held
+        if self._owner.held > HELD_BYTES_MAX:
+            self.close()

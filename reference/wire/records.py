@@ -106,7 +106,11 @@ def split(data: bytes) -> list[bytes]:
 
 def batch_of(data: bytes) -> Batch:
     """A whole batch as the machines carry it: offsets, epoch and the producer's numbers from its header."""
-    header = read_header(data)
+    return batch_with(read_header(data), data)
+
+
+def batch_with(header: BatchHeader, data: bytes) -> Batch:
+    """The same, of a header that was read."""
     return Batch(
         base_offset=Offset(header.base_offset),
         leader_epoch=LeaderEpoch(header.leader_epoch),

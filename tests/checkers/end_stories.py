@@ -2,13 +2,14 @@
 
 import msgspec
 
+from checkers.verdict import Validity
 from history.event import EventKind
 from history.history import History
 from history.manifest import Assignment
 from tests.checkers.story import BOUND_NS, Expected, Story, Told, begin, committed, power_out
 
 
-def _healed(story: Story, *, whole: bool) -> History:
+def _healed(story: Story, *, whole: bool, read: str = "x y") -> History:
     """Controller b1, a record before and after healing, then the bound passes and everything is read."""
     story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b1", controller_epoch=1)
     for node in ("b2", "b3"):
@@ -23,7 +24,7 @@ def _healed(story: Story, *, whole: bool) -> History:
     committed(story, "y", 1, nodes="b1 b2 b3" if whole else "b1 b2")
     final = story.time_ns
     story.event(EventKind.FINAL_READS, whole_node=True)
-    story.polls(9, 0, "x y" if whole else "x", hw=2)
+    story.polls(9, 0, read if whole else "x", hw=2)
     return story.history(healed_at_ns=healed, final_reads_at_ns=final)
 
 
@@ -34,6 +35,11 @@ def whole_again() -> History:
 def one_stays_out() -> History:
     """b3 never joins again, and the last reader does not get what was acknowledged."""
     return _healed(begin(), whole=False)
+
+
+def passed_over() -> History:
+    """The last reader is given what lies behind x, and not x."""
+    return _healed(begin(), whole=True, read="- y")
 
 
 def nobody_registers() -> History:
@@ -167,6 +173,15 @@ END_STORIES: dict[str, Told] = {
                 "final readers of orders-0 ended at offset 0, offset 1 was acknowledged",
                 "the log of b3 is not that of leader b1 of orders-0 at the end",
             ),
+        ),
+    ),
+    "bad/availability-passed-over": Told(
+        passed_over,
+        Expected(
+            validity=Validity.INVALID,
+            anomalies=(("lost-write", (13, 24)),),
+            live=False,
+            not_live=("final readers of orders-0 never got x at offset 0",),
         ),
     ),
     "ok/availability-cluster-whole-again": Told(whole_again, Expected(live=True)),

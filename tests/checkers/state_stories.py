@@ -183,6 +183,20 @@ def cut_and_fetched_again() -> History:
     return story.history()
 
 
+def covers_what_is_not_committed() -> History:
+    """b1 takes the high watermark of its new leader before it has cut off y, which it alone had (KAFKA-14704)."""
+    story = begin()
+    story.asks(1, "y")
+    story.append("b1", 0, "y")
+    story.unsure(1, "y")
+    story.state("b2", 2, "b2 b3")
+    story.leads("b2", 2, leo=0, isr="b2 b3")
+    committed(story, "z", 0, epoch=2, nodes="b2 b3")
+    story.follows("b1", 2, "b2")
+    story.hw("b1", 1, epoch=2, role="follower")
+    return story.history()
+
+
 # --- fencing ----------------------------------------------------------------------------------------------------------------
 
 
@@ -313,13 +327,25 @@ def deleted_while_it_counts() -> History:
 
 
 def back_from_the_dead() -> History:
-    """A command of before the deletion makes the replica anew."""
+    """A command of before the deletion makes the replica anew, and it is filled."""
+    story = begin()
+    story.topic_id = "5"
+    story.state("b1", 1, "b1 b2 b3")
+    story.event(EventKind.TOPIC_DELETED)
+    story.event(EventKind.REPLICA_DELETED, node="b3", life=1)
+    story.event_append("b3", 0, "x", 1)
+    return story.history()
+
+
+def begun_anew() -> History:
+    """The next controller begins a deletion anew: for a moment there is a replica again."""
     story = begin()
     story.topic_id = "5"
     story.state("b1", 1, "b1 b2 b3")
     story.event(EventKind.TOPIC_DELETED)
     story.event(EventKind.REPLICA_DELETED, node="b3", life=1)
     story.follows("b3", 1, "b1")
+    story.event(EventKind.REPLICA_DELETED, node="b3", life=1)
     return story.history()
 
 
@@ -351,6 +377,9 @@ STATE_STORIES: dict[str, Told] = {
     "ok/log-matching-sent-again-and-cut": Told(sent_again_and_cut, Expected()),
     "bad/log-matching-two-records-of-one-epoch": Told(two_records_of_one_epoch, invalid(("log-mismatch", (8, 9)))),
     "bad/log-matching-cut-and-fetched-again": Told(cut_and_fetched_again, invalid(("truncated-committed", (10, 14)))),
+    "bad/log-matching-covers-what-is-not-committed": Told(
+        covers_what_is_not_committed, invalid(("inconsistent-offsets", (14, 17)), ("uncommitted-below-hw", (14, 17)))
+    ),
     "undecidable/log-matching-epoch-not-told": Told(epoch_not_told, Expected()),
     "ok/fencing-fenced-and-back": Told(fenced_and_back, Expected()),
     "bad/fencing-appends": Told(appends_behind_its_fence, invalid(("fenced-append", (6, 8)))),
@@ -362,6 +391,7 @@ STATE_STORIES: dict[str, Told] = {
     "bad/incarnations-counted-by-what-is-over": Told(counted_by_what_is_over, invalid(("incarnation-order", (9, 10)))),
     "undecidable/incarnations-unstamped": Told(unstamped, Expected()),
     "ok/deletion-with-its-topic": Told(deleted_with_its_topic, Expected()),
+    "ok/deletion-begun-anew": Told(begun_anew, Expected()),
     "bad/deletion-while-it-counts": Told(deleted_while_it_counts, invalid(("wrongly-deleted", (4, 6)))),
     "bad/deletion-back-from-the-dead": Told(back_from_the_dead, invalid(("resurrected", (7, 8, 9)))),
     "undecidable/deletion-heard-late": Told(heard_of_the_deletion_late, Expected(validity=Validity.VALID)),

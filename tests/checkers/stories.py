@@ -11,6 +11,7 @@ from history import jsonl
 from history.event import EventKind
 from history.history import History
 from history.op import OpType
+from tests.checkers.client_stories import CLIENT_STORIES
 from tests.checkers.end_stories import END_STORIES
 from tests.checkers.state_stories import STATE_STORIES
 from tests.checkers.story import Expected, Story, Told, begin, committed, invalid, power_out, promise
@@ -496,7 +497,9 @@ STORIES: dict[str, Told] = {
     "bad/acked-loss-unflushed-before-ack": Told(unflushed_before_ack, invalid(("lost-write", (10, 19)))),
     "bad/acked-loss-read-past": Told(read_past, invalid(("lost-write", (16, 25)))),
     "ok/offset-agreement-acks-one-given-again": Told(acks_one_given_again, Expected()),
-    "bad/offset-agreement-two-values-read": Told(two_values_read, invalid(("inconsistent-offsets", (10, 17)))),
+    "bad/offset-agreement-two-values-read": Told(
+        two_values_read, invalid(("inconsistent-offsets", (10, 17)), ("lost-write", (10, 17)))
+    ),
     "ok/order-concurrent-acknowledgements": Told(concurrent_acknowledgements, Expected()),
     "bad/order-acknowledged-backwards": Told(acknowledged_backwards, invalid(("offset-order", (7, 8, 9)))),
     "bad/order-nobody-wrote-it": Told(nobody_wrote_it, invalid(("phantom-read", (11,)))),
@@ -523,7 +526,8 @@ STORIES: dict[str, Told] = {
     "bad/election-emptied-leads": Told(emptied_leads, invalid(("empty-leader", (12, 19)), excused=((0, "x", 14),))),
     "ok/topic-identity-made-again": Told(topic_made_again, Expected()),
     "bad/topic-identity-old-record": Told(
-        old_record_in_a_new_topic, invalid(("inconsistent-offsets", (21, 24)), ("other-topic", (7, 24)), ("phantom-read", (24,)))
+        old_record_in_a_new_topic,
+        invalid(("inconsistent-offsets", (21, 24)), ("lost-write", (21, 24)), ("other-topic", (7, 24)), ("phantom-read", (24,))),
     ),
     "ok/assertions-none": Told(nothing_asserted, Expected()),
     "bad/assertions-failed": Told(assertion_failed, invalid(("assertion", (6,)))),
@@ -548,6 +552,7 @@ STORIES: dict[str, Told] = {
             ),
         ),
     ),
+    **CLIENT_STORIES,
     **END_STORIES,
     **STATE_STORIES,
 }

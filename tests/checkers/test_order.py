@@ -36,7 +36,7 @@ def test_offsets_before_a_cut_are_not_given_again() -> None:
     story = cut_at_one()
     story.produces(1, "v", 0, epoch=2)
 
-    assert kinds(judge(story.history())) == ["inconsistent-offsets", "offset-order"]
+    assert kinds(judge(story.history())) == ["inconsistent-offsets", "lost-write", "offset-order"]
 
 
 def test_offsets_of_the_new_generation_grow_too() -> None:
@@ -44,7 +44,7 @@ def test_offsets_of_the_new_generation_grow_too() -> None:
     committed(story, "v", 1, epoch=2, nodes="b2")
     story.produces(1, "w", 1, epoch=2)
 
-    assert kinds(judge(story.history())) == ["inconsistent-offsets", "offset-order"]
+    assert kinds(judge(story.history())) == ["inconsistent-offsets", "lost-write", "offset-order"]
 
 
 def test_a_value_that_failed_once_and_was_sent_again_may_appear() -> None:

@@ -16,14 +16,15 @@ from highwater.sim.zk import ZkServer
 from reference.coordination.api import AnyOp
 from reference.effects import AnyEffect, Append, CreateReplica, Flush, Note, Send, SetTimer
 from reference.events import AnyEvent, DirFailed, DirImage, Flushed, Received, TimerFired
-from reference.messages import AnyMessage, Batch, Metadata
+from reference.messages import AnyMessage, Metadata
 from reference.runtime.disk import Disk
 from reference.runtime.node import Host
-from reference.types import Address, BrokerId, LeaderEpoch, Offset, TopicPartition
+from reference.types import Address, BrokerId, TopicPartition
 from tests.highwater.sim.stages import Cast, Script, Scripted, stage
+from tests.reference.runtime.batches import batch, held
 
 BAD, GOOD = TopicPartition("t-0"), TopicPartition("t-1")
-A = Batch(Offset(0), LeaderEpoch(0), ("a",))
+A = batch(0, "a")
 POKE = TimerFired("poke")
 PATIENCE_S = 10
 
@@ -139,7 +140,7 @@ def test_a_healthy_directory_a_timer_and_a_flush_go_on_behind_a_failure(world: W
 
     assert Flushed(1, 7) in played.told
     assert TimerFired("t") in played.told
-    assert [log.batches for log in played.image[1].logs] == [(A,)]
+    assert [tuple(map(held, log.batches)) for log in played.image[1].logs] == [(held(A),)]
 
 
 @both

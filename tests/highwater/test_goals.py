@@ -1,6 +1,7 @@
 """Goals of a campaign: what must have happened somewhere before a thousand VALIDs mean anything."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from msgspec.structs import replace
@@ -13,7 +14,10 @@ from highwater.exit_codes import ExitCode
 from highwater.goals import (
     ELECTIONS_FROM_ELR,
     EXCUSED_LOSSES,
+    IDEMPOTENT,
+    LEGACY,
     NOT_MET,
+    OTHER_PROPOSAL,
     RECOVERY_ELECTIONS,
     WOUNDS_SURVIVED,
     chosen,
@@ -22,7 +26,7 @@ from highwater.goals import (
     standard,
     table,
 )
-from highwater.summary import CLIENTS, Summary
+from highwater.summary import CLIENTS, Done, Summary
 from history.manifest import MessageCount
 from nemesis.faults import Crash
 from nemesis.schedule import Window
@@ -30,6 +34,7 @@ from nemesis.targets import Controller
 from reference.errors import ErrorCode
 from reference.messages import CONTROL_REQUESTS
 from tests.highwater.sim.stages import plan
+from workloads.client import RequestF
 
 RUN = Summary(
     seed=1,
@@ -88,9 +93,19 @@ def test_standard_goals_are_every_control_request_and_every_error_code_that_can_
     wanted = standard("beyond")
 
     assert len([name for name in wanted if name.startswith("message:")]) >= len(CONTROL_REQUESTS) + 1
-    assert {name for name in known() if name not in wanted} == {f"error:{code.name}" for code in NOT_MET}
+    assert {name for name in known() if name not in wanted} == {*(f"error:{code.name}" for code in NOT_MET), OTHER_PROPOSAL}
     assert {f"error:{code.name}" for code in ErrorCode} <= set(known())
-    assert set(wanted) - set(standard("within")) == {EXCUSED_LOSSES, "error:OFFSET_OUT_OF_RANGE"}
+    assert {f"admin:{f}" for f in get_args(RequestF)} <= set(known())
+    assert set(wanted) - set(standard("within")) == {EXCUSED_LOSSES, "error:OFFSET_OUT_OF_RANGE", "admin:elect-unclean"}
+
+
+def test_what_administrators_did_and_who_took_part_is_counted() -> None:
+    """R-064, R-206, B-66: what no run had in it was not tested."""
+    run = replace(RUN, done=(Done(f="remove-partition", count=2),), idempotent=30, legacy_brokers=1)
+    found = counts(RUN, run, run)
+
+    assert [found[name] for name in ("admin:remove-partition", IDEMPOTENT, LEGACY)] == [4, 60, 2]
+    assert found["admin:create-topic"] == 0
 
 
 def test_a_goal_that_no_run_reached_fails_the_campaign_as_a_laboratory() -> None:

@@ -141,3 +141,13 @@ def test_the_bench_plan_has_every_default_kind() -> None:
     assert {window.kind for window in plan.schedule} == set(default_kinds("within", shape))
     assert (shape.brokers, sum(topic.partitions for topic in shape.topics), shape.end_ms) == (5, 12, 60_000)
     assert (plan.workload.producers + plan.workload.consumers, plan.workload.produce_per_s) == (8, 50)
+
+
+def test_some_plans_are_in_the_middle_of_a_double_roll() -> None:
+    """R-205, R-206: brokers of before KIP-343 beside others, all of them, and mostly none."""
+    plans = [derive(seed, seconds=20) for seed in range(200)]
+    shares = [(len(plan.cluster.legacy_brokers), plan.cluster.brokers) for plan in plans]
+
+    assert 15 < sum(count > 0 for count, _ in shares) < 60
+    assert {0 < count < brokers for count, brokers in shares if count} == {True, False}
+    assert all(1 <= broker <= plan.cluster.brokers for plan in plans for broker in plan.cluster.legacy_brokers)

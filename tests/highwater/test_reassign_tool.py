@@ -12,8 +12,7 @@ from reference.coordination import admin_paths, paths
 from reference.coordination.api import Create, SetData
 from reference.types import BrokerId, TopicPartition
 from tests.reference.lab import Lab
-from tests.reference.moving import OAR, RAR, cluster, data, entries, extra, finish, is_at, pending, reassign, write
-from tests.reference.test_reassign import stuck
+from tests.reference.moving import OAR, RAR, cluster, data, entries, extra, finish, is_at, pending, reassign, stuck, write
 from tests.reference.test_reassign_in_flight import by_requests, silence
 
 MOVE = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[4,5,6]}]}'

@@ -12,15 +12,28 @@ from checkers.verdict import Verdict
 from highwater.backends.api import Provenance
 from highwater.backends.sim import SimBackend
 from highwater.errors import UsageError
+from highwater.invariants import INVARIANTS, table
 from highwater.mutants import Caught, Masked, document, is_caught, is_clean, load_mutants, plans_of
 from highwater.plan import Plan
+from highwater.trace import bugs
 from reference.config import VARIANTS
 
 ROOT = Path(__file__).parents[2]
 MUTANTS = load_mutants(ROOT / "corpus" / "mutants.yaml")
 
-# What these say is about machines or histories, not about a switch: test_machines and the corpus of histories catch them out.
-ELSEWHERE = ("assertions", "assumptions", "availability-cluster", "convergence")
+# What these say is about machines, clients or histories, not about a switch: test_machines, test_usurpers, tests/checkers and the
+# corpus of histories catch them out.
+ELSEWHERE = (
+    "assertions",
+    "assumptions",
+    "availability-cluster",
+    "committed-offsets",
+    "convergence",
+    "fencing",
+    "incarnations",
+    "polls",
+    "progress",
+)
 
 
 def verdict_of(plan: Plan) -> Verdict:
@@ -62,6 +75,26 @@ def test_every_variant_has_a_row() -> None:
 
     assert sorted({"safe", *rows}) == sorted(VARIANTS)
     assert not {row.protocol for row in MUTANTS.caught} & {row.protocol for row in MUTANTS.masked}
+
+
+def test_every_catalogued_mistake_is_caught_by_an_invariant_that_its_entry_names() -> None:
+    """A variant that is caught for another reason than its own is not known to be what it is called."""
+    rows = [(row.protocol, row.checker, row.kind) for row in MUTANTS.caught]
+
+    assert [(variant, bug) for variant, bug, _, by in table(rows) if not by] == []
+
+
+def test_every_kind_speaks_for_an_invariant() -> None:
+    """But for what is no invariant of the catalogue: an assertion that failed."""
+    kinds = {kind for checker in ALL for kind in checker.kinds}
+    spoken = {kind for invariant in INVARIANTS.values() for kind in invariant.kinds}
+
+    assert kinds - spoken == {"assertion"}
+    assert spoken - kinds == set()
+
+
+def test_the_catalogue_names_invariants_that_there_are() -> None:
+    assert [id_ for id_, bug in bugs().items() if not bug.raises or not set(bug.raises) <= set(INVARIANTS)] == []
 
 
 def test_every_checker_catches_something() -> None:

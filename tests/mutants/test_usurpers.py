@@ -8,18 +8,21 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from checkers import acked_loss, progress
 from checkers.registry import ALL
 from checkers.single import judge
 from highwater.backends.api import Provenance
 from highwater.backends.sim import SimBackend
+from highwater.plan import Plan
 from highwater.text import load_plan
+from history.history import History
 from reference.config import BrokerConfig
 from reference.coordination import paths
 from reference.coordination.api import Data, SetData
-from reference.effects import AnyEffect, Note, ZkRequest
+from reference.effects import AnyEffect, Note, Send, ZkRequest
 from reference.events import AnyEvent, DirImage, Received, ZkReplied
 from reference.machine import Now
-from reference.messages import EpochEnd, Fetch, LeaderAndIsr, ListOffsets, Metadata, PartitionState, Produce
+from reference.messages import EpochEnd, Fetch, FetchReply, LeaderAndIsr, ListOffsets, Metadata, PartitionState, Produce
 from reference.node import Node
 from reference.types import BrokerId, BrokerState, Incarnation, LeaderEpoch
 
@@ -158,12 +161,53 @@ class Fenceless(Broken):
 
 
 class Raiser(Broken):
-    """A node that goes on following in a partition of which it has deleted its replica."""
+    """A node that goes on writing to a partition of which it has deleted its replica."""
+
+    def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
+        super().__init__(config, image, life)
+        self._written: dict[tuple[object, object], Note] = {}  # the last append to each partition of each topic
 
     def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
-        """In the same topic, not in the next of that name."""
-        gone = [effect for effect in effects if isinstance(effect, Note) and effect.kind == "replica-deleted"]
-        return [*effects, *(replace(note, kind="became-follower") for note in gone)]
+        """Of the same topic, not of the next of that name."""
+        notes = [effect for effect in effects if isinstance(effect, Note)]
+        self._written.update(((note.tp, note.topic_id), note) for note in notes if note.kind == "append")
+        gone = [(note.tp, note.topic_id) for note in notes if note.kind == "replica-deleted"]
+        return [*effects, *(self._written[one] for one in gone if one in self._written)]
+
+
+class LeavesOut(Broken):
+    """A leader that leaves out the first batch of several in what it gives to consumers."""
+
+    def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
+        """Followers get everything."""
+        return [self._shorter(effect) if isinstance(effect, Send) else effect for effect in effects]
+
+    def _shorter(self, send: Send) -> Send:
+        reply = send.message
+        if send.to.startswith("b") or not isinstance(reply, FetchReply) or len(reply.batches) < 2:
+            return send
+        return replace(send, message=replace(reply, batches=reply.batches[1:]))
+
+
+class Sulking(Broken):
+    """A node that takes no produce while it leads the second epoch of a partition."""
+
+    def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
+        super().__init__(config, image, life)
+        self._sulks = False
+
+    def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
+        """It does not even answer."""
+        if self._sulks and isinstance(event, Received) and isinstance(event.message, Produce):
+            return []
+        return super().handle(event, now=now)
+
+    def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
+        """It may lead another one."""
+        for effect in effects:
+            if isinstance(effect, Note) and effect.kind == "became-leader":
+                self._sulks = effect.leader_epoch == 1
+        return effects
 
 
 @pytest.mark.parametrize(
@@ -177,6 +221,7 @@ class Raiser(Broken):
         (Fenceless, "jepsen-2013.yaml", "fenced-append"),
         (Fenceless, "jepsen-2013.yaml", "fenced-answer"),
         (Raiser, "deleted-while-read.yaml", "resurrected"),
+        (LeavesOut, "kafka-7164.yaml", "poll-skip"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else value,
 )
@@ -184,6 +229,22 @@ def test_the_broken_machine_is_caught_by_its_name(machine: type[Broken], plan: s
     """The same plan on whole machines shows nothing: tests/mutants/test_mutants.py and the corpus of plans see to that."""
     safe = replace(load_plan(PLANS / plan), protocol="safe", variant=None)
 
-    history = SimBackend(machine).perform(safe, Provenance(run_id="mutant", plan_digest="")).history
+    assert found in {anomaly.kind for anomaly in judge(performed(machine, safe), ALL).anomalies}
 
-    assert found in {anomaly.kind for anomaly in judge(history, ALL).anomalies}
+
+def test_a_leader_that_takes_nothing_between_two_faults_makes_no_progress() -> None:
+    """The second fault wakes it up, so after healing nothing is seen of it: the calm in the middle of the run shows it."""
+    expired = load_plan(PLANS / "kafka-7164.yaml")
+    window = expired.schedule[2]
+    again = replace(window, id="b1-again", at_ms=window.at_ms + 50_000, until_ms=window.until_ms + 50_000)
+    safe = replace(expired, protocol="safe", faults_ms=60_000, schedule=(window, again))
+
+    verdict = judge(performed(Sulking, safe), (acked_loss.CHECKER, progress.CHECKER))
+
+    assert [said.partition(" was ")[0] for said in verdict.not_live] == ["no acks=all produce to t-0"]
+    assert judge(performed(Sulking, safe), tuple(checker for checker in ALL if checker.name != "progress")).live is True
+    assert judge(performed(Broken, safe), ALL).live is True
+
+
+def performed(machine: type[Broken], plan: Plan) -> History:
+    return SimBackend(machine).perform(plan, Provenance(run_id="mutant", plan_digest="")).history

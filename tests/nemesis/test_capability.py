@@ -6,7 +6,7 @@ import pytest
 
 from nemesis.capability import BACKENDS, Backend, Can, Cannot, ability, refusals
 from nemesis.document import sample
-from nemesis.faults import AnyFault, Clog, Crash, Packets, Partition, Pause, Restart, Shutdown
+from nemesis.faults import AnyFault, Clog, Crash, CrashAt, Packets
 from nemesis.schedule import Window
 
 
@@ -15,33 +15,33 @@ def test_the_simulator_performs_everything(fault: type[AnyFault]) -> None:
     assert isinstance(ability("sim", sample(fault)), Can)
 
 
-def test_processes_are_killed_and_stopped_and_nothing_else() -> None:
-    able = {type(fault) for fault in map(sample, get_args(AnyFault)) if isinstance(ability("process", fault), Can)}
+def test_processes_are_hurt_by_everything_but_what_happens_inside_of_them() -> None:
+    unable = {type(fault) for fault in map(sample, get_args(AnyFault)) if isinstance(ability("process", fault), Cannot)}
 
-    assert able == {Crash, Restart, Shutdown, Pause}
-
-
-def test_a_session_that_ends_at_once_is_more_than_a_signal() -> None:
-    """B-47's bounce needs somebody who closes the session; a killed process leaves it to its timeout."""
-    assert isinstance(ability("process", Restart(session_ends=True)), Cannot)
-    assert isinstance(ability("docker", Restart(session_ends=True)), Can)
+    assert unable == {CrashAt}
 
 
-@pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(kinds=("fetch",)), Clog(kinds=("fetch",))])
-def test_containers_cannot_tell_messages_apart(fault: AnyFault) -> None:
-    assert isinstance(ability("docker", fault), Cannot)
-    assert isinstance(ability("docker", sample(type(fault))), Can)
+@pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(kinds=("fetch",))])
+@pytest.mark.parametrize("backend", ["process", "docker"])
+def test_tcp_hides_what_becomes_of_single_packets(backend: Backend, fault: AnyFault) -> None:
+    assert isinstance(ability(backend, fault), Cannot)
+    assert isinstance(ability(backend, sample(type(fault))), Can)
+
+
+def test_a_proxy_tells_messages_apart_and_a_kernel_does_not() -> None:
+    """KIP-101's first scenario needs the answer to a fetch to be late and nothing else."""
+    assert isinstance(ability("process", Clog(kinds=("fetch",))), Can)
+    assert isinstance(ability("docker", Clog(kinds=("fetch",))), Cannot)
 
 
 def test_a_refusal_names_the_window_and_the_reason() -> None:
     windows = (
         Window(id="f1", kind="crash-random", at_ms=0, until_ms=1, fault=Crash()),
-        Window(id="f2", kind="isolate-one", at_ms=0, until_ms=1, fault=Partition()),
+        Window(id="f2", kind="crash-at", at_ms=0, until_ms=1, fault=CrashAt()),
     )
 
     assert refusals("process", windows) == (
-        "window f2 (isolate-one): the process backend cannot: "
-        "processes share one loopback interface; links are cut in containers",
+        "window f2 (crash-at): the process backend cannot: nobody outside of a process sees its effects",
     )
     assert refusals("sim", windows) == ()
 

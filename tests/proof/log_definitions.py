@@ -4,7 +4,7 @@ Slow and plain. Each function takes the rows of one partition (no cuts, no wound
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from typing import NamedTuple
 
 from history.event import ClusterEvent
@@ -307,6 +307,28 @@ def log_matching(operations: Operations, events: Events) -> set[str]:
             before = records_at(events, str(row.node), row.index - 1)
             gone = {offset: record for offset, record in before.items() if offset >= (row.offset or 0)}
             found |= {"truncated-committed" for at, record in gone.items() if record == _committed(events, at, row.index)}
+        if row.kind is K.HW:
+            covered = {at: one for at, one in records_at(events, str(row.node), row.index).items() if at < (row.hw or 0)}
+            committed = {at: _committed(events, at, row.index) for at in covered}
+            found |= {"uncommitted-below-hw" for at, one in covered.items() if committed[at] not in (None, one)}
+    return found
+
+
+def polls(operations: Operations, events: Events) -> set[str]:
+    """The records of a call rise; between its position and its last record nothing is left out that anybody was given."""
+    found: set[str] = set()
+    answered = [call for call in calls(operations, "poll") if call.ok]
+    has = {row.offset for call in answered for row in call.answer if row.value is not None}
+    for call in [*answered, *(call for call in calls(operations, "produce") if call.ok and call.asked[0].acks == -1)]:
+        what = "poll" if call in answered else "send"
+        offsets = [row.offset for row in call.answer if row.offset is not None and row.value is not None]
+        if any(then <= first for first, then in pairwise(offsets)):
+            found.add(f"int-nonmonotonic-{what}")
+        elif what == "poll" and offsets:
+            start = call.asked[0].offset
+            begin = offsets[0] if start is None else start
+            missing = [at for at in range(begin, offsets[-1]) if at in has and at not in offsets]
+            found |= {"poll-skip" if missing[0] < offsets[0] else "int-poll-skip"} if missing else set()
     return found
 
 
@@ -370,7 +392,7 @@ def _is_fenced(events: Events, node: str | None, first: int, last: int) -> bool:
 DEFINITIONS: dict[str, dict[str, Definition]] = {
     "operations": {
         "acked-loss": acked_loss, "offset-agreement": offset_agreement, "order": order, "duplicates": duplicates,
-        "monotonic-hw": monotonic_hw, "fencing": fencing,
+        "monotonic-hw": monotonic_hw, "fencing": fencing, "polls": polls,
     },
     "events": {
         "offset-agreement": offset_agreement, "monotonic-hw": monotonic_hw, "single-leader": single_leader,

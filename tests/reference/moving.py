@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from reference.config import SAFE, Variant
+from reference.config import SAFE, VARIANTS, Variant
 from reference.coordination import admin_paths, paths, reassignment_requests
 from reference.coordination.admin_paths import Reassignment, Reassignments
 from reference.coordination.api import AnyOp, Children, Create, Data, Delete, Exists, GetChildren, GetData, SetData
@@ -10,12 +10,13 @@ from reference.coordination.reassignment_requests import Request
 from reference.effects import AnyEffect, Send, ZkRequest
 from reference.events import AnyEvent
 from reference.machine import Now
-from reference.messages import LeaderAndIsr, LogInfo, StopReplica, UpdateMetadata
+from reference.messages import Fetch, LeaderAndIsr, LogInfo, StopReplica, UpdateMetadata
 from reference.replica.partition import brokers_of
-from reference.types import BrokerId, Millis, TopicPartition
-from tests.reference.lab import T0, Lab
+from reference.types import BrokerId, Millis, TopicPartition, broker_address
+from tests.reference.lab import T0, Lab, Letter
 
 OAR, RAR = (1, 2, 3), (4, 5, 6)
+GHOST = TopicPartition("ghost-0")
 _CONTROL = LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo
 _READS = GetData | Exists | GetChildren
 
@@ -227,3 +228,22 @@ def is_at(lab: Lab, replicas: tuple[int, ...]) -> bool:
     if children(lab, admin_paths.REQUESTS) or children(lab, admin_paths.REASSIGNMENTS):
         return False
     return lab.leaders() == [state.leader] and all(lab.values(i) == ["m1"] for i in replicas)
+
+
+def silent(*brokers: int) -> Callable[[Letter], bool]:
+    """Fetches of these brokers go nowhere."""
+    return lambda letter: isinstance(letter[2], Fetch) and letter[0] in [broker_address(b) for b in ids(*brokers)]
+
+
+def stuck(protocol: str = "safe", *, target: tuple[int, ...] = RAR) -> Mortal:
+    """A move under way: new replicas are told of, and fetch nothing."""
+    lab = cluster(VARIANTS[protocol])
+    lab.held = silent(4, 5, 6)
+    reassign(lab, target)
+    return lab
+
+
+def in_order(lab: Mortal) -> list[str]:
+    """What the controller did, without the metadata and whose StopReplica it was."""
+    words = [word.rpartition(" b")[0] or word for word in lab.steps if not word.startswith("metadata")]
+    return list(dict.fromkeys(words))

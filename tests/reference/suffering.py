@@ -154,14 +154,15 @@ class Promises:
         self.leads: dict[tuple[Life, int], int] = {}
         self.hws: dict[tuple[int, int, Life, int], int] = {}
         self.ended: set[TopicId] = set()  # P8: asked to be deleted
+        self.removed: set[Life] = set()  # V3 §H: asked to be removed; added again it is under the same id
         self.broken: list[str] = []
 
     def look(self, i: int, life: int, partitions: Mapping[TopicPartition, Partition]) -> None:
         """The replicas of broker `i` in this life."""
         for tp, replica in partitions.items():
-            if replica.log.topic_id in self.ended:
-                continue
             of = (replica.log.topic_id, tp)
+            if replica.log.topic_id in self.ended or of in self.removed:
+                continue
             values = [v for b in replica.log.batches for v in in_the_clear(b.values)]
             kept = self.kept.setdefault(of, [])
             if [v for v, _ in kept[: replica.hw]] != values[: min(replica.hw, len(kept))]:

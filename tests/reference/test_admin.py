@@ -9,41 +9,16 @@ from reference.config import SAFE, VARIANTS, Variant
 from reference.controller import leader_selection
 from reference.controller.leader_selection import Elect, Keep
 from reference.coordination import admin_paths, paths
-from reference.coordination.api import AnyOp, Create, Data, Exists, GetChildren, GetData, Unknown
-from reference.effects import AnyEffect, ZkRequest
-from reference.events import ZkReplied
+from reference.coordination.api import AnyOp, Create, Data, Exists, GetChildren, GetData
 from reference.messages import IsrMember, LeaderAndIsr, PartitionState, StopReplica
 from reference.replica.partition import Follower, Leader
 from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
+from tests.reference.interrupted import Interrupted
 from tests.reference.lab import T0, Lab, Letter
 
 T1 = TopicPartition("t-1")
 ROOTS = (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE)
 BROKERS = (BrokerId(1), BrokerId(2), BrokerId(3))
-
-
-class Interrupted(Lab):
-    """The controller b1 dies in front of its request number `left` to ZooKeeper, or loses the answer to number `lost`."""
-
-    left: int | None = None
-    lost: int | None = None
-    losses: int = 0
-
-    def _perform(self, i: int, effect: AnyEffect) -> None:
-        if i == 1 and isinstance(effect, ZkRequest) and self.lost is not None:
-            self.lost -= 1
-            if self.lost < 0:
-                self.lost = None
-                self.losses += 1
-                _, fired = self.zk.submit(self.sessions[1], effect.ops, atomic=effect.atomic)
-                self.tell(1, ZkReplied(effect.id, (Unknown(),) * len(effect.ops)))
-                self.watches(fired)
-                return
-        if i == 1 and isinstance(effect, ZkRequest) and self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                self.muted.add(1)
-        super()._perform(i, effect)
 
 
 def full(variant: Variant = SAFE) -> Interrupted:

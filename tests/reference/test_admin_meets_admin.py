@@ -1,10 +1,15 @@
 """What an administrator asks for at the same time about the same partition (V3 §F, §H, KIP-236): one must not undo the other."""
 
+from collections import deque
+
+from reference.config import VARIANTS
 from reference.coordination import paths
-from reference.coordination.api import AnyOp, Create, SetData
-from reference.types import topic_partition
+from reference.coordination.api import AnyOp, Create, NoNode, SetData, Unknown
+from reference.events import Received, ZkReplied
+from reference.messages import UpdateMetadata
+from reference.types import Address, BrokerId, ControllerEpoch, LeaderEpoch, topic_partition
 from tests.reference.lab import T0, Lab
-from tests.reference.moving import cluster, data, holders, ids, write
+from tests.reference.moving import Mortal, cluster, data, holders, ids, write
 
 T1 = topic_partition("t", 1)
 DELETE = Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",)))
@@ -90,3 +95,77 @@ def _start_now(lab: Lab, i: int) -> None:
     lab.start(i)
     lab.busy = True
     assert lab.nodes[i].state.broker.registration == "registered"
+
+
+def _erased_behind_the_back_of(i: int, protocol: str = "safe") -> Mortal:
+    """A topic is erased by a controller that dies of it, right after this broker has registered and read of the topic."""
+    lab = cluster(VARIANTS[protocol])
+    lab.crash(i)
+    lab.expire(i)
+    lab.settle()
+
+    def dies() -> None:
+        _start_now(lab, i)
+        lab.left = 1
+        lab.held = lambda letter: letter[0] == "b1"
+
+    lab.before[f"gone: {paths.topic_path('t')}"] = dies
+    write(lab, DELETE)
+    lab.letters = deque(letter for letter in lab.letters if letter[0] != "b1")
+    lab.held = lambda letter: False
+    assert (lab.dead, data(lab, paths.topic_path("t")), holders(lab)) == (1, None, [i])
+    return lab
+
+
+def test_a_replica_of_which_the_next_controller_does_not_know_is_deleted() -> None:
+    """V3 §E step 4, R-046: the controller died between erasing the topic and telling who had registered meanwhile."""
+    lab = _erased_behind_the_back_of(3)
+    lab.bury(1)
+
+    assert holders(lab) == []
+    assert _erased_behind_the_back_of_v3() == [3]
+
+
+def _erased_behind_the_back_of_v3() -> list[int]:
+    """V3 knows no topics by id, and looks when a broker starts and no more."""
+    lab = _erased_behind_the_back_of(3, "no-topic-id")
+    lab.bury(1)
+    lab.wait(10_000)
+    return holders(lab)
+
+
+def test_who_asks_about_a_stray_replica_and_gets_no_answer_asks_again() -> None:
+    """V3 §E step 4: a lost answer says nothing."""
+    lab = _erased_behind_the_back_of(3)
+    lab.muted.add(3)
+    lab.bury(1)
+    assert holders(lab) == [3]
+    request = lab.nodes[3].state.broker.strays.request
+    assert request > 0
+    lab.muted.discard(3)
+    lab.tell(3, ZkReplied(request, (Unknown(),)))
+    lab.wait(2000)
+
+    assert holders(lab) == []
+
+
+def test_a_replica_that_is_not_listed_yet_and_is_assigned_stays() -> None:
+    """U-11: the list of a new controller lacks what has no state yet; ZooKeeper says whose it is."""
+    lab = cluster()
+    node = lab.nodes[2].state.broker
+    update = UpdateMetadata(99, BrokerId(3), ControllerEpoch(9), node.incarnation, ids(1, 2, 3), (), full=True, number=1)
+    lab.tell(2, Received(Address("b3"), update))
+
+    assert (node.strays.suspects, holders(lab)) == ((), [1, 2, 3])
+
+
+def test_a_replica_for_which_a_command_came_meanwhile_stays() -> None:
+    """V3 §E step 4: the command is younger than the question."""
+    lab = _erased_behind_the_back_of(3)
+    lab.muted.add(3)
+    lab.bury(1)
+    broker = lab.nodes[3].state.broker
+    broker.partitions[T0].leader_epoch = LeaderEpoch(broker.partitions[T0].leader_epoch + 1)
+    lab.tell(3, ZkReplied(broker.strays.request, (NoNode(),)))
+
+    assert holders(lab) == [3]

@@ -6,66 +6,51 @@ that fire early; and an administrator who asks, cancels, overwrites and takes ou
 
 import pytest
 
-from history.seed import Rng
 from reference.config import VARIANTS
 from reference.coordination import admin_paths, reassignment_requests
 from reference.coordination.api import AnyOp, Create, Delete, SetData
 from reference.coordination.reassignment_requests import Request
-from reference.errors import ErrorCode
-from reference.messages import ProduceReply
 from reference.types import BrokerId
-from tests.reference.lab import T0, Lab
+from tests.reference.lab import T0
 from tests.reference.moving import assigned, children, cluster, data, entries, finish, holders, ids, pending
+from tests.reference.schedules import Schedule
 
 STEPS = 3000
 SEEDS = 30
 
 
-class Storm:
-    """One run: what was acknowledged, by offset."""
+class Storm(Schedule):
+    """One run on six brokers, with an administrator."""
 
     def __init__(self, seed: int, protocol: str = "safe") -> None:
-        self.rng = Rng(seed)
-        self.lab: Lab = cluster(VARIANTS[protocol])
-        self.sent: dict[int, str] = {1: "m1"}
-        self.orphans: list[int] = []
+        super().__init__(seed, cluster(VARIANTS[protocol]))
+        self.sent[1] = "m1"
         self.by_requests = VARIANTS[protocol].reassignment == "B"
         if self.by_requests:
             self._ask(Create(admin_paths.REQUESTS, b""))
-
-    @property
-    def acked(self) -> dict[int, str]:
-        """Offset -> value of every acks=all produce that was acknowledged."""
-        replies = (m for m in self.lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE)
-        return {m.offset: self.sent[m.correlation] for m in replies if m.offset is not None}
 
     def step(self) -> None:
         lab, rng = self.lab, self.rng
         up = sorted(lab.nodes)
         match rng.below(120):
             case 0 if len(up) > 3:
-                self._crash(rng.pick(up))
+                self.crash(rng.pick(up))
             case 1 | 2 | 3 if len(up) < len(lab.ids):
-                self._start(rng.pick([i for i in lab.ids if i not in lab.nodes]))
+                self.start(rng.pick([i for i in lab.ids if i not in lab.nodes]))
             case 4 if up:
                 lab.expire(rng.pick(up))
             case 5 | 6 | 7 | 8 if lab.leaders():
-                correlation = len(self.sent) + 1
-                self.sent[correlation] = f"v{correlation}"
-                lab.produce(rng.pick(lab.leaders()), f"v{correlation}", correlation=correlation)
+                self.produce(rng.pick(lab.leaders()))
             case 9 | 10 | 11 | 12 if up:
-                i = rng.pick(up)
-                if lab.timers[i]:
-                    lab.fire(i, rng.pick(sorted(lab.timers[i])))
+                self.fire(rng.pick(up))
             case 13 if lab.letters:
-                lab.letters.remove(rng.pick(lab.letters))
+                self.lose()
             case 14 if lab.letters:
-                lab.letters.append(rng.pick(lab.letters))
+                self.double()
             case 15 | 16 if not self.by_requests or rng.ratio(1, 4):  # each of those begins anew
                 self._ask(self._request())
             case _ if lab.letters:
-                chosen = rng.pick(lab.letters)
-                lab.deliver(lambda letter: letter is chosen)
+                self.deliver()
 
     def _request_of_b(self) -> AnyOp:
         rng, replicas = self.rng, self._replicas()
@@ -111,23 +96,9 @@ class Storm:
         _, fired = self.lab.zk.submit(self.lab.admin, (op,))
         self.lab.watches(fired)
 
-    def _crash(self, i: int) -> None:
-        self.lab.crash(i)
-        if self.rng.ratio(3, 4):
-            self.lab.expire(i)
-
-    def _start(self, i: int) -> None:
-        self.orphans.append(self.lab.sessions[i])
-        self.lab.start(i)
-
     def heal(self) -> bool:
         """Every process runs, every old session is over, every letter arrives; True when all that was asked for has ended."""
-        for i in self.lab.ids:
-            if i not in self.lab.nodes:
-                self._start(i)
-        for session in self.orphans:
-            self.lab.watches(self.lab.zk.expire(session))
-        self.lab.settle()
+        self.start_everybody()
         self._ask(Delete(admin_paths.REASSIGN_CANCEL))
         self.lab.settle()
         return finish(self.lab, self._is_at_rest)
@@ -141,8 +112,7 @@ class Storm:
 
     def lost(self) -> dict[int, str]:
         """What was acknowledged and is not at its offset in the leader's log."""
-        log = self.lab.values(self.lab.leaders()[0])
-        return {offset: value for offset, value in self.acked.items() if log[offset : offset + 1] != [value]}
+        return self.lost_by(self.lab.leaders()[0])
 
 
 def played(seed: int, protocol: str = "safe") -> Storm:

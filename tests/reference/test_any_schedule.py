@@ -5,74 +5,46 @@ The simulator's network keeps the order of a connection and its timers keep thei
 
 import pytest
 
-from history.seed import Rng
 from reference.config import VARIANTS
-from reference.errors import ErrorCode
-from reference.messages import ProduceReply
 from reference.replica.partition import Leader
 from tests.reference.lab import Lab
+from tests.reference.schedules import Schedule
 
 STEPS = 600
 SEEDS = 40
 
 
-class World:
-    """One run: what was acknowledged, by offset."""
+class World(Schedule):
+    """One run on three brokers."""
 
     def __init__(self, seed: int, protocol: str, *, dirs: int = 1) -> None:
-        self.rng = Rng(seed)
-        self.lab = Lab(3, variant=VARIANTS[protocol], min_isr=2, log_dirs=dirs)
+        super().__init__(seed, Lab(3, variant=VARIANTS[protocol], min_isr=2, log_dirs=dirs))
         self.lab.wait(2000)
-        self.sent: dict[int, str] = {}  # correlation -> value
-        self.orphans: list[int] = []  # sessions of processes that are gone and have been started again
-
-    @property
-    def acked(self) -> dict[int, str]:
-        """Offset -> value of every acks=all produce that was acknowledged."""
-        replies = (m for m in self.lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE)
-        return {m.offset: self.sent[m.correlation] for m in replies if m.offset is not None}
 
     def step(self) -> None:
         lab, rng = self.lab, self.rng
         up = sorted(lab.nodes)
         match rng.below(80):
             case 0 if up:
-                self._crash(rng.pick(up))
+                self.crash(rng.pick(up))
             case 1 | 2 | 3 if len(up) < len(lab.ids):
-                self._start(rng.pick([i for i in lab.ids if i not in lab.nodes]))
+                self.start(rng.pick([i for i in lab.ids if i not in lab.nodes]))
             case 4 if up:
                 lab.expire(rng.pick(up))
             case 5 | 6 | 7 | 8 if lab.leaders():
-                self._produce(rng.pick(lab.leaders()))
+                self.produce(rng.pick(lab.leaders()))
             case 9 | 10 | 11 if up:
-                i = rng.pick(up)
-                if lab.timers[i]:
-                    lab.fire(i, rng.pick(sorted(lab.timers[i])))
+                self.fire(rng.pick(up))
             case 14 if len(self.lab.disks[1].dirs) > 1:
                 # One of its directories goes bad, or is repaired; a process that was told of it goes on without it.
                 directory = rng.pick(rng.pick(list(lab.disks.values())).dirs)
                 directory.bad = not directory.bad
             case 12 if lab.letters:
-                lab.letters.remove(rng.pick(lab.letters))
+                self.lose()
             case 13 if lab.letters:
-                lab.letters.append(rng.pick(lab.letters))
+                self.double()
             case _ if lab.letters:
-                chosen = rng.pick(lab.letters)
-                lab.deliver(lambda letter: letter is chosen)
-
-    def _crash(self, i: int) -> None:
-        self.lab.crash(i)
-        if self.rng.ratio(3, 4):
-            self.lab.expire(i)
-
-    def _start(self, i: int) -> None:
-        self.orphans.append(self.lab.sessions[i])
-        self.lab.start(i)
-
-    def _produce(self, i: int) -> None:
-        correlation = len(self.sent) + 1
-        self.sent[correlation] = f"v{correlation}"
-        self.lab.produce(i, f"v{correlation}", correlation=correlation)
+                self.deliver()
 
     def heal(self) -> None:
         """Every process runs, on good directories, every old session is over, every letter arrives."""
@@ -81,19 +53,13 @@ class World:
                 directory.bad = False
             if i in self.lab.nodes and self.lab.nodes[i].state.broker.offline_dirs:
                 self.lab.crash(i)
-        for i in self.lab.ids:
-            if i not in self.lab.nodes:
-                self._start(i)
-        for session in self.orphans:
-            self.lab.watches(self.lab.zk.expire(session))
-        self.lab.settle()
+        self.start_everybody()
         self.lab.wait(40_000)
 
     def lost(self) -> dict[int, str]:
         """What was acknowledged and is not at its offset in the leader's log."""
         leaders = [i for i in self.lab.ids if isinstance(self.lab.partition(i).role, Leader)]
-        log = self.lab.values(max(leaders, key=lambda i: self.lab.partition(i).leader_epoch)) if leaders else []
-        return {offset: value for offset, value in self.acked.items() if log[offset : offset + 1] != [value]}
+        return self.lost_by(max(leaders, key=lambda i: self.lab.partition(i).leader_epoch, default=None))
 
 
 def played(seed: int, protocol: str = "safe", *, dirs: int = 1) -> World:

@@ -2,8 +2,8 @@
 
 Messages in any order, lost, doubled and delayed into other lives; crashes, graceful ends, expiries, brokers cut off from
 ZooKeeper with requests whose outcome they never learn, timers that fire early; directories that go bad, one broker at a time that
-loses unflushed records or a whole directory; and an administrator who moves, cancels, deletes, makes anew, adds partitions and
-asks for preferred leaders at any moment.
+loses unflushed records or a whole directory; and an administrator who moves, cancels, deletes, makes anew, adds and removes
+partitions and asks for preferred leaders at any moment.
 """
 
 import pytest
@@ -15,7 +15,7 @@ from reference.coordination.api import Create, Delete
 from reference.events import Received, ShutDown
 from reference.messages import PartitionState, Produce
 from reference.replica.partition import Leader
-from reference.types import Address, BrokerId, Millis, TopicId, TopicPartition, topic_of, topic_partition
+from reference.types import Address, BrokerId, Millis, TopicId, TopicPartition, index_of, topic_of, topic_partition
 from tests.reference.suffering import Cluster
 
 STEPS = 2500
@@ -177,6 +177,14 @@ class Storm:
             case 11 | 12 if tps:
                 self.say("preferred")
                 lab.ask(Create(paths.PREFERRED_ELECTION, paths.preferred_payload(tuple(tps))))
+            case 13 if any(index_of(tp) == 1 for tp in tps):
+                tp = rng.pick([tp for tp in tps if index_of(tp) == 1])
+                self.say(f"remove {tp}")
+                lab.promises.removed.add((TopicId(lab.topics()[topic_of(tp)].czxid), tp))
+                root = paths.PARTITIONS_REMOVE
+                lab.ask(Create(root, b""))
+                lab.ask(Create(f"{root}/{topic_of(tp)}", b""))
+                lab.ask(Create(paths.partition_remove_path(tp), b""))
             case _:
                 pass
 

@@ -1,93 +1,42 @@
-"""Partitions are given other replicas: V3 §F and KIP-236 proposal A, statement by statement."""
+"""Partitions are given other replicas, statement by statement: the znodes, V3 §F, and requests that must wait."""
 
-from collections.abc import Callable
-from functools import partial
-
-import msgspec
 import pytest
 
 from reference.config import VARIANTS
-from reference.controller import reassign_selection
-from reference.controller.context import Move
-from reference.controller.leader_selection import Elect, Keep
 from reference.coordination import admin_paths, paths
-from reference.coordination.api import Create, Delete, SetData, Unknown
-from reference.effects import AnyEffect, ZkRequest
+from reference.coordination.api import Create, Delete, SetData
 from reference.errors import ErrorCode
-from reference.events import Received, ZkReplied
+from reference.events import Received
 from reference.messages import (
-    Fetch,
-    IsrMember,
     LeaderAndIsr,
-    PartitionState,
     StopReplica,
     StopReplicaReply,
 )
-from reference.replica.partition import Follower, Leader
+from reference.replica.partition import Follower
 from reference.types import (
     Address,
-    BrokerId,
-    ControllerEpoch,
-    Incarnation,
-    LeaderEpoch,
-    Millis,
     TopicPartition,
-    ZkVersion,
-    broker_address,
 )
-from tests.reference.lab import T0, Lab, Letter
+from tests.reference.lab import T0
 from tests.reference.moving import (
+    GHOST,
     OAR,
     RAR,
-    Mortal,
     assigned,
-    cancel,
     cluster,
     data,
     entries,
-    extra,
     finish,
     holders,
     ids,
+    in_order,
     is_at,
     pending,
     reassign,
-    remove_cancel,
+    silent,
+    stuck,
     write,
 )
-
-GHOST = TopicPartition("ghost-0")
-
-
-def silent(*brokers: int) -> Callable[[Letter], bool]:
-    """Fetches of these brokers go nowhere."""
-    return lambda letter: isinstance(letter[2], Fetch) and letter[0] in [broker_address(b) for b in ids(*brokers)]
-
-
-def stuck(protocol: str = "safe", *, target: tuple[int, ...] = RAR) -> Mortal:
-    """A move under way: new replicas are told of, and fetch nothing."""
-    lab = cluster(VARIANTS[protocol])
-    lab.held = silent(4, 5, 6)
-    reassign(lab, target)
-    return lab
-
-
-def state(leader: int | None, isr: tuple[int, ...], replicas: tuple[int, ...]) -> PartitionState:
-    return PartitionState(
-        tp=T0,
-        leader=None if leader is None else BrokerId(leader),
-        leader_incarnation=Incarnation(leader or -1),
-        leader_epoch=LeaderEpoch(3),
-        isr=tuple(IsrMember(b, Incarnation(b)) for b in ids(*isr)),
-        controller_epoch=ControllerEpoch(1),
-        zk_version=ZkVersion(5),
-        replicas=ids(*replicas),
-    )
-
-
-def live(*brokers: int) -> dict[BrokerId, Incarnation]:
-    return {b: Incarnation(b) for b in ids(*brokers)}
-
 
 # --- the znodes ---------------------------------------------------------------------------------------------------------------
 
@@ -228,12 +177,6 @@ def test_a_replica_on_a_dead_broker_is_deleted_when_it_starts_after_the_move() -
     lab.settle()
 
     assert finish(lab, lambda: is_at(lab, RAR))
-
-
-def in_order(lab: Mortal) -> list[str]:
-    """What the controller did, without the metadata and whose StopReplica it was."""
-    words = [word.rpartition(" b")[0] or word for word in lab.steps if not word.startswith("metadata")]
-    return list(dict.fromkeys(words))
 
 
 def test_the_steps_come_in_their_order() -> None:
@@ -411,417 +354,3 @@ def test_what_is_written_later_is_seen() -> None:
         found[protocol] = assigned(lab)
 
     assert found == {"safe": RAR, "reassign-failover-zombie": OAR}
-
-
-# --- who leads, who is in the ISR ---------------------------------------------------------------------------------------------
-
-
-def test_the_leader_is_elected_among_those_who_stay() -> None:
-    """R-235: the first of AR that is in the ISR and live as it joined; one that leads already keeps the role."""
-    here = live(1, 2, 3, 4, 5)
-    moved = state(1, (1, 2, 3, 4, 5), (5, 4))
-
-    assert reassign_selection.lead(VARIANTS["safe"], moved, here, 2) == Elect(IsrMember(BrokerId(5), Incarnation(5)), moved.isr)
-    kept = state(4, (1, 2, 3, 4, 5), (5, 4))
-    assert reassign_selection.lead(VARIANTS["safe"], kept, here, 2) == Elect(IsrMember(BrokerId(4), Incarnation(4)), kept.isr)
-
-
-def test_nobody_is_elected_while_too_few_are_in_sync() -> None:
-    """U-21: nor with one that is registered anew, and may have lost what it held."""
-    moved = state(1, (1, 4), (4, 5))
-
-    assert reassign_selection.lead(VARIANTS["safe"], moved, live(1, 4, 5), 2) == Keep()
-    assert (
-        reassign_selection.lead(VARIANTS["safe"], state(1, (1, 4, 5), (4, 5)), {**live(1, 4), BrokerId(5): Incarnation(9)}, 2)
-        == Keep()
-    )
-
-
-def test_the_isr_shrinks_to_those_who_stay() -> None:
-    """R-236, V3 §F step 3.2.2: and where the leader goes, one of those who stay leads."""
-    left = tuple(IsrMember(b, Incarnation(b)) for b in ids(4, 5))
-
-    assert reassign_selection.shrink(VARIANTS["safe"], state(4, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(left[0], left)
-    assert reassign_selection.shrink(VARIANTS["safe"], state(1, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(left[1], left)
-
-
-@pytest.mark.parametrize(("protocol", "back", "wanted"), [("safe", False, 3), ("safe", True, 2), ("cancel-without-isr", True, 0)])
-def test_a_rollback_waits_for_fewer(protocol: str, back: bool, wanted: int) -> None:
-    """R-244, U-21: min.insync.replicas of OAR, where a move forward waits for all of RAR."""
-    config = cluster(VARIANTS[protocol]).configs[1]
-    move = Move(target=ids(*OAR), original=ids(*OAR), back=back)
-
-    assert reassign_selection.members_wanted(config, state(1, OAR, OAR), move) == wanted
-
-
-def test_a_dropped_replica_that_still_fetches_does_not_come_back() -> None:
-    """B-38, KAFKA-1097, R-235: on an idle partition it is always caught up, and nothing would put it out of the ISR again."""
-    assert _isr_after_a_late_fetch("safe") == [4, 5, 6]
-    assert 2 in _isr_after_a_late_fetch("isr-unassigned")
-
-
-def _isr_after_a_late_fetch(protocol: str) -> list[int]:
-    lab = cluster(VARIANTS[protocol])
-    lab.held = lambda letter: isinstance(letter[2], StopReplica)
-    reassign(lab)
-    leader = lab.partition(4)
-    assert isinstance(leader.role, Leader)
-    incarnation = next(b.incarnation for b in lab.nodes[1].state.controller.live if b.broker == 2)
-    fetch = Fetch(99, T0, BrokerId(2), incarnation, leader.leader_epoch, leader.log.leo, Millis(0), 10)
-    lab.tell(4, Received(Address("b2"), fetch))
-    lab.settle()
-    return sorted(lab.isr())
-
-
-def test_a_leader_puts_out_whom_it_was_given_and_who_is_not_assigned() -> None:
-    """B-39, KAFKA-9672: its ISR is wider than what is assigned, and the controller died before it shrank it."""
-    assert _isr_of_a_leader_with_too_wide_an_isr("safe") == [1, 2]
-    assert _isr_of_a_leader_with_too_wide_an_isr("isr-unassigned") == [1, 2, 3]
-
-
-def _isr_of_a_leader_with_too_wide_an_isr(protocol: str) -> list[int]:
-    lab = cluster(msgspec.structs.replace(VARIANTS[protocol], isr_change_via="zookeeper"))
-    held = lab.state()
-    narrow = msgspec.structs.replace(held, leader_epoch=LeaderEpoch(held.leader_epoch + 1), replicas=ids(1, 2))
-    controller = lab.nodes[1].state.controller
-    lab.tell(
-        1, Received(Address("b1"), LeaderAndIsr(99, BrokerId(1), controller.epoch, held.leader_incarnation, False, (narrow,)))
-    )
-    lab.wait(3000)
-    return lab.isr()
-
-
-def test_a_late_copy_of_an_earlier_command_assigns_nothing() -> None:
-    """B-38: the command that widened the assignment arrives once more after the one that narrowed it."""
-    lab = cluster()
-    copies: list[LeaderAndIsr] = []
-    lab.held = lambda letter: _copied(letter, copies)
-    reassign(lab)
-    assert is_at(lab, RAR)
-    for copy in copies:
-        lab.tell(4, Received(Address("b1"), copy))
-
-    assert lab.partition(4).replicas == RAR
-
-
-@pytest.mark.parametrize(("fenced", "made"), [(True, False), (False, True)])
-def test_a_late_copy_does_not_make_a_replica_again_that_was_dropped(fenced: bool, made: bool) -> None:
-    """B-38, R-237: nobody would ask for it again, so nobody would delete it: the log would lie there for ever."""
-    lab = cluster(msgspec.structs.replace(VARIANTS["safe"], stop_replica_epoch=fenced))
-    copies: list[LeaderAndIsr] = []
-    lab.held = lambda letter: _copied(letter, copies)
-    reassign(lab)
-    reassign(lab, OAR)
-    assert is_at(lab, OAR)
-    lab.tell(4, Received(Address("b1"), copies[0]))
-
-    assert (T0 in lab.disks[4].logs) is made
-
-
-def test_a_replica_that_was_dropped_can_be_given_back() -> None:
-    """R-237: what is refused are the commands of before, not those of another move to the same brokers."""
-    lab = cluster()
-    for target in (RAR, OAR, RAR):
-        reassign(lab, target)
-
-    assert is_at(lab, RAR)
-
-
-def _copied(letter: Letter, copies: list[LeaderAndIsr]) -> bool:
-    if letter[1] == "b4" and isinstance(letter[2], LeaderAndIsr) and letter[2] not in copies:
-        copies.append(letter[2])
-    return False
-
-
-# --- KIP-236: rolling back ----------------------------------------------------------------------------------------------------
-
-
-def test_the_original_replicas_are_written_down_before_anything_is_done() -> None:
-    """R-230, R-232: the client submits `replicas` alone; what is assigned is read and stored."""
-    assert pending(stuck()) == entries(RAR, OAR)
-
-
-def test_a_cancellation_rolls_everything_back() -> None:
-    """R-233: through a watch on /admin/reassign_cancel, without waiting for anything."""
-    lab = stuck()
-    before = lab.now
-    cancel(lab)
-
-    assert is_at(lab, OAR)
-    assert lab.now == before
-
-
-def test_the_steps_of_a_rollback_come_in_their_order() -> None:
-    """R-234 to R-238, KIP-236 steps 1 to 7: the leader in a new epoch with AR = OAR, the ISR, stop, delete, AR, entry, metadata.
-
-    R-234 is in memory, R-235 the first command, R-236 the second and the stop, R-237 the deletion, R-238 the rest.
-    """
-    lab = stuck()
-    lab.held = silent(5, 6)
-    assert finish(lab, lambda: sorted(lab.isr()) == [1, 2, 3, 4])
-    lab.look_from_here()
-    cancel(lab)
-
-    commands = [word for word in in_order(lab) if word.startswith("command")]
-    assert commands == ["command: 1 leads 1,2,3,4 of 1,2,3", "command: 1 leads 1,2,3 of 1,2,3"]
-    assert [word for word in in_order(lab) if word not in commands] == [
-        "state: 1 leads 1,2,3,4",
-        "state: 1 leads 1,2,3",
-        "stop",
-        "delete",
-        "AR 1,2,3",
-        f"gone: {admin_paths.REASSIGN}",
-    ]
-    assert {word for word in lab.steps if word.startswith("metadata")} == {f"metadata to b{i}: 1 of 1,2,3" for i in lab.ids}
-
-
-def test_a_rollback_elects_from_the_original_replicas() -> None:
-    """R-235: the leader is one of RAR - OAR, whose replica goes."""
-    lab = cluster()
-    lab.before["AR 4,5,6"] = lambda: setattr(lab, "dead", 1)
-    reassign(lab)
-    assert lab.state().leader == 4
-    cancel(lab)
-    lab.bury(1)
-    lab.start(1)
-    lab.settle()
-
-    assert finish(lab, lambda: is_at(lab, OAR))
-
-
-def test_the_leader_takes_no_replica_back_that_is_dropped() -> None:
-    """C-17: AR = OAR in the request keeps RAR - OAR out of the ISR; the text of KIP-236 says OAR - RAR."""
-    lab = stuck()
-    lab.held = lambda letter: isinstance(letter[2], StopReplica)
-    lab.wait(1)
-    cancel(lab)
-    lab.wait(3000)
-
-    assert (lab.isr(), lab.partition(1).replicas) == ([1, 2, 3], OAR)
-
-
-@pytest.mark.parametrize(("protocol", "elected"), [("safe", [4]), ("cancel-without-isr", [2])])
-def test_a_rollback_elects_nobody_who_is_not_in_the_isr(protocol: str, elected: list[int]) -> None:
-    """B-60, U-21: 2 and 3 are out of sync, 4 and 5 are in, 1 dies; "elect a new leader from OAR" would take 2."""
-    lab = cluster(VARIANTS[protocol], min_isr=1)
-    lab.held = silent(2, 3, 6)
-    lab.wait(9000)
-    reassign(lab)
-    assert finish(lab, lambda: lab.isr() == [1, 4, 5])
-    lab.mortal = 6
-    lab.bury(1)
-    lab.wait(1000)
-    cancel(lab)
-    lab.wait(500)
-
-    assert lab.leaders() == elected
-
-
-def test_a_cancellation_stays_until_it_is_removed() -> None:
-    """R-239: while it is there nothing new is begun; the extra znode waits, a pending entry is taken out."""
-    lab = stuck()
-    cancel(lab)
-    lab.held = lambda _: False
-    extra(lab, (2, 3, 4))
-    lab.wait(3000)
-    assert (data(lab, admin_paths.REASSIGN_CANCEL), assigned(lab)) == (b"", OAR)
-    reassign(lab)
-    lab.wait(3000)
-    assert (assigned(lab), pending(lab)) == (OAR, None)
-    remove_cancel(lab)
-
-    assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
-
-
-def test_a_cancellation_of_nothing_does_nothing() -> None:
-    """R-233."""
-    lab = cluster()
-    cancel(lab)
-    lab.wait(3000)
-
-    assert is_at(lab, OAR)
-
-
-def test_what_was_there_before_a_move_in_flight_is_not_forgotten() -> None:
-    """C-20: the request is overwritten without originals while AR is OAR + RAR; a rollback restores OAR, not the union."""
-    lab = stuck()
-    write(lab, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(entries((4, 5)))))
-    assert pending(lab) == entries((4, 5), OAR)
-    cancel(lab)
-
-    assert finish(lab, lambda: is_at(lab, OAR))
-
-
-def test_a_move_in_flight_is_given_another_target() -> None:
-    """Who was to be new and is not any more is dropped at the end with the others."""
-    lab = stuck()
-    lab.held = silent(6)
-    write(lab, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(entries((4, 5), OAR))))
-
-    assert finish(lab, lambda: is_at(lab, (4, 5)))
-
-
-# --- KIP-236: more while some are in flight -----------------------------------------------------------------------------------
-
-
-def test_more_is_asked_for_while_some_are_in_flight() -> None:
-    """R-231, R-242, R-244: the slowest partition does not block another; the extra znode goes when it is empty."""
-    lab = stuck()
-    other = TopicPartition("t-1")
-    assignment = {T0: ids(*assigned(lab)), other: ids(1, 2)}
-    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload(assignment)))
-    for i in (1,):
-        lab.bury(i)
-        lab.start(i)
-        lab.settle()
-    lab.wait(3000)
-    payload = admin_paths.reassignments_payload(entries((2, 3), (), other))
-    write(lab, Create(admin_paths.REASSIGN_EXTRA, payload))
-
-    assert finish(lab, lambda: assigned(lab, other) == (2, 3) and data(lab, admin_paths.REASSIGN_EXTRA) is None)
-    assert (holders(lab, other), pending(lab)) == ([2, 3], entries(RAR, OAR))
-
-
-def test_an_extra_request_is_begun_as_any_other() -> None:
-    """R-242: added to /admin/reassign_partitions with its originals, then triggered."""
-    lab = cluster()
-    lab.held = silent(4)
-    extra(lab, (2, 3, 4))
-
-    assert (pending(lab), data(lab, admin_paths.REASSIGN_EXTRA)) == (entries((2, 3, 4), OAR), None)
-
-
-def test_a_conflict_is_rolled_back_before_the_new_request_is_begun() -> None:
-    """R-243: "first cancel / rollback, then submit new reassignments"."""
-    lab = stuck()
-    lab.held = silent(4)
-    lab.look_from_here()
-    extra(lab, (2, 3, 4))
-    words = list(lab.steps)
-
-    assert words.index("AR 1,2,3") < words.index(f"{admin_paths.REASSIGN}: 2,3,4 from 1,2,3") < len(words)
-    assert finish(lab, lambda: pending(lab) == entries((2, 3, 4), OAR))
-    lab.held = lambda _: False
-    assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
-
-
-def test_an_unknown_partition_among_the_extra_ones_is_dropped() -> None:
-    """KAFKA-2234."""
-    lab = cluster()
-    payload = admin_paths.reassignments_payload(entries((4, 5), (), GHOST))
-    write(lab, Create(admin_paths.REASSIGN_EXTRA, payload))
-
-    assert is_at(lab, OAR)
-
-
-# --- the controller dies ------------------------------------------------------------------------------------------------------
-
-
-def test_a_new_controller_takes_up_what_was_asked_for_while_there_was_none() -> None:
-    """R-043, V3 §D step 7: on_partitions_reassigned() comes after the leaders and before partitions are added or removed."""
-    lab = cluster()
-    lab.crash(1)
-    reassign(lab, (2, 3, 4))
-    assert assigned(lab) == OAR
-    lab.expire(1)
-    lab.settle()
-
-    assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
-
-
-def test_an_extra_request_that_was_there_first_has_the_last_word() -> None:
-    """R-243: nobody read it before the other znode was filled, and it is what the other one holds that is rolled back."""
-    lab = cluster()
-    lab.crash(1)
-    extra(lab, (2, 3, 4))
-    reassign(lab, (3, 4, 5))
-    lab.expire(1)
-    lab.settle()
-
-    assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
-    assert data(lab, admin_paths.REASSIGN_EXTRA) is None
-
-
-def test_a_new_controller_begins_again_by_reading() -> None:
-    """B-58, KAFKA-4214: also where a new replica is down with the controller."""
-    assert _after_a_failover("safe") == (RAR, None)
-
-
-def test_a_move_is_given_up_when_the_controller_and_a_new_replica_bounce_together() -> None:
-    """B-58, KAFKA-4214: AR stays OAR + RAR for ever, and nobody knows of the request any more."""
-    assert _after_a_failover("reassign-failover-aborts") == ((*OAR, *RAR), None)
-
-
-def _after_a_failover(protocol: str) -> tuple[tuple[int, ...], object]:
-    lab = stuck(protocol)
-    lab.crash(5)
-    lab.expire(5)
-    lab.bury(1)
-    lab.held = lambda _: False
-    lab.wait(3000)
-    lab.start(5)
-    lab.start(1)
-    lab.settle()
-    finish(lab, lambda: is_at(lab, RAR), limit_ms=15_000)
-    return assigned(lab), pending(lab)
-
-
-@pytest.mark.parametrize(("protocol", "both"), [("safe", True), ("reassign-failover-premature", False)])
-def test_a_new_controller_forgets_no_entry(protocol: str, both: bool) -> None:
-    """B-58, KAFKA-6193: the map holds the first entry alone when it is written back."""
-    lab = cluster(VARIANTS[protocol])
-    other = TopicPartition("t-1")
-    lab.crash(1)
-    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: ids(*OAR), other: ids(2, 3)})))
-    asked = entries((2, 3, 4)) | entries((4, 5), (), other)
-    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(asked)))
-    lab.expire(1)
-    lab.settle()
-
-    assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
-    assert (assigned(lab, other) == (4, 5)) == both
-
-
-def test_a_lost_answer_is_read_back() -> None:
-    """B-62: whichever of the agent's requests it was, it is begun again by reading."""
-    for lost in range(12):
-        lab = Deaf(6, replicas=OAR, min_isr=2)
-        write(lab, Create("/admin", b""))
-        lab.wait(1000)
-        lab.produce(1, "m1")
-        lab.settle()
-        lab.lost = lost
-        reassign(lab)
-
-        assert lab.losses == 1
-        assert finish(lab, partial(is_at, lab, RAR))
-
-
-class Deaf(Lab):
-    """Its controller b1 loses the answer to its request number `lost`."""
-
-    lost: int | None = None
-    losses: int = 0
-
-    def _perform(self, i: int, effect: AnyEffect) -> None:
-        if i == 1 and isinstance(effect, ZkRequest) and self.lost is not None:
-            self.lost -= 1
-            if self.lost < 0:
-                self.lost = None
-                self.losses += 1
-                _, fired = self.zk.submit(self.sessions[1], effect.ops, atomic=effect.atomic)
-                self.tell(1, ZkReplied(effect.id, (Unknown(),) * len(effect.ops)))
-                self.watches(fired)
-                return
-        super()._perform(i, effect)
-
-
-def test_the_agent_wakes_up_after_a_time_as_well() -> None:
-    """V3 §F: "a certain amount of time has passed (e.g., 30 secs)"; and sleeps where nothing is to be done."""
-    lab = stuck()
-    assert "reassign" in lab.timers[1]
-    lab.held = lambda _: False
-    assert finish(lab, lambda: is_at(lab, RAR))
-    lab.wait(2000)
-
-    assert "reassign" not in lab.timers[1]

@@ -19,7 +19,7 @@ from highwater.plan import ClusterShape, Plan, WorkloadSpec, checked
 from highwater.zookeeper import missing
 from history.event import EventKind
 from history.promise import Promise, TopicPromise
-from nemesis.faults import AnyFault, Crash, Partition, Pause, Restart
+from nemesis.faults import AnyFault, Crash, CrashAt, Pause, Restart
 from nemesis.schedule import Window
 from nemesis.targets import AnyTarget, Controller, LeaderOf
 from reference.config import TopicSpec
@@ -61,12 +61,10 @@ def plan(*windows: Window, faults_ms: int) -> Plan:
     )
 
 
-def test_a_fault_that_signals_cannot_do_is_refused_before_the_run() -> None:
-    refusal = ProcessBackend().refuse(plan(window("f1", 100, 200, Partition(), LEADER), faults_ms=1000))
+def test_a_fault_that_nobody_can_do_from_outside_is_refused_before_the_run() -> None:
+    refusal = ProcessBackend().refuse(plan(window("f1", 100, 200, CrashAt(), LEADER), faults_ms=1000))
 
-    assert refusal == (
-        "window f1 (partition): the process backend cannot: processes share one loopback interface; links are cut in containers"
-    )
+    assert refusal == "window f1 (crashat): the process backend cannot: nobody outside of a process sees its effects"
 
 
 def without_java() -> None:

@@ -7,10 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from checkers.elle.judge import FORBIDS
 from checkers.linearizability import judge
 from highwater.cli.main import run_command_line
+from highwater.foreign import Asked, exported, judge_file
+from history import store
 from tests.tidy.sources import ROOT
 
 CORPORA = ROOT.parent / "shared" / "corpora"
@@ -44,5 +47,23 @@ def test_every_published_verdict_is_ours(capsys: pytest.CaptureFixture[str]) -> 
         said = json.loads(capsys.readouterr().out)
         if code != _EXIT[expected] or bool(said["anomalies"]) != (_EXIT[expected] == 10) or said["unchecked"]:
             wrong.append((Path(path).name, expected, said["verdict"]))
+
+    assert wrong == []
+
+
+def test_every_published_verdict_is_kept_by_an_export(tmp_path: Path) -> None:
+    """What a user of Elle or Knossos is given says what the original says. EDN cannot say that a register begins as nil."""
+    rows = _rows()
+    if not rows:
+        pytest.skip(f"no published histories in {CORPORA}")
+    copy = tmp_path / "copy.edn"
+    wrong = []
+    for path, model, words, _ in rows:
+        asked = Asked(model=model, consistency=("strict-serializable",))
+        store.write_lines(copy, exported(Path(path)))
+        before = judge_file(Path(path), asked)
+        after = judge_file(copy, replace(asked, initial="nil") if "initially nil" in words else asked)
+        if (before.validity, [a.kind for a in before.anomalies]) != (after.validity, [a.kind for a in after.anomalies]):
+            wrong.append((Path(path).name, before.validity, after.validity))
 
     assert wrong == []

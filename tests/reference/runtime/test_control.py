@@ -5,7 +5,7 @@ from pathlib import Path
 
 from reference.effects import Note
 from reference.messages import Batch
-from reference.runtime.control import NoteWriter, read_notes
+from reference.runtime.control import NotesReader, NoteWriter
 from reference.types import LeaderEpoch, Offset, TopicPartition
 
 
@@ -19,7 +19,7 @@ def test_notes_of_several_lives_are_read_in_the_order_of_writing(tmp_path: Path)
         writer.write(Note(kind="hw", hw=Offset(2), detail="leader\nwith a line break"))
         writer.close()
 
-    lines = read_notes(path)
+    lines = NotesReader(path).read()
 
     assert [(line.node, line.life, line.note.kind) for line in lines] == [
         ("b1", 1, "append"),
@@ -40,4 +40,17 @@ def test_a_line_cut_short_by_a_kill_is_left_out(tmp_path: Path) -> None:
     writer.close()
     path.write_bytes(path.read_bytes()[:-5])
 
-    assert [line.note.kind for line in read_notes(path)] == ["one"]
+    assert [line.note.kind for line in NotesReader(path).read()] == ["one"]
+
+
+def test_a_file_that_grows_is_read_on_where_reading_ended(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    reader = NotesReader(path)
+    assert reader.read() == []
+    writer = NoteWriter(str(path), node="b1", life=1)
+    writer.write(Note(kind="one"))
+    assert [line.note.kind for line in reader.read()] == ["one"]
+    writer.write(Note(kind="two"))
+    writer.close()
+
+    assert [line.note.kind for line in reader.read()] == ["one", "two"]

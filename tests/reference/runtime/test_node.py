@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from reference.coordination.api import AnyOp, Exists
 from reference.effects import (
     AnyEffect,
@@ -18,12 +20,16 @@ from reference.effects import (
     ZkConnect,
     ZkRequest,
 )
+from reference.errors import ErrorCode
 from reference.events import AnyEvent, Booted, DirFailed, Flushed, Received, TimerFired
 from reference.machine import Now
-from reference.messages import AnyMessage, Batch, Metadata
+from reference.messages import AnyMessage, Batch, Fetch, FetchReply, Metadata, Produce
 from reference.runtime.disk import Disk
 from reference.runtime.node import Host
-from reference.types import Address, LeaderEpoch, Millis, Offset, TopicPartition
+from reference.sealed import HEADER_BYTES
+from reference.types import NO_INCARNATION, Address, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
+from reference.wire.records import sealed
+from tests.reference.runtime.batches import batch, held
 
 TP = TopicPartition("orders-0")
 B2 = Address("b2")
@@ -120,7 +126,7 @@ def test_an_event_that_comes_while_effects_are_performed_waits_for_them(tmp_path
 
 
 def test_a_flush_is_answered_when_it_is_durable(tmp_path: Path) -> None:
-    table = on_boot(CreateReplica(0, TP), Append(0, TP, (Batch(Offset(0), LeaderEpoch(0), ("a",)),)), Flush(0, 7), Flush(0, 8))
+    table = on_boot(CreateReplica(0, TP), Append(0, TP, (batch(0, "a"),)), Flush(0, 7), Flush(0, 8))
 
     async def scene(world: World, toy: Toy) -> None:
         await told(toy, Flushed(0, 8))
@@ -192,3 +198,72 @@ def test_an_assertion_that_fails_in_the_machine_is_noted_with_its_place_and_ends
     assert note.detail.endswith("hw above leo")
     assert "test_node:" in note.detail
     assert world.reasons == ["halt:assertion"]
+
+
+ASKED = Fetch(5, TP, BrokerId(2), NO_INCARNATION, LeaderEpoch(0), Offset(0), Millis(0), 10)
+
+
+def leading(event: AnyEvent) -> Sequence[AnyEffect]:
+    """A machine of one log, which appends what it is sent and answers every fetch with all of it."""
+    match event:
+        case Booted():
+            return (CreateReplica(0, TP),)
+        case Received(message=Produce(values=values)):
+            appended = (Batch(Offset(0), LeaderEpoch(3), values),)
+            return Append(0, TP, appended), Note(kind="append", batches=appended)
+        case Received(message=FetchReply(batches=batches)):
+            return Append(0, TP, batches), Note(kind="append", batches=batches)
+        case Received(message=Fetch() as fetch):
+            return (
+                Send(B2, FetchReply(fetch.correlation, TP, ErrorCode.NONE, LeaderEpoch(3), Offset(1), (held(stored("a", "b")),))),
+            )
+        case _:
+            return ()
+
+
+def stored(*values: str) -> Batch:
+    return batch(0, *values, epoch=3)
+
+
+def answer(*batches: Batch) -> FetchReply:
+    return FetchReply(5, TP, ErrorCode.NONE, LeaderEpoch(3), Offset(1), batches)
+
+
+def test_a_machine_holds_headers_and_the_records_go_from_the_client_to_the_disk_and_to_the_follower(tmp_path: Path) -> None:
+    """A broker holds as many records as its disk, not as its memory."""
+    whole = sealed(["a", "b"])
+
+    async def scene(world: World, toy: Toy) -> None:
+        world.host.received(B2, Produce(4, TP, 1, whole, Millis(0)))
+        world.host.received(B2, ASKED)
+        assert toy.told[1:] == [Received(B2, Produce(4, TP, 1, whole[:HEADER_BYTES], Millis(0))), Received(B2, ASKED)]
+        noted = Note(kind="append", batches=(Batch(Offset(0), LeaderEpoch(3), whole),))
+        assert world.done == [noted, (B2, answer(stored("a", "b")))]
+
+    played(tmp_path, leading, scene)
+    assert (tmp_path / TP / "00000000000000000000.log").read_bytes() == stored("a", "b").values
+
+
+def test_a_follower_appends_the_records_that_came_with_the_answer(tmp_path: Path) -> None:
+    batches = stored("a", "b"), replace(batch(2, "c", epoch=3))
+
+    async def scene(world: World, toy: Toy) -> None:
+        world.host.received(B2, answer(*batches))
+        assert toy.told[1:] == [Received(B2, answer(*map(held, batches)))]
+        assert world.done == [Note(kind="append", batches=batches)]
+
+    played(tmp_path, leading, scene)
+    segment = tmp_path / TP / "00000000000000000000.log"
+    assert segment.read_bytes() == b"".join(b.values for b in batches if isinstance(b.values, bytes))
+
+
+def test_records_that_cannot_be_read_are_not_sent_and_the_directory_has_failed(tmp_path: Path) -> None:
+    """KIP-112: an IOException on a read makes the directory offline, too."""
+
+    async def scene(world: World, toy: Toy) -> None:
+        world.host.received(B2, Produce(4, TP, 1, sealed(["x", "y"]), Millis(0)))
+        world.host.received(B2, ASKED)
+        assert [event for event in toy.told if isinstance(event, DirFailed)] != []
+        assert [done for done in world.done if not isinstance(done, Note)] == []
+
+    played(tmp_path, leading, scene)

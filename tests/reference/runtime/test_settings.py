@@ -7,6 +7,8 @@ import pytest
 
 from reference.config import SAFE, BrokerConfig
 from reference.runtime.__main__ import main
+from reference.runtime.faults import DirFault
+from reference.runtime.gateway import Limits
 from reference.runtime.settings import Listener, NodeSettings, load
 from reference.types import Address, BrokerId
 
@@ -47,6 +49,10 @@ def test_settings_survive_the_file(tmp_path: Path) -> None:
         (_with(zookeeper="localhost:x"), "not a host and a port: 'localhost:x'"),
         (_with(log_dirs=("a", "b")), "broker.log_dirs is 1, log_dirs has 2"),
         (_with(life=0), "life counts from 1"),
+        (_with(segment_bytes=0), "segment_bytes is not above 0"),
+        (_with(side_channel="/tmp/" + "x" * 110), "side_channel has more than 107 bytes"),
+        (_with(dir_faults=(DirFault(), DirFault())), "dir_faults has 2, log_dirs 1"),
+        (_with(dir_faults=({"wet": True},)), "wet"),
     ],
 )
 def test_bad_settings_are_refused_with_one_line(
@@ -69,3 +75,12 @@ def test_a_file_that_is_not_there_is_one_line_too(tmp_path: Path, capsys: pytest
 
     assert code == 2
     assert capsys.readouterr().err == f"{tmp_path}/none.json: No such file or directory\n"
+
+
+def test_the_example_of_the_documentation_is_good(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "node.md").read_text(encoding="utf-8")
+    (tmp_path / "node.json").write_text(text.split("```json")[1].split("```")[0])
+
+    settings = load(tmp_path / "node.json")
+    assert settings.broker.variant == SAFE
+    assert settings.limits == Limits()

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import kafka
@@ -22,7 +22,7 @@ class KafkaPython:
     def __init__(self, bootstrap: str) -> None:
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self._bootstrap = bootstrap.split(",")
-        self._admin = kafka.KafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=TIMEOUT_MS)
+        self._admin = self._admin_client()
 
     def create(self, topic: str, *, partitions: int = 1, replicas: int = 3) -> str:
         """Returns the name of the error, "" for none."""
@@ -86,22 +86,22 @@ class KafkaPython:
 
     def offline(self, topic: str) -> list[int]:
         """Offline replicas of partition 0."""
-        (described,) = _again(self._admin.describe_topics, [topic])
+        (described,) = self._again("describe_topics", [topic])
         return list(described["partitions"][0]["offline_replicas"])
 
     def replicas(self, topic: str) -> list[int]:
         """Those of partition 0, the preferred first; none where the broker that is asked knows no such topic."""
-        (described,) = _again(self._admin.describe_topics, [topic])
+        (described,) = self._again("describe_topics", [topic])
         return [replica for partition in described["partitions"] for replica in partition["replica_nodes"]]
 
     def reassign(self, topic: str, replicas: list[int] | None) -> str:
         """AlterPartitionReassignments of partition 0, None cancels; the name of the error, "" for none."""
-        (error,) = _again(self._admin.alter_partition_reassignments, {kafka.TopicPartition(topic, 0): replicas}).values()
+        (error,) = self._again("alter_partition_reassignments", {kafka.TopicPartition(topic, 0): replicas}).values()
         return "" if error is None else str(error.message)
 
     def reassignments(self, topic: str) -> dict[str, list[int]] | None:
         """ListPartitionReassignments of partition 0; None where it stays where it is."""
-        found: dict[kafka.TopicPartition, dict[str, list[int]]] = _again(self._admin.list_partition_reassignments, {topic: [0]})
+        found: dict[kafka.TopicPartition, dict[str, list[int]]] = self._again("list_partition_reassignments", {topic: [0]})
         return found.get(kafka.TopicPartition(topic, 0))
 
     def dirs(self, broker: BrokerId) -> list[dict[str, Any]]:
@@ -113,20 +113,24 @@ class KafkaPython:
         """End it."""
         self._admin.close()
 
+    def _admin_client(self) -> Any:
+        return kafka.KafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=TIMEOUT_MS)
+
+    def _again(self, method: str, argument: object) -> Any:
+        """It keeps to the controller that it found first, and chooses others among those that are down: a new one looks again."""
+        end_s = time.monotonic() + TIMEOUT_MS / 1000
+        while True:
+            try:
+                return getattr(self._admin, method)(argument)
+            except kafka.errors.KafkaError:
+                if time.monotonic() > end_s:
+                    raise
+                time.sleep(0.1)
+                self._admin.close()
+                self._admin = self._admin_client()
+
     def _consumer(self) -> Any:
         return kafka.KafkaConsumer(bootstrap_servers=self._bootstrap, group_id=None, enable_auto_commit=False)
-
-
-def _again(call: Callable[..., Any], argument: object) -> Any:
-    """It chooses a broker for each call, perhaps one that is down, and gives up at once."""
-    end_s = time.monotonic() + TIMEOUT_MS / 1000
-    while True:
-        try:
-            return call(argument)
-        except kafka.errors.KafkaError:
-            if time.monotonic() > end_s:
-                raise
-            time.sleep(0.1)
 
 
 def _kafka_name(error: Exception) -> str:

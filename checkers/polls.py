@@ -1,0 +1,110 @@
+"""What one call gives a client is in the order of the log and whole (Jepsen's int-nonmonotonic-poll, int-poll-skip, poll-skip).
+
+A poll that asks at a position gets the records from there on, each once and none left out: the log has no gaps, for there are no
+transactions and nothing is compacted. That a record was left out is known where anybody else read one at that offset, of the same
+generation (docs/promise.md C1). The values of one produce are appended in their order.
+
+Whether a record that was passed over is lost is for the ledger to say. Here it is enough that somebody has it.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("polls", "ok poll offset=1 value=a", "ok poll offset=0 value=b")
+    ['poll-skip']
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import polars as pl
+
+from checkers import screens
+from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.rows import Call, OperationRow, calls, operation_rows
+from checkers.verdict import Anomaly, Cut, Findings
+
+NAME = "polls"
+_Known = dict[tuple[int, int], int]  # (offset, generation) -> the first row that read it
+
+
+def _generation(cuts: tuple[Cut, ...], offset: int, epoch: int | None) -> int | None:
+    """How many cuts lie before what a leader of this epoch says of this offset; None where nobody can know."""
+    above = [cut for cut in cuts if offset >= cut.offset]
+    if above and epoch is None:
+        return None
+    return sum(1 for cut in above if epoch is not None and epoch >= cut.leader_epoch)
+
+
+def _records(call: Call) -> list[OperationRow]:
+    return [row for row in call.rows if row.offset is not None and row.value is not None]
+
+
+def _known(polls: list[Call], cuts: tuple[Cut, ...]) -> _Known:
+    known: _Known = {}
+    for call in polls:
+        for row in _records(call):
+            assert row.offset is not None
+            generation = _generation(cuts, row.offset, row.leader_epoch)
+            if generation is not None:
+                known.setdefault((row.offset, generation), row.at)
+    return known
+
+
+def _falls(call: Call) -> Iterator[tuple[OperationRow, OperationRow]]:
+    """Records of one call that do not stand behind the one before."""
+    got = _records(call)
+    for first, then in pairwise(got):
+        if first.offset is not None and then.offset is not None and then.offset <= first.offset:
+            yield first, then
+
+
+def _skipped(call: Call, known: _Known, cuts: tuple[Cut, ...]) -> tuple[str, int, int] | None:
+    """Kind, offset and row of the first record that a poll left out and somebody else was given."""
+    before, kind = call.asked[0].offset, "poll-skip"
+    for row in _records(call):
+        assert row.offset is not None
+        for offset in range(row.offset if before is None else before, row.offset):
+            generation = _generation(cuts, offset, row.leader_epoch)
+            at = known.get((offset, generation)) if generation is not None else None
+            if at is not None:
+                return kind, offset, at
+        before, kind = row.offset + 1, "int-poll-skip"
+    return None
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """One partition."""
+    topic, partition = partition_of(operations, events)
+    key, cuts = f"{topic}-{partition}", cuts_of(cuts, topic, partition)
+    done = [call for call in calls(operation_rows(operations)) if call.type == "ok"]
+    polls = [call for call in done if call.f == "poll"]
+    known = _known(polls, cuts)
+    anomalies: list[Anomaly] = []
+    for call in done:
+        if call.f == "produce" and call.asked[0].acks != -1:
+            continue
+        did = "was given" if call.f == "poll" else "was acknowledged"
+        for first, then in _falls(call):
+            words = f"process {call.process} {did} {then.value} at offset {then.offset} after {first.value} at {first.offset}"
+            kind = f"int-nonmonotonic-{'poll' if call.f == 'poll' else 'send'}"
+            anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(then.at,), words=words))
+            break
+        else:
+            skipped = _skipped(call, known, cuts) if call.f == "poll" else None
+            if skipped is not None:
+                kind, offset, at = skipped
+                words = f"process {call.process} was not given offset {offset}, which lies in what it read and holds a record"
+                witness = tuple(sorted({at, call.ended}))
+                anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=witness, words=words))
+    return Findings(anomalies=tuple(anomalies))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="A poll gives the records from its position on, in the order of the log and none left out; a produce appends in order.",
+    assumes="Logs have no gaps: no transactions, no compaction. Answers carry an epoch where an excused loss cut the partition.",
+    blind="Records that nobody read; polls that failed or whose outcome is unknown.",
+    kinds=("int-nonmonotonic-poll", "int-poll-skip", "poll-skip", "int-nonmonotonic-send"),
+    group_by=PARTITION,
+    operations=("produce", "poll"),
+    check=check,
+    screen=screens.polls,
+)

@@ -1,0 +1,199 @@
+"""What a cluster of real nodes does for a stock client (librdkafka): records a second both ways, failover, memory.
+
+The client shares the machine with the cluster. Times are the wall's, so that only runs on the same machine, in turn, compare.
+Records are of RECORD_BYTES, produced with acks=all in batches of librdkafka's own making, to PARTITIONS partitions of three
+replicas.
+"""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from kazoo.client import KazooClient
+from msgspec import Struct
+
+from highwater.errors import HarnessError
+from reference.coordination import paths
+from reference.runtime.health import ask, told_by
+from reference.types import BrokerId
+from reference.wire.clients.apis import ApiKey
+from reference.wire.clients.metadata import MetadataRequest, MetadataRequestTopic
+from reference.wire.clients.produce import PartitionData, ProduceRequest, ProduceResponse, TopicData
+from reference.wire.framing import WireError
+from reference.wire.records import sealed
+
+TOPIC = "bench"
+RECORD_BYTES = 100
+PARTITIONS = 3
+_PATIENCE_S = 60.0
+_CONSUMED_AT_ONCE = 10_000
+_ASK_AGAIN_S = 0.005
+_Settings = dict[str, str | int | float | bool]
+
+
+class Target(Protocol):
+    """The cluster."""
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients are given."""
+
+    @property
+    def zookeeper(self) -> str:
+        """host:port"""
+
+    @property
+    def listening(self) -> Mapping[BrokerId, tuple[str, int]]:
+        """Where clients reach each broker."""
+
+    def kill(self, broker: BrokerId) -> None:
+        """SIGKILL."""
+
+    def resident_kb(self, broker: BrokerId) -> int:
+        """Memory of a broker that runs."""
+
+
+class Measured(Struct, frozen=True, kw_only=True):
+    """The numbers. `failover_ms`: from the end of the dead leader's session to the next record that was acknowledged."""
+
+    first_write_s: float
+    records: int
+    produced_per_s: float
+    consumed_per_s: float
+    resident_kb: tuple[int, ...]
+    failover_ms: float
+
+
+def first_write(target: Target, started_s: float) -> float:
+    """Makes the topic; seconds from `started_s`, of time.monotonic, to the first acknowledged record."""
+    settings: _Settings = {"bootstrap.servers": target.bootstrap, "log_level": 0}
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(_PATIENCE_S)
+    failures: list[KafkaError] = []
+    producer = Producer({**settings, "acks": "all"})
+    producer.produce(TOPIC, b"first", partition=0, on_delivery=lambda error, _: failures.append(error) if error else None)
+    if producer.flush(_PATIENCE_S) or failures:
+        raise HarnessError(f"the first record was not acknowledged: {failures}")
+    return time.monotonic() - started_s
+
+
+def produced_per_s(target: Target, records: int) -> float:
+    """Records a second, from the first call to the last acknowledgement."""
+    producer = Producer(
+        {
+            "bootstrap.servers": target.bootstrap,
+            "acks": "all",
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 2 * records,
+            "log_level": 0,
+        }
+    )
+    failed: list[KafkaError] = []
+    value = b"x" * RECORD_BYTES
+    start_s = time.monotonic()
+    for number in range(records):
+        producer.produce(TOPIC, value, partition=number % PARTITIONS, on_delivery=lambda e, _: failed.append(e) if e else None)
+        if number % 1000 == 0:
+            producer.poll(0)
+    if producer.flush(_PATIENCE_S) or failed:
+        raise HarnessError(f"{len(failed)} records were not acknowledged: {failed[:1]}")
+    return records / (time.monotonic() - start_s)
+
+
+def consumed_per_s(target: Target, records: int) -> float:
+    """Records a second, from the assignment to the last of them."""
+    consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "bench", "enable.auto.commit": False, "log_level": 0})
+    start_s = time.monotonic()
+    consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
+    found = 0
+    while found < records:
+        messages = consumer.consume(_CONSUMED_AT_ONCE, 5.0)
+        if not messages:
+            raise HarnessError(f"{found} of {records} records came")
+        found += len(messages)
+    passed_s = time.monotonic() - start_s
+    consumer.close()
+    return records / passed_s
+
+
+def failover_ms(target: Target) -> float:
+    """Kills the leader of partition 0 under a client that asks again every few milliseconds.
+
+    Not librdkafka, which looks for a leader that is down once a second.
+    """
+    survivors = dict(target.listening)
+    leader = _leader(survivors)
+    assert leader is not None
+    del survivors[leader]
+    watcher = KazooClient(target.zookeeper)
+    watcher.start()
+    ended: list[float] = []
+    watcher.exists(paths.broker_path(leader), watch=lambda _: ended.append(time.monotonic()))
+    target.kill(leader)
+    give_up_s = time.monotonic() + _PATIENCE_S
+    while not ended or not _is_taken(survivors):
+        if time.monotonic() > give_up_s:
+            raise HarnessError("nothing was acknowledged after the leader was killed")
+        time.sleep(_ASK_AGAIN_S)
+    passed_s = time.monotonic() - ended[0]
+    watcher.stop()
+    watcher.close()
+    return 1000 * passed_s
+
+
+def _leader(brokers: Mapping[BrokerId, tuple[str, int]]) -> BrokerId | None:
+    """Who leads partition 0, as the first of these who answers says."""
+    question = MetadataRequest(topics=(MetadataRequestTopic(TOPIC),))
+    for where in brokers.values():
+        try:
+            told = told_by(where, question)
+        except (OSError, WireError):
+            continue
+        found = [p.leader_id for topic in told.topics for p in topic.partitions if p.partition_index == 0]
+        return BrokerId(found[0]) if found and found[0] in brokers else None
+    return None
+
+
+def _is_taken(brokers: Mapping[BrokerId, tuple[str, int]]) -> bool:
+    """Does the leader take a record, with acks=all?"""
+    leader = _leader(brokers)
+    if leader is None:
+        return False
+    data = (TopicData(TOPIC, (PartitionData(0, sealed(["x"])),)),)
+    try:
+        answer = ask(
+            brokers[leader], ApiKey.PRODUCE, 8, ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data), ProduceResponse
+        )
+    except (OSError, WireError):
+        return False
+    return answer.responses[0].partition_responses[0].error_code == 0
+
+
+def measure(target: Target, brokers: Sequence[BrokerId], records: int, started_s: float) -> Measured:
+    """All of it, in this order: memory is that after the records have come and gone."""
+    first_write_s = first_write(target, started_s)
+    produced = produced_per_s(target, records)
+    consumed = consumed_per_s(target, records)
+    return Measured(
+        first_write_s=round(first_write_s, 2),
+        records=records,
+        produced_per_s=round(produced),
+        consumed_per_s=round(consumed),
+        resident_kb=tuple(target.resident_kb(broker) for broker in brokers),
+        failover_ms=round(failover_ms(target), 1),
+    )
+
+
+def say(measured: Measured) -> None:
+    """A line for each number."""
+    sys.stdout.write(
+        f"first acknowledged write  {measured.first_write_s:.1f} s after the command\n"
+        f"produced, acks=all        {measured.produced_per_s:,.0f} records/s of {RECORD_BYTES} bytes ({measured.records:,})\n"
+        f"consumed                  {measured.consumed_per_s:,.0f} records/s\n"
+        f"failover                  {measured.failover_ms:.0f} ms after the end of the session\n"
+        f"memory of a broker        {max(measured.resident_kb) / 1024:.0f} MiB at most\n"
+    )

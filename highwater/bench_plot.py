@@ -1,0 +1,69 @@
+"""How judging grows: processor seconds over the size of a history, both logarithmic, as one SVG file that stands alone."""
+
+from collections.abc import Iterator, Sequence
+from math import ceil, floor, log10
+
+from markupsafe import escape
+from msgspec import Struct
+
+_WIDTH, _HEIGHT = 760, 420
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 250, 16, 48
+_COLOURS = ("#1b6ca8", "#b5432a", "#2e7d4f", "#7a4fa3")
+
+
+class Series(Struct, frozen=True, kw_only=True):
+    """One line: a name, and points of size and seconds."""
+
+    name: str
+    points: tuple[tuple[int, float], ...]
+
+
+def plot(series: Sequence[Series]) -> str:
+    """The drawing; a thin line through the first point of each series shows what linear growth would be."""
+    points = [point for one in series for point in one.points]
+    x = _Scale([size for size, _ in points], _LEFT, _WIDTH - _RIGHT)
+    straight = [one.points[0][1] * one.points[-1][0] / one.points[0][0] for one in series]
+    y = _Scale([*straight, *(seconds for _, seconds in points)], _HEIGHT - _BOTTOM, _TOP)
+    body = "\n".join([*_axes(x, y), *(part for at, one in enumerate(series) for part in _line(one, at, x, y))])
+    style = "text{font:12px sans-serif;fill:#444} .grid{stroke:#ddd} .linear{stroke-dasharray:3 4;opacity:.5}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'aria-label="Seconds of processor over the size of a history">\n<style>{style}</style>\n'
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>\n{body}\n</svg>\n'
+    )
+
+
+class _Scale:
+    """Decades of the values onto pixels."""
+
+    def __init__(self, values: Sequence[float], start: int, end: int) -> None:
+        self.low, self.high = floor(log10(min(values))), ceil(log10(max(values)))
+        self._start, self._end = start, end
+
+    def at(self, value: float) -> int:
+        """The pixel of a value."""
+        share = (log10(value) - self.low) / max(self.high - self.low, 1)
+        return round(self._start + share * (self._end - self._start))
+
+
+def _axes(x: _Scale, y: _Scale) -> Iterator[str]:
+    for power in range(x.low, x.high + 1):
+        at = x.at(10**power)
+        yield f'<line class="grid" x1="{at}" x2="{at}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>'
+        yield f'<text x="{at}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{10**power:,}</text>'
+    for power in range(y.low, y.high + 1):
+        at = y.at(10.0**power)
+        yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at}" y2="{at}"/>'
+        yield f'<text x="{_LEFT - 6}" y="{at + 4}" text-anchor="end">{10.0**power:g} s</text>'
+    yield f'<text x="{_LEFT}" y="{_HEIGHT - 8}">size of the history; dashed: linear growth</text>'
+
+
+def _line(series: Series, at: int, x: _Scale, y: _Scale) -> Iterator[str]:
+    colour = _COLOURS[at % len(_COLOURS)]
+    drawn = " ".join(f"{x.at(size)},{y.at(seconds)}" for size, seconds in series.points)
+    (first, began), (last, ended) = series.points[0], series.points[-1]
+    linear = began * last / first
+    yield f'<line class="linear" stroke="{colour}" x1="{x.at(first)}" y1="{y.at(began)}" x2="{x.at(last)}" y2="{y.at(linear)}"/>'
+    yield f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{drawn}"/>'
+    yield from (f'<circle fill="{colour}" r="3" cx="{x.at(size)}" cy="{y.at(s)}"/>' for size, s in series.points)
+    yield f'<text x="{_WIDTH - _RIGHT + 8}" y="{y.at(ended) + 4}" style="fill:{colour}">{escape(series.name)}</text>'

@@ -1,0 +1,31 @@
+"""`highwater export`: any history that is read here, as EDN for Jepsen's own checkers: Elle, Knossos, that of its Kafka tests."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from highwater.cli import options
+from highwater.cli.output import say, say_json
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.foreign import exported
+from history import store
+
+
+def export(
+    file: Annotated[Path, typer.Argument(help="A run (folder, .parquet, .jsonl), Jepsen EDN or JSON, a Porcupine log.")],
+    out: Annotated[Path, typer.Argument(help="The file to write; replaced where there is one.")],
+    *,
+    json: options.AsJson = False,
+) -> int:
+    """Write a history as EDN, for Elle, Knossos and Jepsen's Kafka checker."""
+    try:
+        count = store.write_lines(out, exported(file))
+    except OSError as error:
+        raise UsageError(f"{out}: cannot be written: {error.strerror or error}") from error
+    if json:
+        say_json({"file": str(out), "lines": count})
+    else:
+        say(f"{out}: {count} lines")
+    return ExitCode.VALID

@@ -1,0 +1,104 @@
+"""Judging a file by a model: whatever recorded it, ours or somebody else's.
+
+A history of highwater is one of these too: what its clients asked and were told, without what the nodes said about themselves.
+"""
+
+from collections.abc import Hashable, Iterable
+from itertools import chain
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from checkers.elle.judge import FORBIDS
+from checkers.elle.judge import MODELS as TRANSACTIONS
+from checkers.elle.judge import judge as judge_transactions
+from checkers.kafka.judge import MODEL as KAFKA
+from checkers.kafka.judge import judge as judge_queue
+from checkers.linearizability.judge import Judgement
+from checkers.linearizability.judge import judge as judge_linearizability
+from checkers.linearizability.registry import NAMES, WITH_INITIAL, model_named
+from highwater.errors import UsageError
+from history import store
+from history.errors import HistoryError
+from history.foreign import edn, export, ours
+from history.foreign.pairing import Paired
+from history.foreign.read import Form, calls, form_of, steps
+from history.foreign.step import Step
+from history.history import History
+
+LOG = "log"
+MODELS = (LOG, KAFKA, *NAMES, *TRANSACTIONS)
+_LINEARIZABLE = ("strict-serializable", "linearizable")
+CONSISTENCY = _LINEARIZABLE[0]
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """By what a file is to be judged. `initial` is EDN, empty for what the format implies."""
+
+    model: str
+    initial: str = ""
+    consistency: tuple[str, ...] = (CONSISTENCY,)
+
+
+def check_asked(asked: Asked) -> None:
+    """UsageError where this is nothing that a file can be judged by."""
+    if asked.model not in MODELS:
+        raise UsageError(f"unknown model {asked.model!r}; there is {', '.join(MODELS)}")
+    known = tuple(FORBIDS) if asked.model in TRANSACTIONS else _LINEARIZABLE
+    if any(name not in known for name in asked.consistency):
+        raise UsageError(f"model {asked.model} is judged as {', '.join(known)}, not as {','.join(asked.consistency)!r}")
+    if asked.initial and asked.model not in WITH_INITIAL:
+        raise UsageError(f"{asked.model} begins with nothing; no initial value can be given")
+
+
+def judge_file(file: Path, asked: Asked) -> Judgement:
+    """What a model says of a file. HistoryError with the file and the line where it is no history of the model."""
+    form = form_of(file)
+    try:
+        if asked.model == KAFKA:
+            return judge_queue(_queue_steps(store.load(file)) if form is Form.OURS else steps(file))
+        history = ours.calls(store.load(file)) if form is Form.OURS else calls(file)
+        if not history.steps:
+            raise HistoryError("no step of a client in it")
+        if asked.model in TRANSACTIONS:
+            found = judge_transactions(asked.model, history, asked.consistency)
+        else:
+            found = _linearizable(history, form, asked)
+    except HistoryError as error:
+        said = str(error)
+        raise error if said.startswith(str(file)) else HistoryError(f"{file}: {said}") from error
+    return replace(found, notes=(*found.notes, ours.LEFT_OUT)) if form is Form.OURS else found
+
+
+def _queue_steps(history: History) -> Iterable[Step]:
+    # Jepsen's client is gone once it does not know what became of its call. Of ours a later send may overtake the one in doubt.
+    return export.renewed(lambda: ours.queue_steps(history))
+
+
+def _linearizable(history: Paired, form: Form, asked: Asked) -> Judgement:
+    # Another name for the same in a history from elsewhere: a log is a partition log.
+    name = "partition-log" if asked.model == LOG else asked.model
+    first = edn.value(asked.initial) if asked.initial else _implied(form, name)
+    # etcd's logs write nil for a register that was never written; Knossos for what a read did not write down. Where the register
+    # begins as nil, reading it is an observation.
+    nil_is_a_value = form is Form.ETCD_LOG or first is None
+    return judge_linearizability(model_named(name, initial=first, nil_is_a_value=nil_is_a_value), history.calls)
+
+
+def _implied(form: Form, model: str) -> Hashable:
+    """What a format means by saying nothing: nil in etcd's logs, 0 in Knossos's histories of registers."""
+    if model == "kv":
+        return ""
+    return 0 if form in (Form.EDN, Form.JSON) and model in ("cas-register", "multi-register") else None
+
+
+def exported(file: Path) -> Iterable[str]:
+    """The lines of a history as Jepsen's EDN; HistoryError where it is none, at the line that shows it."""
+    if form_of(file) is not Form.OURS:
+        return export.lines(lambda: steps(file))
+    history = store.load(file)
+    if not ours.holds_records(history):
+        return export.lines(lambda: ours.steps(history))
+    names = (f"; key {number} is {name}\n" for number, name in enumerate(ours.key_names(history)))
+    return chain(names, export.lines(lambda: ours.queue_steps(history)))

@@ -1,0 +1,95 @@
+"""Writing steps as Jepsen's EDN: a map for each, one after another, as Jepsen stores them and Knossos and Elle read them.
+
+* A process of which a call ended in `info` is not used again: its next call is by a process of a new number, as Jepsen does it.
+* A compare-and-set that was answered "false" is a `fail`, which is how Jepsen says it. That it saw another value is lost with it.
+* Names (`:read`, `:append`) are keywords, in the micro-operations of JSON histories too, where they were strings.
+* Indices are given anew, from 0.
+"""
+
+import math
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator
+
+from msgspec.structs import replace
+
+from history.errors import HistoryError
+from history.foreign.step import Named, Pairs, Step
+from history.op import OpType
+
+_MICRO = frozenset({"append", "r", "w", "read", "write", "send", "poll"})
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.+*!?<>=-]*")
+_WORDS = frozenset({"true", "false"})
+_REFUSED = "false"
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"})
+
+
+def renewed(steps: Callable[[], Iterable[Step]]) -> Iterator[Step]:
+    """The steps with new processes after calls of unknown outcome. `steps` is asked twice: a new number must be no other's."""
+    fresh = 1 + max((step.process for step in steps() if isinstance(step.process, int)), default=-1)
+    names: dict[Hashable, Hashable] = {}
+    for step in steps():
+        yield replace(step, process=names.get(step.process, step.process))
+        if step.type is OpType.INFO:
+            names[step.process] = fresh
+            fresh += 1
+
+
+def lines(steps: Callable[[], Iterable[Step]]) -> Iterator[str]:
+    """One line for each step; `steps` is asked twice."""
+    asked: dict[Hashable, Step] = {}
+    for index, step in enumerate(renewed(steps)):
+        if step.type is OpType.INVOKE:
+            asked[step.process] = step
+        yield _line(index, step, asked.get(step.process, step))
+
+
+def _line(index: int, step: Step, asked: Step) -> str:
+    kind, value = step.type, step.value
+    if step.f == "cas" and kind is OpType.OK and value == _REFUSED:
+        kind, value = OpType.FAIL, asked.value
+    parts = [f":index {index}"]
+    if step.time is not None:
+        parts.append(f":time {step.time}")
+    if step.process is not None:
+        parts.append(f":process {edn(step.process)}")
+    if not _NAME.fullmatch(step.f):
+        raise HistoryError(f"line {step.line}: {step.f!r} is no name of a function that EDN could write")
+    parts += [f":type :{kind}", f":f :{step.f}"]
+    if step.key is not None:
+        parts.append(f":key {edn(step.key)}")
+    parts.append(f":value {_value(value)}")
+    if step.rebalanced:
+        parts.append(f":rebalance-log [{{:keys {edn(step.rebalanced)}}}]")
+    if step.rewinds:
+        parts.append(":seek-to-beginning? true")
+    return "{" + ", ".join(parts) + "}\n"
+
+
+def _value(value: Hashable) -> str:
+    """The value of an operation: a list of micro-operations has its names as keywords."""
+    if type(value) is tuple and value and all(type(one) is tuple and one and one[0] in _MICRO for one in value):
+        return edn(tuple((Named(str(one[0])), *one[1:]) for one in value if isinstance(one, tuple)))
+    return edn(value)
+
+
+def edn(value: Hashable) -> str:
+    """A value as EDN text."""
+    match value:
+        case None:
+            return "nil"
+        case Named():
+            return value[:] if value in _WORDS else f":{value}"
+        case str():
+            return f'"{value.translate(_ESCAPES)}"'
+        case float() if not math.isfinite(value):
+            return "##NaN" if math.isnan(value) else "##Inf" if value > 0 else "##-Inf"
+        case Pairs():
+            return "{" + ", ".join(f"{edn(key)} {edn(inner)}" for key, inner in value) + "}"
+        case tuple():
+            return "[" + " ".join(map(edn, value)) + "]"
+        case frozenset():
+            return "#{" + " ".join(sorted(map(edn, value))) + "}"
+        case int() | float():
+            return repr(value)
+        case _:
+            raise AssertionError(f"no value of a history: {value!r}")

@@ -1,0 +1,65 @@
+"""A partition that was removed and added again is another one, though the id of its topic is the same (V3 §H)."""
+
+import pytest
+
+from checkers.single import judge
+from checkers.verdict import Validity
+from history.event import EventKind
+from tests.checkers.story import begin, committed
+
+
+@pytest.mark.parametrize(("asked", "verdict"), [(True, Validity.VALID), (False, Validity.INVALID)])
+def test_the_promises_of_a_removed_partition_end_when_that_is_asked_for(asked: bool, verdict: Validity) -> None:
+    """docs/promise.md P8 for one partition: what stands at the same offset later contradicts nothing; unasked it would."""
+    story = begin()
+    story.topic_id = "5"
+    committed(story)
+    if asked:
+        story.event(EventKind.TOPIC_DELETED)
+    for node in ("b1", "b2"):
+        story.event(EventKind.REPLICA_DELETED, node=node, life=1)
+    story.state("b1", 0, "b1 b2 b3", version=0)
+    story.leads("b1", 0, leo=0)
+    committed(story, "y")
+
+    assert judge(story.history()).validity is verdict
+
+
+@pytest.mark.parametrize(("again", "found"), [(True, []), (False, ["resurrected"])])
+def test_a_removed_partition_that_comes_back_unasked_is_raised_from_the_dead(again: bool, found: list[str]) -> None:
+    """R-064: it was added again where its state is written for the first time; a late copy of a command writes none."""
+    story = begin()
+    story.topic_id = "5"
+    story.event(EventKind.TOPIC_DELETED)
+    story.event(EventKind.REPLICA_DELETED, node="b2", life=1)
+    if again:
+        story.state("b1", 0, "b1 b2 b3", version=0)
+    story.event(EventKind.BECAME_FOLLOWER, node="b2", life=1, leader="b1", leader_epoch=0)
+    story.append("b2", 0, "x", epoch=0)
+
+    assert [anomaly.kind for anomaly in judge(story.history()).anomalies] == found
+
+
+def test_the_end_of_the_topic_does_not_put_off_that_of_the_partition() -> None:
+    """Removed, added again, and deleted with its topic: it is the first of the two that counts."""
+    story = begin()
+    story.topic_id = "5"
+    committed(story)
+    story.event(EventKind.TOPIC_DELETED)
+    story.polls(2, 0, "never written")
+    story.event(EventKind.TOPIC_DELETED)
+
+    assert judge(story.history()).validity is Validity.VALID
+
+
+@pytest.mark.parametrize(("named", "verdict"), [("b2", Validity.VALID), (None, Validity.INVALID)])
+def test_a_leader_that_was_moved_away_is_not_looked_at_when_the_partition_ends(named: str | None, verdict: Validity) -> None:
+    """docs/promise.md P1, P8: its successor is named and has not begun; where nobody is named, the record is nowhere."""
+    story = begin()
+    story.topic_id = "5"
+    committed(story)
+    story.state(named, 2, "b2 b3")
+    story.event(EventKind.REPLICA_DELETED, node="b1", life=1)
+    story.event(EventKind.TOPIC_DELETED)
+
+    assert judge(story.history()).validity is verdict

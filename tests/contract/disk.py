@@ -1,0 +1,234 @@
+"""What a machine may rely on from log directories, simulated or real: `reference.effects`, and what a loss of power may undo.
+
+A subclass gives a `bench`: a fresh disk with two directories. Batches are compared by their headers, in which stand their offset,
+their epoch and the CRC of all the rest.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import pytest
+from hypothesis import strategies as st
+
+from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, MarkDir, Truncate, WriteCheckpoint
+from reference.events import DirImage
+from reference.log.log import recover
+from reference.messages import Batch
+from reference.runtime.power import Loss
+from reference.sealed import count
+from reference.types import Incarnation, Offset, TopicId, TopicPartition
+from tests.reference.runtime.batches import batch, held
+
+DiskEffect = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Truncate | WriteCheckpoint
+T0, T1 = TopicPartition("t-0"), TopicPartition("t-1")
+BORN = Incarnation(7)
+TOPIC = TopicId(77)
+ALL = Loss(seed=1, lose_all=True)
+
+
+class Bench(Protocol):
+    """A disk, and what its laboratory can do to it."""
+
+    def perform(self, effect: DiskEffect) -> str | None:
+        """Do it; the error where the directory refuses."""
+
+    def begin_flush(self, dir_: int) -> Callable[[], None]:
+        """A flush begins; it is done when the result is called."""
+
+    def crash(self) -> None:
+        """The process dies and another one begins; the page cache stays."""
+
+    def lose_power(self, loss: Loss) -> list[tuple[TopicPartition, int]]:
+        """Power goes, on all directories; another process begins. Which logs were wounded, from which offset on."""
+
+    def refuse(self, dir_: int, *, reads: bool) -> Callable[[], None]:
+        """The directory refuses everything, or (`reads`) what needs room; until the result is called."""
+
+    def image(self) -> tuple[DirImage, ...]:
+        """What a process that begins now would find."""
+
+
+def logs(bench: Bench, dir_: int = 0) -> dict[TopicPartition, list[Batch]]:
+    """The logs of a directory as a broker takes them up: up to the first batch that is not intact."""
+    return {log.tp: [held(b) for b in recover(log, dir_)[0].batches] for log in bench.image()[dir_].logs}
+
+
+def flush(bench: Bench, dir_: int = 0) -> None:
+    bench.begin_flush(dir_)()
+
+
+def made(bench: Bench, *batches: Batch, tp: TopicPartition = T0) -> None:
+    assert bench.perform(CreateReplica(0, tp, BORN, TOPIC)) is None
+    if batches:
+        assert bench.perform(Append(0, tp, batches)) is None
+
+
+A, B, C = batch(0, "a"), batch(1, "b", "c"), batch(3, "d", epoch=2)
+X = batch(1, "x", epoch=4)
+
+
+class DiskContract:
+    """The suite."""
+
+    @pytest.fixture
+    def bench(self) -> Bench:
+        """A fresh disk with two directories."""
+        raise NotImplementedError
+
+    def test_a_new_disk_holds_nothing(self, bench: Bench) -> None:
+        assert bench.image() == (DirImage(0, readable=True), DirImage(1, readable=True))
+
+    def test_a_crash_undoes_nothing(self, bench: Bench) -> None:
+        made(bench, A, B)
+        bench.perform(Append(0, T0, (C,)))
+        bench.perform(Truncate(0, T0, Offset(1)))
+        bench.perform(Append(0, T0, (X,)))
+        bench.crash()
+        assert logs(bench) == {T0: [held(A), held(X)]}
+
+    def test_small_files_and_new_replicas_are_durable_at_once(self, bench: Bench) -> None:
+        made(bench)
+        bench.perform(MarkDir(0, BORN, 2))
+        bench.perform(WriteCheckpoint(0, ((T0, Offset(5)),)))
+        bench.perform(MarkClean(0, clean=True))
+        bench.perform(MarkClean(1, clean=True))
+        bench.perform(MarkClean(1, clean=False))
+        bench.lose_power(ALL)
+        first, second = bench.image()
+        assert (first.born, first.dirs, first.clean, first.checkpoint) == (BORN, 2, True, ((T0, 5),))
+        assert [(log.tp, log.born, log.topic_id, log.batches) for log in first.logs] == [(T0, BORN, TOPIC, ())]
+        assert second == DirImage(1, readable=True)
+
+    def test_a_checkpoint_replaces_the_one_before_it(self, bench: Bench) -> None:
+        made(bench)
+        bench.perform(WriteCheckpoint(0, ((T0, Offset(5)),)))
+        bench.perform(WriteCheckpoint(0, ((T0, Offset(2)), (T1, Offset(3)))))
+        assert bench.image()[0].checkpoint == ((T0, 2), (T1, 3))
+
+    def test_a_loss_of_power_leaves_what_was_flushed(self, bench: Bench) -> None:
+        made(bench, A, B)
+        flush(bench)
+        bench.perform(Append(0, T0, (C,)))
+        assert bench.lose_power(ALL) == [(T0, 3)]
+        assert logs(bench) == {T0: [held(A), held(B)]}
+        assert bench.lose_power(ALL) == []
+
+    def test_a_flush_reaches_what_was_written_before_it_began(self, bench: Bench) -> None:
+        made(bench, A)
+        done = bench.begin_flush(0)
+        bench.perform(Append(0, T0, (B,)))
+        done()
+        bench.lose_power(ALL)
+        assert logs(bench)[T0] == [held(A)]
+
+    def test_a_flush_is_of_one_directory(self, bench: Bench) -> None:
+        made(bench, A)
+        bench.perform(CreateReplica(1, T1, BORN, TOPIC))
+        bench.perform(Append(1, T1, (A,)))
+        flush(bench, 1)
+        assert bench.lose_power(ALL) == [(T0, 0)]
+        assert logs(bench, 1) == {T1: [held(A)]}
+
+    def test_a_truncation_is_undone_until_it_is_flushed(self, bench: Bench) -> None:
+        """The old records come back; whoever counted on the cut must have waited for the flush."""
+        made(bench, A, B)
+        flush(bench)
+        bench.perform(Truncate(0, T0, Offset(1)))
+        bench.perform(Append(0, T0, (X,)))
+        assert bench.lose_power(ALL) == [(T0, 1)]
+        assert logs(bench)[T0] == [held(A), held(B)]
+        bench.perform(Truncate(0, T0, Offset(1)))
+        flush(bench)
+        assert bench.lose_power(ALL) == []
+        assert logs(bench)[T0] == [held(A)]
+
+    def test_a_deletion_is_undone_until_it_is_flushed(self, bench: Bench) -> None:
+        made(bench, A)
+        flush(bench)
+        bench.perform(DeleteReplica(0, T0))
+        assert logs(bench) == {}
+        bench.lose_power(ALL)
+        assert logs(bench) == {T0: [held(A)]}
+        bench.perform(DeleteReplica(0, T0))
+        flush(bench)
+        bench.lose_power(ALL)
+        assert logs(bench) == {}
+
+    def test_a_log_of_the_same_name_is_another_log(self, bench: Bench) -> None:
+        made(bench, A, B)
+        flush(bench)
+        bench.perform(DeleteReplica(0, T0))
+        bench.perform(CreateReplica(0, T0, Incarnation(9), TopicId(78)))
+        bench.lose_power(ALL)
+        (log,) = bench.image()[0].logs
+        assert (log.born, log.topic_id, log.batches) == (9, 78, ())
+
+    def test_a_directory_that_refuses_changes_nothing_and_shows_nothing(self, bench: Bench) -> None:
+        made(bench, A)
+        heal = bench.refuse(0, reads=False)
+        for effect in (
+            Append(0, T0, (B,)),
+            Truncate(0, T0, Offset(0)),
+            WriteCheckpoint(0, ()),
+            MarkClean(0, clean=True),
+            MarkDir(0, BORN, 1),
+            CreateReplica(0, T1, BORN, TOPIC),
+            DeleteReplica(0, T0),
+        ):
+            assert bench.perform(effect), effect
+        assert bench.perform(CreateReplica(1, T1, BORN, TOPIC)) is None
+        assert bench.image()[0] == DirImage(0, readable=False)
+        heal()
+        bench.crash()
+        assert logs(bench) == {T0: [held(A)]}
+
+    def test_a_full_directory_refuses_what_needs_room(self, bench: Bench) -> None:
+        made(bench, A, B)
+        heal = bench.refuse(0, reads=True)
+        for effect in (Append(0, T0, (C,)), WriteCheckpoint(0, ()), MarkDir(0, BORN, 1), CreateReplica(0, T1, BORN, TOPIC)):
+            assert bench.perform(effect), effect
+        assert bench.perform(Truncate(0, T0, Offset(1))) is None
+        assert bench.image()[0].readable
+        heal()
+        assert bench.perform(Append(0, T0, (X,))) is None
+        assert logs(bench) == {T0: [held(A), held(X)]}
+
+
+STEPS = st.lists(
+    st.tuples(st.just("append"), st.integers(1, 3))
+    | st.tuples(st.just("truncate"), st.integers(0, 9))
+    | st.tuples(st.sampled_from(["flush", "crash"]), st.just(0)),
+    max_size=10,
+)
+
+
+@st.composite
+def losses(draw: st.DrawFn) -> Loss:
+    """Any way to lose power."""
+    return Loss(seed=draw(st.integers(0, 2**32)), torn=draw(st.booleans()), lose_all=draw(st.booleans()))
+
+
+def check_that_power_undoes_a_suffix(bench: Bench, steps: list[tuple[str, int]], loss: Loss) -> None:
+    """A loss of power undoes a suffix of what was done to a log since its last flush, and nothing else."""
+    made(bench)
+    model: list[Batch] = []
+    states: list[list[Batch]] = [[]]
+    for number, (what, argument) in enumerate(steps):
+        end = model[-1].base_offset + count(model[-1].values) if model else 0
+        if what == "append":
+            new = batch(end, *(f"{number}-{i}" for i in range(argument)), epoch=number)
+            bench.perform(Append(0, T0, (new,)))
+            model = [*model, held(new)]
+            states.append(model)
+        elif what == "truncate":
+            to = max((b.base_offset for b in model if b.base_offset <= argument), default=Offset(0))
+            bench.perform(Truncate(0, T0, to))
+            model = [b for b in model if b.base_offset < to]
+            states.append(model)
+        elif what == "flush":
+            flush(bench)
+            states = [model]
+        else:
+            bench.crash()
+    bench.lose_power(loss)
+    assert logs(bench)[T0] in (states[:1] if loss.lose_all else states)

@@ -1,0 +1,22 @@
+"""Tests that need a Docker engine: skipped with the reason where none answers, an error where CI=true. They build the images."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from highwater.containers.engine import Engine, missing
+from highwater.containers.images import build_all
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """With images that are up to date."""
+    reason = missing()
+    if reason is not None:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI has to have a Docker engine: {reason}")
+        pytest.skip(reason)
+    with Engine() as connection:
+        build_all(connection)
+        yield connection

@@ -1,0 +1,196 @@
+"""Histories written as Jepsen's EDN: what is read back says the same, and is judged the same."""
+
+import io
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkers.verdict import Validity
+from highwater.bench_histories import log_tables
+from highwater.foreign import Asked, exported, judge_file
+from history import jsonl, store
+from history.errors import HistoryError
+from history.foreign import edn, export, jepsen, ours
+from history.foreign.read import steps
+from history.foreign.step import Named, Pairs, Step
+from history.history import History
+from history.op import Operation, OpType
+from tests.checkers.stories import STORIES
+from tests.checkers.story import Story, manifest, promise
+
+_words = st.text(max_size=6)
+_names = st.from_regex(r"[a-z][a-z0-9-]{0,5}", fullmatch=True).filter(lambda name: name != "nil").map(Named)
+_plain = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _words | _names
+values = st.recursive(
+    _plain,
+    lambda inner: (
+        st.lists(inner, max_size=3).map(tuple)
+        | st.frozensets(_plain, max_size=3)
+        | st.dictionaries(_plain, inner, max_size=3).map(lambda d: Pairs(sorted(d.items(), key=repr)))
+    ),
+    max_leaves=8,
+)
+
+
+@given(values)
+def test_any_value_is_read_back(value: object) -> None:
+    text = "{:value " + export.edn(value) + "}\n"
+
+    ((_, found),) = edn.records(io.BytesIO(text.encode()))
+
+    assert found[Named("value")] == value
+    assert export.edn(found[Named("value")]) == export.edn(value)  # 1 and 1.0 are equal, and so are a map and its pairs
+
+
+def _read(lines: list[str]) -> list[Step]:
+    return list(jepsen.steps(edn.records(io.BytesIO("".join(lines).encode()))))
+
+
+def _step(process: int, kind: OpType, f: str, value: object = None) -> Step:
+    return Step(1, process, kind, f, value)
+
+
+def test_steps_are_read_back() -> None:
+    told = [
+        _step(0, OpType.INVOKE, "txn", ((Named("append"), 1, 2), (Named("r"), 1, None))),
+        _step(0, OpType.OK, "txn", ((Named("append"), 1, 2), (Named("r"), 1, (1, 2)))),
+        _step(1, OpType.INVOKE, "write", 'a "quoted" \\ line\n'),
+        _step(1, OpType.FAIL, "write", 'a "quoted" \\ line\n'),
+    ]
+
+    found = _read(list(export.lines(lambda: told)))
+
+    assert [(s.process, s.type, s.f, s.value) for s in found] == [(s.process, s.type, s.f, s.value) for s in told]
+    assert [s.index for s in found] == [0, 1, 2, 3]
+
+
+def test_a_process_whose_call_nobody_heard_of_is_not_used_again() -> None:
+    """Knossos refuses a process that invokes while a call of it is open, and such a call is open for ever."""
+    told = [_step(p, k, "read") for p, k in ((0, OpType.INVOKE), (0, OpType.INFO), (1, OpType.INVOKE), (0, OpType.INVOKE))]
+
+    assert [s.process for s in _read(list(export.lines(lambda: told)))] == [0, 0, 1, 2]
+
+
+def test_names_in_micro_operations_of_json_become_keywords() -> None:
+    """Elle looks for :append, not for "append"."""
+    (line,) = export.lines(lambda: [_step(0, OpType.INVOKE, "txn", (("append", "x", "append"), ("r", "y", None)))])
+
+    assert line.endswith(':value [[:append "x" "append"] [:r "y" nil]]}\n')
+
+
+def test_a_refused_compare_and_set_is_a_failure() -> None:
+    told = [_step(0, OpType.INVOKE, "cas", (1, 2)), _step(0, OpType.OK, "cas", Named("false"))]
+
+    assert [(s.type, s.value) for s in _read(list(export.lines(lambda: told)))] == [
+        (OpType.INVOKE, (1, 2)),
+        (OpType.FAIL, (1, 2)),
+    ]
+
+
+def test_a_function_that_is_no_name_is_refused() -> None:
+    with pytest.raises(HistoryError, match="'two words' is no name"):
+        list(export.lines(lambda: [_step(0, OpType.INVOKE, "two words")]))
+
+
+# --- our own ------------------------------------------------------------------------------------------------------------
+
+
+def _stored(tmp_path: Path, history: History) -> Path:
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(jsonl.encode(history))
+    return path
+
+
+@pytest.mark.parametrize("name", sorted(name for name in STORIES if "topic" not in name))
+def test_an_exported_story_is_judged_as_the_story(name: str, tmp_path: Path) -> None:
+    """By the rules of Jepsen's queues, which see clients alone: the file says what the history says."""
+    history = STORIES[name].tell()
+    if not ours.holds_records(history) or len({row.topic_id for row in history.operations} - {None}) > 1:
+        return
+    path = _stored(tmp_path, history)
+    try:
+        judged = judge_file(path, Asked(model="kafka"))
+    except HistoryError:  # stories of histories that are none
+        with pytest.raises(HistoryError):
+            store.write_lines(tmp_path / "out.edn", exported(path))
+        return
+    store.write_lines(tmp_path / "out.edn", exported(path))
+
+    again = judge_file(tmp_path / "out.edn", Asked(model="kafka"))
+
+    assert (again.validity, [a.kind for a in again.anomalies], again.operations) == (
+        judged.validity,
+        [a.kind for a in judged.anomalies],
+        judged.operations,
+    )
+
+
+def test_a_large_good_history_is_good_by_every_model_of_a_log(tmp_path: Path) -> None:
+    operations, events, told = log_tables(3000)
+    history = History.from_tables(told, operations=operations, events=events)
+    store.save(tmp_path / "run", history)
+
+    by_log = judge_file(tmp_path / "run", Asked(model="partition-log"))
+    store.write_lines(tmp_path / "out.edn", exported(tmp_path / "run"))
+    by_queue = judge_file(tmp_path / "out.edn", Asked(model="kafka"))
+
+    assert (by_log.validity, by_log.anomalies) == (Validity.VALID, ())
+    assert by_queue.anomalies == ()
+    assert by_log.operations > 1000
+
+
+def test_a_consumer_that_begins_elsewhere_is_assigned_anew() -> None:
+    """Jepsen's consumer goes on where it stood; a jump without an assignment would be a poll that skips."""
+    story = Story()
+    for offset, value in enumerate("abc"):
+        story.produces(1, value, offset)
+    story.polls(2, 0, "a")
+    story.polls(2, 1, "b")
+    story.polls(2, 0, "a")
+
+    told = [(s.f, s.value) for s in ours.queue_steps(story.history()) if s.process == 2 and s.type is OpType.INVOKE]
+
+    poll = ("poll", (("poll",),))
+    assert told == [("assign", ()), ("assign", (0,)), poll, poll, ("assign", ()), ("assign", (0,)), poll]
+
+
+def test_other_functions_of_ours_have_json_values(tmp_path: Path) -> None:
+    """A register's history in our own format is judged by the register."""
+    rows = [
+        Operation(index=0, process=0, type=OpType.INVOKE, f="write", topic="x", value="1", time_ns=0),
+        Operation(index=1, process=0, type=OpType.OK, f="write", topic="x", value="1", time_ns=1),
+        Operation(index=2, process=1, type=OpType.INVOKE, f="read", topic="x", time_ns=2),
+        Operation(index=3, process=1, type=OpType.OK, f="read", topic="x", value="2", time_ns=3),
+    ]
+    history = History(manifest(promise()), operations=rows)
+
+    judged = judge_file(_stored(tmp_path, history), Asked(model="register"))
+
+    assert [(a.kind, a.key, a.witness[-1]) for a in judged.anomalies] == [("nonlinearizable", "x", 2)]
+    assert [s.value for s in steps_of(tmp_path, exported(_stored(tmp_path, history)))] == [1, 1, None, 2]
+
+
+def steps_of(tmp_path: Path, lines: object) -> list[Step]:
+    store.write_lines(tmp_path / "out.edn", lines)  # type: ignore[arg-type]
+    return list(steps(tmp_path / "out.edn"))
+
+
+def test_a_value_that_is_no_json_is_refused_with_its_row(tmp_path: Path) -> None:
+    rows = [Operation(index=4, process=0, type=OpType.INVOKE, f="write", value="{", time_ns=0)]
+    path = _stored(tmp_path, History(manifest(promise()), operations=rows))
+
+    with pytest.raises(HistoryError, match="row 4: the value of write is no JSON"):
+        judge_file(path, Asked(model="register"))
+
+
+def test_a_topic_that_was_made_again_is_refused(tmp_path: Path) -> None:
+    """Rows do not always say of which of the two they are."""
+    row = Operation(index=0, process=0, type=OpType.INVOKE, f="poll", topic="t", topic_id="1", partition=0, time_ns=0)
+    other = msgspec.structs.replace(row, index=1, type=OpType.OK, topic_id="2")
+    path = _stored(tmp_path, History(manifest(promise()), operations=[row, other]))
+
+    with pytest.raises(HistoryError, match="topic t was deleted and made again"):
+        judge_file(path, Asked(model="kafka"))

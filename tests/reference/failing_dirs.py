@@ -1,0 +1,95 @@
+"""A table-top cluster whose brokers have several log directories, and what is done to one and asked of it (KIP-112)."""
+
+from msgspec.structs import replace
+
+from reference.config import SAFE, Variant
+from reference.coordination import paths
+from reference.coordination.api import Children, Create, GetChildren
+from reference.errors import ErrorCode
+from reference.events import Received
+from reference.messages import (
+    LeaderAndIsr,
+    LeaderAndIsrReply,
+    ProduceReply,
+)
+from reference.types import (
+    Address,
+    BrokerId,
+    LeaderEpoch,
+    TopicPartition,
+    topic_partition,
+)
+from tests.reference.lab import T0, Lab
+
+U0 = TopicPartition("u-0")
+EIO = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def jbod(brokers: int = 3, *, variant: Variant = SAFE, min_isr: int = 1, dirs: int = 2) -> Lab:
+    """Brokers with several directories; t-0 lies in the first of each, b1 leads, all are in sync."""
+    lab = Lab(brokers, variant=variant, min_isr=min_isr, log_dirs=dirs)
+    lab.wait(3000)
+    assert (lab.isr(), lab.leaders()) == (list(lab.ids), [1])
+    assert all(T0 in lab.disks[i].dirs[0].logs for i in lab.ids)
+    return lab
+
+
+def break_dir(lab: Lab, i: int, index: int = 0) -> None:
+    """The directory goes bad, and its broker notices at its next checkpoint."""
+    lab.disks[i].dirs[index].bad = True
+    lab.fire(i, "checkpoint")
+    lab.settle()
+
+
+def create_topic(lab: Lab, name: str, *replicas: int) -> TopicPartition:
+    """A topic with one partition is made in ZooKeeper."""
+    payload = paths.topic_payload((tuple(BrokerId(i) for i in replicas),))
+    _, fired = lab.zk.submit(lab.admin, (Create(paths.topic_path(name), payload),))
+    lab.watches(fired)
+    lab.settle()
+    return topic_partition(name, 0)
+
+
+def restart(lab: Lab, i: int) -> None:
+    lab.crash(i)
+    lab.expire(i)
+    lab.settle()
+    lab.start(i)
+    lab.settle()
+
+
+def produced(lab: Lab, i: int, value: str, correlation: int) -> ErrorCode:
+    """What a producer with acks=all is told in the end."""
+    lab.produce(i, value, correlation=correlation)
+    lab.settle()
+    return next(m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == correlation)
+
+
+def bad_dirs(lab: Lab, i: int) -> tuple[int, ...]:
+    return lab.nodes[i].state.broker.offline_dirs
+
+
+def notification(lab: Lab, i: int) -> str:
+    """How far a broker is with telling the controller."""
+    return lab.nodes[i].state.broker.dir_event
+
+
+def events(lab: Lab) -> tuple[str, ...]:
+    """The notifications that lie in ZooKeeper."""
+    (answer,), _ = lab.zk.submit(lab.admin, (GetChildren(paths.LOG_DIR_EVENTS),))
+    assert isinstance(answer, Children)
+    return answer.names
+
+
+def command(lab: Lab, i: int, tp: TopicPartition, *, new: bool, epoch: int = 0) -> ErrorCode:
+    """What a broker answers when the controller makes it a follower of b9."""
+    controller = next(n.state.controller for n in lab.nodes.values() if n.state.controller.step == "active")
+    node = lab.nodes[i]
+    state = replace(lab.state(), tp=tp, leader=BrokerId(9), leader_epoch=LeaderEpoch(epoch), replicas=(BrokerId(i),))
+    request = LeaderAndIsr(
+        77, BrokerId(2), controller.epoch, node.state.broker.incarnation, False, (state,), (tp,) if new else ()
+    )
+    lab.letters.clear()
+    lab.tell(i, Received(Address("b2"), request))
+    (reply,) = [m for _, _, m in lab.letters if isinstance(m, LeaderAndIsrReply)]
+    return dict(reply.errors)[tp]

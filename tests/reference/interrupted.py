@@ -1,0 +1,30 @@
+"""A table-top cluster whose controller is interrupted on its way to ZooKeeper: it dies, or an answer does not reach it."""
+
+from reference.coordination.api import Unknown
+from reference.effects import AnyEffect, ZkRequest
+from reference.events import ZkReplied
+from tests.reference.lab import Lab
+
+
+class Interrupted(Lab):
+    """The controller b1 dies in front of its request number `left` to ZooKeeper, or loses the answer to number `lost`."""
+
+    left: int | None = None
+    lost: int | None = None
+    losses: int = 0
+
+    def _perform(self, i: int, effect: AnyEffect) -> None:
+        if i == 1 and isinstance(effect, ZkRequest) and self.lost is not None:
+            self.lost -= 1
+            if self.lost < 0:
+                self.lost = None
+                self.losses += 1
+                _, fired = self.zk.submit(self.sessions[1], effect.ops, atomic=effect.atomic)
+                self.tell(1, ZkReplied(effect.id, (Unknown(),) * len(effect.ops)))
+                self.watches(fired)
+                return
+        if i == 1 and isinstance(effect, ZkRequest) and self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                self.muted.add(1)
+        super()._perform(i, effect)

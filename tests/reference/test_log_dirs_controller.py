@@ -1,0 +1,230 @@
+"""KIP-112 at the controller: who hears of a bad log directory, and what is done about it."""
+
+from reference.config import VARIANTS
+from reference.controller import log_dirs as notifications
+from reference.controller.context import DirEvents, electable
+from reference.coordination import paths
+from reference.coordination.api import Create, Data, GetData, Unknown
+from reference.effects import ZkRequest
+from reference.errors import ErrorCode
+from reference.events import Received, ZkReplied
+from reference.machine import Now, Turn
+from reference.messages import (
+    Fetch,
+    FetchReply,
+    LeaderAndIsr,
+    Metadata,
+    MetadataReply,
+    Produce,
+    ProduceReply,
+    UpdateMetadata,
+)
+from reference.types import (
+    NO_EPOCH,
+    NO_INCARNATION,
+    Address,
+    BrokerId,
+    Millis,
+    Offset,
+)
+from tests.reference.failing_dirs import U0, break_dir, create_topic, events, jbod, notification, produced, restart
+from tests.reference.lab import T0, Lab
+
+
+def test_a_broker_leaves_a_notification_and_repeats_it_until_it_is_written() -> None:
+    """R-299: a lost answer says nothing, and a controller that does not hear of it leaves the partition without a leader."""
+    lab = jbod()
+    lab.muted.add(1)
+    lab.disks[1].dirs[0].bad = True
+    lab.fire(1, "checkpoint")
+    assert notification(lab, 1) == "writing"
+    lab.tell(1, ZkReplied(lab.nodes[1].state.broker.dir_event_request, (Unknown(),)))
+    assert notification(lab, 1) == "due"
+    for node in lab.nodes.values():
+        node.state.controller.step = "off"  # nobody reads it
+    lab.muted.clear()
+    lab.fire(1, "dir-event")
+
+    assert notification(lab, 1) == "none"
+    (name,) = events(lab)
+    assert name.startswith("log_dir_event_")
+    (answer,), _ = lab.zk.submit(lab.admin, (GetData(f"{paths.LOG_DIR_EVENTS}/{name}"),))
+    assert isinstance(answer, Data)
+    assert answer.data == b'{"version":1,"broker":1,"event":1}'
+
+
+def test_a_failed_directory_of_a_leader_moves_its_partition() -> None:
+    """R-294, R-300: read, delete, ask, elect, take it out of the ISR, tell everybody; nothing that was acknowledged is lost."""
+    lab = jbod()
+    assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+    break_dir(lab, 1)
+
+    assert events(lab) == ()
+    assert (lab.leaders(), lab.isr()) == ([2], [2, 3])
+    assert lab.values(2) == ["x"]
+    assert produced(lab, 2, "y", 2) is ErrorCode.NONE
+    for i in lab.ids:
+        assert lab.nodes[i].state.broker.metadata[T0].offline == (1,)
+
+
+def test_a_failed_directory_of_a_follower_shrinks_the_isr() -> None:
+    """R-300, U-16: a broker that is alive with its replica out of reach is not in sync and is never elected."""
+    lab = jbod()
+    break_dir(lab, 3)
+
+    assert (lab.leaders(), lab.isr()) == ([1], [1, 2])
+    for i in (1, 2):
+        lab.crash(i)
+        lab.expire(i)
+        lab.settle()
+    lab.wait(3000)
+    assert lab.leaders() == []
+    controller = lab.nodes[3].state.controller
+    assert electable(controller, T0) == {}
+    assert list(electable(controller, U0)) == [3]
+
+
+def test_a_notification_alone_moves_nothing() -> None:
+    """R-300: who is offline follows from the answers of the broker, so it must be asked."""
+    for name, leader in (("no-notification-requery", 1), ("safe", 2)):
+        lab = jbod(variant=VARIANTS[name])
+        break_dir(lab, 1)
+
+        assert events(lab) == ()
+        assert lab.state().leader == leader
+
+
+def test_a_new_controller_asks_everybody_who_is_offline() -> None:
+    """R-307, U-22, B-63 i: the notification is gone and so is the controller that read it."""
+    for name, leader in (("no-failover-query", 2), ("safe", 3)):
+        lab = Lab(3, variant=VARIANTS[name], log_dirs=2, replicas=(2, 3))
+        lab.wait(3000)
+        assert lab.leaders() == [2]
+        controller = next(i for i in lab.ids if lab.nodes[i].state.controller.step == "active")
+        assert controller == 1
+        lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)  # the question does not arrive
+        break_dir(lab, 2)
+        assert events(lab) == ()
+        lab.crash(1)
+        lab.letters.clear()
+        lab.held = lambda _: False
+        lab.expire(1)
+        lab.wait(3000)
+
+        assert lab.state().leader == leader
+
+
+def test_a_deposed_controller_takes_no_notification_away() -> None:
+    """U-22: its successor asked before the directory failed, and would never hear of it."""
+    lab = jbod()
+    old = next(i for i in lab.ids if lab.nodes[i].state.controller.step == "active")
+    lab.muted.add(old)
+    lab.expire(old)
+    lab.wait(3000)
+    epoch = lab.nodes[old].state.controller.epoch_version
+    (answer,), _ = lab.zk.submit(lab.admin, (GetData(paths.CONTROLLER_EPOCH),))
+    assert isinstance(answer, Data)
+    assert answer.version > epoch
+    controller = lab.nodes[old].state.controller
+    controller.dir_events = DirEvents(step="reading", request=900, names=("log_dir_event_0000000000",))
+    turn = Turn(Now(Millis(0), Millis(0)), lab.nodes[old].state.ids, lab.configs[old], NO_INCARNATION)
+    notifications.on_answer(turn, controller, 900, (Data(paths.log_dir_event_payload(BrokerId(1)), 0, 5),))
+    (request,) = [e for e in turn.effects if isinstance(e, ZkRequest)]
+    answers, _ = lab.zk.submit(lab.admin, request.ops, atomic=request.atomic)
+
+    assert notifications.on_answer(turn, controller, request.id, answers) is False
+
+
+def test_everybody_can_see_which_replicas_are_offline() -> None:
+    """R-304, R-305, R-306: those in bad directories and those on dead brokers."""
+    lab = jbod()
+    break_dir(lab, 3)
+    lab.crash(2)
+    lab.expire(2)
+    lab.settle()
+    lab.inbox.clear()
+    lab.tell(1, Received(Address("c1"), Metadata(1)))
+    (seen,) = [m for m in lab.inbox if isinstance(m, MetadataReply)]
+    lab.start(2)
+    lab.settle()
+    lab.tell(1, Received(Address("c1"), Metadata(2)))
+    later = [m for m in lab.inbox if isinstance(m, MetadataReply)][-1]
+
+    assert [state.offline for state in seen.states] == [(2, 3)]
+    assert [state.offline for state in later.states] == [(3,)]
+
+
+def test_requests_carry_what_kip_112_added() -> None:
+    """R-310, R-311: is_new_replica for each partition, offline_replicas beside the rest of the state."""
+    lab = jbod()
+    sent: list[object] = []
+
+    def watching(letter: tuple[Address, Address, object]) -> bool:
+        sent.append(letter[2])
+        return False
+
+    lab.held = watching
+    create_topic(lab, "u", 1, 2, 3)
+    break_dir(lab, 2)
+
+    assert any(isinstance(m, LeaderAndIsr) and m.new == (U0,) and m.controller_epoch == 1 for m in sent)
+    told = [state for m in sent if isinstance(m, UpdateMetadata) and m.live_brokers == (1, 2, 3) for state in m.states]
+    assert (2,) in {state.offline for state in told if state.tp == T0}
+    assert {state.replicas for state in told} == {(1, 2, 3)}
+
+
+def test_a_topic_with_an_offline_replica_is_deleted_as_if_its_broker_were_down() -> None:
+    """R-309: the replica is deleted when its broker starts and finds it assigned to nobody."""
+    lab = jbod()
+    break_dir(lab, 3)
+    payload = paths.delete_topics_payload(("t",))
+    _, fired = lab.zk.submit(lab.admin, (Create("/admin", b""), Create(paths.DELETE_TOPICS, payload)))
+    lab.watches(fired)
+    lab.settle()
+    lab.wait(3000)
+    (gone,), _ = lab.zk.submit(lab.admin, (GetData(paths.topic_path("t")),))
+    assert not isinstance(gone, Data)
+    assert T0 in lab.disks[3].dirs[0].logs
+    lab.disks[3].dirs[0].bad = False
+    restart(lab, 3)
+
+    assert lab.disks[3].dirs[0].logs == {}
+
+
+def a_new_topic_is_served_alone(lab: Lab, i: int) -> None:
+    """KIP-112 system tests 2 and 3, second half: another topic, the other two brokers killed, a producer and a consumer."""
+    create_topic(lab, "u", 1, 2, 3)
+    for other in lab.ids:
+        if other != i:
+            lab.crash(other)
+            lab.expire(other)
+            lab.settle()
+    lab.wait(3000)
+    lab.inbox.clear()
+    asker = Address("c1")
+    lab.tell(i, Received(asker, Produce(60, U0, -1, ("y",), Millis(1000))))
+    lab.settle()
+    lab.tell(i, Received(asker, Fetch(61, U0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(0), 10)))
+    lab.tell(i, Received(asker, Metadata(62)))
+
+    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+    assert [b.values for m in lab.inbox if isinstance(m, FetchReply) for b in m.batches] == [("y",)]
+    (seen,) = [m for m in lab.inbox if isinstance(m, MetadataReply)]
+    others = tuple(other for other in lab.ids if other != i)
+    assert {state.tp: (state.leader, state.offline) for state in seen.states}[U0] == (i, others)
+
+
+def test_a_leader_that_lost_a_directory_serves_new_topics_from_its_good_one() -> None:
+    """R-318: the failure is found on the leader; then nobody else is left."""
+    lab = jbod()
+    break_dir(lab, 1)
+    assert lab.leaders() == [2]
+    a_new_topic_is_served_alone(lab, 1)
+
+
+def test_a_follower_that_lost_a_directory_serves_new_topics_from_its_good_one() -> None:
+    """R-319: the failure is found on a follower; then nobody else is left."""
+    lab = jbod()
+    break_dir(lab, 3)
+    assert lab.leaders() == [1]
+    a_new_topic_is_served_alone(lab, 3)

@@ -1,0 +1,162 @@
+"""KIP-112: who may lead while a directory is bad, and how it comes back."""
+
+from msgspec.structs import replace
+
+from reference.config import VARIANTS
+from reference.errors import ErrorCode
+from reference.events import Received
+from reference.messages import (
+    FetchReply,
+    LogInfo,
+    LogInfoReply,
+)
+from reference.replica.partition import Leader
+from reference.types import (
+    Address,
+    BrokerId,
+)
+from tests.reference.failing_dirs import U0, break_dir, create_topic, jbod, produced, restart
+from tests.reference.lab import T0, Disk, Lab
+
+
+def test_a_recovery_election_waits_for_a_directory_that_cannot_be_read() -> None:
+    """docs/promise.md U1: a log that cannot be read is not an empty one, and what it holds was counted on."""
+    lab = jbod(2)
+    assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+    for i in lab.ids:
+        lab.crash(i)
+    for i in lab.ids:
+        lab.expire(i)
+    lab.disks[1].dirs[0].bad = True
+    for i in lab.ids:
+        lab.start(i)
+    lab.wait(5000)
+    assert lab.leaders() == []
+    lab.disks[1].dirs[0].bad = False
+    restart(lab, 1)
+    lab.wait(5000)
+
+    assert len(lab.leaders()) == 1
+    assert lab.values(1) == lab.values(2) == ["x"]
+
+
+def test_a_broker_says_which_of_its_logs_it_cannot_reach() -> None:
+    """docs/promise.md U1: "no log here" would let the others elect without it."""
+    lab = jbod()
+    break_dir(lab, 3)
+    lab.letters.clear()
+    node = lab.nodes[3].state
+    lab.tell(3, Received(Address("b1"), LogInfo(5, BrokerId(1), node.broker.controller_epoch, node.broker.incarnation, (T0,))))
+
+    assert [m for _, _, m in lab.letters if isinstance(m, LogInfoReply)] == [LogInfoReply(5, ErrorCode.NONE, (), (T0,))]
+
+
+def test_an_offline_replica_made_anew_elsewhere_would_lead_with_nothing() -> None:
+    """B-63 h (KAFKA-16234): the last member of the ISR is made anew, empty, and counts as the one that is stamped there."""
+    for name, kept in (("offline-replica-recreated", []), ("safe", ["x"])):
+        lab = Lab(1, variant=VARIANTS[name], log_dirs=2)
+        assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+        break_dir(lab, 1)
+        led_by = lab.leaders()
+        if name == "safe":
+            assert led_by == []
+            lab.disks[1].dirs[0].bad = False
+            restart(lab, 1)
+            lab.wait(1000)
+
+        assert lab.leaders() == [1]
+        assert lab.values(1) == kept
+
+
+def test_a_directory_that_was_repaired_serves_again_after_a_restart() -> None:
+    """R-303: with its records, where they are still there."""
+    lab = jbod()
+    assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+    break_dir(lab, 1)
+    lab.disks[1].dirs[0].bad = False
+    restart(lab, 1)
+    lab.wait(3000)
+
+    assert lab.isr() == [1, 2, 3]
+    assert lab.values(1) == ["x"]
+
+
+def test_a_directory_that_was_replaced_is_filled_again_and_its_replica_leads_nobody_meanwhile() -> None:
+    """R-303, U-17, B-33 (KAFKA-3410): isNewReplica is false, all directories are good, so the replica is made, empty."""
+    for alone in (False, True):
+        lab = jbod(2)
+        if alone:
+            lab.crash(2)
+            lab.expire(2)
+            lab.settle()
+        assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+        lab.crash(1)
+        lab.disks[1].dirs[0] = type(lab.disks[1].dirs[0])()
+        lab.expire(1)
+        lab.settle()
+        if alone:
+            lab.start(2)
+        lab.start(1)
+        lab.wait(3000)
+
+        assert lab.leaders() == ([] if alone else [2])
+        if not alone:
+            assert lab.isr() == [1, 2]
+            assert lab.values(1) == ["x"]
+
+
+def test_a_directory_that_was_taken_out_of_the_configuration_is_missed() -> None:
+    """R-315: its replicas are made anew in the others; P6: such a replica is younger than its stamp, and never elected."""
+    lab = jbod(1)
+    create_topic(lab, "u", 1)
+    assert U0 in lab.disks[1].dirs[1].logs
+    assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+    lab.crash(1)
+    rest = Disk()
+    rest.dirs = lab.disks[1].dirs[1:]
+    lab.disks[1] = rest
+    lab.configs[1] = replace(lab.configs[1], log_dirs=1)
+    lab.expire(1)
+    lab.start(1)
+    lab.wait(3000)
+
+    assert sorted(rest.logs) == [T0, U0]
+    partitions = lab.nodes[1].state.broker.partitions
+    assert isinstance(partitions[U0].role, Leader)
+    assert lab.leaders() == []
+
+
+def test_of_two_logs_of_one_replica_the_younger_is_meant() -> None:
+    """R-293: what was left over in a bad directory comes back beside the replica that was made while it was away."""
+    lab = jbod()
+    lab.crash(3)
+    lab.expire(3)
+    lab.settle()
+    lab.disks[3].dirs[0].bad = True
+    lab.start(3)
+    lab.settle()
+    left_over = lab.disks[3].dirs[0]
+    create_topic(lab, "u", 1, 2, 3)
+    left_over.logs[U0], left_over.born[U0] = [], left_over.born[T0]
+    left_over.bad = False
+    restart(lab, 3)
+
+    assert lab.nodes[3].state.broker.partitions[U0].log.dir == 1
+    assert U0 not in left_over.logs
+
+
+def test_a_follower_with_more_than_its_leader_cuts_and_goes_on() -> None:
+    """B-17 (KAFKA-3924): ending the broker over one partition takes the unflushed records of all its others."""
+    lab = jbod(2)
+    lab.held = lambda letter: isinstance(letter[2], FetchReply)
+    lab.produce(1, "x", acks=1)
+    lab.crash(1)
+    lab.expire(1)
+    lab.settle()
+    assert lab.leaders() == [2]
+    lab.held = lambda _: False
+    lab.start(1)
+    lab.wait(3000)
+
+    assert lab.halted == {}
+    assert lab.values(1) == lab.values(2) == []

@@ -1,0 +1,121 @@
+"""Partitions are moved though controllers die and answers are lost (V3 §D, §F, KIP-236)."""
+
+from functools import partial
+
+import pytest
+
+from reference.config import VARIANTS
+from reference.coordination import admin_paths, paths
+from reference.coordination.api import Create, SetData
+from reference.types import (
+    TopicPartition,
+)
+from tests.reference.interrupted import Interrupted
+from tests.reference.lab import T0
+from tests.reference.moving import (
+    OAR,
+    RAR,
+    assigned,
+    cluster,
+    data,
+    entries,
+    extra,
+    finish,
+    ids,
+    is_at,
+    pending,
+    reassign,
+    stuck,
+    write,
+)
+
+
+def test_a_new_controller_takes_up_what_was_asked_for_while_there_was_none() -> None:
+    """R-043, V3 §D step 7: on_partitions_reassigned() comes after the leaders and before partitions are added or removed."""
+    lab = cluster()
+    lab.crash(1)
+    reassign(lab, (2, 3, 4))
+    assert assigned(lab) == OAR
+    lab.expire(1)
+    lab.settle()
+
+    assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
+
+
+def test_an_extra_request_that_was_there_first_has_the_last_word() -> None:
+    """R-243: nobody read it before the other znode was filled, and it is what the other one holds that is rolled back."""
+    lab = cluster()
+    lab.crash(1)
+    extra(lab, (2, 3, 4))
+    reassign(lab, (3, 4, 5))
+    lab.expire(1)
+    lab.settle()
+
+    assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
+    assert data(lab, admin_paths.REASSIGN_EXTRA) is None
+
+
+def test_a_new_controller_begins_again_by_reading() -> None:
+    """B-58, KAFKA-4214: also where a new replica is down with the controller."""
+    assert _after_a_failover("safe") == (RAR, None)
+
+
+def test_a_move_is_given_up_when_the_controller_and_a_new_replica_bounce_together() -> None:
+    """B-58, KAFKA-4214: AR stays OAR + RAR for ever, and nobody knows of the request any more."""
+    assert _after_a_failover("reassign-failover-aborts") == ((*OAR, *RAR), None)
+
+
+def _after_a_failover(protocol: str) -> tuple[tuple[int, ...], object]:
+    lab = stuck(protocol)
+    lab.crash(5)
+    lab.expire(5)
+    lab.bury(1)
+    lab.held = lambda _: False
+    lab.wait(3000)
+    lab.start(5)
+    lab.start(1)
+    lab.settle()
+    finish(lab, lambda: is_at(lab, RAR), limit_ms=15_000)
+    return assigned(lab), pending(lab)
+
+
+@pytest.mark.parametrize(("protocol", "both"), [("safe", True), ("reassign-failover-premature", False)])
+def test_a_new_controller_forgets_no_entry(protocol: str, both: bool) -> None:
+    """B-58, KAFKA-6193: the map holds the first entry alone when it is written back."""
+    lab = cluster(VARIANTS[protocol])
+    other = TopicPartition("t-1")
+    lab.crash(1)
+    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: ids(*OAR), other: ids(2, 3)})))
+    asked = entries((2, 3, 4)) | entries((4, 5), (), other)
+    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(asked)))
+    lab.expire(1)
+    lab.settle()
+
+    assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
+    assert (assigned(lab, other) == (4, 5)) == both
+
+
+def test_a_lost_answer_is_read_back() -> None:
+    """B-62: whichever of the agent's requests it was, it is begun again by reading."""
+    for lost in range(12):
+        lab = Interrupted(6, replicas=OAR, min_isr=2)
+        write(lab, Create("/admin", b""))
+        lab.wait(1000)
+        lab.produce(1, "m1")
+        lab.settle()
+        lab.lost = lost
+        reassign(lab)
+
+        assert lab.losses == 1
+        assert finish(lab, partial(is_at, lab, RAR))
+
+
+def test_the_agent_wakes_up_after_a_time_as_well() -> None:
+    """V3 §F: "a certain amount of time has passed (e.g., 30 secs)"; and sleeps where nothing is to be done."""
+    lab = stuck()
+    assert "reassign" in lab.timers[1]
+    lab.held = lambda _: False
+    assert finish(lab, lambda: is_at(lab, RAR))
+    lab.wait(2000)
+
+    assert "reassign" not in lab.timers[1]

@@ -1,0 +1,170 @@
+"""While a partition is moved: who leads it, and who is in its ISR (V3 §F, KIP-236)."""
+
+import msgspec
+import pytest
+
+from reference.config import VARIANTS
+from reference.controller import reassign_selection
+from reference.controller.context import Move
+from reference.controller.leader_selection import Elect, Keep
+from reference.events import Received
+from reference.messages import (
+    Fetch,
+    IsrMember,
+    LeaderAndIsr,
+    PartitionState,
+    StopReplica,
+)
+from reference.replica.partition import Leader
+from reference.types import (
+    Address,
+    BrokerId,
+    ControllerEpoch,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    ZkVersion,
+)
+from tests.reference.lab import T0, Letter
+from tests.reference.moving import (
+    OAR,
+    RAR,
+    cluster,
+    ids,
+    is_at,
+    reassign,
+)
+
+
+def state(leader: int | None, isr: tuple[int, ...], replicas: tuple[int, ...]) -> PartitionState:
+    return PartitionState(
+        tp=T0,
+        leader=None if leader is None else BrokerId(leader),
+        leader_incarnation=Incarnation(leader or -1),
+        leader_epoch=LeaderEpoch(3),
+        isr=tuple(IsrMember(b, Incarnation(b)) for b in ids(*isr)),
+        controller_epoch=ControllerEpoch(1),
+        zk_version=ZkVersion(5),
+        replicas=ids(*replicas),
+    )
+
+
+def live(*brokers: int) -> dict[BrokerId, Incarnation]:
+    return {b: Incarnation(b) for b in ids(*brokers)}
+
+
+def test_the_leader_is_elected_among_those_who_stay() -> None:
+    """R-235: the first of AR that is in the ISR and live as it joined; one that leads already keeps the role."""
+    here = live(1, 2, 3, 4, 5)
+    moved = state(1, (1, 2, 3, 4, 5), (5, 4))
+
+    assert reassign_selection.lead(VARIANTS["safe"], moved, here, 2) == Elect(IsrMember(BrokerId(5), Incarnation(5)), moved.isr)
+    kept = state(4, (1, 2, 3, 4, 5), (5, 4))
+    assert reassign_selection.lead(VARIANTS["safe"], kept, here, 2) == Elect(IsrMember(BrokerId(4), Incarnation(4)), kept.isr)
+
+
+def test_nobody_is_elected_while_too_few_are_in_sync() -> None:
+    """U-21: nor with one that is registered anew, and may have lost what it held."""
+    moved = state(1, (1, 4), (4, 5))
+
+    assert reassign_selection.lead(VARIANTS["safe"], moved, live(1, 4, 5), 2) == Keep()
+    assert (
+        reassign_selection.lead(VARIANTS["safe"], state(1, (1, 4, 5), (4, 5)), {**live(1, 4), BrokerId(5): Incarnation(9)}, 2)
+        == Keep()
+    )
+
+
+def test_the_isr_shrinks_to_those_who_stay() -> None:
+    """R-236, V3 §F step 3.2.2: and where the leader goes, one of those who stay leads."""
+    left = tuple(IsrMember(b, Incarnation(b)) for b in ids(4, 5))
+
+    assert reassign_selection.shrink(VARIANTS["safe"], state(4, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(left[0], left)
+    assert reassign_selection.shrink(VARIANTS["safe"], state(1, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(left[1], left)
+
+
+@pytest.mark.parametrize(("protocol", "back", "wanted"), [("safe", False, 3), ("safe", True, 2), ("cancel-without-isr", True, 0)])
+def test_a_rollback_waits_for_fewer(protocol: str, back: bool, wanted: int) -> None:
+    """R-244, U-21: min.insync.replicas of OAR, where a move forward waits for all of RAR."""
+    config = cluster(VARIANTS[protocol]).configs[1]
+    move = Move(target=ids(*OAR), original=ids(*OAR), back=back)
+
+    assert reassign_selection.members_wanted(config, state(1, OAR, OAR), move) == wanted
+
+
+def test_a_dropped_replica_that_still_fetches_does_not_come_back() -> None:
+    """B-38, KAFKA-1097, R-235: on an idle partition it is always caught up, and nothing would put it out of the ISR again."""
+    assert _isr_after_a_late_fetch("safe") == [4, 5, 6]
+    assert 2 in _isr_after_a_late_fetch("isr-unassigned")
+
+
+def _isr_after_a_late_fetch(protocol: str) -> list[int]:
+    lab = cluster(VARIANTS[protocol])
+    lab.held = lambda letter: isinstance(letter[2], StopReplica)
+    reassign(lab)
+    leader = lab.partition(4)
+    assert isinstance(leader.role, Leader)
+    incarnation = next(b.incarnation for b in lab.nodes[1].state.controller.live if b.broker == 2)
+    fetch = Fetch(99, T0, BrokerId(2), incarnation, leader.leader_epoch, leader.log.leo, Millis(0), 10)
+    lab.tell(4, Received(Address("b2"), fetch))
+    lab.settle()
+    return sorted(lab.isr())
+
+
+def test_a_leader_puts_out_whom_it_was_given_and_who_is_not_assigned() -> None:
+    """B-39, KAFKA-9672: its ISR is wider than what is assigned, and the controller died before it shrank it."""
+    assert _isr_of_a_leader_with_too_wide_an_isr("safe") == [1, 2]
+    assert _isr_of_a_leader_with_too_wide_an_isr("isr-unassigned") == [1, 2, 3]
+
+
+def _isr_of_a_leader_with_too_wide_an_isr(protocol: str) -> list[int]:
+    lab = cluster(msgspec.structs.replace(VARIANTS[protocol], isr_change_via="zookeeper"))
+    held = lab.state()
+    narrow = msgspec.structs.replace(held, leader_epoch=LeaderEpoch(held.leader_epoch + 1), replicas=ids(1, 2))
+    controller = lab.nodes[1].state.controller
+    lab.tell(
+        1, Received(Address("b1"), LeaderAndIsr(99, BrokerId(1), controller.epoch, held.leader_incarnation, False, (narrow,)))
+    )
+    lab.wait(3000)
+    return lab.isr()
+
+
+def test_a_late_copy_of_an_earlier_command_assigns_nothing() -> None:
+    """B-38: the command that widened the assignment arrives once more after the one that narrowed it."""
+    lab = cluster()
+    copies: list[LeaderAndIsr] = []
+    lab.held = lambda letter: _copied(letter, copies)
+    reassign(lab)
+    assert is_at(lab, RAR)
+    for copy in copies:
+        lab.tell(4, Received(Address("b1"), copy))
+
+    assert lab.partition(4).replicas == RAR
+
+
+@pytest.mark.parametrize(("fenced", "made"), [(True, False), (False, True)])
+def test_a_late_copy_does_not_make_a_replica_again_that_was_dropped(fenced: bool, made: bool) -> None:
+    """B-38, R-237: nobody would ask for it again, so nobody would delete it: the log would lie there for ever."""
+    lab = cluster(msgspec.structs.replace(VARIANTS["safe"], stop_replica_epoch=fenced))
+    copies: list[LeaderAndIsr] = []
+    lab.held = lambda letter: _copied(letter, copies)
+    reassign(lab)
+    reassign(lab, OAR)
+    assert is_at(lab, OAR)
+    lab.tell(4, Received(Address("b1"), copies[0]))
+
+    assert (T0 in lab.disks[4].logs) is made
+
+
+def test_a_replica_that_was_dropped_can_be_given_back() -> None:
+    """R-237: what is refused are the commands of before, not those of another move to the same brokers."""
+    lab = cluster()
+    for target in (RAR, OAR, RAR):
+        reassign(lab, target)
+
+    assert is_at(lab, RAR)
+
+
+def _copied(letter: Letter, copies: list[LeaderAndIsr]) -> bool:
+    if letter[1] == "b4" and isinstance(letter[2], LeaderAndIsr) and letter[2] not in copies:
+        copies.append(letter[2])
+    return False
