@@ -66,7 +66,7 @@ class EventKind(StrEnum):
     FAULT_ACTED = "fault-acted", "fault, node, detail: kind name, offset: how often it bit (dropped messages, refused writes ...)"
     FAULT_PROBED = (
         "fault-probed",
-        "fault, node, detail: acts | no-effect | healed | still-there, and what was measured from outside",
+        "fault, node, detail: acts | no-effect | healed | still-there | not-measured, and what was seen from outside",
     )
     HEALED = "healed", "every fault is over; nothing is broken from here on"
     FINAL_READS = "final-reads", "the final readers start"

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 
 from highwater.errors import HarnessError
-from highwater.local.site import Probe
+from highwater.local.site import Probe, Proof
 from history.event import EventKind
 from history.recorder import Recorder
 from nemesis.schedule import Window
@@ -58,9 +58,9 @@ class Proving:
             return
         if self._state(subjects) != before:
             return
-        word = ("healed" if proof.holds else "still-there") if healing else ("acts" if proof.holds else "no-effect")
+        word = _word(proof, healing=healing)
         self._recorder.event(EventKind.FAULT_PROBED, fault=window.id, node=node, detail=f"{word}: {proof.detail}")
-        if healing and not proof.holds:
+        if healing and proof.holds is False:
             self.failure = self.failure or HarnessError(f"window {window.id} ({window.kind}) is not healed: {proof.detail}")
         if not healing and proof.holds:
             self.acted[window.kind] += 1
@@ -68,3 +68,11 @@ class Proving:
 
     def _state(self, subjects: tuple[str, ...]) -> tuple[int, ...]:
         return tuple(self._changes.get(subject, 0) for subject in subjects)
+
+
+def _word(proof: Proof, *, healing: bool) -> str:
+    if proof.holds is None:
+        return "not-measured"
+    if healing:
+        return "healed" if proof.holds else "still-there"
+    return "acts" if proof.holds else "no-effect"

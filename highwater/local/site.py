@@ -29,9 +29,9 @@ HostPort = tuple[str, int]
 
 
 class Proof(Struct, frozen=True):
-    """What a probe found: whether the deed has its effect, and what was measured, in words."""
+    """What a probe found: whether the deed has its effect, and what was measured, in words. None: it could not be measured."""
 
-    holds: bool
+    holds: bool | None
     detail: str
 
 

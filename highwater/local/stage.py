@@ -21,8 +21,8 @@ from highwater.end_state import record_logs
 from highwater.errors import HarnessError
 from highwater.local.admin import Admin, states_of
 from highwater.local.administrators import Administrator
+from highwater.local.asking import known_brokers, look
 from highwater.local.clients import Phases, Worker
-from highwater.local.end import look
 from highwater.local.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns
 from highwater.local.faults import Faults
 from highwater.local.kafka_clients import KafkaClient
@@ -103,10 +103,11 @@ class Stage:
         administrators: list[Administrator] = []
         try:
             faults = self._faults = Faults(self._plan, self._site, self._recorder, admin)
-            await admin.make_topics(assign(self._plan))
             for node in self._site.nodes.values():
                 self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life + 1)
                 await node.start()
+            await self._gather(faults)
+            await admin.make_topics(assign(self._plan))
             await self._warm_up(admin, faults)
             phases = Phases()
             async with asyncio.TaskGroup() as tasks:
@@ -141,6 +142,18 @@ class Stage:
         self._recorder.event(EventKind.FINAL_READS)
         self._final_reads_at_ns = self._now_ns()
         phases.enter("final")
+
+    async def _gather(self, faults: Faults) -> None:
+        """Until every broker tells clients of all of them.
+
+        Topics that were there before would be led by whichever broker shows itself to the controller first (KIP-343).
+        """
+        everybody = tuple(sorted(self._site.nodes))
+        began_ns = self._now_ns()
+        while await known_brokers(self._site.laboratory) != dict.fromkeys(self._site.laboratory, everybody):
+            if self._now_ns() - began_ns > LED_S_MAX * 1e9:
+                raise HarnessError(f"the brokers did not find each other within {LED_S_MAX:.0f} s")
+            await self._pass_time(SLICE_S, faults)
 
     async def _warm_up(self, admin: Admin, faults: Faults) -> None:
         """Until every partition has a leader and, given a little longer, all its replicas in the ISR."""

@@ -63,7 +63,7 @@ def _third_parties(package: str) -> dict[str, str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_imports_what_its_extras_declare(package: str) -> None:
     declared = _declared(EXTRAS[package])
-    strangers = {n: where for n, where in _third_parties(package).items() if DISTRIBUTIONS.get(n, n.lower()) not in declared}
+    strangers = {n: where for n, where in _third_parties(package).items() if DISTRIBUTIONS.get(n, _name(n)) not in declared}
 
     assert strangers == {}
 

@@ -1,4 +1,4 @@
-"""The end of a run on real nodes: asks ZooKeeper and the brokers as any client would. The disks are read once nobody runs."""
+"""Asking ZooKeeper and the brokers of a run as any client would, at its beginning and at its end."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,8 +12,17 @@ from reference.coordination.api import Children, Data, GetChildren, GetData
 from reference.messages import IsrMember, PartitionState
 from reference.runtime.health import told_by
 from reference.types import NO_INCARNATION, Address, BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion, topic_partition
-from reference.wire.clients.metadata import MetadataRequest
+from reference.wire.clients.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from reference.wire.framing import WireError
+
+
+async def known_brokers(brokers: Mapping[Address, HostPort]) -> dict[Address, tuple[int, ...]]:
+    """Of whom each of these brokers tells clients, sorted; of nobody where it does not answer."""
+    told = await asyncio.gather(*(asyncio.to_thread(_metadata, where, ()) for where in brokers.values()))
+    return {
+        node: () if response is None else tuple(sorted(broker.node_id for broker in response.brokers))
+        for node, response in zip(brokers, told, strict=True)
+    }
 
 
 async def look(admin: Admin, recorder: Recorder, brokers: Mapping[Address, HostPort]) -> None:
@@ -37,9 +46,8 @@ async def _zookeeper(admin: Admin, recorder: Recorder) -> None:
 
 
 def _told(where: HostPort) -> tuple[PartitionState, ...]:
-    try:
-        response = told_by(where, MetadataRequest(topics=None))
-    except (OSError, WireError):
+    response = _metadata(where, None)
+    if response is None:
         return ()
     return tuple(
         PartitionState(
@@ -55,3 +63,10 @@ def _told(where: HostPort) -> tuple[PartitionState, ...]:
         for topic in response.topics
         for partition in topic.partitions
     )
+
+
+def _metadata(where: HostPort, topics: tuple[MetadataRequestTopic, ...] | None) -> MetadataResponse | None:
+    try:
+        return told_by(where, MetadataRequest(topics=topics))
+    except (OSError, WireError):
+        return None
