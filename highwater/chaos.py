@@ -5,6 +5,8 @@
     3. safe        fresh seeds over every fault mix: nothing INVALID, everything live
     4. known bad   protocols with a known mistake, until each is caught, within its budget of seeds
 
+    5. containers  two plans of the corpus for real, where a Docker engine answers; with CI=true there has to be one
+
 A known-bad protocol that escapes is a failure of the laboratory: its VALIDs are then worth nothing.
 """
 
@@ -23,7 +25,7 @@ from highwater.derive import PLAIN
 from highwater.errors import HarnessError
 from highwater.exit_codes import ExitCode, worst
 from highwater.provenance import Laboratory
-from highwater.run import Keep
+from highwater.run import BackendName, Keep
 from highwater.summary import Summary
 from highwater.workers import Done, Task
 
@@ -60,6 +62,15 @@ KNOWN_BAD: tuple[KnownBad, ...] = (
 )
 
 
+# Entries of the corpus that containers perform in time, each on a protocol with the mistake and on `safe`.
+IN_CONTAINERS: tuple[tuple[str, str], ...] = (
+    ("jepsen-2013", "unclean-election"),
+    ("jepsen-2013", "safe"),
+    ("kip112-leader", "offline-replica-recreated"),
+    ("kip112-leader", "safe"),
+)
+
+
 class Check(Struct, frozen=True, kw_only=True):
     """One thing that had to hold; `complaint` says how it does not."""
 
@@ -70,7 +81,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """One of the four parts, done: what had to hold, and the runs that were performed for it."""
+    """One of the parts, done: what had to hold, and the runs that were performed for it."""
 
     name: str
     checks: tuple[Check, ...]
@@ -95,7 +106,37 @@ class Means(Struct, frozen=True, kw_only=True):
 
 def replay_corpus(cases: Sequence[Case], means: Means) -> Stage:
     """Stage 1."""
-    found = _all(corpus.tasks_of(cases, laboratory=means.laboratory, keep=means.keep), len(cases), means)
+    return _stage_of_cases("corpus", cases, means, "sim")
+
+
+def in_containers(cases: Sequence[Case], means: Means) -> Stage:
+    """Stage 5: what there is of `IN_CONTAINERS` among these cases. No engine is a failure where CI=true, else a remark."""
+    wanted = [case for case in cases if (case.entry, case.expectation.protocol) in IN_CONTAINERS]
+    reason = _no_containers() if wanted else None
+    if reason is None:
+        return _stage_of_cases("containers", wanted, means, "docker")
+    if os.environ.get("CI") != "true":
+        return Stage(name="containers", checks=(), stopped=f"not performed: {reason}", code=ExitCode.VALID)
+    check = Check(name="a Docker engine", code=ExitCode.LABORATORY_FAILED, complaint=reason)
+    return Stage(name="containers", checks=(check,), code=check.code)
+
+
+def _no_containers() -> str | None:
+    """Why there are none, with images that are up to date."""
+    from highwater.containers.engine import Engine  # a simulated campaign needs no SDK of an engine
+    from highwater.containers.images import build_all
+
+    try:
+        with Engine() as engine:
+            build_all(engine)
+    except HarnessError as error:
+        return str(error)
+    return None
+
+
+def _stage_of_cases(name: str, cases: Sequence[Case], means: Means, backend: BackendName) -> Stage:
+    tasks = corpus.tasks_of(cases, laboratory=means.laboratory, keep=means.keep, backend=backend)
+    found = _all(tasks, len(cases), means)
     checks = tuple(
         Check(
             name=f"{case.entry} on {case.expectation.protocol}",
@@ -108,7 +149,7 @@ def replay_corpus(cases: Sequence[Case], means: Means) -> Stage:
     codes = [check.code for check in checks]
     if len(codes) < len(cases):
         codes.append(ExitCode.UNKNOWN)
-    return Stage(name="corpus", checks=checks, summaries=found.summaries, stopped=found.stopped, code=worst(codes))
+    return Stage(name=name, checks=checks, summaries=found.summaries, stopped=found.stopped, code=worst(codes))
 
 
 def repeat_elsewhere(seed: int) -> Stage:

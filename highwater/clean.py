@@ -13,6 +13,7 @@ from pathlib import Path
 
 from highwater.errors import HarnessError
 from highwater.local.clocks import forget
+from highwater.local.processes import state_of
 from highwater.local.run_folder import abandoned, is_abandoned, remove
 
 _END_S_MAX = 10.0
@@ -62,8 +63,7 @@ def _kill(pid: int) -> None:
     end = time.monotonic() + _END_S_MAX
     try:
         os.kill(pid, signal.SIGKILL)
-        while time.monotonic() < end:
-            os.kill(pid, 0)
+        while time.monotonic() < end and state_of(pid) not in ("", "Z", "X"):
             time.sleep(0.02)
     except ProcessLookupError:
         return

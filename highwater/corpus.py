@@ -24,7 +24,7 @@ from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plan import Plan, checked
 from highwater.provenance import Laboratory
-from highwater.run import Keep
+from highwater.run import BackendName, Keep
 from highwater.summary import Summary, ValidityName
 from highwater.text import load_plan
 from highwater.workers import Task
@@ -100,10 +100,11 @@ def _cases(entry: Entry, path: Path) -> Iterator[Case]:
         yield Case(entry=entry.name, expectation=expectation, plan=checked(plan), repeat=repeat)
 
 
-def tasks_of(cases: Sequence[Case], *, laboratory: Laboratory, keep: Keep) -> Iterator[Task]:
+def tasks_of(cases: Sequence[Case], *, laboratory: Laboratory, keep: Keep, backend: BackendName = "sim") -> Iterator[Task]:
     """The runs of these cases, in order."""
     for case in cases:
-        yield Task(plan=case.plan, repeat=case.repeat, laboratory=laboratory, keep=keep)
+        repeat = case.repeat + (f" --backend {backend}" if backend != "sim" else "")
+        yield Task(plan=case.plan, repeat=repeat, laboratory=laboratory, keep=keep, backend=backend)
 
 
 def complaint(case: Case, summary: Summary) -> str | None:

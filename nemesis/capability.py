@@ -179,7 +179,7 @@ def _of_processes(fault: AnyFault) -> Ability:
 def _of_containers(fault: AnyFault) -> Ability:
     match fault:
         case Packets(duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
-            return Can(f"packets dropped by nftables (numgen random); {_NO_PACKETS}")
+            return Can(f"packets dropped by iptables, at random; {_NO_PACKETS}")
         case Packets():
             return Cannot(_TCP_HIDES)
         case Clog(kinds=kinds) if kinds:
@@ -187,13 +187,15 @@ def _of_containers(fault: AnyFault) -> Ability:
         case Partition():
             return Can("packets between the two sides dropped by iptables")
         case Slow():
-            return Can("tc netem, or a TCP proxy where the kernel has none")
+            return Can("packets are queued to a process in the broker's network (NFQUEUE) and let go later, in their order")
         case Clog():
-            return Can("the TCP proxy stops reading and writing")
+            return Can("packets dropped by iptables; TCP repeats them when the window ends")
         case Reset():
-            return Can("the TCP proxy closes its connections")
-        case ClockJump() | ClockDrift() | ClockStrobe():
-            return Can("libfaketime in the broker's process")
+            return Can("ss -K in the broker's network: the kernel resets its connections")
+        case ClockJump() | ClockStrobe():
+            return Can("libfaketime in the broker's process, for its wall clock")
+        case ClockDrift():
+            return Can("libfaketime, an offset of the wall clock that grows; the monotonic clock stays right")
         case Pause():
             return Can("the container's cgroup is frozen")
         case Shutdown():
@@ -210,9 +212,11 @@ def _of_containers(fault: AnyFault) -> Ability:
             return Can("chmod 000; brokers do not run as root")
         case DirFile():
             return Can("the directory is moved aside, or removed, and a file made in its place")
-        case DirFailure() | DiskFull() | DiskSlow():
+        case DirFailure() | DiskSlow():
             return Can("the broker's disk layer is told to fail, or to wait")
+        case DiskFull():
+            return Can("a ballast file fills the small tmpfs in which the directory lies; refused where it is not root's")
         case DiskSwap():
-            return Can("a stop, and an empty volume in the place of the old one")
+            return Can("SIGKILL, and an empty directory in the place of the old one")
         case _:
             assert_never(fault)

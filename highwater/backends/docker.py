@@ -1,8 +1,10 @@
 """Containers on the Docker engine of this machine as a backend: networks of their own, real disks, a real ZooKeeper."""
 
 from highwater.backends.api import Provenance, Run
-from highwater.containers import engine, images
+from highwater.containers import images
 from highwater.containers.container_site import ContainerSite
+from highwater.containers.engine import Engine, missing
+from highwater.containers.lacking import lacking
 from highwater.local.stage import perform, unplayable
 from highwater.plan import Plan
 from nemesis.capability import refusals
@@ -14,17 +16,12 @@ class DockerBackend:
     name = "docker"
 
     def refuse(self, plan: Plan) -> str | None:
-        """A fault that containers cannot do, a workload that clients refuse, no engine, no images."""
-        return unplayable(plan) or next(iter(refusals("docker", plan.schedule)), None) or self.missing()
-
-    @staticmethod
-    def missing() -> str | None:
-        """Why no run at all can be done in containers here; None where it can."""
-        reason = engine.missing()
+        """What containers, clients or the kernel cannot do, no engine, or images that are not of this source."""
+        reason = unplayable(plan) or next(iter(refusals("docker", plan.schedule)), None) or missing()
         if reason is not None:
             return reason
-        with engine.Engine() as connection:
-            return images.missing(connection)
+        with Engine() as engine:
+            return images.missing(engine) or lacking(engine, plan)
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Play the plan. A KeyboardInterrupt ends it early, with what was recorded."""

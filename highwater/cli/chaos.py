@@ -10,7 +10,7 @@ import typer
 from msgspec import Struct
 
 from checkers.verdict import Validity
-from highwater.chaos import KNOWN_BAD, Check, Means, Stage, catch, fresh_seeds, repeat_elsewhere, replay_corpus
+from highwater.chaos import KNOWN_BAD, Check, Means, Stage, catch, fresh_seeds, in_containers, repeat_elsewhere, replay_corpus
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
 from highwater.corpus import Case, load_corpus
@@ -79,12 +79,13 @@ def chaos(
 
 
 def _parts(entries: tuple[Case, ...], seeds: range, means: Means, unknown_allowed: int) -> list[Callable[[], Stage]]:
-    """The four parts in order, each waiting to be begun."""
+    """The parts in order, each waiting to be begun."""
     return [
         partial(replay_corpus, entries, means),
         partial(repeat_elsewhere, seeds[0]),
         partial(fresh_seeds, seeds, means, unknown_allowed_percent=unknown_allowed),
         *(partial(catch, bad, seeds[0], means) for bad in KNOWN_BAD),
+        partial(in_containers, entries, means),
     ]
 
 

@@ -4,19 +4,22 @@ The harness speaks to containers by their addresses and shares folders with them
 """
 
 import asyncio
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 
 from highwater.backends.scene import broker_config, brokers_of
 from highwater.containers.engine import Engine
 from highwater.containers.links import AgentClient, ContainerLinks
-from highwater.containers.node import CLIENT_PORT, NODE_PORT, ZOOKEEPER_PORT, NodeContainer, ServerContainer
+from highwater.containers.node import ANYWHERE, CLIENTS_PORT, PEERS_PORT, ZOOKEEPER_PORT, NodeContainer, ServerContainer
 from highwater.containers.place import Grounds, Place, make_grounds, make_place
 from highwater.errors import HarnessError
+from highwater.local.node_folder import Start, needs_of
 from highwater.local.run_folder import RunFolder
 from highwater.local.servers import commits
 from highwater.local.site import CLIENTS, HostPort
 from highwater.plan import Plan
 from highwater.zookeeper_log import AnyCommit
+from reference.runtime.settings import Listener
 from reference.types import Address, BrokerId, broker_address
 
 
@@ -56,14 +59,20 @@ class ContainerSite:
     def _make_nodes(self, engine: Engine, grounds: Grounds, places: dict[Address, Place]) -> None:
         self.zookeeper = ",".join(f"{places[server.address].laboratory}:{ZOOKEEPER_PORT}" for server in self.servers)
         ensemble = ",".join(f"{places[server.address].address}:{ZOOKEEPER_PORT}" for server in self.servers)
-        addresses = {broker: places[broker_address(broker)] for broker in brokers_of(self._plan)}
-        clients = {place.name: f"{place.address}:{CLIENT_PORT}" for place in addresses.values()}
-        for broker, place in addresses.items():
-            peers = {other.name: f"{other.address}:{NODE_PORT}" for other in addresses.values() if other is not place}
-            config = broker_config(self._plan, broker)
-            self.nodes[broker] = NodeContainer(engine, grounds, place, config, zookeeper=ensemble, peers=peers, clients=clients)
-            self.clients[place.name] = (place.address, CLIENT_PORT)
-            self.laboratory[place.name] = (place.laboratory, CLIENT_PORT)
+        brokers = [broker_address(broker) for broker in brokers_of(self._plan)]
+        self.clients = {name: (places[name].address, CLIENTS_PORT) for name in brokers}
+        self.laboratory = {name: (places[name].laboratory, CLIENTS_PORT) for name in brokers}
+        for broker in brokers_of(self._plan):
+            me = broker_address(broker)
+            start = Start(
+                config=broker_config(self._plan, broker),
+                zookeeper=ensemble,
+                peers=_listener(places, PEERS_PORT, [name for name in brokers if name != me]),
+                clients=_listener(places, CLIENTS_PORT, brokers),
+                needs=needs_of(self._plan),
+                user=grounds.user if grounds.user != os.getuid() else None,
+            )
+            self.nodes[broker] = NodeContainer(engine, grounds, places[me], start)
 
     async def _open_links(self, grounds: Grounds, places: dict[Address, Place]) -> None:
         agents = {name: AgentClient(place.socket, name) for name, place in places.items()}
@@ -93,5 +102,12 @@ class ContainerSite:
                 engine.remove(left)
         if engine is not None:
             engine.close()
+        for node in self.nodes.values():
+            node.release()
         if folder is not None:
             folder.remove()
+
+
+def _listener(places: dict[Address, Place], port: int, brokers: Sequence[Address]) -> Listener:
+    """At one port of every broker's network."""
+    return Listener(bind=f"{ANYWHERE}:{port}", advertised={name: f"{places[name].address}:{port}" for name in brokers})

@@ -9,47 +9,26 @@ from highwater.containers.engine import Engine, Service
 from highwater.containers.images import NODE, ZOOKEEPER
 from highwater.containers.place import Grounds, Place, make_folder
 from highwater.containers.process import ContainerProcess
-from highwater.errors import HarnessError
-from highwater.local.node_folder import NodeFolder
+from highwater.local.node_folder import NodeFolder, Start
 from highwater.local.servers import SERVES_S_MAX
-from highwater.local.site import ClockCondition, DirCondition, HostPort, Probe, Proof
+from highwater.local.site import HostPort, Probe, Proof
 from highwater.zookeeper import answers, configuration
-from reference.config import BrokerConfig
-from reference.runtime.power import Wound
-from reference.runtime.settings import Listener
-from reference.types import Address
 
-NODE_PORT = 9092
-CLIENT_PORT = 9093
+PEERS_PORT, CLIENTS_PORT = 9091, 9092
 ZOOKEEPER_PORT = 2181
 FOLLOW_PORT, ELECT_PORT = 2888, 3888
 NODE_MEMORY_MB = 384
 SERVER_MEMORY_MB = 512
 ANYWHERE = "0.0.0.0"
+FAKETIME = Path("/usr/$LIB/faketime/libfaketime.so.1")  # the loader knows what $LIB is inside
 
 
 class NodeContainer(NodeFolder):
     """One broker through all its lives."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        grounds: Grounds,
-        place: Place,
-        config: BrokerConfig,
-        *,
-        zookeeper: str,
-        peers: dict[Address, str],
-        clients: dict[Address, str],
-    ) -> None:
-        super().__init__(
-            grounds.folder.path,
-            config,
-            zookeeper=zookeeper,
-            peers=Listener(bind=f"{ANYWHERE}:{NODE_PORT}", advertised=peers),
-            clients=Listener(bind=f"{ANYWHERE}:{CLIENT_PORT}", advertised=clients),
-        )
-        make_folder(grounds, self._folder)
+    def __init__(self, engine: Engine, grounds: Grounds, place: Place, start: Start) -> None:
+        super().__init__(grounds.folder.path, start)
+        environment = {} if self._clock is None else self._clock.environment(FAKETIME)
         self.process = ContainerProcess(
             engine,
             Service(
@@ -58,6 +37,7 @@ class NodeContainer(NodeFolder):
                 image=NODE,
                 command=("--config", str(self._folder / "settings.json")),
                 user=f"{grounds.user}:{grounds.user}",
+                environment=tuple(f"{name}={value}" for name, value in environment.items()),
                 folders=(self._folder,),
                 shares_network_of=place.container,
                 memory_mb=NODE_MEMORY_MB,
@@ -68,7 +48,13 @@ class NodeContainer(NodeFolder):
         """A new life."""
         self.begin_life(end_with_stdin=False)
         await self.process.start()
-        return self.process.runs
+        await self.tell_faults()
+        return self._runs
+
+    async def _runs(self) -> Proof:
+        proof = await self.process.runs()
+        why = None if proof.holds else self.stopped_itself()
+        return proof if why is None else Proof(True, f"it stopped by itself: {why}")
 
     async def is_running(self) -> bool:
         """Is there a process, perhaps a frozen one?"""
@@ -91,19 +77,7 @@ class NodeContainer(NodeFolder):
     async def resume(self) -> Probe:
         """Its cgroup is thawed."""
         await self.process.thaw()
-        return self.process.runs
-
-    async def set_clock(self, condition: ClockCondition) -> Probe:
-        """Refused before the run."""
-        raise HarnessError(f"the clock of {self.address} cannot be set: {condition}")
-
-    async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
-        """Refused before the run."""
-        raise HarnessError(f"directory {dir_} of {self.address} cannot be changed: {condition}")
-
-    async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
-        """Refused before the run."""
-        raise HarnessError(f"directory {dir_} of {self.address} cannot be swapped")
+        return self._runs
 
     def last_words(self) -> str:
         """The last line that the process printed."""

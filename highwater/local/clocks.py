@@ -50,12 +50,10 @@ class FakeClock:
         self._drifting: asyncio.Task[None] | None = None
         self._write()
 
-    def environment(self) -> dict[str, str]:
-        """What a process of this node is started with."""
-        found = library()
-        assert found is not None
+    def environment(self, library: Path) -> dict[str, str]:
+        """What a process of this node is started with; where it finds libfaketime."""
         return {
-            "LD_PRELOAD": str(found),
+            "LD_PRELOAD": str(library),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",

@@ -26,21 +26,26 @@ _BALLAST = "ballast"
 _TRIED_BYTES = 64 * 1024
 
 
-def obeying() -> list[str] | None:
-    """What a command is preceded with so that permissions hold for it; None where that cannot be had.
+def obeying(user: int | None = None) -> list[str] | None:
+    """What a command is preceded with so that permissions hold for it, as for this user; None where that cannot be had.
 
     Root is let through by two capabilities; a process without them obeys the permissions of its own files.
     """
     if os.geteuid():
         return []
     setpriv = shutil.which("setpriv")
-    return None if setpriv is None else [setpriv, "--bounding-set", "-dac_override,-dac_read_search", "--"]
+    if setpriv is None:
+        return None
+    if user is not None:
+        return [setpriv, f"--reuid={user}", f"--regid={user}", "--clear-groups", "--"]
+    return [setpriv, "--bounding-set", "-dac_override,-dac_read_search", "--"]
 
 
 class LogDirs:
-    """The log directories of one node."""
+    """The log directories of one node. `user` owns them, where its processes run as somebody else."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], user: int | None = None) -> None:
+        self._user = user
         self.paths = tuple(paths)
         self._conditions = [SOUND] * len(self.paths)
         self._mounted = False
@@ -49,10 +54,13 @@ class LogDirs:
         """Empty ones, on a small file system each where one of them is to be full."""
         for path in self.paths:
             path.parent.mkdir(parents=True)
+            self._give(path.parent)
             if small:
                 _run("mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES},mode=755", "highwater", str(path.parent))
                 self._mounted = True
+                self._give(path.parent)
             path.mkdir()
+            self._give(path)
 
     def set(self, dir_: int, condition: DirCondition) -> Probe:
         """It is so from now on."""
@@ -79,6 +87,7 @@ class LogDirs:
         (image,) = look([self.paths[dir_]])
         shutil.rmtree(self.paths[dir_])
         self.paths[dir_].mkdir()
+        self._give(self.paths[dir_])
         return tuple(
             Wound(tp=log.tp, topic_id=log.topic_id, dir=dir_, offset=log.batches[0].base_offset if log.batches else Offset(0))
             for log in image.logs
@@ -93,12 +102,15 @@ class LogDirs:
                 subprocess.run(["umount", "-l", str(path.parent)], capture_output=True, check=False)
         self._mounted = False
 
-    @staticmethod
-    def _try(path: Path, wanted: int) -> Proof:
+    def _give(self, path: Path) -> None:
+        if self._user is not None:
+            os.chown(path, self._user, self._user)
+
+    def _try(self, path: Path, wanted: int) -> Proof:
         """Write a file as the broker would."""
         script = f'head -c {_TRIED_BYTES} /dev/zero > "$1/.probe"; code=$?; rm -f "$1/.probe"; exit $code'
         found = subprocess.run(
-            [*(obeying() or []), "sh", "-c", script, "sh", str(path)],
+            [*(obeying(self._user) or []), "sh", "-c", script, "sh", str(path)],
             capture_output=True,
             text=True,
             check=False,

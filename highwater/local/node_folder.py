@@ -1,15 +1,21 @@
 """What every node has on this machine, process or container: a folder with its settings, notes, output and log directories."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from highwater.errors import HarnessError
+from highwater.local.clocks import FakeClock
+from highwater.local.directories import LogDirs
 from highwater.local.opening import opened_dirs
-from highwater.local.site import Probe, Proof
+from highwater.local.site import ClockCondition, DirCondition, Probe, Proof
+from highwater.plan import Plan
 from history.event import EventKind
+from nemesis.faults import ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
 from reference.config import BrokerConfig
 from reference.events import DirImage
 from reference.runtime.control import NoteLine, NotesReader
@@ -26,29 +32,65 @@ TOLD_LOOKS_MAX = 250  # of a process that is about to listen
 ANSWER_S_MAX = 1.0  # one that stands still does not answer
 
 
+class Needs(Struct, frozen=True, kw_only=True):
+    """What a node must be started with so that a fault of the plan can be done to it."""
+
+    fake_clock: bool = False  # asking for the time becomes slow
+    permissions: bool = False  # those of files hold for it
+    small_dirs: bool = False
+
+
+def needs_of(plan: Plan) -> Needs:
+    """What the faults of this plan need."""
+    faults = [window.fault for window in plan.schedule]
+    return Needs(
+        fake_clock=any(isinstance(fault, ClockJump | ClockDrift | ClockStrobe) for fault in faults),
+        permissions=any(isinstance(fault, DirUnreadable) for fault in faults),
+        small_dirs=any(isinstance(fault, DiskFull) for fault in faults),
+    )
+
+
+class Start(Struct, frozen=True, kw_only=True):
+    """How one node is started. `zookeeper` is "host:port,…"; `peers` and `clients` say where it listens for whom."""
+
+    config: BrokerConfig
+    zookeeper: str
+    peers: Listener
+    clients: Listener
+    needs: Needs
+    user: int | None = None  # as whom, where that is somebody else
+
+
 class NodeFolder:
     """The part of `highwater.local.site.Node` that is made of files.
 
-    `zookeeper` is "host:port,…"; `peers` and `clients` say where it listens for whom, and the way to the others.
+    Made in the folder of the run; what is done to clocks and directories is done from outside of whatever runs.
     """
 
-    def __init__(self, folder: Path, config: BrokerConfig, *, zookeeper: str, peers: Listener, clients: Listener) -> None:
+    def __init__(self, folder: Path, start: Start) -> None:
+        config = start.config
         self.address = broker_address(config.broker)
         self.life = 0
         self.dirs = config.log_dirs
+        self._needs = start.needs
         self._folder = folder / self.address
         self._folder.mkdir()
+        if start.user is not None:
+            os.chown(self._folder, start.user, start.user)
         # Each in a folder of its own, so that it can be taken away and put back.
         self.log_dirs = tuple(self._folder / f"data-{index}" / "logs" for index in range(config.log_dirs))
+        self._dirs = LogDirs(self.log_dirs, start.user)
+        self._dirs.make(small=start.needs.small_dirs)
         self._dir_faults = [SOUND] * config.log_dirs
+        self._clock = FakeClock(self._folder / "wall-clock") if start.needs.fake_clock else None
         self._notes = NotesReader(self._folder / "notes.jsonl")
         self._settings = NodeSettings(
             broker=config,
             life=0,
-            peers=peers,
-            clients=(clients,),
+            peers=start.peers,
+            clients=(start.clients,),
             startup_timeout_ms=None,  # ZooKeeper may be out of reach on purpose
-            zookeeper=zookeeper,
+            zookeeper=start.zookeeper,
             log_dirs=tuple(map(str, self.log_dirs)),
             notes=str(self._folder / "notes.jsonl"),
             side_channel=str(self._folder / "side-channel"),
@@ -64,7 +106,33 @@ class NodeFolder:
         path.write_bytes(msgspec.json.encode(settings))
         return path
 
+    def release(self) -> None:
+        """Nothing mounted, every file can be removed. Not while a process runs."""
+        if self._clock is not None:
+            self._clock.close()
+        self._dirs.close()
+
+    # --- clocks ------------------------------------------------------------------------------------------------------------
+
+    async def set_clock(self, condition: ClockCondition) -> Probe:
+        """Its wall clock is so wrong from now on."""
+        if self._clock is None:
+            raise HarnessError(f"the clock of {self.address} cannot be set")
+        return self._clock.set(condition, self.notes)
+
     # --- directories and what is in them -----------------------------------------------------------------------------------
+
+    async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
+        """This log directory is so from now on: its device in the process's own disk layer, the rest on the file system."""
+        outside = self._dirs.set(dir_, condition)
+        fault = DirFault(broken=condition.broken, flush_ms=condition.flush_ms)
+        if fault == self._dir_faults[dir_]:
+            return outside
+        return await self.set_dir_fault(dir_, fault)
+
+    async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
+        """An empty directory in the place of this one. Not while a process runs."""
+        return self._dirs.swap(dir_)
 
     async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
         """Cut files back to what was flushed, or a drawn part further."""

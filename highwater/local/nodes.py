@@ -9,52 +9,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-from msgspec import Struct
-
 import reference
-from highwater.errors import HarnessError
-from highwater.local.clocks import FakeClock, forget
-from highwater.local.directories import LogDirs, obeying
-from highwater.local.node_folder import NodeFolder
+from highwater.local.clocks import forget, library
+from highwater.local.directories import obeying
+from highwater.local.node_folder import NodeFolder, Start
 from highwater.local.processes import RUNNING, STOPPED, gone, in_state
-from highwater.local.site import ClockCondition, DirCondition, Probe, Proof
-from reference.config import BrokerConfig
-from reference.runtime.faults import DirFault
-from reference.runtime.power import Wound
-from reference.runtime.settings import Listener
+from highwater.local.site import Probe, Proof
 
 END_TIMEOUT_S = 10
-
-
-class Needs(Struct, frozen=True, kw_only=True):
-    """What a node must be started with so that a fault of the plan can be done to it."""
-
-    fake_clock: bool = False  # asking for the time becomes slow
-    permissions: bool = False  # those of files hold for it
-    small_dirs: bool = False
-
-
-NOTHING = Needs()
 
 
 class NodeProcess(NodeFolder):
     """One broker through all its lives: `highwater.local.site.Node`."""
 
-    def __init__(
-        self,
-        folder: Path,
-        config: BrokerConfig,
-        *,
-        zookeeper: str,
-        peers: Listener,
-        clients: Listener,
-        needs: Needs = NOTHING,
-    ) -> None:
-        super().__init__(folder, config, zookeeper=zookeeper, peers=peers, clients=clients)
-        self._needs = needs
-        self._dirs = LogDirs(self.log_dirs)
-        self._dirs.make(small=needs.small_dirs)
-        self._clock = FakeClock(self._folder / "wall-clock") if needs.fake_clock else None
+    def __init__(self, folder: Path, start: Start) -> None:
+        super().__init__(folder, start)
         self._process: subprocess.Popen[bytes] | None = None
         self._last: subprocess.Popen[bytes] | None = None  # the one before, which has ended
 
@@ -68,7 +37,9 @@ class NodeProcess(NodeFolder):
         # Where this process found the packages, the node finds them, installed or not.
         environment = {**os.environ, "PYTHONPATH": str(Path(next(iter(reference.__path__))).parent)}
         if self._clock is not None:
-            environment |= self._clock.environment()
+            found = library()
+            assert found is not None
+            environment |= self._clock.environment(found)
         obedient = (obeying() if self._needs.permissions else None) or []
         with (self._folder / "output.log").open("ab") as output:
             self._process = subprocess.Popen(
@@ -108,9 +79,7 @@ class NodeProcess(NodeFolder):
     def close(self) -> None:
         """No process, nothing mounted, every file can be removed."""
         self.end()
-        if self._clock is not None:
-            self._clock.close()
-        self._dirs.close()
+        self.release()
 
     async def terminate(self) -> Probe:
         """SIGTERM: it may end in good order, or take its time."""
@@ -139,27 +108,6 @@ class NodeProcess(NodeFolder):
             return proof if why is None else Proof(True, f"it stopped by itself: {why}")
 
         return probe
-
-    # --- clocks and directories --------------------------------------------------------------------------------------------
-
-    async def set_clock(self, condition: ClockCondition) -> Probe:
-        """Its wall clock is so wrong from now on."""
-        if self._clock is None:
-            raise HarnessError(f"the clock of {self.address} cannot be set")
-        return self._clock.set(condition, self.notes)
-
-    async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
-        """This log directory is so from now on: its device in the process's own disk layer, the rest on the file system."""
-        outside = self._dirs.set(dir_, condition)
-        fault = DirFault(broken=condition.broken, flush_ms=condition.flush_ms)
-        if fault == self._dir_faults[dir_]:
-            return outside
-        return await self.set_dir_fault(dir_, fault)
-
-    async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
-        """An empty directory in the place of this one."""
-        assert not self._runs()
-        return self._dirs.swap(dir_)
 
     def _runs(self) -> bool:
         return self._process is not None and self._process.poll() is None

@@ -13,7 +13,8 @@ from highwater.backends.scene import broker_config, brokers_of
 from highwater.local.clocks import library
 from highwater.local.conversation import between_brokers
 from highwater.local.directories import obeying
-from highwater.local.nodes import Needs, NodeProcess
+from highwater.local.node_folder import Start, needs_of
+from highwater.local.nodes import NodeProcess
 from highwater.local.proxy_links import ProxyLinks
 from highwater.local.run_folder import RunFolder
 from highwater.local.servers import ServerProcess, commits
@@ -45,15 +46,6 @@ def _lacking(fault: AnyFault) -> str | None:
     if isinstance(fault, DirUnreadable) and obeying() is None:
         return "root ignores permissions, and setpriv of util-linux, which changes that, is not installed"
     return None
-
-
-def _needs(plan: Plan) -> Needs:
-    faults = [window.fault for window in plan.schedule]
-    return Needs(
-        fake_clock=any(isinstance(fault, ClockJump | ClockDrift | ClockStrobe) for fault in faults),
-        permissions=any(isinstance(fault, DirUnreadable) for fault in faults),
-        small_dirs=any(isinstance(fault, DiskFull) for fault in faults),
-    )
 
 
 class ProcessSite:
@@ -101,14 +93,14 @@ class ProcessSite:
             for peer, target in self._peers.items()
             if peer != me
         }
-        return NodeProcess(
-            folder,
-            broker_config(self._plan, broker),
+        start = Start(
+            config=broker_config(self._plan, broker),
             zookeeper=",".join(map(_text, zookeeper)),
             peers=_listener(self._peers[me], ways),
             clients=_listener(self.laboratory[me], self.clients),
-            needs=_needs(self._plan),
+            needs=needs_of(self._plan),
         )
+        return NodeProcess(folder, start)
 
     def commits(self) -> Iterable[AnyCommit]:
         """From the transaction logs of ZooKeeper."""

@@ -9,8 +9,19 @@ from msgspec.structs import replace
 
 from highwater import chaos
 from highwater.campaign import Request
-from highwater.chaos import KNOWN_BAD, MIXES, KnownBad, Means, catch, fresh_seeds, repeat_elsewhere
+from highwater.chaos import (
+    IN_CONTAINERS,
+    KNOWN_BAD,
+    MIXES,
+    KnownBad,
+    Means,
+    catch,
+    fresh_seeds,
+    in_containers,
+    repeat_elsewhere,
+)
 from highwater.cli.main import run_command_line
+from highwater.corpus import load_corpus
 from highwater.exit_codes import ExitCode
 from highwater.provenance import Laboratory
 from highwater.run import Keep
@@ -126,3 +137,27 @@ def test_the_junit_file_counts_an_expected_loss_as_passed(tmp_path: Path, monkey
     assert [case.get("name") for case in suite if len(case)] == []
     assert suite.get("tests") == "5"
     assert (store / "index.html").exists()
+
+
+@pytest.mark.parametrize(("ci", "code"), [("", ExitCode.VALID), ("true", ExitCode.LABORATORY_FAILED)])
+def test_without_an_engine_containers_are_a_remark_and_in_ci_a_failure(
+    ci: str, code: ExitCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(chaos, "_no_containers", lambda: "no engine answers")
+
+    stage = in_containers(load_corpus(Path("corpus/seeds")), MEANS)
+
+    said = [stage.stopped or "", *(check.complaint for check in stage.checks)]
+    assert stage.code is code
+    assert any("no engine answers" in line for line in said)
+
+
+def test_what_is_performed_in_containers_is_in_the_corpus() -> None:
+    cases = [(case.entry, case.expectation.protocol) for case in load_corpus(Path("corpus/seeds"))]
+
+    assert [wanted for wanted in IN_CONTAINERS if wanted not in cases] == []
+
+
+def test_a_corpus_without_these_plans_needs_no_engine() -> None:
+    assert in_containers((), MEANS).code is ExitCode.VALID

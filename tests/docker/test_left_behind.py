@@ -1,0 +1,93 @@
+"""After any run, however it ended, nothing of it is left: no container, no network, no process, no folder."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from highwater.containers.engine import Engine, Left
+from highwater.local.run_folder import RunFolder
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+RUNNING_S_MAX = 120
+END_S_MAX = 120
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path)}
+
+
+def left_below(engine: Engine, tmp_path: Path) -> list[Left]:
+    """Of runs whose folder lies here: other runs on this machine are none of our business."""
+    return [left for left in engine.left() if left.labels.folder.is_relative_to(tmp_path)]
+
+
+def begun(tmp_path: Path) -> "subprocess.Popen[bytes]":
+    """A harness in the middle of a run."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        textwrap.dedent("""
+            from highwater.__main__ import end_like_ctrl_c
+            from highwater.backends.docker import DockerBackend
+            from tests.zookeeper.test_process_backend import PROVENANCE, plan
+
+            end_like_ctrl_c()
+            run = DockerBackend().perform(plan(faults_ms=120_000), PROVENANCE)
+            print(run.history.manifest.outcome, len(run.history.events) > 20, flush=True)
+        """)
+    )
+    harness = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=environment(tmp_path))
+    end = time.monotonic() + RUNNING_S_MAX
+    while time.monotonic() < end and harness.poll() is None:
+        notes = list(tmp_path.glob("highwater-run-*/b*/notes.jsonl"))
+        if len(notes) == 3 and all('"became-' in path.read_text() for path in notes):
+            return harness
+        time.sleep(0.2)
+    harness.kill()
+    raise AssertionError("the run did not begin")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_keeps_what_was_recorded_and_leaves_nothing(
+    engine: Engine, number: signal.Signals, tmp_path: Path
+) -> None:
+    harness = begun(tmp_path)
+    try:
+        harness.send_signal(number)
+        printed, _ = harness.communicate(timeout=END_S_MAX)
+    finally:
+        harness.kill()
+
+    assert printed.split() == [b"interrupted", b"True"]
+    assert left_below(engine, tmp_path) == []
+    assert list(tmp_path.glob("highwater-*")) == []
+
+
+def test_what_a_killed_harness_left_is_cleaned_up_and_a_living_run_is_not(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = begun(tmp_path)
+    harness.kill()
+    harness.wait()
+    assert harness.stdout is not None
+    harness.stdout.close()
+    assert {left.kind for left in left_below(engine, tmp_path)} == {"container", "network"}
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    living = RunFolder()
+
+    try:
+        command = [sys.executable, "-m", "highwater", "clean"]
+        cleaned = subprocess.run(command, capture_output=True, env=environment(tmp_path), check=True, text=True)
+
+        assert left_below(engine, tmp_path) == []
+        assert list(tmp_path.glob("highwater-*")) == [living.path]
+        assert "removed  container highwater-run-" in cleaned.stdout
+    finally:
+        living.remove()

@@ -1,0 +1,69 @@
+"""What a killed harness left behind is told from what a living one uses."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from highwater import clean as cleaning
+from highwater.local.run_folder import PREFIX, RunFolder, abandoned, is_abandoned
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folders of runs lie here, and no engine is asked."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(cleaning, "_containers", lambda: iter(()))
+    return tmp_path
+
+
+def left_by_a_dead_harness() -> Path:
+    """A folder with a lock that nobody holds."""
+    folder = RunFolder()
+    aside = folder.path.with_name("aside")
+    folder.path.rename(aside)
+    folder.remove()
+    path = folder.path
+    aside.rename(path)
+    return path
+
+
+def test_a_run_is_abandoned_when_nobody_holds_its_lock() -> None:
+    living, dead = RunFolder(), left_by_a_dead_harness()
+
+    assert not is_abandoned(living.path)
+    assert is_abandoned(dead)
+    assert abandoned() == [dead]
+    living.remove()
+
+
+def test_a_folder_without_a_lock_is_nobodys_to_remove(temporary: Path) -> None:
+    """Another program's, or one that is being made in this moment."""
+    (temporary / f"{PREFIX}other").mkdir()
+
+    assert abandoned() == []
+
+
+def test_cleaning_removes_processes_and_unreadable_folders_of_dead_runs_alone(temporary: Path) -> None:
+    living, dead = RunFolder(), left_by_a_dead_harness()
+    locked = dead / "b1" / "data-0"
+    locked.mkdir(parents=True)
+    (locked / "log").write_text("x")
+    locked.chmod(0o000)
+    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+    of_dead = subprocess.Popen([*sleeping, f"{dead}/settings.json"])
+    of_living = subprocess.Popen([*sleeping, f"{living.path}/settings.json"])
+    try:
+        lines = list(cleaning.clean())
+
+        assert lines == [f"process {of_dead.pid} of {dead.name}", f"folder {dead}"]
+        assert of_dead.wait(10) == -9
+        assert of_living.poll() is None
+        assert sorted(temporary.iterdir()) == [living.path]
+        assert list(cleaning.clean()) == []
+    finally:
+        for process in (of_dead, of_living):
+            process.kill()
+            process.wait()
+        living.remove()
