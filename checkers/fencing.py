@@ -37,10 +37,10 @@ def _behind(fences: dict[str, list[_Fence]], node: str | None, first: int, last:
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """One partition."""
+    if not (events["kind"] == str(K.FENCED)).any():
+        return Findings()
     rows = event_rows(events)
     fences = _fences(rows)
-    if not fences:
-        return Findings()
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     anomalies: list[Anomaly] = []

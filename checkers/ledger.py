@@ -67,6 +67,7 @@ class Ledger:
         self.top_epoch, self.top_node, self.top_index = -1, "", -1  # the leader of the highest epoch so far
         self.top_log: list[str | None] = []  # as it was when it became leader
         self.wounded_at: dict[str, int] = {}
+        self.dropped_at: dict[str, int] = {}  # node -> when it deleted its replica
         self.following: dict[str, int] = {}  # node -> epoch of the leader it fetches from
         self.ordered: tuple[str, int] | None = None
         self.anomalies: list[Anomaly] = []
@@ -88,6 +89,8 @@ class Ledger:
         elif kind in REPLAYED:
             self.logs_told = True
             self.replicas.replay(row)
+            if kind == K.REPLICA_DELETED:
+                self.dropped_at[row.node] = row.at
             if kind == K.APPEND and self.following.get(row.node) == self.top_epoch:
                 self._learn(row.offset, row.value, row.at)
         elif kind in ISR_ROWS:
@@ -286,8 +289,12 @@ class Ledger:
         for node in sorted(self.ghosts):
             self._notice(node, at_end=True)
         log = self.replicas.log(self.top_node)
-        # A leader wounded in office is no loss yet: the run ended before its successor was found.
-        if self.logs_told and 0 <= self.top_index > self.wounded_at.get(self.top_node, -1):
+        # A leader wounded in office is no loss yet: the run ended before its successor was found. Nor is one that was moved away:
+        # the partition, or the run, ended before the one that ZooKeeper names had begun to lead, when it would be judged.
+        named, standing = self.standing.leader, self.standing.epoch
+        moved = named not in (None, self.top_node) and standing > self.top_epoch
+        moved = moved and self.dropped_at.get(self.top_node, -1) > self.top_index
+        if self.logs_told and 0 <= self.top_index > self.wounded_at.get(self.top_node, -1) and not moved:
             missing = [
                 offset
                 for offset, record in self.promised.items()

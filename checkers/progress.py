@@ -34,20 +34,21 @@ def _calms(events: pl.DataFrame, until_ns: int) -> list[tuple[int, int]]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition; counts `acked_under_faults`, the calls that were acknowledged before healing began."""
+    """One partition; counts `acked_under_faults`, the calls that were answered before healing began."""
     topic, number = partition_of(operations, events)
     if facts.healed_at_ns is None:
         return Findings()
     healed, bound = facts.healed_at_ns, facts.promise.bound_ms * MS
-    writes = [call for call in calls(operation_rows(operations)) if call.asked[0].acks == -1]
-    acked = sum(1 for call in writes if call.type == "ok" and call.rows[0].time_ns < healed)
+    done = operations.filter((pl.col("type") == "ok") & (pl.col("slot") == 0) & (pl.col("time_ns") < healed))
     why: list[str] = []
-    for start, end in _calms(events, healed):
+    calms = [(start, end) for start, end in _calms(events, healed) if end - start > bound]
+    writes = [call for call in calls(operation_rows(operations)) if call.asked[0].acks == -1] if calms else []
+    for start, end in calms:
         tried = [call for call in writes if call.rows and call.invoked_ns >= start + bound and call.rows[0].time_ns < end]
         if tried and not any(call.type == "ok" for call in tried):
             rows = f"between rows {tried[0].invoked} and {tried[-1].ended}"
             why.append(f"no acks=all produce to {topic}-{number} was acknowledged {rows}, though no fault was in force")
-    return Findings(not_live=tuple(why), live_judged=bool(why), counts={"acked_under_faults": acked})
+    return Findings(not_live=tuple(why), live_judged=bool(why), counts={"acked_under_faults": done.height})
 
 
 CHECKER = Checker(

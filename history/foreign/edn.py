@@ -16,14 +16,14 @@ from history.foreign.text import DIGITS_MAX, RECORD_CHARS_MAX, Text
 
 _TOKEN = re.compile(
     r"""
-    ;[^\n]*(?P<comment>\n)                  # a comment ends with its line
+    (?P<atom>[^\s,\[\](){}";\\#][^\s,\[\](){}";]*|\#\#\w+)  # first, for most are
+  | ;[^\n]*(?P<comment>\n)                  # a comment ends with its line
   | (?P<string>"(?:[^"\\]|\\.)*")
   | (?P<open>\#\{|[\[({])
   | (?P<close>[\])}])
   | (?P<discard>\#_)
   | (?P<tag>\#[A-Za-z][^\s,\[\](){}";]*)
   | (?P<char>\\(?:[A-Za-z0-9]+|.))
-  | (?P<atom>[^\s,\[\](){}";\\#][^\s,\[\](){}";]*|\#\#\w+)
   | (?P<cut>["\#;\\])                      # the beginning of something that goes on beyond the buffer
     """,
     re.VERBOSE | re.DOTALL,
@@ -36,6 +36,7 @@ _CLOSES = {"[": "]", "(": ")", "{": "}", "#{": "}"}
 _DISCARD = object()  # stands in a form for a `#_` whose form is still to come
 _OPEN_ENDED = ("atom", "char", "tag", "open", "discard")
 _CACHE_MAX = 100_000
+_SHORT = 19  # a number of fewer digits is read without looking at it twice
 
 Record = tuple[int, dict[Hashable, Hashable]]
 
@@ -76,9 +77,19 @@ class _Reader:
             raise HistoryError(f"line {self._text.line_of_rest()}: the file is cut: no {_CLOSES[self._outer]} at its end")
 
     def _tokens(self) -> Iterator[Record]:
-        text = self._text
-        whole = text.whole
+        text, atoms = self._text, self._atoms
+        whole, size = text.whole, len(text.rest)
+        items = self._open[-1][1] if self._open else None
         for match in _TOKEN.finditer(text.rest):
+            # Most tokens are names that were seen before, and short numbers, inside a form: for these nothing else is asked.
+            if items is not None and match.end() < size and not (items and items[-1] is _DISCARD):
+                token = match.group()
+                known = atoms.get(token, _DISCARD)
+                if known is _DISCARD and len(token) < _SHORT and token.isdecimal() and token.isascii():
+                    known = int(token)
+                if known is not _DISCARD:
+                    items.append(known)
+                    continue
             kind = match.lastgroup
             # A token that touches the end of the buffer may go on behind it.
             if kind == "cut" or (
@@ -101,6 +112,7 @@ class _Reader:
                     self._dropping = True
             elif kind not in ("comment", "tag"):
                 self._add(self._value(kind, match.group(), match.start()), match.start())
+            items = self._open[-1][1] if self._open else None
         text.keep_from(len(text.rest))
 
     def _begin(self, bracket: str, at: int) -> None:

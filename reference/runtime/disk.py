@@ -97,9 +97,9 @@ class Disk:
         _write_durably(aside / _METADATA, metadata_text(Metadata(born, topic_id)))
         _write_durably(aside / segment_name(0), "")
         sync_folder(aside)
+        self._ledger.made(dir_, f"{tp}/{segment_name(0)}")  # before it has the name of an earlier one
         folder = aside.rename(path / tp)
         self._settle(dir_)
-        self._ledger.made(dir_, f"{tp}/{segment_name(0)}")
         log = self._logs[dir_, tp] = self._log(dir_, folder)
         assert not tuple(log.recover(trusted=True))
 

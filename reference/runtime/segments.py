@@ -77,15 +77,15 @@ class SegmentedLog:
     def recover(self, *, trusted: bool) -> Iterator[Batch]:
         """The batches that are there, with their headers for values; torn ends are cut off. To its end, first, once."""
         expected = 0
-        names = sorted(path for path in self._folder.iterdir() if path.suffix == _SUFFIX)
+        names = _segments_in(self._folder)
         for index, path in enumerate(names):
-            if index and path.name != segment_name(expected):
+            if path.name != segment_name(expected):
                 _unlink(names[index:])
                 break
-            segment = self._open(int(path.stem))
+            segment = self._open(expected)
             size = os.fstat(segment.fd).st_size
             with path.open("rb", buffering=_READ_BYTES) as file:
-                for data, header in _whole(file, size, segment.base if index == 0 else expected, trusted=trusted):
+                for data, header in _whole(file, size, expected, trusted=trusted):
                     batch = batch_with(header, data)
                     self._took(segment, batch, LENGTH_FROM + header.length)
                     expected = _end(header)
@@ -152,9 +152,9 @@ class SegmentedLog:
             self._epochs.append((batch.leader_epoch, batch.base_offset))
 
     def _roll(self, base: Offset) -> None:
-        segment = self._open(base)
+        self._ledger.made(self._dir, f"{self._folder.name}/{segment_name(base)}")
+        self._open(base)
         sync_folder(self._folder)
-        self._ledger.made(self._dir, self._name(segment))
 
     def truncate(self, to: Offset) -> None:
         """Cut off every batch that begins at `to` or above."""
@@ -279,12 +279,11 @@ def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterat
 def headers_in(folder: Path) -> list[bytes]:
     """The headers of the batches that `recover` would find, in order; nothing is changed."""
     found: list[bytes] = []
-    expected: int | None = None
-    for path in sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX):
-        if expected is not None and path.name != segment_name(expected):
+    expected = 0
+    for path in _segments_in(folder):
+        if path.name != segment_name(expected):
             break
         size, whole = path.stat().st_size, 0
-        expected = int(path.stem) if expected is None else expected
         with path.open("rb", buffering=_READ_BYTES) as file:
             for data, header in _whole(file, size, expected, trusted=False):
                 expected = _end(header)
@@ -292,6 +291,14 @@ def headers_in(folder: Path) -> list[bytes]:
                 found.append(data)
         if whole < size:
             break
+    return found
+
+
+def _segments_in(folder: Path) -> list[Path]:
+    """The segments of a log, by their first offsets. OSError where the first is gone: there is no retention to have taken it."""
+    found = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX)
+    if found and found[0].name != segment_name(0):
+        raise FileNotFoundError(errno.ENOENT, "the first segment is gone", str(folder))
     return found
 
 

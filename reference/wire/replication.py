@@ -50,6 +50,13 @@ _MAX_RECORDS = (10_000, "max_records", "int32")
 _INCARNATION = (10_001, "incarnation", "int64")
 _TOPIC_ID = (10_002, "own_topic_id", "int64")
 
+# In which request each stands.
+OWN_TAGS = (
+    ("Fetch 12, 15", *_MAX_RECORDS),
+    ("Fetch 12", *_INCARNATION),
+    ("OffsetForLeaderEpoch 4", *_TOPIC_ID),
+)
+
 
 def _extended(schema: type, *fields: tuple[int, str, str]) -> type:
     """A schema of kio's with tagged fields of ours."""

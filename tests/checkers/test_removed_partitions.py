@@ -50,3 +50,16 @@ def test_the_end_of_the_topic_does_not_put_off_that_of_the_partition() -> None:
     story.event(EventKind.TOPIC_DELETED)
 
     assert judge(story.history()).validity is Validity.VALID
+
+
+@pytest.mark.parametrize(("named", "verdict"), [("b2", Validity.VALID), (None, Validity.INVALID)])
+def test_a_leader_that_was_moved_away_is_not_looked_at_when_the_partition_ends(named: str | None, verdict: Validity) -> None:
+    """docs/promise.md P1, P8: its successor is named and has not begun; where nobody is named, the record is nowhere."""
+    story = begin()
+    story.topic_id = "5"
+    committed(story)
+    story.state(named, 2, "b2 b3")
+    story.event(EventKind.REPLICA_DELETED, node="b1", life=1)
+    story.event(EventKind.TOPIC_DELETED)
+
+    assert judge(story.history()).validity is verdict

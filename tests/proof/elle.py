@@ -133,12 +133,12 @@ def histories(writes: str, count: int, tally: Tally) -> Iterator[Paired]:
             yield one
 
 
-def prove(writes: str, count: int) -> Tally:
+def prove(writes: str, count: int, levels: Sequence[str] = _NAMES) -> Tally:
     """Each history at one level, the levels in turn."""
     model = "list-append" if writes == "append" else "rw-register"
     tally = Tally(model)
     for number, history in enumerate(histories(writes, count, tally)):
-        consistency = _NAMES[number % len(_NAMES)]
+        consistency = levels[number % len(levels)]
         if consistency.endswith("read-uncommitted") and not _is_of_one_order(history):
             consistency = consistency.replace("un", "")  # where reads are free, nothing says which of them tells the order
         possible = is_possible(history, consistency, writes)

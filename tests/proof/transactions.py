@@ -45,9 +45,13 @@ def tangled(rng: Rng, writes: str) -> Paired:
     plans = [[(rng.below(2) == 0, key) for key in rng.shuffled(range(keys))[: 1 + rng.below(3)]] for _ in range(count)]
     order = {key: rng.shuffled([t for t in range(count) if (True, key) in plans[t]]) for key in range(keys)}
     values: list[tuple[tuple[str, Hashable, Hashable], ...]] = []
+    chained = writes == "w" and rng.below(2)  # each write after a read of the version that it replaces
     for number, plan in enumerate(plans):
         micros: list[tuple[str, Hashable, Hashable]] = []
         for write, key in plan:
+            if write and chained:
+                place = order[key].index(number)
+                micros.append(("r", key, order[key][place - 1] if place else None))
             seen = order[key][: rng.below(len(order[key]) + 1)]
             shown: Hashable = tuple(seen) if writes == "append" else seen[-1] if seen else None
             micros.append((writes, key, number) if write else ("r", key, shown))

@@ -15,7 +15,13 @@ from tests.tidy.sources import PACKAGES, ROOT, sources
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Import name -> name in pyproject, where they differ.
-DISTRIBUTIONS = {"yaml": "pyyaml", "rich": "rich", "jinja2": "jinja2", "mypy_extensions": "mypy"}
+DISTRIBUTIONS = {
+    "yaml": "pyyaml",
+    "rich": "rich",
+    "jinja2": "jinja2",
+    "mypy_extensions": "mypy",
+    "confluent_kafka": "confluent-kafka",
+}
 # What a part may stand on; LAYOUT's promise that an image of a broker needs `reference` and the node extra alone.
 EXTRAS = {
     "reference": {"node"},
@@ -57,7 +63,7 @@ def _third_parties(package: str) -> dict[str, str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_imports_what_its_extras_declare(package: str) -> None:
     declared = _declared(EXTRAS[package])
-    strangers = {n: where for n, where in _third_parties(package).items() if DISTRIBUTIONS.get(n, n.lower()) not in declared}
+    strangers = {n: where for n, where in _third_parties(package).items() if DISTRIBUTIONS.get(n, _name(n)) not in declared}
 
     assert strangers == {}
 

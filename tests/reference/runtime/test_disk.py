@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
-from reference.runtime.disk import CHECKPOINT, CLEAN, Disk
+from reference.runtime.disk import CHECKPOINT, CLEAN, Disk, look
 from reference.runtime.faults import DirFault, DirFaults
 from reference.runtime.segments import segment_name
 from reference.sealed import count
@@ -203,6 +203,36 @@ def test_a_log_that_does_not_say_whose_it_is_makes_the_directory_unreadable(tmp_
     (tmp_path / ORDERS / "partition.metadata").write_text(content)
 
     assert found(tmp_path) == (DirImage(0, readable=False),)
+
+
+def test_a_log_without_its_beginning_makes_the_directory_unreadable(tmp_path: Path) -> None:
+    """What is left is no log that anybody wrote, and its records have not gone by anybody's leave."""
+    disk = opened(tmp_path, segment_bytes=100)
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, [batch(0), batch(1)])
+    disk.close()
+    (tmp_path / ORDERS / FIRST).unlink()
+
+    assert look([tmp_path]) == found(tmp_path) == (DirImage(0, readable=False),)
+    assert (tmp_path / ORDERS / segment_name(1)).exists()
+
+
+def test_looking_changes_nothing_and_shows_what_a_restart_finds(tmp_path: Path) -> None:
+    """The harness looks at the disks of a node that is down, and the node comes back."""
+    disk = opened(tmp_path, segment_bytes=150)
+    disk.create(0, ORDERS, BORN)
+    disk.create(0, BILLS, BORN)
+    disk.append(0, ORDERS, [batch(0, "a"), batch(1, "b"), batch(2, "c"), batch(3, "d")])
+    disk.delete(0, BILLS)
+    disk.close()
+    last = sorted((tmp_path / ORDERS).glob("*.log"))[-1]
+    last.write_bytes(last.read_bytes()[:-3])
+    before = sorted((str(path), path.stat().st_size) for path in tmp_path.rglob("*"))
+
+    seen = look([tmp_path])
+    assert sorted((str(path), path.stat().st_size) for path in tmp_path.rglob("*")) == before
+    assert seen == found(tmp_path)
+    assert seen[0].logs == (image(ORDERS, batch(0, "a"), batch(1, "b"), batch(2, "c")),)
 
 
 def test_writing_to_a_full_device_fails_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:

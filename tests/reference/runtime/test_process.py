@@ -104,7 +104,8 @@ def test_an_id_that_another_process_has_is_named_and_left_alone(tmp_path: Path, 
 
 def test_health_is_that_of_a_broker_that_serves_and_sigterm_ends_it_in_good_order(tmp_path: Path, own_zookeeper: str) -> None:
     """The next start trusts its logs: the marker of a clean shutdown is there."""
-    with LocalCluster(tmp_path, own_zookeeper, brokers=1) as cluster:
+    quick = {"controlled_shutdown_retry_backoff_ms": Millis(200)}
+    with LocalCluster(tmp_path, own_zookeeper, brokers=1, settings=quick) as cluster:
         broker = BrokerId(1)
         probe = [sys.executable, "-m", "reference.runtime", "--config", str(tmp_path / "b1.json"), "--health"]
         healthy = subprocess.run(probe, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

@@ -8,6 +8,7 @@ import pytest
 from reference.config import SAFE, BrokerConfig
 from reference.runtime.__main__ import main
 from reference.runtime.faults import DirFault
+from reference.runtime.gateway import Limits
 from reference.runtime.settings import Listener, NodeSettings, load
 from reference.types import Address, BrokerId
 
@@ -74,3 +75,12 @@ def test_a_file_that_is_not_there_is_one_line_too(tmp_path: Path, capsys: pytest
 
     assert code == 2
     assert capsys.readouterr().err == f"{tmp_path}/none.json: No such file or directory\n"
+
+
+def test_the_example_of_the_documentation_is_good(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "node.md").read_text(encoding="utf-8")
+    (tmp_path / "node.json").write_text(text.split("```json")[1].split("```")[0])
+
+    settings = load(tmp_path / "node.json")
+    assert settings.broker.variant == SAFE
+    assert settings.limits == Limits()

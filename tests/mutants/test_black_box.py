@@ -1,0 +1,48 @@
+"""What Jepsen's rules for queues see of known-bad protocols from outside, by what clients were told alone; and nothing of `safe`.
+
+The same runs are judged from inside by test_mutants. Here stands which of Jepsen's anomalies are found in real runs.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from checkers.kafka.judge import judge
+from checkers.verdict import Validity
+from highwater.backends.api import Provenance
+from highwater.backends.sim import SimBackend
+from highwater.text import load_plan
+from history.foreign import export, ours
+from history.foreign.step import Step
+from history.history import History
+
+PLANS = Path(__file__).parents[2] / "corpus" / "plans"
+
+
+def history_of(plan: str, protocol: str) -> History:
+    made = replace(load_plan(PLANS / plan), protocol=protocol, variant=None)
+    return SimBackend().perform(made, Provenance(run_id="mutant", plan_digest="")).history
+
+
+@pytest.mark.parametrize(
+    ("protocol", "plan", "found"),
+    [
+        ("truncate-to-hw", "kip101-scenario-1.yaml", {"inconsistent-offsets", "lost-write", "unseen"}),
+        ("unclean-election", "jepsen-2013.yaml", {"inconsistent-offsets", "unseen"}),
+        ("no-idempotence", "mutants/failover-retry.yaml", {"duplicate"}),
+        ("isr-current", "mutants/isr-current.yaml", {"inconsistent-offsets", "lost-write", "unseen"}),
+        ("offline-replica-recreated", "mutants/kafka-16234.yaml", {"inconsistent-offsets", "nonmonotonic-send"}),
+    ],
+)
+def test_clients_alone_show_that_the_protocol_is_bad(protocol: str, plan: str, found: set[str]) -> None:
+    verdict = judge(seen_by_clients(history_of(plan, protocol)))
+
+    assert {anomaly.kind for anomaly in verdict.anomalies} == found
+    assert judge(seen_by_clients(history_of(plan, "safe"))).validity is Validity.VALID
+
+
+def seen_by_clients(history: History) -> Iterable[Step]:
+    """As `highwater check --model kafka` takes a run of ours."""
+    return export.renewed(lambda: ours.queue_steps(history))
