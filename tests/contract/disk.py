@@ -209,7 +209,10 @@ def losses(draw: st.DrawFn) -> Loss:
 
 
 def check_that_power_undoes_a_suffix(bench: Bench, steps: list[tuple[str, int]], loss: Loss) -> None:
-    """A loss of power undoes a suffix of what was done to a log since its last flush, and nothing else."""
+    """A loss of power undoes a suffix of what was done to a log since its last flush, and nothing else.
+
+    How much may go is no promise: on real disks a truncation across the border of two segments is durable at once.
+    """
     made(bench)
     model: list[Batch] = []
     states: list[list[Batch]] = [[]]
@@ -231,4 +234,4 @@ def check_that_power_undoes_a_suffix(bench: Bench, steps: list[tuple[str, int]],
         else:
             bench.crash()
     bench.lose_power(loss)
-    assert logs(bench)[T0] in (states[:1] if loss.lose_all else states)
+    assert logs(bench)[T0] in states

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import assert_never
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from highwater.sim.disk import Disk as SimulatedDisk
 from highwater.sim.disk import Refusal
@@ -155,6 +155,7 @@ class TestRealDisk(DiskContract):
         real.close()
 
 
+@example([("append", 1), ("append", 1), ("append", 1), ("truncate", 1)], Loss(seed=0, lose_all=True))
 @given(STEPS, losses())
 def test_power_undoes_a_suffix_on_a_file_system(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], loss: Loss
