@@ -173,15 +173,19 @@ def test_neither_brokers_nor_zookeeper_outlive_a_harness_that_was_killed(tmp_pat
             from pathlib import Path
 
             from highwater.backends.scene import broker_config
+            from highwater.local.node_folder import Needs, Start
             from highwater.local.nodes import NodeProcess
             from highwater.zookeeper import LocalZooKeeper, free_port
+            from reference.runtime.settings import Listener
             from reference.types import BrokerId
             from tests.zookeeper.test_process_backend import plan
 
             with LocalZooKeeper() as zookeeper:
                 config = broker_config(plan(faults_ms=1000), BrokerId(1))
-                listen = f"127.0.0.1:{free_port()}"
-                node = NodeProcess(Path(sys.argv[1]), config, listen=listen, zookeeper=zookeeper.address, peers={})
+                where = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+                peers, clients = (Listener(bind=at, advertised={"b1": at}) for at in where)
+                start = Start(config=config, zookeeper=zookeeper.address, peers=peers, clients=clients, needs=Needs())
+                node = NodeProcess(Path(sys.argv[1]), start)
                 asyncio.run(node.start())
                 print("started", flush=True)
                 time.sleep(60)
