@@ -203,48 +203,9 @@ def test_what_a_killed_harness_leaves_is_cleaned_away(tmp_path: Path) -> None:
     without_means()
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv of util-linux is not there, without which ZooKeeper outlives a harness that is killed")
-<<<<<<< HEAD
     with performing(tmp_path) as (process, family):
         process.kill()
     deadline = time.monotonic() + 30
-=======
-    script = tmp_path / "run.py"
-    script.write_text(
-        textwrap.dedent("""
-            import asyncio, sys, time
-            from pathlib import Path
-
-            from highwater.backends.scene import broker_config
-            from highwater.local.node_folder import Needs, Start
-            from highwater.local.nodes import NodeProcess
-            from highwater.zookeeper import LocalZooKeeper, free_port
-            from reference.runtime.settings import Listener
-            from reference.types import BrokerId
-            from tests.zookeeper.test_process_backend import plan
-
-            with LocalZooKeeper() as zookeeper:
-                config = broker_config(plan(faults_ms=1000), BrokerId(1))
-                where = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-                peers, clients = (Listener(bind=at, advertised={"b1": at}) for at in where)
-                start = Start(config=config, zookeeper=zookeeper.address, peers=peers, clients=clients, needs=Needs())
-                node = NodeProcess(Path(sys.argv[1]), start)
-                asyncio.run(node.start())
-                print("started", flush=True)
-                time.sleep(60)
-        """)
-    )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path)}
-    harness = subprocess.Popen([sys.executable, str(script), str(tmp_path)], stdout=subprocess.PIPE, env=environment)
-    assert harness.stdout is not None
-    assert harness.stdout.readline() == b"started\n"
-    family = descendants(harness.pid)
-    harness.kill()
-    harness.wait()
-    harness.stdout.close()
-
-    assert len(family) == 2
-    deadline = time.monotonic() + 20
->>>>>>> part/server
     while any(is_alive(pid) for pid in family):
         assert time.monotonic() < deadline
         time.sleep(0.05)
