@@ -32,6 +32,7 @@ from nemesis.faults import (
     Restart,
     Shutdown,
     Slow,
+    ZooKeeperDown,
 )
 from nemesis.schedule import Window
 
@@ -115,6 +116,8 @@ def _simulated(fault: AnyFault) -> str:
             return "the machine is dropped right after the effect, or right before it; the disk keeps its page cache"
         case PowerLoss():
             return "a crash, and each file is cut back to a drawn length not below what was flushed"
+        case ZooKeeperDown():
+            return "all brokers are cut off from its one server, or it answers late (pause); sessions time out meanwhile"
         case ExpireSession():
             return "the model of ZooKeeper ends the session and removes its ephemeral nodes"
         case DirUnreadable() | DirFailure() | DiskFull():
@@ -154,6 +157,8 @@ def _of_processes(fault: AnyFault) -> Ability:
             return Can("a TCP proxy hands bytes on later")
         case Reset():
             return Can("a TCP proxy resets its connections")
+        case ZooKeeperDown():
+            return Can("SIGKILL and a start, SIGSTOP and SIGCONT, or TCP proxies that hold all bytes back")
         case ExpireSession():
             return Can(_TAKEN_OVER)
         case ClockJump() | ClockStrobe():
@@ -206,6 +211,8 @@ def _of_containers(fault: AnyFault) -> Ability:
             return Can("SIGKILL of the container's process, then a start")
         case PowerLoss():
             return Can(_CUT_BACK)
+        case ZooKeeperDown():
+            return Can("SIGKILL and a start, a frozen cgroup, or all links of the server cut")
         case ExpireSession():
             return Can(_TAKEN_OVER)
         case DirUnreadable():

@@ -144,6 +144,16 @@ class ExpireSession(Fault, frozen=True, kw_only=True, tag="expire-session"):
     """ZooKeeper ends the target's session at once; the target learns it when it next reaches a server."""
 
 
+class ZooKeeperDown(Fault, frozen=True, kw_only=True, tag="zookeeper-down"):
+    """Servers of ZooKeeper are killed, stand still, or are cut off from all brokers; the target is ignored.
+
+    Of three servers one leaves a quorum, and brokers go on at another one; without a quorum nothing can be written.
+    """
+
+    how: Literal["kill", "pause", "cut"] = "kill"
+    servers: int = 1  # so many of them, drawn; all where there are fewer
+
+
 # --- disks ---------------------------------------------------------------------------------------------------------------
 
 
@@ -205,6 +215,7 @@ AnyFault = (
     | Shutdown
     | PowerLoss
     | ExpireSession
+    | ZooKeeperDown
     | DirUnreadable
     | DirFile
     | DirFailure
@@ -230,7 +241,9 @@ def wounds(fault: AnyFault, flush: Flush) -> bool:
             return True
         case Partition() | Packets() | Slow() | Clog() | Reset() | ClockJump() | ClockDrift() | ClockStrobe():
             return False
-        case Pause() | Crash() | CrashAt() | Restart() | Shutdown() | ExpireSession() | DirUnreadable() | DiskFull() | DiskSlow():
+        case Pause() | Crash() | CrashAt() | Restart() | Shutdown() | ExpireSession() | ZooKeeperDown():
+            return False
+        case DirUnreadable() | DiskFull() | DiskSlow():
             return False
         case _:
             assert_never(fault)

@@ -26,6 +26,7 @@ from nemesis.faults import (
     Partition,
     Reset,
     Slow,
+    ZooKeeperDown,
 )
 from nemesis.targets import AnyTarget, Controller, Everyone, IsrMember, LeaderOf, Minority, Named, Random
 
@@ -151,6 +152,8 @@ def _fault(fault: AnyFault, shape: Shape) -> Iterator[str]:
             yield "a share of packets is a number from 0 to 1000"
         if fault.copy_late_ms_max < 1:
             yield "copy_late_ms_max must be above 0"
+    if isinstance(fault, ZooKeeperDown) and fault.servers < 1:
+        yield "servers must be at least 1"
     if isinstance(fault, CrashAt) and fault.nth < 1:
         yield "effects are counted from 1"
     if isinstance(fault, Reset | ClockStrobe) and fault.period_ms <= 0:

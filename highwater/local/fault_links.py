@@ -48,6 +48,13 @@ class LinkFaults:
             return self._until_hit(window.id, pairs, f"messages held ({', '.join(fault.kinds)})"), pairs
         return seen, pairs
 
+    async def hold(self, window_id: str, pairs: Iterable[Pair]) -> Probe:
+        """These links are held, until the `end` of the window."""
+        self._of[window_id] = tuple(pairs)
+        for pair in self._of[window_id]:
+            self._done.setdefault(pair, {})[window_id] = LinkCondition(held=True)
+        return await self._apply(self._of[window_id])
+
     def closing(self, window_id: str) -> None:
         """What only traffic can show of this window has been seen by now, or never will be."""
         self._watched.discard(window_id)

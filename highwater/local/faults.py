@@ -10,6 +10,7 @@ from typing import assert_never
 from highwater.local.admin import Admin
 from highwater.local.fault_links import LinkFaults
 from highwater.local.fault_nodes import NodeFaults
+from highwater.local.fault_servers import ServerFaults
 from highwater.local.proving import Proving
 from highwater.local.site import Site
 from highwater.plan import Plan
@@ -40,6 +41,7 @@ from nemesis.faults import (
     Restart,
     Shutdown,
     Slow,
+    ZooKeeperDown,
 )
 from nemesis.schedule import Window
 from reference.types import BrokerId, broker_address, index_of, topic_of, topic_partition
@@ -59,6 +61,7 @@ class Faults:
         self._proving = Proving(recorder, self._begun)
         servers = tuple(server.address for server in site.servers)
         self._links = LinkFaults(site.links, tuple(site.nodes), servers, self._draws)
+        self._servers = ServerFaults(site, self._links, self._proving, self._draws)
         self._nodes = NodeFaults(site, recorder, self._proving, admin, draws=self._draws)
 
     async def run(self) -> None:
@@ -101,7 +104,7 @@ class Faults:
         seen = await self._admin.seen(tps)
         brokers = resolve(window.target, self._plan, seen, self._draws, purpose=f"target {window.id}")
         fault = window.fault
-        if isinstance(fault, Partition) and fault.shape != "isolate":
+        if isinstance(fault, ZooKeeperDown) or (isinstance(fault, Partition) and fault.shape != "isolate"):
             brokers = tuple(self._site.nodes)
         if not brokers:
             return
@@ -134,6 +137,8 @@ class Faults:
             ):
                 for broker in brokers:
                     await self._nodes.begin(window, fault, broker)
+            case ZooKeeperDown():
+                await self._servers.begin(window, fault)
             case CrashAt():
                 raise AssertionError("refused before the run")
             case _:
@@ -151,6 +156,8 @@ class Faults:
             subjects = [f"{source}>{target}" for source, target in pairs]
             self._proving.changed(*subjects)
             self._proving.healed(window, broker_address(brokers[0]), probe, *subjects)
+        elif isinstance(fault, ZooKeeperDown):
+            await self._servers.end(window, fault)
         elif not isinstance(fault, CrashAt):
             for broker in brokers:
                 await self._nodes.end(window, fault, broker)

@@ -27,6 +27,7 @@ CALL_MS_MAX = 5000
 UNREPORTED = "_NO_REPORT"  # ours: librdkafka said nothing of a message in time
 RETRIED = "_RETRIED"  # ours: there may have been attempts of which nobody tells how they ended
 _OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+_FORGOTTEN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _ERRORS = {int(code): code.name for code in ErrorCode}
 _BATCH_MS = 5  # the values of one operation are handed over within it, and so travel as one batch
 
@@ -161,7 +162,15 @@ class KafkaClient:
 
     def _bound(self, consumer: Consumer, call: LatestCall | EarliestCall, which: int) -> Heard:
         tp = TopicPartition(topic_of(call.tp), index_of(call.tp))
-        found: tuple[int, int] = consumer.get_watermark_offsets(tp, timeout=self._timeout_ms / 1000)
+        timeout_s = self._timeout_ms / 1000
+        try:
+            found: tuple[int, int] = consumer.get_watermark_offsets(tp, timeout=timeout_s)
+        except KafkaException as error:
+            if error.args[0].code() not in _FORGOTTEN:
+                raise
+            # A broker that was fenced knew of nothing, and nothing makes librdkafka ask again for a topic that it does not read.
+            consumer.list_topics(tp.topic, timeout=timeout_s)
+            found = consumer.get_watermark_offsets(tp, timeout=timeout_s)
         return Heard(id=call.id, attempts=1, offset=found[which])
 
     def _poll(self, consumer: Consumer, call: PollCall) -> Heard:

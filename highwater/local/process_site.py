@@ -20,7 +20,7 @@ from highwater.local.run_folder import RunFolder
 from highwater.local.servers import ServerProcess, commits
 from highwater.local.site import CLIENTS, HostPort
 from highwater.plan import Plan
-from highwater.zookeeper import LocalZooKeeper, free_port
+from highwater.zookeeper import LocalZooKeeper, Server, free_port
 from highwater.zookeeper_log import AnyCommit
 from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
 from reference.runtime.settings import Listener
@@ -54,13 +54,15 @@ class ProcessSite:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._folder: RunFolder | None = None
-        self._zookeeper = LocalZooKeeper(plan.cluster.zookeeper)
+        self._zookeeper: LocalZooKeeper | None = None
         # 127.x.y.0/24: runs side by side do not meet. The system gives out the ports, so a collision would only share addresses.
         chance = random.Random()
         self._net = f"127.{chance.randrange(16, 250)}.{chance.randrange(1, 255)}"
         self.links = ProxyLinks(f"{self._net}.{_PROXIES}", chance)
         self.nodes: dict[BrokerId, NodeProcess] = {}
+        self._ensemble: tuple[Server, ...] = ()
         self.servers: tuple[ServerProcess, ...] = ()
+        self.zookeeper = ""
         self._peers: dict[Address, HostPort] = {}  # where brokers listen for each other
         self.clients: dict[Address, HostPort] = {}
         self.laboratory: dict[Address, HostPort] = {}
@@ -69,8 +71,11 @@ class ProcessSite:
         """ZooKeeper runs when this returns."""
         self._folder = RunFolder()
         # In this thread: the kernel ends the server with the thread that started it.
+        self._zookeeper = LocalZooKeeper(self._plan.cluster.zookeeper)
         self._zookeeper.__enter__()
-        self.servers = tuple(ServerProcess(server) for server in self._zookeeper.servers)
+        self.zookeeper = self._zookeeper.address
+        self._ensemble = self._zookeeper.servers
+        self.servers = tuple(ServerProcess(server) for server in self._ensemble)
         brokers = brokers_of(self._plan)
         for broker in brokers:
             address, host = broker_address(broker), f"{self._net}.{broker}"
@@ -82,7 +87,7 @@ class ProcessSite:
 
     async def _node(self, folder: Path, broker: BrokerId) -> NodeProcess:
         me = broker_address(broker)
-        zookeeper = [await self.links.wire(me, server.address, server.client) for server in self._zookeeper.servers]
+        zookeeper = [await self.links.wire(me, server.address, server.client) for server in self._ensemble]
         ways = {
             peer: await self.links.wire(me, peer, target, conversation=between_brokers)
             for peer, target in self._peers.items()
@@ -97,14 +102,9 @@ class ProcessSite:
         )
         return NodeProcess(folder, start)
 
-    @property
-    def zookeeper(self) -> str:
-        """Where the laboratory reaches it."""
-        return self._zookeeper.address
-
     def commits(self) -> Iterable[AnyCommit]:
         """From the transaction logs of ZooKeeper."""
-        return commits(self._zookeeper.servers)
+        return commits(self._ensemble)
 
     async def leave(self) -> None:
         """Nothing of it uses the loop any more."""
@@ -119,7 +119,8 @@ class ProcessSite:
         """No process and no file is left."""
         for node in self.nodes.values():
             node.close()
-        self._zookeeper.stop()
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
         folder, self._folder = self._folder, None
         if folder is not None:
             folder.remove()

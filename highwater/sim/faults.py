@@ -46,6 +46,7 @@ from nemesis.faults import (
     Restart,
     Shutdown,
     Slow,
+    ZooKeeperDown,
 )
 from nemesis.schedule import Window
 from reference.events import ShutDown
@@ -102,7 +103,7 @@ class Faults:
         """The window opens; nothing where its target is vacant."""
         stage = self._stage
         brokers = resolve(window.target, stage.plan, self._server.tree, stage.draws, purpose=f"target {window.id}")
-        if isinstance(window.fault, Partition) and window.fault.shape != "isolate":
+        if isinstance(window.fault, ZooKeeperDown) or (isinstance(window.fault, Partition) and window.fault.shape != "isolate"):
             brokers = tuple(self._nodes)
         if not brokers:
             return
@@ -112,6 +113,9 @@ class Faults:
             self._say(EventKind.FAULT_BEGUN, window, node)
         if isinstance(window.fault, Partition):
             self._links.cut(opened, window.fault, brokers)
+            return
+        if isinstance(window.fault, ZooKeeperDown) and window.fault.how != "pause":
+            self._links.cut(opened, Partition(links=("zookeeper",)), brokers)
             return
         for broker in brokers:
             self._begin(opened, self._nodes[broker], opened.actings[broker_address(broker)])
@@ -168,6 +172,8 @@ class Faults:
         match fault:
             case Partition():
                 raise AssertionError("cut as a whole")
+            case ZooKeeperDown():  # it stands still
+                self._links.disturb(opened, Clog(links=("zookeeper",)), node, acting)
             case Packets() | Slow() | Clog() | Reset():
                 self._links.disturb(opened, fault, node, acting)
             case ClockJump() | ClockDrift() | ClockStrobe():

@@ -5,11 +5,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from checkers.single import judge
 from checkers.verdict import Validity
@@ -19,7 +21,7 @@ from highwater.plan import ClusterShape, Plan, WorkloadSpec, checked
 from highwater.zookeeper import missing
 from history.event import EventKind
 from history.promise import Promise, TopicPromise
-from nemesis.faults import AnyFault, Crash, CrashAt, Pause, Restart
+from nemesis.faults import AnyFault, ClockJump, Crash, CrashAt, DirUnreadable, DiskFull, Pause, Restart
 from nemesis.schedule import Window
 from nemesis.targets import AnyTarget, Controller, LeaderOf
 from reference.config import TopicSpec
@@ -120,88 +122,104 @@ def test_kills_and_pauses_of_real_brokers_lose_nothing_and_the_cluster_is_whole_
     assert verdict.counts["acked"] > 50
 
 
-@pytest.mark.zookeeper
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_keeps_what_was_recorded_and_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
-    without_java()
-    script = tmp_path / "run.py"
-    script.write_text(
-        textwrap.dedent("""
-            from highwater.__main__ import end_like_ctrl_c
-            from highwater.backends.process import ProcessBackend
-            from tests.zookeeper.test_process_backend import PROVENANCE, plan
+SCRIPT = """
+from highwater.__main__ import end_like_ctrl_c
+from highwater.backends.process import ProcessBackend
+from tests.zookeeper.test_process_backend import PROVENANCE, hurtful_plan
 
-            end_like_ctrl_c()
-            run = ProcessBackend().perform(plan(faults_ms=60_000), PROVENANCE)
-            print(run.history.manifest.outcome, len(run.history.events) > 20, flush=True)
-        """)
-    )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path)}
+end_like_ctrl_c()
+run = ProcessBackend().perform(hurtful_plan(), PROVENANCE)
+print(run.history.manifest.outcome, len(run.history.events) > 20, flush=True)
+"""
+
+
+def hurtful_plan() -> Plan:
+    """A long one, of faults that leave traces: a wrong clock, a directory without permissions, small file systems."""
+    lasting = [window("f1", 10, 59_000, ClockJump(offset_ms=5000), LEADER), window("f2", 20, 59_000, DirUnreadable(), LEADER)]
+    full = [window("f3", 30, 59_000, DiskFull(), Controller())] if os.geteuid() == 0 else []
+    long = plan(*lasting, *full, faults_ms=60_000)
+    return replace(long, cluster=replace(long.cluster, log_dirs=2))
+
+
+@contextmanager
+def performing(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+    """A harness in the middle of the long plan, and all processes that it has started."""
+    script = folder / "run.py"
+    script.write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(folder)}
     process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=environment)
     try:
         # All brokers are up and have worked for a while once their notes have grown.
-        deadline = time.monotonic() + 40
-        while sum(path.stat().st_size for path in tmp_path.glob("highwater-run-*/*/notes.jsonl")) < 20_000:
+        deadline = time.monotonic() + 60
+        while sum(path.stat().st_size for path in folder.glob("highwater-run-*/*/notes.jsonl")) < 20_000:
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.1)
-        family = descendants(process.pid)
-        process.send_signal(number)
-        output, _ = process.communicate(timeout=30)
+        yield process, descendants(process.pid)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
+
+
+def mounts_below(folder: Path) -> list[str]:
+    return [line for line in Path("/proc/self/mounts").read_text().splitlines() if f" {folder}/" in line]
+
+
+def shared_memory_of(pids: list[int]) -> list[str]:
+    """What libfaketime keeps of processes."""
+    names = [name for pid in pids for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}")]
+    return [name for name in names if (Path("/dev/shm") / name).exists()]
+
+
+def without_means() -> None:
+    """Skip where the machine cannot do what the plan asks for."""
+    without_java()
+    refusal = ProcessBackend().refuse(hurtful_plan())
+    if refusal is not None:
+        pytest.skip(refusal)
+
+
+@pytest.mark.zookeeper
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_was_recorded_and_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
+    without_means()
+    with performing(tmp_path) as (process, family):
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=60)
 
     assert output.split() == [b"interrupted", b"True"]
     assert len(family) >= 4  # ZooKeeper and three brokers
     assert [pid for pid in family if is_alive(pid)] == []
     assert [path.name for path in tmp_path.iterdir()] == ["run.py"]
+    assert mounts_below(tmp_path) == []
+    assert shared_memory_of(family) == []
 
 
 @pytest.mark.zookeeper
 @pytest.mark.slow
-def test_neither_brokers_nor_zookeeper_outlive_a_harness_that_was_killed(tmp_path: Path) -> None:
-    """Brokers see their stdin close, ZooKeeper is ended by the kernel."""
-    without_java()
+def test_what_a_killed_harness_leaves_is_cleaned_away(tmp_path: Path) -> None:
+    """No process outlives its harness: brokers see their stdin close, ZooKeeper is ended by the kernel."""
+    without_means()
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv of util-linux is not there, without which ZooKeeper outlives a harness that is killed")
-    script = tmp_path / "run.py"
-    script.write_text(
-        textwrap.dedent("""
-            import asyncio, sys, time
-            from pathlib import Path
-
-            from highwater.backends.scene import broker_config
-            from highwater.local.node_folder import Needs, Start
-            from highwater.local.nodes import NodeProcess
-            from highwater.zookeeper import LocalZooKeeper, free_port
-            from reference.runtime.settings import Listener
-            from reference.types import BrokerId
-            from tests.zookeeper.test_process_backend import plan
-
-            with LocalZooKeeper() as zookeeper:
-                config = broker_config(plan(faults_ms=1000), BrokerId(1))
-                where = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-                peers, clients = (Listener(bind=at, advertised={"b1": at}) for at in where)
-                start = Start(config=config, zookeeper=zookeeper.address, peers=peers, clients=clients, needs=Needs())
-                node = NodeProcess(Path(sys.argv[1]), start)
-                asyncio.run(node.start())
-                print("started", flush=True)
-                time.sleep(60)
-        """)
-    )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path)}
-    harness = subprocess.Popen([sys.executable, str(script), str(tmp_path)], stdout=subprocess.PIPE, env=environment)
-    assert harness.stdout is not None
-    assert harness.stdout.readline() == b"started\n"
-    family = descendants(harness.pid)
-    harness.kill()
-    harness.wait()
-    harness.stdout.close()
-
-    assert len(family) == 2
-    deadline = time.monotonic() + 20
+    with performing(tmp_path) as (process, family):
+        process.kill()
+    deadline = time.monotonic() + 30
     while any(is_alive(pid) for pid in family):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    left = [path.name for path in tmp_path.iterdir() if path.name != "run.py"]
+
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path)}
+    cleaned = subprocess.run(
+        [sys.executable, "-m", "highwater", "clean"], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert len(family) >= 4
+    assert len(left) == 2  # of ZooKeeper, and of the brokers
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert all(name in cleaned.stdout for name in left)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.py"]
+    assert mounts_below(tmp_path) == []
+    assert shared_memory_of(family) == []

@@ -1,0 +1,117 @@
+"""One plan, two stages: the simulator and real processes give the same verdict, and histories of the same kind.
+
+A protocol with the bug that a plan is about is INVALID on both, `safe` is VALID on both. Real processes are slower than their
+model, so that times in a plan are those of seconds and a verdict is the same where a digest is not.
+"""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from checkers.single import judge
+from checkers.verdict import Validity
+from highwater.backends.api import Backend, Provenance
+from highwater.backends.process import ProcessBackend
+from highwater.backends.sim import SimBackend
+from highwater.plan import Plan, checked
+from highwater.text import load_plan
+from history.event import EventKind
+from history.history import History
+
+PLANS = Path(__file__).parents[2] / "corpus" / "plans"
+PROVENANCE = Provenance(run_id="test", plan_digest="")
+CASES = [
+    ("kip101-scenario-1.yaml", "truncate-to-hw"),
+    ("jepsen-2013.yaml", "unclean-election"),
+    ("log-dirs/leader.yaml", "offline-replica-recreated"),
+]
+# What only the simulator writes down, or only processes do.
+OWN = frozenset({EventKind.FAULT_PROBED, EventKind.GAUGE})
+# What every run of these plans is about, whatever else happens in it.
+COMMON = frozenset(
+    {
+        EventKind.NODE_STARTED,
+        EventKind.REGISTERED,
+        EventKind.CONTROLLER_ELECTED,
+        EventKind.STATE_WRITTEN,
+        EventKind.BECAME_LEADER,
+        EventKind.BECAME_FOLLOWER,
+        EventKind.APPEND,
+        EventKind.HW,
+        EventKind.FAULT_BEGUN,
+        EventKind.FAULT_ACTED,
+        EventKind.FAULT_ENDED,
+        EventKind.HEALED,
+        EventKind.FINAL_READS,
+        EventKind.ZK_STATE,
+        EventKind.METADATA_VIEW,
+        EventKind.LOG_ON_DISK,
+    }
+)
+
+
+def played(name: str, protocol: str, backend: Backend) -> History:
+    """A broker whose directory lost its permissions finds out when it opens a file there: here, every half second."""
+    plan = load_plan(PLANS / name)
+    cluster = replace(plan.cluster, checkpoint_interval_ms=500)
+    return performed(checked(replace(plan, protocol=protocol, variant=None, cluster=cluster)), backend)
+
+
+def performed(plan: Plan, backend: Backend) -> History:
+    refusal = backend.refuse(plan)
+    if refusal is not None:
+        pytest.skip(refusal)
+    run = backend.perform(plan, PROVENANCE)
+    assert (run.failure, run.history.manifest.outcome) == (None, "completed")
+    return run.history
+
+
+def same_kind(history: History) -> None:
+    """Rows of the same kinds, and operations with the same columns."""
+    kinds = {event.kind for event in history.events} - OWN
+    assert COMMON - kinds == frozenset()
+    produced = [row for row in history.operations if row.f == "produce" and row.type == "ok"]
+    assert produced
+    assert all(row.offset is not None and row.attempts == 1 and row.value is not None for row in produced)
+    polled = [row for row in history.operations if row.f == "poll" and row.type == "ok" and row.value is not None]
+    assert polled
+    assert all(row.offset is not None for row in polled)
+
+
+@pytest.mark.parametrize(("name", "protocol"), CASES)
+def test_a_protocol_with_the_bug_is_invalid_in_the_simulator(name: str, protocol: str) -> None:
+    history = played(name, protocol, SimBackend())
+
+    same_kind(history)
+    assert judge(history).validity is Validity.INVALID
+
+
+@pytest.mark.parametrize(("name", "_"), CASES)
+def test_safe_is_valid_in_the_simulator(name: str, _: str) -> None:
+    history = played(name, "safe", SimBackend())
+
+    same_kind(history)
+    verdict = judge(history)
+    assert (verdict.validity, verdict.live) == (Validity.VALID, True)
+
+
+@pytest.mark.zookeeper
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "protocol"), CASES)
+def test_a_protocol_with_the_bug_is_invalid_with_real_processes(name: str, protocol: str) -> None:
+    history = played(name, protocol, ProcessBackend())
+
+    same_kind(history)
+    assert judge(history).validity is Validity.INVALID
+
+
+@pytest.mark.zookeeper
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "_"), CASES)
+def test_safe_is_valid_with_real_processes(name: str, _: str) -> None:
+    history = played(name, "safe", ProcessBackend())
+
+    same_kind(history)
+    verdict = judge(history)
+    assert (verdict.validity, verdict.anomalies, verdict.live) == (Validity.VALID, (), True)
