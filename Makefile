@@ -8,10 +8,11 @@ FIRST ?=
 STORE ?= store/chaos
 PYTEST_ARGS ?=
 WORKERS ?= 1
+SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-chaos images bench bench-process bench-checkers prove-checkers clean
+.PHONY: help setup check test test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers prove-checkers clean
 help:
-	@echo "make setup | check | test | test-chaos [SEEDS=200] [FIRST=1] | bench | bench-process | prove-checkers | clean   (README.md says what each is for)"
+	@echo "make setup | check | test | test-chaos [SEEDS=200] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | prove-checkers | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -23,10 +24,17 @@ check: $(READY)
 	$(BIN)/python -m pytest -q tests/tidy
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto -m 'not docker' $(PYTEST_ARGS)
 
 test-chaos: $(READY)
 	$(BIN)/highwater chaos --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) --store $(STORE)
+
+# Needs a Docker engine on this machine. Runs wait more than they work, so more of them than there are cores.
+test-docker: images
+	$(BIN)/python -m pytest -q -m docker -n 4 tests/docker $(PYTEST_ARGS)
+
+soak-docker: images
+	$(BIN)/python -m highwater campaign --backend docker --seeds $(SOAK_SEEDS) --seconds 60 --store store/soak
 
 images: $(READY)
 	$(BIN)/python -m highwater.containers.images
@@ -36,6 +44,9 @@ bench: $(READY)
 
 bench-process: $(READY)
 	$(BIN)/python -m highwater.bench_process
+
+bench-docker: images
+	$(BIN)/python -m highwater.bench_docker
 
 bench-checkers: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m highwater.bench_checkers

@@ -18,6 +18,12 @@ Whether transactions are isolated as was promised:
     >>> [found.kind for found in judge_transactions("list-append", history_of(skew), ("serializable",)).anomalies]
     ['G2-item']
 
+What a checker of runs says of a few rows:
+
+    >>> from checkers import sketch
+    >>> sketch("offset-agreement", "ok poll offset=0 value=a", "ok poll offset=0 value=b")
+    ['inconsistent-offsets']
+
 What is VALID, INVALID or UNKNOWN says `validity`, why it could not be judged `unchecked`. docs/properties.md says what each judge
 claims and what it cannot see. Names are loaded when they are asked for: a run of Spark needs no judge of transactions.
 """
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
     from checkers.linearizability.judge import judge as judge_calls
     from checkers.linearizability.registry import NAMES, model_named
     from checkers.single import judge as judge_run
+    from checkers.sketches import sketch
     from checkers.verdict import Anomaly, Validity, Verdict
     from history.foreign.read import calls as read_history
     from history.foreign.read import history_of
@@ -48,6 +55,7 @@ _PLACES = {
     "NAMES": ("checkers.linearizability.registry", "NAMES"),
     "model_named": ("checkers.linearizability.registry", "model_named"),
     "judge_run": ("checkers.single", "judge"),
+    "sketch": ("checkers.sketches", "sketch"),
     "Anomaly": ("checkers.verdict", "Anomaly"),
     "Validity": ("checkers.verdict", "Validity"),
     "Verdict": ("checkers.verdict", "Verdict"),
@@ -71,6 +79,7 @@ __all__ = [
     "model_named",
     "read_history",
     "read_steps",
+    "sketch",
 ]
 
 

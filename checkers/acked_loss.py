@@ -13,6 +13,10 @@ leader's log ends without it, or when a consumer reads past it. A missing record
 Why it is sound: a record committed in epoch T is in the log of every leader of an epoch above T, so a leader is held only to
 what was promised in epochs up to its own; a deposed leader that speaks late is accused of nothing. A destroyed copy counts as
 held until its wound is noticed. Copies that the rows do not show neither accuse nor excuse.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("acked-loss", "state-written leader=b1 isr=b1,b2", "ok produce value=a offset=0", "ok poll offset=1 value=b")
+    ['lost-write']
 """
 
 from operator import itemgetter

@@ -1,4 +1,9 @@
-"""An assertion that failed inside the system under test is an anomaly of its own, not a failure of the laboratory."""
+"""An assertion that failed inside the system under test is an anomaly of its own, not a failure of the laboratory.
+
+>>> from checkers.sketches import sketch
+>>> sketch("assertions", "assertion node=b1 detail=hw>leo")
+['assertion']
+"""
 
 import polars as pl
 

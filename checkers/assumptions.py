@@ -3,6 +3,10 @@
 Where it fails, the run is UNKNOWN.
 One operation at a time for each process, completions that fit their invocations, indices and times that grow, columns that
 their kinds must fill, partitions that the promise knows.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("assumptions", "invoke poll", "invoke poll")
+    ['assumptions: process 1 asks at row 1 while an operation of its is open']
 """
 
 import polars as pl

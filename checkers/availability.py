@@ -9,6 +9,14 @@ Emptied is also a replica that was counted on before its broker ever heard of it
 broker that comes back cannot know that there was nothing in it.
 
 Not judged (`live` is null) where the run did not heal, or ended before the bound.
+
+    >>> from checkers.sketches import sketch
+    >>> rows = "state-written leader=b1 isr=b1,b2", "registered node=b1 incarnation=1"
+    >>> sketch("availability-cluster", *rows, "controller-elected node=b1", "healed")
+    ['b2 is not registered at the end', 'b3 is not registered at the end']
+    >>> rows = "state-written leader=b1 isr=b1,b2", "became-leader node=b1 hw=0 leo=0"
+    >>> sketch("availability", *rows, "became-follower node=b2", "became-follower node=b3", "healed")
+    ['b3 not in the ISR of t-0 at the end']
 """
 
 import polars as pl

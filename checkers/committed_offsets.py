@@ -6,6 +6,10 @@ or may have, before the answer came, and that no later commit had certainly repl
 commits says that it was given what lies before: nobody commits beyond what it knows of.
 
 An unknown commit may have happened, at any time after it was asked for, so it explains an answer and refutes none.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("committed-offsets", "ok commit offset=3", "ok committed offset=1")
+    ['phantom-commit']
 """
 
 from typing import NamedTuple

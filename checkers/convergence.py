@@ -6,6 +6,11 @@ machines, so it also sees what no broker noted: a log that nobody asked for any 
 
 Silence is right where ZooKeeper names no leader (U2; `checkers.availability` judges whether it may): nobody then says which log
 is the right one, and each replica keeps what it has until an operator decides.
+
+    >>> from checkers.sketches import sketch
+    >>> rows = "zk-state leader=b1 isr=b1,b2,b3 replicas=b1 topic_id=9", "metadata-view node=b1 leader=b2 topic_id=9"
+    >>> sketch("convergence", "healed", *rows)[0]
+    'b1 has no log of t-0 at the end'
 """
 
 from typing import NamedTuple

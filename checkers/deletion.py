@@ -5,6 +5,10 @@ of a topic that was deleted does not come back under the id of that topic: where
 was asked for, nothing is appended to one there again. That it is led or followed for a moment is no harm: a controller that dies
 in the middle of a deletion leaves it to the next one, which begins it anew. A partition that was removed and added again has the
 id of before (V3 §H); that it is another one shows in its state znode, which is written for the first time.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("deletion", "state-written leader=b1 isr=b1,b2 topic_id=9", "replica-deleted node=b2 topic_id=9")
+    ['wrongly-deleted']
 """
 
 import polars as pl

@@ -4,6 +4,11 @@ An idempotent producer's value stands there at most once, and its values in the 
 other value may stand there once for each attempt that was sent; that it does so more than once is counted. The evidence is what
 consumers read: a value at two offsets is there twice. What an excused loss took may come again behind the cut, so places are
 compared within a generation only (C1).
+
+    >>> from checkers.sketches import sketch
+    >>> rows = "ok produce value=a offset=0 delivery=once attempts=1", "ok poll offset=0 value=a"
+    >>> sketch("duplicates", *rows, "ok poll offset=1 value=a")
+    ['duplicate']
 """
 
 import polars as pl

@@ -6,6 +6,10 @@ clean, where the promise allows orders at all; nothing makes the election of an 
 directory is unnoticed the controller cannot know, so there only the broker is held to it: it must not act as leader. The same
 holds for a state that names the very registration that was emptied: the news of its end travels, nobody bears it any more, and
 what the broker registers as afterwards is another one.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("election", "state-written leader=b1 isr=b1,b2", "state-written leader=b3 leader_epoch=2 isr=b3")
+    ['unclean-election']
 """
 
 import polars as pl

@@ -2,6 +2,10 @@
 
 Its fence lasts from its own word to its own word, or to the end of its process. Requests that were taken before are answered
 with an error when the fence begins, so what a client was given by it must have been asked before.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("fencing", "fenced node=b1", "append node=b1 offset=0 value=a")
+    ['fenced-append']
 """
 
 import polars as pl

@@ -3,6 +3,10 @@
 The registrations of a broker rise in the order in which ZooKeeper made them, its lives by their number. Once a life has begun,
 its predecessors write nothing. The stamps of an ISR name registrations that were made by then, of the member
 itself, and a member that was told apart by a later one is not told by an earlier one again.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("incarnations", "registered node=b1 incarnation=7", "registered node=b1 incarnation=5")
+    ['incarnation-order']
 """
 
 import polars as pl

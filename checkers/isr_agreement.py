@@ -9,6 +9,11 @@ A replica that was deleted when ZooKeeper's ISR was without it (V3 §F step 3.2.
 has not heard of that yet, until ZooKeeper has it again: it fetches no more, so nothing is committed by that ISR any more.
 
 Why both: without the epoch fence on fetches WeakIsr alone fails, without it on ISR expansion StrongIsr fails first.
+
+    >>> from checkers.sketches import sketch
+    >>> rows = "state-written leader=b1 isr=b1,b2", "append node=b1 offset=0 value=a"
+    >>> sketch("isr-agreement", *rows, "became-leader node=b1 hw=1 leo=1 isr=b1,b2")
+    ['strong-isr', 'weak-isr']
 """
 
 from typing import Literal

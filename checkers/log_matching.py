@@ -5,6 +5,10 @@ whether that is committed or not. And a replica that has a committed record at i
 it again at once: until then it stands in the ISR without it. No high watermark, a follower's neither, covers another record than
 the committed one. Bytes that the laboratory destroyed were not truncated; what a later generation took the place of may be
 (docs/promise.md C1).
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("log-matching", "append node=b1 offset=0 value=a", "append node=b2 offset=0 value=b detail=follower")
+    ['log-mismatch']
 """
 
 from typing import NamedTuple

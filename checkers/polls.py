@@ -5,6 +5,10 @@ transactions and nothing is compacted. That a record was left out is known where
 generation (docs/promise.md C1). The values of one produce are appended in their order.
 
 Whether a record that was passed over is lost is for the ledger to say. Here it is enough that somebody has it.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("polls", "ok poll offset=1 value=a", "ok poll offset=0 value=b")
+    ['poll-skip']
 """
 
 from collections.abc import Iterator

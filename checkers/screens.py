@@ -78,20 +78,6 @@ def _rises(columns: Columns) -> Flags:
     return rises
 
 
-def polls(columns: Columns) -> Screened:
-    """Each answer rises, and a poll is given as many records as lie between its position and the last of them."""
-    turns, firsts = columns.turns, columns.turns.first[:-1]
-    got = (columns.value >= 0) & (columns.offset >= 0)
-    falls = turns.ok & (turns.poll | turns.acks_all) & ~_rises(columns, got)
-    asked = np.flatnonzero(turns.ok & turns.poll)
-    count = np.add.reduceat(got, firsts, dtype=np.int64)[asked]
-    highest = np.maximum.reduceat(np.where(got, columns.offset, NONE), firsts)[asked]
-    lowest = np.minimum.reduceat(np.where(got, columns.offset, 1 << OFFSET_BITS), firsts)[asked]
-    position = columns.offset[turns.first[turns.other[asked]]]
-    left_out = (count > 0) & (highest - np.where(position == NONE, lowest, position) + 1 != count)
-    return Screened(suspect=columns.named(turns.part[falls]) | columns.named(turns.part[asked[left_out]]))
-
-
 def order(columns: Columns) -> Screened:
     """Acknowledged offsets against the highest acknowledged before; values that were read against who sent them."""
     return Screened(suspect=_acknowledged_late(columns) | _read_unsent(columns))

@@ -2,6 +2,14 @@
 
 Two brokers that believe to lead are normal while news travels: what must not be is that both advance the HW in one epoch. So
 the evidence is HW rows of leaders, not their belief.
+
+    >>> from checkers.sketches import sketch
+    >>> rows = "became-leader node=b1 hw=0 leo=1", "became-leader node=b2 hw=0 leo=1"
+    >>> sketch("single-leader", *rows, "hw node=b1 hw=1 leo=1", "hw node=b2 hw=1 leo=1")
+    ['two-leaders']
+    >>> rows = "controller-elected node=b1 controller_epoch=1", "controller-elected node=b2 controller_epoch=1"
+    >>> sketch("single-controller", *rows)
+    ['two-controllers']
 """
 
 import polars as pl

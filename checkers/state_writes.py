@@ -6,6 +6,10 @@ falls, and names one leader. A broker that was elected controller and has been r
 
 Where the clocks of rows differ (ZooKeeper's are whole milliseconds, rounded down), an election counts from `SLACK_NS` before
 its row, and whom it replaced may be in office until as long after it.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("state-writes", "state-written leader=b1 isr=b2,b3")
+    ['leader-outside-isr']
 """
 
 import polars as pl

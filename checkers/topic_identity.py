@@ -3,6 +3,11 @@
 What a leader appended under the id of a topic belongs to that topic. A record that a consumer got, or that a follower copied,
 under an id under which no leader ever appended it came out of a log that should have been deleted. Topics are told apart by
 their ids, so rows that name none are passed over, and a partition of one topic alone has nothing to confuse.
+
+    >>> from checkers.sketches import sketch
+    >>> rows = "append node=b1 offset=0 value=a topic_id=1", "append node=b1 offset=0 value=b topic_id=2"
+    >>> sketch("topic-identity", *rows, "ok poll offset=0 value=a topic_id=2")
+    ['other-topic']
 """
 
 import polars as pl

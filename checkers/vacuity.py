@@ -2,6 +2,10 @@
 
 Too few acknowledgements under acks=all, no fault that acted, nobody elected, a mark that the plan requires and that did not
 occur, a run that did not end as planned, a loss excused under profile `within`, whose ledger must be empty (N2).
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("vacuity", "ok poll")
+    ['vacuity: no fault acted', 'vacuity: nobody was elected']
 """
 
 import polars as pl

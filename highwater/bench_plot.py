@@ -8,6 +8,7 @@ from msgspec import Struct
 
 _WIDTH, _HEIGHT = 760, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 250, 16, 48
+_LINE = 16  # px from a label to the next
 _COLOURS = ("#1b6ca8", "#b5432a", "#2e7d4f", "#7a4fa3")
 
 
@@ -19,12 +20,14 @@ class Series(Struct, frozen=True, kw_only=True):
 
 
 def plot(series: Sequence[Series]) -> str:
-    """The drawing; a thin line through the first point of each series shows what linear growth would be."""
+    """The drawing; a thin line to the last point of each series shows what linear growth would have been."""
     points = [point for one in series for point in one.points]
     x = _Scale([size for size, _ in points], _LEFT, _WIDTH - _RIGHT)
-    straight = [one.points[0][1] * one.points[-1][0] / one.points[0][0] for one in series]
+    straight = [one.points[-1][1] * one.points[0][0] / one.points[-1][0] for one in series]
     y = _Scale([*straight, *(seconds for _, seconds in points)], _HEIGHT - _BOTTOM, _TOP)
-    body = "\n".join([*_axes(x, y), *(part for at, one in enumerate(series) for part in _line(one, at, x, y))])
+    body = "\n".join(
+        [*_axes(x, y), *(part for at, one in enumerate(series) for part in _line(one, at, x, y)), *_labels(series, y)]
+    )
     style = "text{font:12px sans-serif;fill:#444} .grid{stroke:#ddd} .linear{stroke-dasharray:3 4;opacity:.5}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
@@ -61,9 +64,17 @@ def _axes(x: _Scale, y: _Scale) -> Iterator[str]:
 def _line(series: Series, at: int, x: _Scale, y: _Scale) -> Iterator[str]:
     colour = _COLOURS[at % len(_COLOURS)]
     drawn = " ".join(f"{x.at(size)},{y.at(seconds)}" for size, seconds in series.points)
-    (first, began), (last, ended) = series.points[0], series.points[-1]
-    linear = began * last / first
-    yield f'<line class="linear" stroke="{colour}" x1="{x.at(first)}" y1="{y.at(began)}" x2="{x.at(last)}" y2="{y.at(linear)}"/>'
+    (first, _), (last, ended) = series.points[0], series.points[-1]
+    linear = ended * first / last
+    yield f'<line class="linear" stroke="{colour}" x1="{x.at(first)}" y1="{y.at(linear)}" x2="{x.at(last)}" y2="{y.at(ended)}"/>'
     yield f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{drawn}"/>'
     yield from (f'<circle fill="{colour}" r="3" cx="{x.at(size)}" cy="{y.at(s)}"/>' for size, s in series.points)
-    yield f'<text x="{_WIDTH - _RIGHT + 8}" y="{y.at(ended) + 4}" style="fill:{colour}">{escape(series.name)}</text>'
+
+
+def _labels(series: Sequence[Series], y: _Scale) -> Iterator[str]:
+    """The names beside the ends of their lines, none over another."""
+    lowest = 0
+    for at in sorted(range(len(series)), key=lambda at: y.at(series[at].points[-1][1])):
+        lowest = max(lowest + _LINE, y.at(series[at].points[-1][1]) + 4)
+        style = f"fill:{_COLOURS[at % len(_COLOURS)]}"
+        yield f'<text x="{_WIDTH - _RIGHT + 8}" y="{lowest}" style="{style}">{escape(series[at].name)}</text>'

@@ -23,12 +23,6 @@ from highwater.workers import Done, Task, perform_all
 from nemesis.capability import performable
 from nemesis.profiles import ProfileName
 
-# What a stage uses where nobody names faults. Empty is what the profile holds harmless, as far as the stage can do it.
-_OWN_FAULTS: dict[BackendName, tuple[str, ...]] = {
-    "sim": (),
-    "process": (),
-    "docker": ("crash", "pause", "partitions"),
-}
 INTERRUPTED = "interrupted"  # why seeds are missing after Ctrl-C
 
 
@@ -61,7 +55,7 @@ class Request(Struct, frozen=True, kw_only=True):
         plan = derive(
             seed,
             protocol=self.protocol,
-            faults=self.faults or _OWN_FAULTS[self.backend],
+            faults=self.faults,
             profile=self.profile,
             seconds=self.seconds,
             workload=PLAIN if self.workload == MIXED and self.backend != "sim" else self.workload,

@@ -33,6 +33,11 @@ class ContainerProcess:
         """Its id, once it was started."""
         return self._container
 
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last, as this machine numbers it."""
+        return self._pid
+
     async def start(self) -> None:
         """A new process; there must be none."""
         assert not self.is_running()

@@ -48,3 +48,12 @@ async def in_state(process: "subprocess.Popen[bytes] | None", wanted: str) -> Pr
             return Proof(True, f"process {process.pid} is in state {now}")
         await asyncio.sleep(LOOK_S)
     return Proof(False, f"process {process.pid} is in state {now}")
+
+
+def resident_kb(pid: int) -> int:
+    """Memory that a process has at hand, in KiB; 0 where there is none."""
+    try:
+        lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS:")), 0)

@@ -12,6 +12,8 @@ import pytest
 import checkers
 from checkers.elle.consistency import FORBIDS
 from checkers.judges import JUDGES
+from checkers.registry import ALL
+from checkers.sketches import sketch
 from tests.checkers.kafka.stories import STORIES as QUEUES
 from tests.tidy.sources import ROOT
 
@@ -23,12 +25,19 @@ def test_the_examples_in_docstrings_run(name: str) -> None:
     assert doctest.testmod(import_module(name)).failed == 0
 
 
-def test_every_judge_shows_a_run_of_itself() -> None:
-    """Each in its own docstring or in that of the package."""
-    shown = {name: doctest.DocTestFinder().find(import_module(name)) for name in _MODULES}
-    examples = "".join(example.source for tests in shown.values() for test in tests for example in test.examples)
+def test_every_checker_and_every_judge_shows_a_run_of_itself() -> None:
+    """In the docstring of its module, or of the package."""
+    shown = [test for name in _MODULES for test in doctest.DocTestFinder().find(import_module(name))]
+    examples = "".join(example.source for test in shown for example in test.examples)
+    calls = ["judge_calls(", "judge_transactions(", *(f'sketch("{checker.name}"' for checker in ALL)]
 
-    assert [name for name in ("judge_calls", "judge_transactions", "judge(") if name not in examples] == []
+    assert [call for call in calls if call not in examples] == []
+    assert ">>> [a.kind for a in judge(" in (import_module("checkers.kafka.judge").__doc__ or "")
+
+
+def test_a_sketch_of_no_checker_is_refused() -> None:
+    with pytest.raises(KeyError, match="nobody"):
+        sketch("nobody", "ok poll")
 
 
 def test_what_the_package_names_is_there() -> None:

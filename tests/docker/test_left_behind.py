@@ -28,8 +28,8 @@ def left_below(engine: Engine, tmp_path: Path) -> list[Left]:
     return [left for left in engine.left() if left.labels.folder.is_relative_to(tmp_path)]
 
 
-def begun(tmp_path: Path) -> "subprocess.Popen[bytes]":
-    """A harness in the middle of a run."""
+def begun(tmp_path: Path, words: str) -> "subprocess.Popen[bytes]":
+    """A harness in the middle of a run: every broker has noted these words."""
     script = tmp_path / "run.py"
     script.write_text(
         textwrap.dedent("""
@@ -46,10 +46,11 @@ def begun(tmp_path: Path) -> "subprocess.Popen[bytes]":
     end = time.monotonic() + RUNNING_S_MAX
     while time.monotonic() < end and harness.poll() is None:
         notes = list(tmp_path.glob("highwater-run-*/b*/notes.jsonl"))
-        if len(notes) == 3 and all('"became-' in path.read_text() for path in notes):
+        if len(notes) == 3 and all(words in path.read_text() for path in notes):
             return harness
         time.sleep(0.2)
     harness.kill()
+    harness.communicate()
     raise AssertionError("the run did not begin")
 
 
@@ -57,7 +58,7 @@ def begun(tmp_path: Path) -> "subprocess.Popen[bytes]":
 def test_an_interrupted_run_keeps_what_was_recorded_and_leaves_nothing(
     engine: Engine, number: signal.Signals, tmp_path: Path
 ) -> None:
-    harness = begun(tmp_path)
+    harness = begun(tmp_path, '"became-')
     try:
         harness.send_signal(number)
         printed, _ = harness.communicate(timeout=END_S_MAX)
@@ -72,7 +73,7 @@ def test_an_interrupted_run_keeps_what_was_recorded_and_leaves_nothing(
 def test_what_a_killed_harness_left_is_cleaned_up_and_a_living_run_is_not(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    harness = begun(tmp_path)
+    harness = begun(tmp_path, "note")
     harness.kill()
     harness.wait()
     assert harness.stdout is not None

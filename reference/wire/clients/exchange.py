@@ -14,6 +14,8 @@ from reference.types import BrokerId, Millis
 from reference.wire.clients.tasks import AnyResult, AnyTask, Done, Pause
 from reference.wire.framing import WireError
 
+ASKS_MAX = 10_000
+
 Ask = Request | AnyTask
 Heard = Reply | AnyResult
 Exchange = Generator[None, Heard, Struct | None]
@@ -51,7 +53,12 @@ class Call:
         return self._numbers.next()
 
     def ask(self, question: Ask) -> None:
-        """Put a question; its answer comes from a later `yield`."""
+        """Put a question; its answer comes from a later `yield`.
+
+        HangUpError beyond ASKS_MAX at a time: so long would everybody else wait.
+        """
+        if len(self.asks) >= ASKS_MAX:
+            raise HangUpError(f"more than {ASKS_MAX} partitions in one request")
         self.asks.append(question)
 
 

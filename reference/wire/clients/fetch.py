@@ -88,7 +88,7 @@ class FetchResponse(Struct, frozen=True):
 class _Read:
     """What is known of one partition so far."""
 
-    __slots__ = ("asked", "batches", "error", "hw", "over", "start", "tp")
+    __slots__ = ("asked", "batches", "error", "hw", "is_open", "over", "start", "tp")
 
     def __init__(self, tp: TopicPartition, asked: FetchPartition) -> None:
         self.tp = tp
@@ -97,6 +97,7 @@ class _Read:
         self.batches: list[Batch] = []
         self.error = ErrorCode.OFFSET_OUT_OF_RANGE if asked.fetch_offset < 0 else ErrorCode.NONE
         self.hw = -1
+        self.is_open = False  # it is being asked for
         self.over = False  # its time is up, or nothing more can be said of it
 
     def take(self, reply: FetchReply) -> None:
@@ -135,14 +136,16 @@ def fetch(call: Call, request: FetchRequest) -> Exchange:
     while open_:
         reply = yield
         assert isinstance(reply, FetchReply)
-        open_.pop(reply.correlation).take(reply)
+        read = open_.pop(reply.correlation)
+        read.take(reply)
+        read.is_open = False
         if wait_ms == 0 and open_:
             continue  # the first round is heard to its end
         if _is_enough(request, all_):
             break
         left_ms = deadline_ms - call.now_ms
         for read in all_:
-            if left_ms > 0 and read not in open_.values() and not (read.over and wait_ms):
+            if left_ms > 0 and not read.is_open and not (read.over and wait_ms):
                 _ask(call, open_, read, left_ms)
         wait_ms = max(left_ms, 1)
     return _response(call, request, reads)
@@ -151,6 +154,7 @@ def fetch(call: Call, request: FetchRequest) -> Exchange:
 def _ask(call: Call, open_: dict[int, _Read], read: _Read, wait_ms: int) -> None:
     number = call.number()
     open_[number] = read
+    read.is_open = True
     call.ask(
         Fetch(
             number,

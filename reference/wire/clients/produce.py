@@ -71,6 +71,7 @@ class ProduceResponse(Struct, frozen=True):
 def produce(call: Call, request: ProduceRequest) -> Exchange:
     """The exchange."""
     answers: dict[tuple[str, int], PartitionResponse] = {}
+    places: set[tuple[str, int]] = set()
     open_: dict[int, tuple[str, int]] = {}
     if request.transactional_id is not None:
         raise HangUpError("a transactional producer; there are no transactions here")
@@ -79,8 +80,9 @@ def produce(call: Call, request: ProduceRequest) -> Exchange:
             place = (topic.name, partition.index)
             number = call.number()
             question = _question(call, request, number, topic.name, partition)
-            if place in answers or place in open_.values():
-                raise HangUpError(f"{topic.name}-{partition.index} stands twice in a produce request")
+            if place in places:
+                raise HangUpError("a partition stands twice in a produce request")
+            places.add(place)
             if isinstance(question, Produce):
                 open_[number] = place
                 call.ask(question)

@@ -6,6 +6,7 @@ REQUEST_TIMED_OUT, while the request stands and is gone on with. What a topic is
 brokers.
 """
 
+from collections import Counter
 from collections.abc import Generator
 
 from msgspec import Struct
@@ -80,14 +81,14 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
     """The exchange."""
     known = yield from metadata_of(call)
     deadline_ms = call.now_ms + max(request.timeout_ms, 0)
-    names = [topic.name for topic in request.topics]
+    names = Counter(topic.name for topic in request.topics)
     results: dict[str, TopicResult] = {}
     waited: dict[str, int] = {}
     for topic in request.topics:
         try:
             if known.controller != call.facing.broker:
                 raise _RefusedError(ErrorCode.NOT_CONTROLLER, f"the controller is {known.controller}")
-            if names.count(topic.name) > 1:
+            if names[topic.name] > 1:
                 raise _RefusedError(ErrorCode.INVALID_REQUEST, "the topic stands twice in the request")
             assignment = _assignment(call, topic, known)
             if not request.validate_only:
@@ -99,14 +100,14 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
             results[topic.name] = TopicResult(name=topic.name, error_code=refusal.error, error_message=str(refusal))
     while waited:
         known = yield from metadata_of(call)
-        led = [topic_of(state.tp) for state in known.states if state.leader is not None]
-        waited = {name: partitions for name, partitions in waited.items() if led.count(name) < partitions}
+        led = Counter(topic_of(state.tp) for state in known.states if state.leader is not None)
+        waited = {name: partitions for name, partitions in waited.items() if led[name] < partitions}
         if waited and (yield from _is_late(call, deadline_ms)):
             for name in waited:
                 text = "the topic is asked for, and not ready yet"
                 results[name] = TopicResult(name=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=text)
             break
-    return CreateTopicsResponse(tuple(results[name] for name in dict.fromkeys(names)))
+    return CreateTopicsResponse(tuple(results[name] for name in names))
 
 
 def _assignment(call: Call, topic: CreatableTopic, known: MetadataReply) -> Assignment:
@@ -117,8 +118,7 @@ def _assignment(call: Call, topic: CreatableTopic, known: MetadataReply) -> Assi
     if any(topic_of(state.tp) == topic.name for state in known.states):
         raise _RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
     if topic.configs:
-        text = f"{topic.configs[0].name}: what a topic is configured with stands in the settings of the brokers"
-        raise _RefusedError(EdgeError.INVALID_CONFIG, text)
+        raise _RefusedError(EdgeError.INVALID_CONFIG, "what a topic is configured with stands in the settings of the brokers")
     if topic.assignments:
         return _given(topic, live, call.facing.partitions_max)
     partitions = 1 if topic.num_partitions == _UNSET else topic.num_partitions

@@ -8,6 +8,15 @@ import pytest
 
 from highwater.local.cluster import LocalCluster
 from highwater.zookeeper import LocalZooKeeper, missing
+from reference.types import Millis
+
+# A broker that was killed is taken for alive for so long: a test has that time to ask for something that it must do.
+_SETTINGS = {
+    "log_dirs": 2,
+    "session_timeout_ms": Millis(5000),
+    "controller_heartbeat_timeout_ms": Millis(5000),
+    "broker_heartbeat_timeout_ms": Millis(7500),
+}
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     if reason is not None:
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("cluster")
-    with LocalZooKeeper() as zookeeper, LocalCluster(folder, zookeeper.address, settings={"log_dirs": 2}) as cluster:
+    with LocalZooKeeper() as zookeeper, LocalCluster(folder, zookeeper.address, settings=_SETTINGS) as cluster:
         yield cluster
 
 

@@ -104,6 +104,10 @@ class KafkaPython:
         found: dict[kafka.TopicPartition, dict[str, list[int]]] = self._again("list_partition_reassignments", {topic: [0]})
         return found.get(kafka.TopicPartition(topic, 0))
 
+    def controller(self) -> int:
+        """Its id."""
+        return int(self._admin.describe_cluster()["controller_id"])
+
     def dirs(self, broker: BrokerId) -> list[dict[str, Any]]:
         """DescribeLogDirs."""
         (described,) = self._admin.describe_log_dirs(brokers=[broker])

@@ -100,8 +100,10 @@ def cluster(*states: PartitionState, controller: BrokerId | None = ME) -> Callab
 class Talk:
     """The connection. Asks are answered by the table when `answer_all` is called, or one by one by the test."""
 
-    def __init__(self, table: Callable[[Ask], Heard], *, facing: Facing = FACING, in_flight: int = 8) -> None:
-        self.session = Session(facing, request_bytes_max=100_000, in_flight_max=in_flight)
+    def __init__(
+        self, table: Callable[[Ask], Heard], *, facing: Facing = FACING, in_flight: int = 8, request_bytes_max: int = 100_000
+    ) -> None:
+        self.session = Session(facing, request_bytes_max=request_bytes_max, in_flight_max=in_flight)
         self.now_ms = 0
         self._table = table
         self._last = 0

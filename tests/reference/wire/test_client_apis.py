@@ -333,6 +333,16 @@ def test_an_offset_below_zero_is_out_of_range_and_a_partition_below_zero_unknown
     assert ask.tp == ""
 
 
+def test_more_partitions_than_may_be_asked_for_at_a_time_break_the_connection() -> None:
+    """Each is a question to the machine, which does nothing else meanwhile."""
+    many = tuple(fetch.FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(10_001))
+    wide = Talk(LEADING, request_bytes_max=1_000_000)
+    with pytest.raises(WireError, match="more than 10000 partitions"):
+        wide.send(ApiKey.FETCH, 11, replace(from_orders(0), topics=(fetch.FetchTopic("orders", many),)))
+
+    assert wide.asks() == []
+
+
 def test_sessions_of_fetches_are_not_kept_and_followers_do_not_fetch_here() -> None:
     answer = Talk(LEADING).call(ApiKey.FETCH, 11, replace(from_orders(0), session_id=7), Answer)
     assert answer == Answer((), 70)

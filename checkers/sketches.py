@@ -1,0 +1,107 @@
+"""A history written down in a few lines, for examples: what would the checkers say of it?
+
+A line is a row: `ok poll offset=0 value=a` of an operation, `hw node=b1 hw=2 leo=2` of an event (docs/history-format.md names the
+columns). Names of nodes in a list are joined by commas. What is left out is filled in: topic t, partition 0, life 1, process 1,
+epoch 1, acks -1, HW of a leader; indices and milliseconds count up. An answer stands for its question too, where nobody asked.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("order", "ok produce value=a offset=1", "ok produce value=b offset=0", "ok poll offset=7 value=c")
+    ['offset-order', 'phantom-read']
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from checkers.registry import ALL
+from checkers.single import judge
+from history.event import ClusterEvent, EventKind
+from history.history import History
+from history.manifest import Assignment, RunManifest
+from history.op import Operation, OpType
+from history.promise import Promise, TopicPromise
+
+_MS = 1_000_000
+_KINDS = {str(kind) for kind in EventKind}
+_LISTS = ("isr", "elr", "replicas")
+_PARTITION = {"topic": "t", "partition": "0"}
+# Rows of a node as a whole.
+_NODE_KINDS = {
+    "registered",
+    "session-ended",
+    "controller-elected",
+    "node-started",
+    "node-stopped",
+    "healed",
+    "final-reads",
+    "fault-begun",
+    "fault-ended",
+}
+
+
+def sketch(checker: str, *lines: str) -> list[str]:
+    """The kinds of anomalies that one checker finds; then what it leaves unchecked, and why the cluster is not live.
+
+    KeyError where there is no such checker.
+    """
+    operations: list[Operation] = []
+    events: list[ClusterEvent] = []
+    for index, columns in enumerate(_rows(lines)):
+        row = {"index": index, "time_ns": index * _MS, **columns}
+        if "kind" in columns:
+            events.append(msgspec.convert(row, ClusterEvent, strict=False))
+        else:
+            operations.append(msgspec.convert(row, Operation, strict=False))
+    asked = tuple(one for one in ALL if one.name == checker or (one.stage == "ledger" and checker != one.name))
+    if checker not in {one.name for one in asked}:
+        raise KeyError(checker)
+    healed = next((row.time_ns for row in events if row.kind == EventKind.HEALED), None)
+    verdict = judge(History(_manifest(healed), operations=operations, events=events), asked)
+    found = sorted({one.kind for one in verdict.anomalies if one.checker == checker})
+    return [*found, *(words for words in verdict.unchecked if words.startswith(f"{checker}:")), *verdict.not_live]
+
+
+def _rows(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:
+    """Columns of each row, as text."""
+    open_calls: set[object] = set()
+    for line in lines:
+        first, *rest = line.split()
+        if first in _KINDS:
+            named = dict(word.split("=", 1) for word in rest)
+            where = {} if first in _NODE_KINDS else _PARTITION
+            given = {"life": "1", "leader_epoch": "1", "detail": "leader", **named}
+            yield {"kind": first, **where, **given, **{name: tuple(given[name].split(",")) for name in _LISTS if name in given}}
+            continue
+        columns: dict[str, object] = {"process": "1", **_PARTITION, "type": first, "f": rest[0]}
+        columns.update(dict(word.split("=", 1) for word in rest[1:]))
+        if first == OpType.INVOKE:
+            open_calls.add(columns["process"])
+        elif columns["process"] in open_calls:
+            open_calls.remove(columns["process"])
+        else:
+            yield _question(columns)
+        if first == OpType.OK:
+            columns.setdefault("leader_epoch", "1")
+        yield {"acks": "-1", **columns} if rest[0] == "produce" else columns
+
+
+def _question(answer: dict[str, object]) -> dict[str, object]:
+    kept = ("process", "topic", "partition", "f", *(("value", "acks", "delivery") if answer["f"] == "produce" else ()))
+    asked = {name: answer[name] for name in kept if name in answer}
+    more = {"acks": "-1"} if answer["f"] == "produce" else {"offset": "0"} if answer["f"] == "poll" else {}
+    return {**more, **asked, "type": "invoke"}
+
+
+def _manifest(healed_at_ns: int | None) -> RunManifest:
+    """A run that went on for an hour after it was healed."""
+    promise = Promise(
+        topics=(TopicPromise(topic="t"),), unclean_election="never", profile="beyond",
+        session_timeout_ms=1000, replica_lag_time_max_ms=1000, request_timeout_ms=500,
+    )  # fmt: skip
+    end_ns = 3_600_000 * _MS
+    return RunManifest(
+        healed_at_ns=healed_at_ns, final_reads_at_ns=None if healed_at_ns is None else end_ns - _MS, end_ns=end_ns,
+        run_id="sketch", seed=None, draws=0, plan_digest="", protocol="", backend="", commit="", dirty=False, versions={},
+        outcome="completed", promise=promise, brokers=("b1", "b2", "b3"),
+        assignments=(Assignment(topic="t", partition=0, replicas=("b1", "b2", "b3")),), min_acked=0, faults=(),
+    )  # fmt: skip

@@ -1,0 +1,50 @@
+"""Reading holds a piece of the file and no more, however long the file is."""
+
+import io
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, cast
+
+import pytest
+
+from history.foreign import edn, jsonlines
+
+_LINES = {
+    "edn": ("{:index %d, :time %d, :process 3, :type :ok, :f :txn, :value [[:r 1 [1 2 3]] [:append 2 %d]]}\n", edn.records),
+    "json": ('{"index": %d, "time": %d, "type": "ok", "value": [["r", 1, [1, 2, 3]], ["append", 2, %d]]}\n', jsonlines.records),
+}
+
+
+class Endless(io.RawIOBase):
+    """A file of so many lines that is made while it is read."""
+
+    def __init__(self, line: str, count: int) -> None:
+        self._lines = (line % (i, i, i) for i in range(count))
+
+    def read(self, size: int = -1) -> bytes:
+        found, held = [], 0
+        for line in self._lines:
+            found.append(line)
+            held += len(line)
+            if held >= size:
+                break
+        return "".join(found).encode()
+
+
+def _peak(read: Callable[[BinaryIO], Iterator[object]], line: str, count: int) -> int:
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read(cast(BinaryIO, Endless(line, count)))) == count
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", sorted(_LINES))
+def test_a_file_is_never_held_as_a_whole(form: str) -> None:
+    """Four megabytes of it, and less than half of that at a time: pieces of a quarter, as text, and what is left of the last."""
+    line, read = _LINES[form]
+    size = 4 << 20
+
+    assert _peak(read, line, size // len(line)) < size // 2
