@@ -13,6 +13,14 @@ from reference.types import Address
 
 _PLACE = Address("b1")
 
+_FEATURES: dict[type[AnyFault], str] = {
+    Partition: "held",
+    Clog: "held",
+    Packets: "loss_per_mille",
+    Slow: "delay_ms",
+    Reset: "reset",
+}
+
 
 def lacking(engine: Engine, plan: Plan) -> str | None:
     """What a fault of this plan lacks here, in a sentence; None where nothing."""
@@ -29,17 +37,7 @@ def lacking(engine: Engine, plan: Plan) -> str | None:
 
 def _of_agent(fault: AnyFault) -> str | None:
     """As `agent` calls what this fault needs of it."""
-    match fault:
-        case Partition() | Clog():
-            return "held"
-        case Packets():
-            return "loss_per_mille"
-        case Slow():
-            return "delay_ms"
-        case Reset():
-            return "reset"
-        case _:
-            return None
+    return _FEATURES.get(type(fault))
 
 
 def _asked(engine: Engine) -> dict[str, str]:
