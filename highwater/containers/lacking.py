@@ -12,14 +12,7 @@ from nemesis.faults import AnyFault, Clog, DiskFull, Packets, Partition, Reset, 
 from reference.types import Address
 
 _PLACE = Address("b1")
-
-_FEATURES: dict[type[AnyFault], str] = {
-    Partition: "held",
-    Clog: "held",
-    Packets: "loss_per_mille",
-    Slow: "delay_ms",
-    Reset: "reset",
-}
+_FEATURES = (((Partition, Clog), "held"), ((Packets,), "loss_per_mille"), ((Slow,), "delay_ms"), ((Reset,), "reset"))
 
 
 def lacking(engine: Engine, plan: Plan) -> str | None:
@@ -37,7 +30,7 @@ def lacking(engine: Engine, plan: Plan) -> str | None:
 
 def _of_agent(fault: AnyFault) -> str | None:
     """As `agent` calls what this fault needs of it."""
-    return _FEATURES.get(type(fault))
+    return next((feature for kinds, feature in _FEATURES if isinstance(fault, kinds)), None)
 
 
 def _asked(engine: Engine) -> dict[str, str]:
