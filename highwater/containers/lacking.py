@@ -12,6 +12,7 @@ from nemesis.faults import AnyFault, Clog, DiskFull, Packets, Partition, Reset, 
 from reference.types import Address
 
 _PLACE = Address("b1")
+_FEATURES = (((Partition, Clog), "held"), ((Packets,), "loss_per_mille"), ((Slow,), "delay_ms"), ((Reset,), "reset"))
 
 
 def lacking(engine: Engine, plan: Plan) -> str | None:
@@ -29,17 +30,7 @@ def lacking(engine: Engine, plan: Plan) -> str | None:
 
 def _of_agent(fault: AnyFault) -> str | None:
     """As `agent` calls what this fault needs of it."""
-    match fault:
-        case Partition() | Clog():
-            return "held"
-        case Packets():
-            return "loss_per_mille"
-        case Slow():
-            return "delay_ms"
-        case Reset():
-            return "reset"
-        case _:
-            return None
+    return next((feature for kinds, feature in _FEATURES if isinstance(fault, kinds)), None)
 
 
 def _asked(engine: Engine) -> dict[str, str]:

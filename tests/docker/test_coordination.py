@@ -1,0 +1,44 @@
+"""The coordination contract under a ZooKeeper of three servers in containers: what holds for the model holds for a quorum."""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from highwater.containers.container_site import ContainerSite
+from highwater.containers.engine import Engine
+from tests.contract.coordination import CoordinationContract
+from tests.docker.test_places import plan
+from tests.zookeeper.bench import KazooBench
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+roots = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def ensemble(engine: Engine) -> Iterator[str]:
+    """host:port of one of its servers."""
+    site = ContainerSite(plan(zookeeper=3))
+
+    async def begin() -> None:
+        try:
+            await site.open()
+        finally:
+            await site.leave()
+
+    try:
+        asyncio.run(begin())
+        yield site.zookeeper.split(",")[0]
+    finally:
+        site.stop()
+        site.close()
+
+
+class TestQuorum(CoordinationContract):
+    @pytest.fixture
+    def bench(self, ensemble: str) -> Iterator[KazooBench]:
+        bench = KazooBench(ensemble, f"/contract-{next(roots)}")
+        yield bench
+        bench.close()
