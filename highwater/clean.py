@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from highwater.errors import HarnessError
-from highwater.local.clocks import forget
+from highwater.local.clocks import forget_all
 from highwater.local.processes import state_of
 from highwater.local.run_folder import abandoned, is_abandoned, remove
 
@@ -25,8 +25,8 @@ def clean() -> Iterator[str]:
     for folder in abandoned():
         for pid in _processes_of(folder):
             _kill(pid)
-            forget(pid)
             yield f"process {pid} of {folder.name}"
+        forget_all(folder)
         try:
             remove(folder)
         except OSError as error:

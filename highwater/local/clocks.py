@@ -25,6 +25,7 @@ HEALED_S_MAX = 20.0  # or is started again
 NEAR_NS = 15_000_000  # between what was set and what a note shows: a step of a fast drift, a thread that had to wait
 VISIBLE_NS = 200_000  # what two readings of clocks right after each other may differ by
 _NS_PER_MS = 1_000_000
+_FAKED = "faked-pids"
 _SHARED = Path("/dev/shm")
 
 
@@ -38,6 +39,20 @@ def forget(pid: int) -> None:
     for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
         with suppress(OSError):
             (_SHARED / name).unlink(missing_ok=True)
+
+
+def note_faked(folder: Path, pid: int) -> None:
+    """Write down, in the folder of a node, that this process of it has a wrong clock: a killed harness cannot `forget` it."""
+    with (folder / _FAKED).open("a") as file:
+        file.write(f"{pid}\n")
+
+
+def forget_all(folder: Path) -> None:
+    """Of all nodes of a run whose harness is gone, once their processes are gone too."""
+    for file in folder.glob(f"*/{_FAKED}"):
+        for pid in map(int, file.read_text().split()):
+            if not (Path("/proc") / str(pid)).exists():  # the number may have been given again
+                forget(pid)
 
 
 class FakeClock:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import reference
-from highwater.local.clocks import forget, library
+from highwater.local.clocks import forget, library, note_faked
 from highwater.local.directories import obeying
 from highwater.local.node_folder import NodeFolder, Start
 from highwater.local.processes import RUNNING, STOPPED, gone, in_state
@@ -57,6 +57,8 @@ class NodeProcess(NodeFolder):
                 env=environment,
                 start_new_session=True,
             )
+        if self._clock is not None:
+            note_faked(self._folder, self._process.pid)
         await self.tell_faults()
         return self._probe(running=True)
 
