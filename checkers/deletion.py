@@ -32,7 +32,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     for at, kind, node, id_, members, version in zip(*columns, strict=True):
         topic_id = id_ or ""
         if kind == K.STATE_WRITTEN:
-            if version == 0 and ended.pop(topic_id, None) is not None:
+            # One that has no state before that was asked for while it was being made: it is the same still.
+            if version == 0 and topic_id in isr and ended.pop(topic_id, None) is not None:
                 deleted = {who: row for who, row in deleted.items() if who[1] != topic_id}
             isr[topic_id] = (tuple(members or ()), at)
         elif kind == K.TOPIC_DELETED:

@@ -12,13 +12,14 @@ from msgspec.structs import replace
 
 from highwater.local.merge import RowClock
 from highwater.local.opening import opened_line
-from highwater.sim.evidence import Notebook, record_state
-from highwater.topics import TopicIds
+from highwater.sim.evidence import Notebook, names, record_state
+from highwater.topics import TopicIds, removed, topic_of_path
 from highwater.zookeeper_log import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 from history.event import ClusterEvent, EventKind
 from history.recorder import Recorder
 from reference.coordination import paths
 from reference.coordination.api import Data
+from reference.messages import PartitionState
 from reference.runtime.control import NoteLine
 from reference.types import Address, BrokerId, TopicPartition, broker_address, index_of, topic_of
 
@@ -78,6 +79,9 @@ class ZooKeeperEvidence:
         self._last_ns = 0
         self._topics = TopicIds()
         self._partitions: dict[TopicPartition, None] = {}  # that ever had a state
+        self._assigned: dict[TopicPartition, tuple[BrokerId, ...]] = {}  # as last written down
+        self._ordered: tuple[TopicPartition, ...] = ()  # unclean elections that an operator has asked for
+        self._standing: dict[TopicPartition, PartitionState] = {}
 
     def add(self, commit: AnyCommit) -> None:
         """One commit."""
@@ -88,6 +92,11 @@ class ZooKeeperEvidence:
                 self._registered(commit, broker_address(BrokerId(int(path.rpartition("/")[2]))))
             case NodeCreated() | NodeWritten():
                 self._ended(commit, commit.data)
+                if commit.path == paths.UNCLEAN_ELECTION:
+                    self._ordered = paths.decode_preferred(commit.data)
+                topic = topic_of_path(commit.path)
+                if topic is not None:
+                    self._assign(commit, topic)
                 tp = paths.tp_of_state_path(commit.path)
                 if tp is not None:
                     self._state_written(commit, tp)
@@ -96,11 +105,47 @@ class ZooKeeperEvidence:
             case SessionEnded():
                 self._gone(commit)
             case NodeDeleted():
+                self._ordered = () if commit.path == paths.UNCLEAN_ELECTION else self._ordered
                 self._ended(commit, None)
 
+    def _assign(self, commit: NodeCreated | NodeWritten, topic: str) -> None:
+        """A topic was made, or its assignment written: what is new in it."""
+        listed = dict(paths.decode_topic(topic, commit.data))
+        self._assigned = {tp: held for tp, held in self._assigned.items() if topic_of(tp) != topic or tp in listed}
+        for tp, replicas in listed.items():
+            if self._assigned.get(tp) != replicas:
+                self._assigned[tp] = replicas
+                self._set_clock(commit)
+                topic_id = self._topics.of(tp)
+                self.recorder.event(
+                    EventKind.ASSIGNED, topic=topic, topic_id=topic_id, partition=index_of(tp), replicas=names(replicas)
+                )
+
+    def _obey(self, state: PartitionState) -> None:
+        """An order is carried out by the first election, while it stands, of who was not counted on as it is registered now."""
+        before = self._standing.get(state.tp)
+        self._standing[state.tp] = state
+        if state.tp not in self._ordered or before is None or state.leader is None or state.leader == before.leader:
+            return
+        if (state.leader, state.leader_incarnation) not in {(m.broker, m.incarnation) for m in (*before.isr, *before.elr)}:
+            self._ordered = tuple(other for other in self._ordered if other != state.tp)
+            self.recorder.event(
+                EventKind.UNCLEAN_ELECTION_ORDERED,
+                topic=topic_of(state.tp),
+                topic_id=self._topics.of(state.tp),
+                partition=index_of(state.tp),
+                leader=broker_address(state.leader),
+            )
+
     def _ended(self, commit: NodeCreated | NodeWritten | NodeDeleted, data: bytes | None) -> None:
+        taken = None if data is None else removed(commit.path)
+        taken_id = None if taken is None else self._topics.of(taken)
+        if taken is not None and taken_id is not None:
+            self._set_clock(commit)
+            self.recorder.event(EventKind.TOPIC_DELETED, topic=topic_of(taken), topic_id=taken_id, partition=index_of(taken))
         for topic, topic_id in self._topics.ended(commit.path, data):
             self._set_clock(commit)
+            self._assigned = {tp: replicas for tp, replicas in self._assigned.items() if topic_of(tp) != topic}
             for tp in [tp for tp in self._partitions if topic_of(tp) == topic]:
                 index = index_of(tp)
                 self.recorder.event(EventKind.TOPIC_DELETED, topic=topic, topic_id=topic_id, partition=index)
@@ -134,4 +179,5 @@ class ZooKeeperEvidence:
         self._partitions[tp] = None
         state = paths.decode_state(tp, (), Data(commit.data, version, 0))
         self._set_clock(commit, after_ns=self._sent_ns.get((node, tp, version - 1), 0))
+        self._obey(state)
         record_state(self.recorder, state, node=node, topic_id=self._topics.of(tp))

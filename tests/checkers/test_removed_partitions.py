@@ -13,6 +13,7 @@ def test_the_promises_of_a_removed_partition_end_when_that_is_asked_for(asked: b
     """docs/promise.md P8 for one partition: what stands at the same offset later contradicts nothing; unasked it would."""
     story = begin()
     story.topic_id = "5"
+    story.state("b1", 1, "b1 b2 b3", version=1)
     committed(story)
     if asked:
         story.event(EventKind.TOPIC_DELETED)
@@ -30,6 +31,7 @@ def test_a_removed_partition_that_comes_back_unasked_is_raised_from_the_dead(aga
     """R-064: it was added again where its state is written for the first time; a late copy of a command writes none."""
     story = begin()
     story.topic_id = "5"
+    story.state("b1", 1, "b1 b2 b3", version=1)
     story.event(EventKind.TOPIC_DELETED)
     story.event(EventKind.REPLICA_DELETED, node="b2", life=1)
     if again:
@@ -63,3 +65,14 @@ def test_a_leader_that_was_moved_away_is_not_looked_at_when_the_partition_ends(n
     story.event(EventKind.TOPIC_DELETED)
 
     assert judge(story.history()).validity is verdict
+
+
+def test_a_partition_that_is_asked_to_go_before_its_first_state_is_deleted_rightly() -> None:
+    """V3 §H: its removal is asked for while the controller gives it a leader; nothing was added again."""
+    story = begin()
+    story.topic_id = "5"
+    story.event(EventKind.TOPIC_DELETED)
+    story.state("b1", 0, "b1 b2 b3", version=0)
+    story.event(EventKind.REPLICA_DELETED, node="b2", life=1)
+
+    assert judge(story.history()).validity is Validity.VALID

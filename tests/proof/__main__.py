@@ -29,6 +29,7 @@ One disagreement fails either.
   Cycles: all are enumerated, and what is told must be all kinds there are, each by its shortest.
 - **Logs:** the rules of `docs/promise.md` over all pairs of rows, logs rebuilt from the first row each time.
   No cuts and no wounds: for these see `tests/checkers/test_properties.py` and `tests/checkers/test_acked_loss.py`.
+- **Not in it:** the judge of queues (`kafka`), and what `tests/proof/test_logs.py` names: these have their stories alone.
 
 """
 _COLUMNS = "| judge | histories | exhaustive up to | possible | impossible | undecided | wrong |\n|---|---|---|---|---|---|---|\n"

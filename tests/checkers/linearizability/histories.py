@@ -1,35 +1,11 @@
-"""Small histories for models, brute force over all orders, and drawing histories by a seed."""
+"""Small histories for models, drawn by a seed."""
 
-from collections.abc import Callable, Hashable, Sequence
-from itertools import combinations, permutations
+from collections.abc import Callable, Hashable
 
-from checkers.linearizability.model import Illegal, Model
 from history.foreign.step import UNKNOWN, Call
 from history.seed import Rng
 
 Intent = tuple[str, Hashable, Hashable]  # function, argument, result
-
-
-def possible(model: Model, calls: Sequence[Call]) -> bool:
-    """Whether an order exists, by trying every order of every choice of crashed calls."""
-    required = [c for c in calls if c.end is not None]
-    crashed = [c for c in calls if c.end is None]
-    choices = (list(chosen) for size in range(len(crashed) + 1) for chosen in combinations(crashed, size))
-    return any(_fits(model, order) for chosen in choices for order in permutations(required + chosen))
-
-
-def _fits(model: Model, order: Sequence[Call]) -> bool:
-    latest = -1
-    state = model.initial()
-    for call in order:
-        if call.end is not None and call.end < latest:
-            return False
-        latest = max(latest, call.start)
-        after = model.step(state, call)
-        if isinstance(after, Illegal):
-            return False
-        state = after
-    return True
 
 
 def drawn(rng: Rng, size: int, intent: Callable[[Rng, int], Intent], *, crash_in: int = 5) -> list[Call]:

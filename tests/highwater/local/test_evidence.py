@@ -130,3 +130,55 @@ def test_commits_keep_their_order_when_the_wall_clock_goes_back() -> None:
     found = rows(registration(10, ms=50), state(3, ms=20), state(4, ms=21))
 
     assert [(e.zk_version, e.time_ns) for e in found] == [(None, 50 * MS), (3, 50 * MS), (4, 50 * MS)]
+
+
+def topic(*replicas: int, zxid: int, ms: int) -> NodeCreated | NodeWritten:
+    data = paths.topic_payload((tuple(BrokerId(broker) for broker in replicas),))
+    path = paths.topic_path("orders")
+    if zxid == 1:
+        return NodeCreated(zxid=zxid, session=7, time_ms=wall_ms(ms), path=path, data=data, ephemeral=False)
+    return NodeWritten(zxid=zxid, session=7, time_ms=wall_ms(ms), path=path, data=data, version=zxid)
+
+
+def test_an_assignment_is_written_down_when_it_is_another_one() -> None:
+    """A run whose partitions were moved must not be held to the replicas that it began with."""
+    found = rows(topic(1, 2, zxid=1, ms=1), topic(1, 2, zxid=2, ms=2), topic(3, 2, zxid=3, ms=3))
+
+    assert [(e.kind, e.topic, e.topic_id, e.partition, e.replicas) for e in found] == [
+        (EventKind.ASSIGNED, "orders", "1", 0, ("b1", "b2")),
+        (EventKind.ASSIGNED, "orders", "1", 0, ("b3", "b2")),
+    ]
+
+
+def led_by(broker: int, *, version: int, ms: int) -> NodeWritten:
+    members = (IsrMember(BrokerId(broker), Incarnation(broker)),)
+    value = PartitionState(
+        tp=TP,
+        leader=BrokerId(broker),
+        leader_incarnation=Incarnation(broker),
+        leader_epoch=LeaderEpoch(version),
+        isr=members,
+        controller_epoch=ControllerEpoch(2),
+        zk_version=ZkVersion(version),
+        replicas=(),
+    )
+    data = paths.state_payload(value)
+    path = paths.state_path(TP)
+    return NodeWritten(zxid=20 + version, session=7, time_ms=wall_ms(ms), path=path, data=data, version=version)
+
+
+def test_an_unclean_election_is_excused_by_the_order_that_stands_and_by_no_other() -> None:
+    """The promise of a plan may leave such a loss to an operator: then his order must be on record."""
+    order = NodeCreated(
+        zxid=25,
+        session=8,
+        time_ms=wall_ms(2),
+        path=paths.UNCLEAN_ELECTION,
+        data=paths.preferred_payload((TP,)),
+        ephemeral=False,
+    )
+    ordered = (led_by(1, version=1, ms=1), order, led_by(3, version=2, ms=3))
+    unordered = (led_by(1, version=1, ms=1), led_by(3, version=2, ms=3))
+
+    assert [e.leader for e in rows(*ordered) if e.kind is EventKind.UNCLEAN_ELECTION_ORDERED] == ["b3"]
+    assert [e.leader for e in rows(*unordered) if e.kind is EventKind.UNCLEAN_ELECTION_ORDERED] == []
