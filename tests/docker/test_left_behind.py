@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,13 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 RUNNING_S_MAX = 120
 END_S_MAX = 120
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """With a short name: below it lie Unix sockets, whose names have at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="left-") as folder:
+        yield Path(folder)
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
