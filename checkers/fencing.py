@@ -1,7 +1,8 @@
 """A broker that has fenced itself accepts nothing (R-186, B-43): no append as leader, no rise of its HW, no answer to a client.
 
 Its fence lasts from its own word to its own word, or to the end of its process. Requests that were taken before are answered
-with an error when the fence begins, so what a client was given by it must have been asked before.
+with an error when the fence begins, so what a client was given by it must have been asked before. What it has begun it finishes
+(R-186): an ISR change that it sent before its fence may end behind it, and a high watermark that waited for that change rises.
 
     >>> from checkers.sketches import sketch
     >>> sketch("fencing", "fenced node=b1", "append node=b1 offset=0 value=a")
@@ -49,8 +50,14 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     key = f"{topic}-{partition}"
     anomalies: list[Anomaly] = []
     standing: dict[tuple[str, int], int] = {}  # (node, epoch) -> HW
+    sent: dict[str, int] = {}  # the row of the ISR change that a node has under way
+    finished: dict[str, tuple[int, int]] = {}  # the rows of the last one that ended: sent, ended
     for row in rows:
         what = ""
+        if row.kind == K.ISR_CHANGE_SENT:
+            sent[row.node] = row.at
+        elif row.kind == K.ISR_CHANGE_ENDED and row.node in sent:
+            finished[row.node] = (sent.pop(row.node), row.at)
         if row.kind == K.APPEND and row.detail == "leader":
             what = f"appended {row.value} as leader"
         elif row.kind == K.HW and row.detail == "leader":
@@ -58,6 +65,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             standing[(row.node, row.leader_epoch)] = row.hw
             what = f"raised its high watermark to {row.hw}" if before is not None and row.hw > before else ""
         begun = _behind(fences, row.node, row.at, row.at) if what else None
+        if begun is not None and row.kind == K.HW:
+            asked, ended = finished.get(row.node, (begun, begun))
+            begun = None if asked < begun < ended else begun
         if begun is not None:
             kind = "fenced-append" if row.kind == K.APPEND else "fenced-commit"
             words = f"{row.node} {what} though it had fenced itself"
@@ -75,12 +85,12 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="A broker that has fenced itself appends nothing as leader, commits nothing and answers no client.",
+    claim="A broker that has fenced itself appends nothing as leader, commits nothing new and answers no client.",
     assumes="Brokers note their fences; answers name the broker that gave them.",
     blind="Protocols without fences; fetches of followers, by what they commit alone.",
     kinds=("fenced-append", "fenced-commit", "fenced-answer"),
     group_by=PARTITION,
     operations=("produce", "poll", "latest", "earliest"),
-    events=(K.FENCED, K.UNFENCED, K.NODE_STARTED, K.NODE_STOPPED, K.APPEND, K.HW),
+    events=(K.FENCED, K.UNFENCED, K.NODE_STARTED, K.NODE_STOPPED, K.APPEND, K.HW, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED),
     check=check,
 )

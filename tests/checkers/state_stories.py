@@ -242,6 +242,33 @@ def commits_behind_its_fence() -> History:
     return story.history()
 
 
+def finishes_a_change_behind_its_fence() -> History:
+    """The controller took the change before it fell silent; the leader reads so behind its fence (R-186)."""
+    story = begin()
+    story.hw("b1", 0)
+    story.asks(1, "x")
+    story.append("b1 b2 b3", 0, "x")
+    story.change_isr("b1", 1, ("b1", "b2", "b3"))
+    fence(story, "b1")
+    story.change_isr("b1", 1, ("b1", "b2", "b3"), ended=True)
+    story.hw("b1", 1)
+    story.unsure(1, "x")
+    return story.history()
+
+
+def begins_a_change_behind_its_fence() -> History:
+    story = begin()
+    story.hw("b1", 0)
+    story.asks(1, "x")
+    story.append("b1 b2 b3", 0, "x")
+    fence(story, "b1")
+    story.change_isr("b1", 1, ("b1", "b2", "b3"))
+    story.change_isr("b1", 1, ("b1", "b2", "b3"), ended=True)
+    story.hw("b1", 1)
+    story.unsure(1, "x")
+    return story.history()
+
+
 def answers_behind_its_fence() -> History:
     story = begin()
     committed(story)
@@ -382,6 +409,8 @@ STATE_STORIES: dict[str, Told] = {
     ),
     "undecidable/log-matching-epoch-not-told": Told(epoch_not_told, Expected()),
     "ok/fencing-fenced-and-back": Told(fenced_and_back, Expected()),
+    "ok/fencing-finishes-a-change": Told(finishes_a_change_behind_its_fence, Expected()),
+    "bad/fencing-begins-a-change": Told(begins_a_change_behind_its_fence, invalid(("fenced-commit", (11, 14)))),
     "bad/fencing-appends": Told(appends_behind_its_fence, invalid(("fenced-append", (6, 8)))),
     "bad/fencing-commits": Told(commits_behind_its_fence, invalid(("fenced-commit", (11, 12)))),
     "bad/fencing-answers": Told(answers_behind_its_fence, invalid(("fenced-answer", (12, 13, 14)))),

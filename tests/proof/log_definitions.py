@@ -372,12 +372,23 @@ def fencing(operations: Operations, events: Events) -> set[str]:
         same = [one for one in events[:at] if (one.kind, one.node, one.leader_epoch) == (K.HW, row.node, row.leader_epoch)]
         before = [one.hw or 0 for one in same if one.detail == "leader"]
         found |= {"fenced-append"} if row.kind is K.APPEND else set()
-        found |= {"fenced-commit"} if row.kind is K.HW and before and (row.hw or 0) > before[-1] else set()
+        if row.kind is K.HW and before and (row.hw or 0) > before[-1] and not _finishes_a_change(events[:at], row.node):
+            found.add("fenced-commit")
     for f in ("produce", "poll", "latest"):
         for call in calls(operations, f):
             if call.ok and _is_fenced(events, call.answer[0].node, call.asked[0].index, call.answer[0].index):
                 found.add("fenced-answer")
     return found
+
+
+def _finishes_a_change(events: Events, node: str | None) -> bool:
+    """Of all that it said so far: did the ISR change that ended last begin before the fence, and end behind it?"""
+    mine = [row for row in events if row.node == node]
+    lifted = max((row.index for row in mine if row.kind is K.UNFENCED), default=-1)
+    fence = min(row.index for row in mine if row.kind is K.FENCED and row.index > lifted)
+    changes = [row for row in mine if row.kind in (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)]
+    whole = [(a, b) for a, b in pairwise(changes) if a.kind is K.ISR_CHANGE_SENT and b.kind is K.ISR_CHANGE_ENDED]
+    return bool(whole) and whole[-1][0].index < fence < whole[-1][1].index
 
 
 def _is_fenced(events: Events, node: str | None, first: int, last: int) -> bool:
