@@ -17,6 +17,13 @@ settings.register_profile("night", max_examples=1000, deadline=None, suppress_he
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with real processes run one after the other: two clusters at once on a small machine starve each other."""
+    for item in items:
+        if item.get_closest_marker("zookeeper") is not None:
+            item.add_marker(pytest.mark.xdist_group("real"))
+
+
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[str]:
     """The address of a real ZooKeeper, one for the whole session; tests keep to paths of their own."""

@@ -128,7 +128,9 @@ def test_python_without_assertions_is_refused() -> None:
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["judge", "stored", "--spark", "local"], ["run", "--seed", "1", "--backend", "process"]])
+@pytest.mark.parametrize(
+    "arguments", [["judge", "stored", "--spark", "local"], ["run", "--seed", "1", "--backend", "process", "--faults", "crash"]]
+)
 def test_what_needs_java_is_refused_where_there_is_none(
     arguments: list[str], place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

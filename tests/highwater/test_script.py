@@ -7,9 +7,8 @@ import pytest
 from checkers.single import judge
 from checkers.verdict import Validity
 from highwater.backends.api import Provenance
-from highwater.backends.process import ProcessBackend
 from highwater.backends.sim import SimBackend
-from highwater.plan import Plan, PlanError, checked
+from highwater.plan import Plan, PlanError
 from highwater.text import plan_from_yaml, plan_to_yaml
 from history.event import EventKind
 from history.history import History
@@ -110,8 +109,3 @@ def test_a_script_that_cannot_be_is_refused_with_its_line(old: str, new: str, wo
         plan_from_yaml(PLAN.replace(old, new))
 
     assert words in str(error.value)
-
-
-def test_processes_perform_no_script() -> None:
-    """They have no administrators yet; a step that nobody asks for would be a silent gap."""
-    assert ProcessBackend().refuse(checked(plan())) == "the process backend has no administrators, and so no script"

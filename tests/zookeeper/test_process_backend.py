@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -141,6 +142,13 @@ def hurtful_plan() -> Plan:
     return replace(long, cluster=replace(long.cluster, log_dirs=2))
 
 
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """The name of a Unix socket has 107 bytes at most, of which tmp_path takes too many."""
+    with tempfile.TemporaryDirectory(prefix="hw-") as folder:
+        yield Path(folder)
+
+
 @contextmanager
 def performing(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
     """A harness in the middle of the long plan, and all processes that it has started."""
@@ -182,36 +190,36 @@ def without_means() -> None:
 @pytest.mark.zookeeper
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_keeps_what_was_recorded_and_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
+def test_an_interrupt_keeps_what_was_recorded_and_leaves_nothing(number: signal.Signals, short_path: Path) -> None:
     without_means()
-    with performing(tmp_path) as (process, family):
+    with performing(short_path) as (process, family):
         process.send_signal(number)
         output, _ = process.communicate(timeout=60)
 
     assert output.split() == [b"interrupted", b"True"]
     assert len(family) >= 4  # ZooKeeper and three brokers
     assert [pid for pid in family if is_alive(pid)] == []
-    assert [path.name for path in tmp_path.iterdir()] == ["run.py"]
-    assert mounts_below(tmp_path) == []
+    assert [path.name for path in short_path.iterdir()] == ["run.py"]
+    assert mounts_below(short_path) == []
     assert shared_memory_of(family) == []
 
 
 @pytest.mark.zookeeper
 @pytest.mark.slow
-def test_what_a_killed_harness_leaves_is_cleaned_away(tmp_path: Path) -> None:
+def test_what_a_killed_harness_leaves_is_cleaned_away(short_path: Path) -> None:
     """No process outlives its harness: brokers see their stdin close, ZooKeeper is ended by the kernel."""
     without_means()
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv of util-linux is not there, without which ZooKeeper outlives a harness that is killed")
-    with performing(tmp_path) as (process, family):
+    with performing(short_path) as (process, family):
         process.kill()
     deadline = time.monotonic() + 30
     while any(is_alive(pid) for pid in family):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    left = [path.name for path in tmp_path.iterdir() if path.name != "run.py"]
+    left = [path.name for path in short_path.iterdir() if path.name != "run.py"]
 
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(short_path)}
     cleaned = subprocess.run(
         [sys.executable, "-m", "highwater", "clean"], env=environment, capture_output=True, text=True, check=False, timeout=60
     )
@@ -220,6 +228,6 @@ def test_what_a_killed_harness_leaves_is_cleaned_away(tmp_path: Path) -> None:
     assert len(left) == 2  # of ZooKeeper, and of the brokers
     assert cleaned.returncode == 0, cleaned.stderr
     assert all(name in cleaned.stdout for name in left)
-    assert [path.name for path in tmp_path.iterdir()] == ["run.py"]
-    assert mounts_below(tmp_path) == []
+    assert [path.name for path in short_path.iterdir()] == ["run.py"]
+    assert mounts_below(short_path) == []
     assert shared_memory_of(family) == []
