@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from highwater.backends.scene import broker_config, brokers_of
-from highwater.local.clocks import library
+from highwater.local.clocks import forget_all, library
 from highwater.local.conversation import between_brokers
 from highwater.local.directories import obeying
 from highwater.local.node_folder import Start, needs_of
@@ -123,6 +123,7 @@ class ProcessSite:
             self._zookeeper.stop()
         folder, self._folder = self._folder, None
         if folder is not None:
+            forget_all(folder.path)  # of every life, one that an interrupt met on its way too
             folder.remove()
 
 

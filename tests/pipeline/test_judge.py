@@ -34,7 +34,7 @@ def _stored(folder: Path, histories: list[History]) -> list[Path]:
 
 
 def test_spark_judges_the_corpus_and_random_runs_as_one_process_does(spark: SparkSession, tmp_path: Path) -> None:
-    histories = corpus() + [random_run(Rng(seed)) for seed in range(50)]
+    histories = corpus() + [random_run(Rng(seed)) for seed in range(100)]
     # A space, a plus and a percent sign: Spark names files by URI.
     runs = _stored(tmp_path / "a b+c%20é", histories)
 
@@ -42,7 +42,7 @@ def test_spark_judges_the_corpus_and_random_runs_as_one_process_does(spark: Spar
 
     assert judge(runs, master="local[2]") == expected
     # Otherwise equality proves little.
-    random = expected[-50:]
+    random = expected[-100:]
     assert min(Counter(verdict.validity for verdict in random).values()) >= 3
     assert any(verdict.cuts for verdict in random)
 

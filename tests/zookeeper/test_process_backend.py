@@ -136,8 +136,8 @@ print(run.history.manifest.outcome, len(run.history.events) > 20, flush=True)
 
 def hurtful_plan() -> Plan:
     """A long one, of faults that leave traces: a wrong clock, a directory without permissions, small file systems."""
-    lasting = [window("f1", 10, 59_000, ClockJump(offset_ms=5000), LEADER), window("f2", 20, 59_000, DirUnreadable(), LEADER)]
-    full = [window("f3", 30, 59_000, DiskFull(), Controller())] if os.geteuid() == 0 else []
+    lasting = [window("f1", 1000, 59_000, ClockJump(offset_ms=5000), LEADER), window("f2", 1100, 59_000, DirUnreadable(), LEADER)]
+    full = [window("f3", 1200, 59_000, DiskFull(), Controller())] if os.geteuid() == 0 else []
     long = plan(*lasting, *full, faults_ms=60_000)
     return replace(long, cluster=replace(long.cluster, log_dirs=2))
 
@@ -163,6 +163,7 @@ def performing(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.1)
+        time.sleep(2)  # the faults begin
         yield process, descendants(process.pid)
     finally:
         process.kill()
