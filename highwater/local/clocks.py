@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from highwater.local.processes import state_of
 from highwater.local.site import RIGHT, ClockCondition, Probe, Proof
 from reference.runtime.control import NoteLine
 
@@ -51,7 +52,7 @@ def forget_all(folder: Path) -> None:
     """Of all nodes of a run whose harness is gone, once their processes are gone too."""
     for file in folder.glob(f"*/{_FAKED}"):
         for pid in map(int, file.read_text().split()):
-            if not (Path("/proc") / str(pid)).exists():  # the number may have been given again
+            if state_of(pid) in ("", "Z"):  # the number may have been given again; an orphan may wait to be reaped
                 forget(pid)
 
 
