@@ -10,8 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import assert_never
 
-from reference.client.admin import Admin, Outputs
-from reference.client.calls import Answered
 from reference.client.commands import (
     AllowReassignments,
     CancelReassignments,
@@ -22,13 +20,9 @@ from reference.client.commands import (
     Reassign,
 )
 from reference.coordination.admin_paths import REASSIGN, REASSIGN_EXTRA, decode_reassignments
-from reference.coordination.api import AnyAnswer, AnyOp, Change, Data, GetData, SessionState
-from reference.coordination.kazoo_client import KazooCoordination
-from reference.effects import CancelTimer, SetTimer, ZkConnect, ZkRequest
+from reference.coordination.api import Data, GetData
 from reference.errors import ErrorCode
-from reference.events import AnyEvent, TimerFired, ZkReplied, ZkState, ZkWatch
-from reference.runtime.timers import Timers
-from reference.types import Millis
+from reference.runtime.admin_session import AdminSession
 from reference.wire.clients.tasks import (
     AnyResult,
     CancelMoves,
@@ -45,7 +39,6 @@ WAITING_MAX = 64  # commands; more are refused
 STEP_MS_MIN = 2000  # a znode is written within that, whatever the client's timeout: it is not asked for twice
 CANCEL_MS_MAX = 60_000  # how long a rollback is watched before the reassignments that are left may go on
 LOOK_AGAIN_S = 0.05
-_FIRST_LOOK = 1 << 40  # ids of our own requests; those of the machine count from 1
 
 ByZnodes = MakeTopic | DropTopic | Move | CancelMoves | ListMoves
 
@@ -55,13 +48,8 @@ class Administration:
 
     def __init__(self, zookeeper: str, session_timeout_ms: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self._zookeeper = KazooCoordination(zookeeper, session_timeout_ms, self, self._loop.call_soon_threadsafe)
-        self._machine = Admin(Millis(STEP_MS_MIN))
-        self._timers = Timers(self._loop, lambda name: self._handle(TimerFired(name)))
+        self._session = AdminSession(zookeeper, session_timeout_ms)
         self._waiting: asyncio.Queue[tuple[ByZnodes, float, Callable[[AnyResult], None]]] = asyncio.Queue(WAITING_MAX)
-        self._answer: asyncio.Future[Answered] | None = None
-        self._looks: dict[int, asyncio.Future[tuple[AnyAnswer, ...]]] = {}
-        self._last = _FIRST_LOOK
         self._worker: asyncio.Task[None] | None = None
 
     def perform(self, task: ByZnodes, answer: Callable[[AnyResult], None]) -> None:
@@ -79,8 +67,7 @@ class Administration:
             self._worker.cancel()
             with suppress(asyncio.CancelledError):
                 await self._worker
-        self._timers.cancel_all()
-        self._zookeeper.close()
+        self._session.close()
 
     # --- one after the other -----------------------------------------------------------------------------------------------
 
@@ -120,7 +107,7 @@ class Administration:
         error = await self._run(ListPending(id=1))
         if error is not ErrorCode.NONE:
             return error, ()
-        answers = await self._look(GetData(REASSIGN), GetData(REASSIGN_EXTRA))
+        answers = await self._session.look(GetData(REASSIGN), GetData(REASSIGN_EXTRA), timeout_s=STEP_MS_MIN / 1000)
         found: dict[str, PendingMove] = {}
         for answer in answers:
             for tp, entry in decode_reassignments(answer.data)[0].items() if isinstance(answer, Data) else ():
@@ -147,62 +134,8 @@ class Administration:
         if not is_told:
             answer(Done(task.correlation))
 
-    # --- the machine and its session ---------------------------------------------------------------------------------------
-
     async def _run(self, command: Command, timeout_ms: int = 0) -> ErrorCode:
-        self._machine.timeout_ms = Millis(max(timeout_ms, STEP_MS_MIN))
-        self._answer = self._loop.create_future()
-        self._do(self._machine.start(command))
-        return (await self._answer).error
-
-    async def _look(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
-        """What ZooKeeper holds; nothing where it does not answer in time."""
-        self._last += 1
-        id_, future = self._last, self._loop.create_future()
-        self._looks[id_] = future
-        self._zookeeper.request(id_, ops, atomic=False)
-        try:
-            return await asyncio.wait_for(future, STEP_MS_MIN / 1000)
-        except TimeoutError:
-            return ()
-        finally:
-            del self._looks[id_]
-
-    def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """ZooKeeper answered."""
-        if request_id < _FIRST_LOOK:
-            self._handle(ZkReplied(request_id, answers))
-        elif request_id in self._looks and not self._looks[request_id].done():
-            self._looks[request_id].set_result(answers)
-
-    def watch_fired(self, path: str, change: Change) -> None:
-        """A watch fired."""
-        self._handle(ZkWatch(path, change))
-
-    def state_changed(self, state: SessionState, session: int) -> None:
-        """The session changed."""
-        self._handle(ZkState(state, session))
-
-    def _handle(self, event: AnyEvent) -> None:
-        self._do(self._machine.handle(event))
-
-    def _do(self, outputs: Outputs) -> None:
-        for output in outputs:
-            match output:
-                case ZkConnect():
-                    self._zookeeper.connect()
-                case ZkRequest():
-                    self._zookeeper.request(output.id, output.ops, atomic=output.atomic)
-                case SetTimer():
-                    self._timers.set(output.name, output.lo_ms, output.hi_ms)
-                case CancelTimer():
-                    self._timers.cancel(output.name)
-                case Answered():
-                    assert self._answer is not None
-                    if not self._answer.done():
-                        self._answer.set_result(output)
-                case _:
-                    raise AssertionError(f"an administrator has no business with {output}")
+        return (await self._session.run(command, max(timeout_ms, STEP_MS_MIN))).error
 
 
 def _told(task: ByZnodes, error: ErrorCode) -> AnyResult:
