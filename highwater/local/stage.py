@@ -27,6 +27,7 @@ from highwater.local.evidence import ZooKeeperEvidence, recorded_notes, stamped,
 from highwater.local.faults import Faults
 from highwater.local.kafka_clients import KafkaClient
 from highwater.local.merge import merged
+from highwater.local.run_folder import cramped
 from highwater.local.site import Site
 from highwater.plan import Plan
 from history.digest import digest
@@ -43,10 +44,10 @@ SLICE_S = 0.2  # how often deaths are looked for
 
 
 def unplayable(plan: Plan) -> str | None:
-    """Why no clients of real nodes can perform a workload, in a sentence; None where they can."""
+    """Why no real nodes or their clients can perform a plan here, in a sentence; None where they can."""
     if plan.workload.name == "misuse":
         return "librdkafka keeps to the rules that the workload misuse breaks: it is for the simulator"
-    return None
+    return cramped()
 
 
 def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> Run:
