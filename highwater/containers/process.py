@@ -5,6 +5,7 @@ before what the engine says, which learns of an end a moment later.
 """
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from highwater.containers.engine import Engine, Service
@@ -59,8 +60,9 @@ class ContainerProcess:
         """SIGKILL, and its end. Nothing where there is no process, and then it did not act."""
         if not self.is_running():
             return _nobody
+        probe = self.gone()
         await asyncio.to_thread(self.end)
-        return self.gone
+        return probe
 
     def end(self) -> None:
         """The same, outside of a loop."""
@@ -94,9 +96,12 @@ class ContainerProcess:
 
     # --- evidence ----------------------------------------------------------------------------------------------------------
 
-    async def gone(self) -> Proof:
-        """It has ended, or does so soon."""
-        pid, container = self._pid, self._container
+    def gone(self) -> Probe:
+        """The process that is there now has ended, or does so soon: asked for when the next one may be running already."""
+        return partial(self._gone, self._pid)
+
+    async def _gone(self, pid: int) -> Proof:
+        container = self._container
         if container is None:
             return Proof(False, "there was no process")
         for _ in range(_LOOKS_MAX):
