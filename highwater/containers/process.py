@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from highwater.containers.engine import Engine, Service
-from highwater.errors import HarnessError
 from highwater.local.processes import LOOK_S, state_of
 from highwater.local.site import Probe, Proof
 
@@ -106,14 +105,14 @@ class ContainerProcess:
             return Proof(False, "there was no process")
         for _ in range(_LOOKS_MAX):
             if state_of(pid) in _GONE:
-                break
+                # The engine learns of it a moment later; where another process was started meanwhile, it tells of that one.
+                code = await asyncio.to_thread(self._engine.exit_code, container)
+                if pid != self._pid:
+                    return Proof(True, f"process {pid} ended")
+                if code is not None:
+                    return Proof(True, f"process {pid} ended with exit code {code}")
             await asyncio.sleep(LOOK_S)
-        else:
-            return Proof(False, f"process {pid} is still ending")
-        if pid != self._pid:
-            return Proof(True, f"process {pid} ended")
-        await asyncio.to_thread(self._engine.wait, container, ENDED_S_MAX)
-        return Proof(True, f"process {pid} ended with exit code {await asyncio.to_thread(self._engine.exit_code, container)}")
+        return Proof(state_of(pid) in _GONE, f"process {pid} is still ending")
 
     async def runs(self) -> Proof:
         """It is there and not frozen."""
@@ -133,7 +132,10 @@ class ContainerProcess:
             return Proof(False, "there is no process")
         before = _processor_ticks(pid)
         await asyncio.sleep(_FROZEN_S)
-        taken = _processor_ticks(pid) - before
+        after = _processor_ticks(pid)
+        if before is None or after is None:
+            return Proof(False, f"process {pid} ended meanwhile")
+        taken = after - before
         engine_says = await asyncio.to_thread(self._engine.state, container)
         detail = f"process {pid} took {taken} ticks of a processor in {_FROZEN_S} s, its container is {engine_says}"
         return Proof(taken == 0 and engine_says == "paused", detail)
@@ -143,10 +145,10 @@ async def _nobody() -> Proof:
     return Proof(False, "there was no process")
 
 
-def _processor_ticks(pid: int) -> int:
-    """Of user and of system, since its start."""
+def _processor_ticks(pid: int) -> int | None:
+    """Of user and of system, since its start; None where there is no such process."""
     try:
         fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError as error:
-        raise HarnessError(f"process {pid} cannot be looked at: {error}") from error
+    except (FileNotFoundError, ProcessLookupError):
+        return None
     return int(fields[11]) + int(fields[12])
