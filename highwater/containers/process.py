@@ -112,7 +112,8 @@ class ContainerProcess:
                 if code is not None:
                     return Proof(True, f"process {pid} ended with exit code {code}")
             await asyncio.sleep(LOOK_S)
-        return Proof(state_of(pid) in _GONE, f"process {pid} is still ending")
+        gone = state_of(pid) in _GONE
+        return Proof(gone, f"process {pid} ended" if gone else f"process {pid} is still ending")
 
     async def runs(self) -> Proof:
         """It is there and not frozen."""
