@@ -52,19 +52,28 @@ class AgentClient:
 
     async def ask(self, **request: Any) -> Any:
         """Its answer. HarnessError where it cannot do it."""
-        if self._streams is None:
-            raise HarnessError(f"the agent of {self._place} is not there")
-        reader, writer = self._streams
         try:
             async with self._turn, asyncio.timeout(ASK_S_MAX):
-                writer.write(msgspec.json.encode(request) + b"\n")
-                line = await reader.readline()
-            answer = msgspec.json.decode(line)
+                answer = msgspec.json.decode(await self._line(msgspec.json.encode(request) + b"\n"))
         except (OSError, TimeoutError, msgspec.DecodeError) as error:
             raise HarnessError(f"the agent of {self._place} does not answer: {error}") from error
         if "error" in answer:
             raise HarnessError(f"the network of {self._place}: {answer['error']}")
         return answer["ok"]
+
+    async def _line(self, request: bytes) -> bytes:
+        """Over a connection of its own where the last one was given up: the next answer there is to a question of the past."""
+        if self._streams is None:
+            await self.open()
+        assert self._streams is not None
+        reader, writer = self._streams
+        try:
+            writer.write(request)
+            return await reader.readline()
+        except BaseException:
+            self._streams = None
+            writer.close()
+            raise
 
     async def close(self) -> None:
         """Hang up."""
@@ -104,8 +113,7 @@ class ContainerLinks:
         """Hang up with all agents."""
         if self._counting is not None:
             self._counting.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._counting
+            await asyncio.gather(self._counting, return_exceptions=True)  # what ended it earlier is told where it mattered
         if self._socket is not None:
             self._socket.close()
         for agent in self._agents.values():
