@@ -23,7 +23,8 @@ from reference.types import Address
 COUNT_S = 0.1  # how often agents are asked what they have hit, while anything is to be hit
 PROBES = 20  # datagrams for a link without loss
 LOST_ONCE_IN = 7000  # for loss: so many per mille of datagrams together, that none is lost once in e^7 times
-HEARD_MS = 500.0  # on a machine that has other work
+HEARD_MS = 500.0  # what has not come by then was held or lost
+JOINED_MS = 5000.0  # where all should come: an agent that waits for a processor takes them in one by one
 OPEN_S_MAX = 20.0
 ASK_S_MAX = 20.0
 _LINE_BYTES_MAX = 1 << 20
@@ -174,7 +175,7 @@ class ContainerLinks:
         lost = condition.loss_per_mille and not condition.held
         sent = max(PROBES, LOST_ONCE_IN // condition.loss_per_mille) if lost else PROBES
         await self._send(source, target, token, sent)
-        patience_ms = condition.delay_ms + HEARD_MS
+        patience_ms = condition.delay_ms + (HEARD_MS if condition.held or lost else JOINED_MS)
         loop = asyncio.get_running_loop()
         end = loop.time() + patience_ms / 1000
         while True:
