@@ -98,6 +98,7 @@ class ContainerLinks:
         self._socket: asyncio.DatagramTransport | None = None
         self._port = 0
         self._counts: dict[Pair, int] = {}
+        self._broken: dict[Pair, int] = {}
         self._at_work: dict[Pair, LinkCondition] = {}
         self._counting: asyncio.Task[None] | None = None
 
@@ -138,16 +139,19 @@ class ContainerLinks:
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
         """Break the connections over these links, in whichever direction they were opened."""
-        by_agent: dict[Address, dict[str, None]] = {}
+        ends: dict[Pair, Pair] = {}
         for pair in pairs:
             ruler, peer = sorted(pair)  # brokers come before clients ("c") and servers ("z1"); one end is enough
-            by_agent.setdefault(ruler, {})[self._addresses[peer]] = None
-        closed = await asyncio.gather(*(self._agents[ruler].ask(do="reset", peers=list(ps)) for ruler, ps in by_agent.items()))
+            ends.setdefault((ruler, peer), pair)
+        asked = (self._agents[ruler].ask(do="reset", peers=[self._addresses[peer]]) for ruler, peer in ends)
+        closed: list[int] = await asyncio.gather(*asked)
+        for pair, connections in zip(ends.values(), closed, strict=True):
+            self._broken[pair] = self._broken.get(pair, 0) + connections
         return sum(closed)
 
     def counts(self) -> Mapping[Pair, int]:
-        """As the agents said last."""
-        return self._counts
+        """Packets, as the agents said last, and connections that were reset."""
+        return {pair: self._counts.get(pair, 0) + self._broken.get(pair, 0) for pair in self._counts | self._broken}
 
     # --- evidence ----------------------------------------------------------------------------------------------------------
 
