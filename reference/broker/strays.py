@@ -26,7 +26,7 @@ def look(turn: Turn, broker: Broker, update: UpdateMetadata) -> None:
 
 
 def after_learning(turn: Turn, broker: Broker, remaining: tuple[TopicPartition, ...]) -> None:
-    """What remains of what no assignment explained was woken by a command meanwhile: of a controller that was deposed, perhaps."""
+    """What remains of what no assignment explained was woken by a command meanwhile: perhaps of a deposed controller."""
     unlisted = {tp for tp in broker.partitions if tp not in broker.metadata} if broker.strays.late else set()
     _suspect(turn, broker, tuple(sorted(unlisted.union(remaining))))
 

@@ -170,7 +170,7 @@ def _while_it_starts(lab: Lab, i: int, *assigned: Assigned) -> int:
 
 
 def test_a_replica_that_an_old_controller_wakes_while_its_broker_starts_is_looked_up() -> None:
-    """V3 §E step 4, U-12: a command may come from a controller that does not know that it is deposed."""
+    """V3 §E step 4: a command may come from a controller that does not know that it is deposed."""
     lab = _erased_behind_the_back_of(3)
     assert isinstance(lab.nodes[3].state.broker.partitions[T0].role, Follower)
     lab.tell(3, ZkReplied(_while_it_starts(lab, 3), ()))
