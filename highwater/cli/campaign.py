@@ -82,9 +82,11 @@ def campaign(
 
         tasks = (request.task(seed, laboratory=here, keep=keep) for seed in wanted)
         limits = Limits(invalid_runs=stop_after)
-        found = run_campaign(tasks, wanted=len(wanted), jobs=jobs or cores(), limits=limits, seen=seen, goals=must)
-    if found.stopped and backend != "sim":
-        deque(cleaning.clean(), maxlen=0)  # of runs that were given up in the middle
+        try:
+            found = run_campaign(tasks, wanted=len(wanted), jobs=jobs or cores(), limits=limits, seen=seen, goals=must)
+        finally:
+            if backend != "sim":
+                deque(cleaning.clean(), maxlen=0)  # after runs that were given up in the middle
     folder = folder_of(store, protocol=protocol, first=wanted[0], last=wanted[-1])
     title = f"{protocol}, seeds {wanted[0]} to {wanted[-1]}"
     repeat = request.command(0).replace("run --seed 0", f"campaign --seeds {wanted[0]}..{wanted[-1]}")
