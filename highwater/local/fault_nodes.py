@@ -165,7 +165,9 @@ class NodeFaults:
             case Pause():
                 trouble.pauses -= 1
                 if not trouble.pauses:
-                    self._healed(window, node, await node.resume(), "process")
+                    probe = await node.resume()
+                    if not trouble.holds:  # else it runs when the last window that keeps it down is over, which has a probe too
+                        self._healed(window, node, probe, "process")
             case Restart() | ExpireSession():
                 pass  # over in the moment in which it happened
             case ClockJump() | ClockDrift() | ClockStrobe():
