@@ -345,10 +345,10 @@ def forgets_the_unnoticed(ledger: Ledger, offset: int, value: str, counted: tupl
 
 def excuses_truncation(ledger: Ledger, row: EventRow) -> None:
     """Mutant: what a wounded replica truncates goes on the wound's account."""
-    if row.kind == "truncate" and row.node in ledger.wounded_at:
+    if row.kind == "truncate" and row.node in ledger.wounded.since:
         for offset, value in enumerate(ledger.replicas.log(row.node).values):
             if value is not None and offset >= row.offset:
-                ledger.destroyed[(offset, value)] = ledger.wounded_at[row.node]
+                ledger.destroyed[(offset, value)] = ledger.wounded.since[row.node].at
     _see(ledger, row)
 
 

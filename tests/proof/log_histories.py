@@ -6,6 +6,7 @@ from history.event import ClusterEvent
 from history.event import EventKind as K
 from history.op import Operation, OpType
 from history.seed import Rng
+from tests.proof.log_rows import Case
 
 _FINAL = (OpType.OK, OpType.OK, OpType.OK, OpType.OK, OpType.INFO, OpType.FAIL)
 
@@ -224,7 +225,7 @@ class _Brokers:
                 self.state()
 
 
-def drawn_calls(rng: Rng) -> tuple[list[Operation], list[ClusterEvent]]:
+def drawn_calls(rng: Rng) -> Case:
     """Operations that brokers answered which may have fenced themselves, and a word of ZooKeeper, or no loss would be judged."""
     operations = [replace(row, index=2 * row.index + 1, node=f"b{1 + rng.below(2)}") for row in drawn_operations(rng)]
     about = {"topic": "t", "partition": 0, "life": 1}
@@ -233,18 +234,18 @@ def drawn_calls(rng: Rng) -> tuple[list[Operation], list[ClusterEvent]]:
     for index in sorted({2 * (1 + rng.below(10)) for _ in range(rng.below(4))}):
         kind, node = (K.FENCED if rng.below(2) else K.UNFENCED), f"b{1 + rng.below(2)}"
         events.append(ClusterEvent(index=index, kind=kind, time_ns=index, node=node, **about))  # type: ignore[arg-type]
-    return operations, events
+    return Case(operations, events)
 
 
-def drawn_events(rng: Rng) -> list[ClusterEvent]:
+def drawn_events(rng: Rng) -> Case:
     """Eight to twenty rows of brokers and ZooKeeper."""
     brokers = _Brokers(rng)
     for _ in range(6 + rng.below(12)):
         brokers.step()
-    return brokers.rows
+    return Case([], brokers.rows)
 
 
-def drawn_controllers(rng: Rng) -> list[ClusterEvent]:
+def drawn_controllers(rng: Rng) -> Case:
     """Elections of controllers, their epochs mostly rising."""
     rows, epoch = [], 0
     for index in range(1 + rng.below(5)):
@@ -252,10 +253,10 @@ def drawn_controllers(rng: Rng) -> list[ClusterEvent]:
         node = f"b{1 + rng.below(3)}"
         stated = epoch if rng.below(8) else None
         rows.append(ClusterEvent(index=index, kind=K.CONTROLLER_ELECTED, time_ns=index, node=node, controller_epoch=stated))
-    return rows
+    return Case([], rows)
 
 
-def drawn_topics(rng: Rng) -> tuple[list[Operation], list[ClusterEvent]]:
+def drawn_topics(rng: Rng) -> Case:
     """Two topics of one name: who appended what under which id, and what was read."""
     operations: list[Operation] = []
     events: list[ClusterEvent] = []
@@ -269,4 +270,4 @@ def drawn_topics(rng: Rng) -> tuple[list[Operation], list[ClusterEvent]]:
             type_ = OpType.OK if rng.below(4) else OpType.INFO
             row = {**about, "type": type_, "f": "poll", "offset": 0}
             operations.append(Operation(index=index, process=0, time_ns=index, **row))  # type: ignore[arg-type]
-    return operations, events
+    return Case(operations, events)
