@@ -4,6 +4,8 @@ The state behind `checkers.acked_loss`, which says what the rules are and why th
 index; every promised record ends up in one of four ways: kept, excused with its wound, lost, or unjudged.
 """
 
+from operator import itemgetter
+
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow
@@ -142,10 +144,10 @@ class Ledger:
 
     def _elect(self, row: EventRow) -> None:
         """P7: an order is carried out by the first election of whom it names, and excuses what that replica lacked then."""
-        if self.by_operator and self.ordered and row.kind == K.STATE_WRITTEN and row.leader == self.ordered[0]:
-            if row.leader_epoch > self.standing.epoch:
-                self.elected_by_order[row.leader_epoch] = self.ordered[1], list(self.replicas.log(row.leader).values)
-                self.ordered = None
+        elected = row.kind == K.STATE_WRITTEN and row.leader_epoch > self.standing.epoch
+        if self.by_operator and self.ordered and elected and row.leader == self.ordered[0]:
+            self.elected_by_order[row.leader_epoch] = self.ordered[1], list(self.replicas.log(row.leader).values)
+            self.ordered = None
 
     def _wound(self, row: EventRow) -> None:
         if row.node == self.top_node and self.in_office is None:
@@ -161,10 +163,10 @@ class Ledger:
                 ghost.together = max(ghost.together, len(self.wounded.since))
         self._notice(row.node)
 
-    def _notice(self, node: str, *, at_end: bool = False) -> None:
+    def _notice(self, node: str) -> None:
         """Decide for each copy whose loss can be known from now on whether it was the last that counted (P3)."""
         ghosts = self.ghosts.get(node, [])
-        noticed = [g for g in ghosts if at_end or not self.sessions.hides(g.wound)]
+        noticed = [g for g in ghosts if not self.sessions.hides(g.wound)]
         if not noticed:
             return
         self.ghosts[node] = [g for g in ghosts if g not in noticed]
@@ -243,7 +245,8 @@ class Ledger:
     def _judge_contested(self, epoch: int, witness: int, how: str) -> None:
         """What is missing of the values that are not the first promised at their offsets."""
         log = self.replicas.log(self.top_node)
-        for offset, other in [one for one in self.contested if one[1].epoch <= epoch and not log.may_hold(one[0], one[1].value)]:
+        missing = [one for one in self.contested if one[1].epoch <= epoch and not log.may_hold(one[0], one[1].value)]
+        for offset, other in sorted(missing, key=itemgetter(0)):
             self.contested.remove((offset, other))
             known, first, committed = self.promised.get(offset), self.promised_values[offset], self.committed
             self.promised[offset] = other
@@ -292,7 +295,8 @@ class Ledger:
             loss = ExcusedLoss(topic=self.topic, partition=self.partition, offset=offset, value=value, wound=wound)
             self.excused.append(loss)
             first_excused = offset if first_excused is None else first_excused
-        if first_excused is not None:
+        cut_before = any(cut.leader_epoch == epoch and cut.offset <= (first_excused or 0) for cut in self.cuts)
+        if first_excused is not None and not cut_before:
             self.cuts.append(Cut(topic=self.topic, partition=self.partition, offset=first_excused, leader_epoch=epoch))
         if lost and self.standing.index < 0:
             self.unjudged += len(lost)
@@ -318,9 +322,7 @@ class Ledger:
         self.anomalies.append(Anomaly(kind="lost-write", checker=NAME, key=key, witness=rows, words=words))
 
     def findings(self) -> Findings:
-        """The end of the run: what wounds nobody noticed are noticed now, and the last leader must hold what was promised."""
-        for node in sorted(self.ghosts):
-            self._notice(node, at_end=True)
+        """The end of the run: the last leader must hold what was promised."""
         log = self.replicas.log(self.top_node)
         # What a wound took from a leader in office is no loss yet: the run ended before its successor was found. Nor is one that
         # was moved away: the partition, or the run, ended before the one that ZooKeeper names had begun to lead, when it would be

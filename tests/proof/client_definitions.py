@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise, product
 
 from history.event import EventKind as K
-from history.op import OpType
-from tests.proof.log_rows import Call, Events, Operations, calls, log_at
+from tests.proof.log_rows import Events, Operations, calls, log_at
 
 
 def offset_agreement(operations: Operations, events: Events) -> set[str]:

@@ -11,7 +11,6 @@ from history.event import ClusterEvent
 from history.event import EventKind as K
 from tests.proof.log_rows import Case, Events, calls, log_at
 
-
 _FOR_GOOD = 1 << 30
 
 
@@ -21,7 +20,7 @@ class Promised(NamedTuple):
     offset: int
     value: str
     epoch: int
-    index: int
+    at: int
     by_leader: bool = False
 
 
@@ -30,7 +29,7 @@ class Missing(NamedTuple):
 
     record: Promised
     epoch: int  # of the leader that lacks it
-    index: int
+    at: int
 
 
 def acked_loss(case: Case) -> set[str]:
@@ -39,22 +38,27 @@ def acked_loss(case: Case) -> set[str]:
     found: set[str] = set()
     cuts: dict[tuple[int, int], int] = {}  # epoch and row of a leader's start, and the lowest offset excused there
     settled: dict[tuple[int, str], tuple[int, int]] = {}  # record, and the epoch and row that began the generation without it
-    for one in sorted(_missing(case), key=lambda one: (max(one.index, one.record.index), one.index, one.record.offset)):
+    for one in sorted(_missing(case), key=lambda one: (max(one.at, one.record.at), one.at, one.record.offset)):
         key = one.record.offset, one.record.value
         # Each record ends in one way; unless it came back, and a leader promised it once more.
         epoch, index = settled.get(key, (-1, -1))
-        if one.record.epoch < epoch or one.record.index < index or (index >= 0 and not one.record.by_leader):
+        if one.record.epoch < epoch or one.record.at < index or (index >= 0 and not one.record.by_leader):
             continue
         account = _account(case, one)
-        settled[key] = one.epoch, max(one.index, one.record.index)
+        settled[key] = one.epoch, max(one.at, one.record.at)
         if account is None:
             settled[key] = _FOR_GOOD, _FOR_GOOD
             found.add("lost-write" if evidence else "unjudged")
             continue
         found.add(f"excused {one.record.offset} {one.record.value} by {account}")
-        start = one.epoch, max(one.index, one.record.index)
+        start = one.epoch, max(one.at, one.record.at)
         cuts[start] = min(one.record.offset, cuts.get(start, one.record.offset))
-    return found | {f"cut at {offset} of {epoch}" for (epoch, _), offset in cuts.items()}
+    lowest = [
+        (epoch, offset)
+        for (epoch, at), offset in cuts.items()
+        if not any(other == epoch and before < at and lower <= offset for (other, before), lower in cuts.items())
+    ]
+    return found | {f"cut at {offset} of {epoch}" for epoch, offset in lowest}
 
 
 def promises(case: Case) -> Iterator[Promised]:
@@ -77,15 +81,16 @@ def _missing(case: Case) -> Iterator[Missing]:
     for record in promises(case):
         for leader in leaders:
             epoch = leader.leader_epoch or 0
-            later = epoch > record.epoch or (epoch == record.epoch and leader.index > record.index)
+            later = epoch > record.epoch or (epoch == record.epoch and leader.index > record.at)
             if later and log_at(case.events, str(leader.node), leader.index).get(record.offset) != record.value:
                 yield Missing(record, epoch, leader.index)
         for call in reads:
             offsets = [row.offset for row in call.answer if row.offset is not None and row.value is not None]
             start = call.asked[0].offset
-            if offsets and start is not None and record.index < call.asked[0].index:
-                if start <= record.offset < max(offsets) and record.offset not in offsets:
-                    yield Missing(record, call.answer[0].leader_epoch or 0, call.answer[0].index)
+            if not offsets or start is None or record.at > call.asked[0].index:
+                continue
+            if start <= record.offset < max(offsets) and record.offset not in offsets:
+                yield Missing(record, call.answer[0].leader_epoch or 0, call.answer[0].index)
         if leaders and _ends_without(case.events, record, max(leaders, key=lambda row: (row.leader_epoch or 0, row.index))):
             yield Missing(record, max(row.leader_epoch or 0 for row in leaders), case.events[-1].index + 1)
 
@@ -103,7 +108,7 @@ def _account(case: Case, one: Missing) -> int | None:
     found: list[tuple[int, int]] = []  # when noticed, and the wound
     for wound in wounds(case):
         when = noticed(case.events, wound)
-        if when is None or when >= one.index or not _destroys(case.events, wound, one.record):
+        if when is None or when >= one.at or not _destroys(case.events, wound, one.record):
             continue
         counted = counted_on(case.events, when, case.m)
         if wound.node not in counted or any(_holds(case, node, one.record, when) for node in counted):
@@ -192,18 +197,19 @@ def _came_back(events: Events, one: Missing, when: int) -> bool:
     return any(
         log_at(events, str(row.node), row.index).get(one.record.offset) == one.record.value
         for row in events
-        if row.kind is K.BECAME_LEADER and when < row.index < one.index
+        if row.kind is K.BECAME_LEADER and when < row.index < one.at
     )
 
 
 def _order(events: Events, one: Missing) -> int | None:
     """P7: the operator's order that was carried out by the election for this epoch, of a replica that lacked the record."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
-    for order in (row for row in events if row.kind is K.UNCLEAN_ELECTION_ORDERED):
+    for order in reversed([row for row in events if row.kind is K.UNCLEAN_ELECTION_ORDERED]):
         held = max((row.leader_epoch or 0 for row in states if row.index < order.index), default=-1)
         later = [row for row in states if row.index > order.index and (row.leader_epoch or 0) > held]
         elected = next((row for row in later if row.leader == order.leader), None)
-        if elected is not None and elected.leader_epoch == one.epoch and one.record.epoch < one.epoch:
-            if log_at(events, str(elected.leader), elected.index).get(one.record.offset) != one.record.value:
-                return order.index
+        if elected is None or not one.record.epoch < one.epoch == elected.leader_epoch:
+            continue
+        if log_at(events, str(elected.leader), elected.index).get(one.record.offset) != one.record.value:
+            return order.index
     return None

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise
 
 from history.event import EventKind as K
-from tests.proof.log_rows import Events, Operations, Record, calls, log_at, records_at
+from tests.proof.log_rows import Events, Operations, calls, log_at, records_at
 
 
 def single_leader(operations: Operations, events: Events) -> set[str]:

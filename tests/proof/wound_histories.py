@@ -143,7 +143,7 @@ class _Cluster:
             self.open.remove((process, value, offset))
             acks = next(row.acks for row in self.operations if row.process == process)
             kept = offset < len(self.logs[self.leader]) and self.logs[self.leader][offset] == value
-            told = {"value": value, "acks": acks, "offset": offset, "leader_epoch": self.epoch}
+            told: dict[str, object] = {"value": value, "acks": acks, "offset": offset, "leader_epoch": self.epoch}
             if kept and self.rng.below(6):
                 self.said(process, OpType.OK, "produce", told)
             else:
@@ -244,7 +244,7 @@ class _Cluster:
         got = list(enumerate(log[: self.hw]))[start : start + 3]
         if len(got) > 1 and rng.below(6) == 0:
             del got[rng.below(len(got) - 1)]
-        told = {"leader_epoch": self.epoch, "hw": self.hw}
+        told: dict[str, object] = {"leader_epoch": self.epoch, "hw": self.hw}
         self.said(99, OpType.INVOKE, "poll", {"offset": start})
         self.said(99, OpType.OK, "poll", *([{"offset": at, "value": value, **told} for at, value in got] or [told]))
 
