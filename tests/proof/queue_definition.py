@@ -4,17 +4,18 @@ A log of a key is what all polls and the sends of operations that must have happ
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 from history.op import OpType
 from tests.proof.queue_histories import KEYS, Op, Polled
 
 Ops = Sequence[Op]
+Edges = set[tuple[Op, Op]]
 _MOVES = ("assign", "subscribe", "crash")
 
 
 def anomalies(ops: Ops) -> set[str]:
-    """The kinds that make it INVALID, and "unchecked" where something cannot be said."""
+    """The kinds that make it INVALID, those that Kafka allows as "noted", and "unchecked" where something cannot be said."""
     found = set(_order_of_processes(ops)) | set(_cycles(ops))
     for key in KEYS:
         found |= set(_of_log(ops, key)) | set(_of_readers(ops, key))
@@ -54,18 +55,19 @@ def places(ops: Ops, key: int, value: int) -> list[int]:
     return [rank for rank, values in enumerate(log(ops, key).values()) if value in values]
 
 
-def rank(ops: Ops, op: Op, record: Polled) -> int | None:
-    """Where a record stands: at the offset it came with, where that is to be trusted, or at the only one that holds its value."""
+def rank(ops: Ops, record: Polled) -> int | None:
+    """Where a record stands: at the offset it came with, where the log has it there, or at the only one that holds its value."""
     key, offset, value = record
-    if offset is not None and (record in read(op, key) or must_have_happened(ops, op)):
-        return list(log(ops, key)).index(offset)
+    told = log(ops, key)
+    if offset is not None and value in told.get(offset, ()):
+        return list(told).index(offset)
     at = places(ops, key, value)
     return at[0] if len(at) == 1 else None
 
 
-def delta(ops: Ops, first: tuple[Op, Polled], then: tuple[Op, Polled]) -> int:
+def delta(ops: Ops, first: Polled, then: Polled) -> int:
     """How far it is from one record to the other; 1 where that is not known."""
-    one, two = rank(ops, *first), rank(ops, *then)
+    one, two = rank(ops, first), rank(ops, then)
     return 1 if one is None or two is None else two - one
 
 
@@ -105,17 +107,18 @@ def _order_of_processes(ops: Ops) -> Iterator[str]:
             exempt = op.f not in _MOVES and key in op.keys
             for what, records in (("poll", [] if exempt else read(op, key)), ("send", sent(op, key))):
                 for first, then in pairwise(records):
-                    far = delta(ops, (op, first), (op, then))
-                    if far > 1 and what == "poll":
-                        yield "int-poll-skip"
+                    far = delta(ops, first, then)
+                    if far > 1:
+                        yield "int-poll-skip" if what == "poll" else "noted int-send-skip"
                     if far < 1:
                         yield f"int-nonmonotonic-{what}"
             if read(op, key) and (before := _last_read(ops, op, key)) is not None:
-                far = delta(ops, before, (op, read(op, key)[0]))
-                if far != 1 and not _subscribed(ops, op):
-                    yield "poll-skip" if far > 1 else "nonmonotonic-poll"
+                far = delta(ops, before, read(op, key)[0])
+                if far != 1:
+                    allowed = "noted " if _subscribed(ops, op) else ""
+                    yield allowed + ("poll-skip" if far > 1 else "nonmonotonic-poll")
             last = _last_sent(ops, op, key) if op.type is not OpType.FAIL and sent(op, key) else None
-            if last is not None and delta(ops, last, (op, sent(op, key)[0])) < 1:
+            if last is not None and delta(ops, last, sent(op, key)[0]) < 1:
                 yield "nonmonotonic-send"
 
 
@@ -124,16 +127,16 @@ def _of_process(ops: Ops, op: Op) -> list[Op]:
     return sorted((one for one in ops if one.process == op.process and one.at < op.at), key=lambda one: one.at)
 
 
-def _last_read(ops: Ops, op: Op, key: int) -> tuple[Op, Polled] | None:
+def _last_read(ops: Ops, op: Op, key: int) -> Polled | None:
     """Where the process stood: behind what it read last with certainty, unless it was moved meanwhile."""
     certain = [one for one in _since_it_was_moved(ops, op, key) if one.type is OpType.OK and read(one, key)]
-    return (certain[-1], read(certain[-1], key)[-1]) if certain else None
+    return read(certain[-1], key)[-1] if certain else None
 
 
-def _last_sent(ops: Ops, op: Op, key: int) -> tuple[Op, Polled] | None:
+def _last_sent(ops: Ops, op: Op, key: int) -> Polled | None:
     """What it sent last that is not certain to have failed; a move ends this too, as in Jepsen's code."""
     perhaps = [one for one in _since_it_was_moved(ops, op, key) if one.type is not OpType.FAIL and sent(one, key)]
-    return (perhaps[-1], sent(perhaps[-1], key)[-1]) if perhaps else None
+    return sent(perhaps[-1], key)[-1] if perhaps else None
 
 
 def _since_it_was_moved(ops: Ops, op: Op, key: int) -> list[Op]:
@@ -153,23 +156,25 @@ def _subscribed(ops: Ops, op: Op) -> bool:
 
 
 def _cycles(ops: Ops) -> Iterator[str]:
-    """Of who read what whom sent (wr), alone or with real time; which also holds with ww is allowed."""
+    """Of who read what whom sent, alone or with real time: what holds with ww alone is allowed, and not compared.
+
+    A kind is told of an edge that is on no stronger cycle: who forbids the one forbids the other.
+    """
     nodes = [op for op in ops if must_have_happened(ops, op)]
-    wr = {
-        (one, two)
-        for one in nodes
-        for two in nodes
-        if one is not two and any(v == w for key in KEYS for _, _, v in sent(one, key) for _, _, w in read(two, key))
-    }
-    time = {(one, two) for one in nodes for two in nodes if one.type is OpType.OK and (one.ended or 0) < two.at}
-    if any(one in _reached(wr, two) for one, two in wr):
-        yield "G1c"
-    # Told of what was read that is on no stronger cycle: which forbids the one forbids the other.
-    if any(one in _reached(wr | time, two) and one not in _reached(wr, two) for one, two in wr):
-        yield "G1c-realtime"
+    wr = {(one, two) for one, two in permutations(nodes, 2) if _sent_what_was_read(one, two)}
+    time = {(one, two) for one, two in permutations(nodes, 2) if one.type is OpType.OK and (one.ended or 0) < two.at}
+    for one, two in wr:
+        if one in _reached(wr, two):
+            yield "G1c"
+        elif one in _reached(wr | time, two):
+            yield "G1c-realtime"
 
 
-def _reached(edges: set[tuple[Op, Op]], start: Op) -> set[Op]:
+def _sent_what_was_read(one: Op, two: Op) -> bool:
+    return any(value == other for key in KEYS for _, _, value in sent(one, key) for _, _, other in read(two, key))
+
+
+def _reached(edges: Edges, start: Op) -> set[Op]:
     found, more = {start}, {start}
     while more:
         more = {two for one, two in edges if one in more} - found

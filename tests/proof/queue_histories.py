@@ -53,8 +53,8 @@ class _Queue:
         """A transaction is as likely as a send or a poll; now and then a process is moved."""
         rng = self.rng
         what = rng.below(24)
-        if what >= 22:
-            f = "crash" if what == 22 and rng.below(2) else rng.pick(("assign", "assign", "subscribe"))
+        if what >= 21:
+            f = "crash" if what == 21 and rng.below(2) else rng.pick(("assign", "subscribe"))
             keys = () if f == "crash" else KEYS if rng.below(2) else (rng.pick(KEYS),)
             self.open[process] = Op(process, f, self.at, None, OpType.INFO, keys=keys, rewinds=rng.below(4) == 0), []
             return
