@@ -8,7 +8,7 @@ from tests.proof.client_definitions import duplicates, monotonic_hw, offset_agre
 from tests.proof.durability import acked_loss
 from tests.proof.log_rows import Definition, of_rows
 from tests.proof.replica_definitions import election, fencing, isr_agreement, log_matching, single_leader, state_writes
-from tests.proof.run_definitions import single_controller, topic_identity
+from tests.proof.run_definitions import deletion, incarnations, single_controller, topic_identity
 
 # Of what histories each is told: see `tests.proof.logs.DRAWERS`.
 DEFINITIONS: dict[str, dict[str, Definition]] = {
@@ -25,4 +25,6 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "controllers": {"single-controller": of_rows(single_controller)},
     "topics": {"topic-identity": of_rows(topic_identity)},
     "wounds": {"acked-loss": acked_loss},
+    "incarnations": {"incarnations": of_rows(incarnations)},
+    "deletion": {"deletion": of_rows(deletion)},
 }  # fmt: skip

@@ -243,31 +243,3 @@ def drawn_events(rng: Rng) -> Case:
     for _ in range(6 + rng.below(12)):
         brokers.step()
     return Case([], brokers.rows)
-
-
-def drawn_controllers(rng: Rng) -> Case:
-    """Elections of controllers, their epochs mostly rising."""
-    rows, epoch = [], 0
-    for index in range(1 + rng.below(5)):
-        epoch += 1 if rng.below(4) else 0
-        node = f"b{1 + rng.below(3)}"
-        stated = epoch if rng.below(8) else None
-        rows.append(ClusterEvent(index=index, kind=K.CONTROLLER_ELECTED, time_ns=index, node=node, controller_epoch=stated))
-    return Case([], rows)
-
-
-def drawn_topics(rng: Rng) -> Case:
-    """Two topics of one name: who appended what under which id, and what was read."""
-    operations: list[Operation] = []
-    events: list[ClusterEvent] = []
-    for index in range(3 + rng.below(5)):
-        about = {"topic": "t", "partition": 0, "topic_id": ("1", "2", None)[rng.below(7) // 3], "value": f"v{rng.below(3)}"}
-        if rng.below(3):
-            role = "leader" if rng.below(3) else "follower"
-            row = {**about, "node": "b1", "life": 1, "offset": 0, "leader_epoch": 1, "detail": role}
-            events.append(ClusterEvent(index=index, kind=K.APPEND, time_ns=index, **row))  # type: ignore[arg-type]
-        else:
-            type_ = OpType.OK if rng.below(4) else OpType.INFO
-            row = {**about, "type": type_, "f": "poll", "offset": 0}
-            operations.append(Operation(index=index, process=0, time_ns=index, **row))  # type: ignore[arg-type]
-    return Case(operations, events)

@@ -21,8 +21,9 @@ from history.promise import Promise, TopicPromise
 from history.seed import Rng
 from tests.checkers.story import manifest, promise
 from tests.proof.log_definitions import DEFINITIONS
-from tests.proof.log_histories import drawn_calls, drawn_controllers, drawn_events, drawn_topics
+from tests.proof.log_histories import drawn_calls, drawn_events
 from tests.proof.log_rows import Case
+from tests.proof.run_histories import drawn_controllers, drawn_deletion, drawn_incarnations, drawn_topics
 from tests.proof.wound_histories import drawn_wounds
 
 _TOGETHER = 500  # partitions in one history
@@ -37,8 +38,10 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "controllers": drawn_controllers,
     "topics": drawn_topics,
     "wounds": drawn_wounds,
+    "incarnations": drawn_incarnations,
+    "deletion": drawn_deletion,
 }
-ALONE = ("controllers",)  # about the whole run: one history each
+ALONE = ("controllers", "incarnations")  # about the whole run: one history each
 
 
 @dataclass(slots=True)

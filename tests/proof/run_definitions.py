@@ -2,6 +2,8 @@
 
 from itertools import combinations
 
+from history.event import ClusterEvent
+from history.event import EventKind as K
 from history.op import OpType
 from tests.proof.log_rows import Events, Operations
 
@@ -21,3 +23,61 @@ def topic_identity(operations: Operations, events: Events) -> set[str]:
     seen = [(row.value, row.topic_id) for row in named]
     seen.extend((row.value, row.topic_id) for row in operations if row.type is OpType.OK and row.topic_id is not None)
     return {"other-topic" for one in seen if one not in led and any(one[0] == value for value, _ in led)}
+
+
+def incarnations(operations: Operations, events: Events) -> set[str]:
+    """Registrations and lives of a node rise; whom a later life follows is silent; stamps are of registrations, and rise."""
+    wrong = False
+    for at, row in enumerate(events):
+        before = [one for one in events[:at] if one.node == row.node]
+        same = [one for one in before if one.kind is row.kind]
+        match row.kind:
+            case K.REGISTERED:
+                wrong |= any((one.incarnation or 0) >= (row.incarnation or 0) for one in same)
+            case K.NODE_STARTED:
+                wrong |= any((one.life or 0) >= (row.life or 0) for one in same)
+            case K.STATE_WRITTEN:
+                wrong |= any(not _is_in_order(events[:at], row, place) for place in range(len(row.stamps or ())))
+            case _:
+                started = [one.life or 0 for one in before if one.kind is K.NODE_STARTED]
+                wrong |= row.life is not None and row.life < max(started, default=0)
+    return {"incarnation-order"} if wrong else set()
+
+
+def _is_in_order(before: Events, state: ClusterEvent, place: int) -> bool:
+    """The stamp was a registration of this member by then, and no later one told it apart before. -1: not told apart."""
+    node, stamp = (state.isr or ())[place], (state.stamps or ())[place]
+    if stamp == -1:
+        return True
+    registered = any(row.kind is K.REGISTERED and (row.node, row.incarnation) == (node, stamp) for row in before)
+    stamps = [
+        dict(zip(row.isr or (), row.stamps or (), strict=True)).get(node, -1)
+        for row in before
+        if row.kind is K.STATE_WRITTEN and (row.topic_id, row.partition) == (state.topic_id, state.partition)
+    ]
+    return registered and max(stamps, default=-1) <= stamp
+
+
+def deletion(operations: Operations, events: Events) -> set[str]:
+    """What is deleted of the living counts for nobody; what was deleted with its topic takes no records again."""
+    found: set[str] = set()
+    for row in events:
+        before = [one for one in events if one.index < row.index and one.topic_id == row.topic_id]
+        if row.kind is K.REPLICA_DELETED and not _is_ending(before):
+            states = [one for one in before if one.kind is K.STATE_WRITTEN]
+            found |= {"wrongly-deleted"} if states and row.node in (states[-1].isr or ()) else set()
+        if row.kind is K.APPEND and _is_ending(before):
+            gone = [one for one in before if one.kind is K.REPLICA_DELETED and one.node == row.node]
+            found |= {"resurrected"} if any(_is_ending([o for o in before if o.index < one.index]) for one in gone) else set()
+    return found
+
+
+def _is_ending(before: Events) -> bool:
+    """Asked to be deleted, and not made anew since: by a state that is written for the first time, though there was one before."""
+    ending, written = False, False
+    for row in before:
+        if row.kind is K.STATE_WRITTEN:
+            ending = ending and not (row.zk_version == 0 and written)
+            written = True
+        ending = ending or row.kind is K.TOPIC_DELETED
+    return ending
