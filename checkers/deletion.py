@@ -39,12 +39,13 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         elif kind == K.TOPIC_DELETED:
             ended.setdefault(topic_id, at)
         elif kind == K.REPLICA_DELETED:
-            deleted[(node, topic_id)] = at
+            if topic_id in ended:  # a replica that was moved away may come back as long as its topic lives
+                deleted[(node, topic_id)] = at
             counted, since = isr.get(topic_id, ((), -1))
             if node in counted and topic_id not in ended:
                 words = f"{node} deleted its replica while it stood in the ISR"
                 anomalies.append(Anomaly(kind="wrongly-deleted", checker=NAME, key=key, witness=(since, at), words=words))
-        elif kind == K.APPEND and topic_id in ended and (node, topic_id) in deleted:
+        elif kind == K.APPEND and (node, topic_id) in deleted:
             words = f"{node} appends to a replica of topic {topic_id} again, which was deleted"
             witness = tuple(sorted((ended[topic_id], deleted.pop((node, topic_id)), at)))
             anomalies.append(Anomaly(kind="resurrected", checker=NAME, key=key, witness=witness, words=words))

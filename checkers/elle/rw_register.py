@@ -13,6 +13,8 @@ a window of another, and stands nowhere in the order. A key where a value was wr
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -194,14 +196,28 @@ class RwRegister:
         return None
 
     def shown(self) -> tuple[list[tuple[int, int, int]], Callable[[int, int, int], bool]]:
-        """What `checkers.elle.fractured` asks for: reads with who wrote what they found, and whether one misses a write."""
-        before = set(self._pairs)
+        """What `checkers.elle.fractured` asks for: reads with who wrote what they found, and whether one misses a write.
+
+        Who sees two writers of a key and reads of one tells that this one came later (Biswas and Enea 2019, read atomic).
+        A write is missed where that, with who read from whom, goes round in a circle.
+        """
         kept = {at: value for at, value in self._outer.items() if at[1] not in self._bad_keys}
         found = [(reader, key, self._writer.get((key, value), -1)) for (reader, key), value in kept.items()]
+        order: set[tuple[int, int]] = set()
+        for reader, some in groupby(sorted(found), key=itemgetter(0)):
+            read = [(key, writer) for _, key, writer in some if writer >= 0]
+            order.update((writer, reader) for _, writer in read)
+            seen = {writer for _, writer in read}
+            order.update((one, last) for key, last in read for one in seen if one != last and (one, key) in self._last)
+        source, target = _columns(sorted(order), 2)
+        circles = components(source, target, self._table.count).tolist()
 
         def missed(reader: int, key: int, writer: int) -> bool:
-            wrote = self._last.get((writer, key))
-            return wrote is not None and ((key, kept[reader, key]), (key, wrote)) in before
+            if (writer, key) not in self._last:
+                return False
+            value = kept[reader, key]
+            last = self._writer.get((key, value), writer)
+            return value == NIL or (last != writer and circles[last] == circles[writer])
 
         return found, missed
 

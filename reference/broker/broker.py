@@ -105,6 +105,7 @@ class Strays(Struct):
 
     suspects: tuple[Suspect, ...] = ()
     request: int = 0
+    late: bool = False  # a reign began while the broker read what is assigned to it
 
 
 class Broker(Struct):

@@ -6,7 +6,7 @@ session of its former life. The czxid of the registration is the broker's incarn
 
 from msgspec.structs import replace
 
-from reference.broker import log_dirs
+from reference.broker import log_dirs, strays
 from reference.broker.broker import Assigned, Broker, Strays, create_partition, recovered_note, start_timers
 from reference.broker.leader_and_isr import apply, delete_replica
 from reference.config import sends_heartbeats
@@ -196,6 +196,7 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
     broker.learning_topics = ()
     broker.before_learning = ()
     broker.stopped = ()
+    strays.after_learning(turn, broker, tuple(tp for tp in broker.partitions if _is_stray(turn, broker, tp, topic_ids)))
 
 
 def _is_stray(turn: Turn, broker: Broker, tp: TopicPartition, assigned: dict[TopicPartition, TopicId]) -> bool:

@@ -18,11 +18,22 @@ from reference.types import TopicId, TopicPartition, topic_of
 
 def look(turn: Turn, broker: Broker, update: UpdateMetadata) -> None:
     """The first full metadata of a reign: what is here, and not in them?"""
-    if not turn.config.variant.topic_id or broker.registration != "registered":
-        return  # V3 looks when a broker starts and no more; who is starting looks anyway
-    listed = {state.tp for state in update.states}
-    suspects = tuple(_as_it_is(broker, tp) for tp in broker.partitions if tp not in listed)
-    broker.strays = Strays(suspects=suspects)
+    if broker.registration == "registered":
+        listed = {state.tp for state in update.states}
+        _suspect(turn, broker, tuple(tp for tp in broker.partitions if tp not in listed))
+    else:
+        broker.strays.late = True  # what it is reading may be older than the end of a topic
+
+
+def after_learning(turn: Turn, broker: Broker, remaining: tuple[TopicPartition, ...]) -> None:
+    """What remains of what no assignment explained was woken by a command meanwhile: perhaps of a deposed controller."""
+    unlisted = {tp for tp in broker.partitions if tp not in broker.metadata} if broker.strays.late else set()
+    _suspect(turn, broker, tuple(sorted(unlisted.union(remaining))))
+
+
+def _suspect(turn: Turn, broker: Broker, replicas: tuple[TopicPartition, ...]) -> None:
+    suspects = tuple(_as_it_is(broker, tp) for tp in replicas) if turn.config.variant.topic_id else ()
+    broker.strays = Strays(suspects=suspects)  # V3, without ids, looks when a broker starts and no more
     _ask(turn, broker)
 
 

@@ -364,6 +364,20 @@ def back_from_the_dead() -> History:
     return story.history()
 
 
+def moved_away_and_back() -> History:
+    """A reassignment deletes the replica, another brings it back; the topic goes while it still fetches."""
+    story = begin()
+    story.topic_id = "5"
+    story.state("b1", 1, "b1 b2")
+    story.event(EventKind.REPLICA_DELETED, node="b3", life=1)
+    story.state("b1", 2, "b1 b2")
+    story.follows("b3", 2, "b1")
+    story.event(EventKind.TOPIC_DELETED)
+    story.event_append("b3", 0, "x", 2)
+    story.event(EventKind.REPLICA_DELETED, node="b3", life=1)
+    return story.history()
+
+
 def begun_anew() -> History:
     """The next controller begins a deletion anew: for a moment there is a replica again."""
     story = begin()
@@ -421,6 +435,7 @@ STATE_STORIES: dict[str, Told] = {
     "undecidable/incarnations-unstamped": Told(unstamped, Expected()),
     "ok/deletion-with-its-topic": Told(deleted_with_its_topic, Expected()),
     "ok/deletion-begun-anew": Told(begun_anew, Expected()),
+    "ok/deletion-after-moving-back": Told(moved_away_and_back, Expected()),
     "bad/deletion-while-it-counts": Told(deleted_while_it_counts, invalid(("wrongly-deleted", (4, 6)))),
     "bad/deletion-back-from-the-dead": Told(back_from_the_dead, invalid(("resurrected", (7, 8, 9)))),
     "undecidable/deletion-heard-late": Told(heard_of_the_deletion_late, Expected(validity=Validity.VALID)),

@@ -2,11 +2,13 @@
 
 from collections import deque
 
+from reference.broker.broker import Assigned
 from reference.config import VARIANTS
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create, NoNode, SetData, Unknown
 from reference.events import Received, ZkReplied
 from reference.messages import UpdateMetadata
+from reference.replica.partition import Follower
 from reference.types import Address, BrokerId, ControllerEpoch, LeaderEpoch, topic_partition
 from tests.reference.lab import T0, Lab
 from tests.reference.moving import Mortal, cluster, data, holders, ids, write
@@ -157,6 +159,37 @@ def test_a_replica_that_is_not_listed_yet_and_is_assigned_stays() -> None:
     lab.tell(2, Received(Address("b3"), update))
 
     assert (node.strays.suspects, holders(lab)) == ((), [1, 2, 3])
+
+
+def _while_it_starts(lab: Lab, i: int, *assigned: Assigned) -> int:
+    """It registers anew, and has read these assignments. Returns the question whose answer it waits for."""
+    broker = lab.nodes[i].state.broker
+    broker.registration, broker.registration_request = "learning-states", 999
+    broker.before_learning, broker.learning = (T0,), list(assigned)
+    return broker.registration_request
+
+
+def test_a_replica_that_an_old_controller_wakes_while_its_broker_starts_is_looked_up() -> None:
+    """V3 §E step 4: a command may come from a controller that does not know that it is deposed."""
+    lab = _erased_behind_the_back_of(3)
+    assert isinstance(lab.nodes[3].state.broker.partitions[T0].role, Follower)
+    lab.tell(3, ZkReplied(_while_it_starts(lab, 3), ()))
+    lab.settle()
+
+    assert holders(lab) == []
+
+
+def test_what_a_new_reign_does_not_list_while_its_broker_starts_is_looked_up_afterwards() -> None:
+    """V3 §E step 4: what is read of a topic may be older than its end, and the first full metadata come but once."""
+    lab = _erased_behind_the_back_of(3)
+    partition = lab.nodes[3].state.broker.partitions[T0]
+    waits = _while_it_starts(lab, 3, Assigned(T0, ids(1, 2, 3), partition.log.topic_id))
+    lab.bury(1)
+    assert holders(lab) == [3]
+    lab.tell(3, ZkReplied(waits, (NoNode(),)))
+    lab.settle()
+
+    assert holders(lab) == []
 
 
 def test_a_replica_for_which_a_command_came_meanwhile_stays() -> None:

@@ -231,3 +231,25 @@ def _kinds(model: str, of: Paired, consistency: str) -> list[str]:
 
 def test_the_example_in_the_docstring_runs() -> None:
     assert doctest.testmod(elle_judge).failed == 0
+
+
+_CHAIN = [("ok", "[[:r 1 nil] [:w 1 4]]"), ("ok", "[[:r 1 4] [:w 1 5]]"), ("ok", "[[:r 1 5] [:w 1 2] [:w 0 2]]")]
+
+
+@pytest.mark.parametrize(("found", "verdict"), [(2, Validity.VALID), (4, Validity.INVALID), ("nil", Validity.INVALID)])
+def test_a_write_is_missed_however_many_were_written_over_between(found: object, verdict: Validity) -> None:
+    """RAMP, section 3: it reads 0 of the last and of 1 what stood there two writes before. `make prove-checkers` found this."""
+    reader = ("ok", f"[[:r 1 {found}] [:r 0 2]]")
+
+    assert judge("rw-register", history(*_CHAIN, reader, together=True), ("read-atomic",)).validity is verdict
+
+
+def test_two_that_saw_the_same_two_writers_agree_on_which_came_later() -> None:
+    """Cerone, Bernardi and Gotsman: of all that is seen the last is read. No version says here which one it replaced."""
+    writers = [("ok", "[[:w 1 1] [:w 2 1]]"), ("ok", "[[:w 1 2] [:w 3 2]]")]
+    readers = [("ok", f"[[:r 1 {of}] [:r 2 1] [:r 3 2]]") for of in (1, 2)]
+    both = judge("rw-register", history(*writers, *readers, together=True), ("read-atomic",))
+
+    assert [anomaly.kind for anomaly in both.anomalies] == ["fractured-read", "fractured-read"]
+    for reader in readers:
+        assert judge("rw-register", history(*writers, reader, together=True), ("read-atomic",)).validity is Validity.VALID
