@@ -6,6 +6,7 @@ to say than kinds (excused records, cuts, what is not live), it says it in words
 
 from tests.proof.client_definitions import duplicates, monotonic_hw, offset_agreement, order, passed_over, polls
 from tests.proof.durability import acked_loss
+from tests.proof.liveness_definitions import progress
 from tests.proof.log_rows import Definition, of_rows
 from tests.proof.replica_definitions import election, fencing, isr_agreement, log_matching, single_leader, state_writes
 from tests.proof.run_definitions import deletion, incarnations, single_controller, topic_identity
@@ -27,4 +28,5 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "wounds": {"acked-loss": acked_loss},
     "incarnations": {"incarnations": of_rows(incarnations)},
     "deletion": {"deletion": of_rows(deletion)},
+    "progress": {"progress": progress},
 }  # fmt: skip

@@ -14,13 +14,16 @@ Record = tuple[str | None, int | None]  # value and epoch
 
 
 class Case(NamedTuple):
-    """The rows of one partition, and what its topic promises."""
+    """The rows of one partition, what its topic promises, and of a run that was healed, when; its rows keep their times."""
 
     operations: Operations
     events: Events
     m: int = 2
     flush: Flush = "none"
     by_operator: bool = False
+    healed_at_ns: int | None = None
+    final_reads_at_ns: int | None = None
+    end_ns: int = 0
 
 
 Definition = Callable[[Case], set[str]]

@@ -20,6 +20,7 @@ from history.op import Operation
 from history.promise import Promise, TopicPromise
 from history.seed import Rng
 from tests.checkers.story import manifest, promise
+from tests.proof.liveness_histories import drawn_progress
 from tests.proof.log_definitions import DEFINITIONS
 from tests.proof.log_histories import drawn_calls, drawn_events
 from tests.proof.log_rows import Case
@@ -30,6 +31,7 @@ _TOGETHER = 500  # partitions in one history
 _ROOM = 100  # indices of one partition
 _NEVER = 1 << 62
 _MS = 1_000_000
+_ROWS = re.compile(r"between rows (\d+) and (\d+)")
 _NAMED = re.compile(r"\bt\w+-(\d+)")
 
 DRAWERS: dict[str, Callable[[Rng], Case]] = {
@@ -40,6 +42,7 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "wounds": drawn_wounds,
     "incarnations": drawn_incarnations,
     "deletion": drawn_deletion,
+    "progress": drawn_progress,
 }
 ALONE = ("controllers", "incarnations")  # about the whole run: one history each
 
@@ -83,8 +86,12 @@ def _compare(tally: Tally, case: Case, wanted: set[str], found: set[str]) -> Non
 
 
 def _found(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> dict[tuple[int, str], set[str]]:
+    told = replace(
+        manifest(_promised(cases), partitions=len(cases)), healed_at_ns=cases[0].healed_at_ns,
+        final_reads_at_ns=cases[0].final_reads_at_ns, end_ns=cases[0].end_ns,
+    )  # fmt: skip
     history = History(
-        manifest(_promised(cases), partitions=len(cases)),
+        told,
         operations=[row for number, case in enumerate(cases) for row in _moved(case, number)],
         events=[row for number, case in enumerate(cases) for row in _moved_events(case, number)],
     )
@@ -96,15 +103,25 @@ def _words(verdict: Verdict) -> dict[tuple[int, str], set[str]]:
     """What a verdict says of each partition, by checker."""
     found: dict[tuple[int, str], set[str]] = {}
     for anomaly in verdict.anomalies:
-        found.setdefault((int(anomaly.key.rpartition("-")[2] or 0), anomaly.checker), set()).add(anomaly.kind)
+        found.setdefault((_partition(anomaly.key), anomaly.checker), set()).add(anomaly.kind)
     for loss in verdict.excused:
         told = f"excused {loss.offset} {loss.value} by {loss.wound - loss.partition * _ROOM}"
         found.setdefault((loss.partition, "acked-loss"), set()).add(told)
     for cut in verdict.cuts:
         found.setdefault((cut.partition, "acked-loss"), set()).add(f"cut at {cut.offset} of {cut.leader_epoch}")
+    for reason in verdict.not_live:
+        _silence(reason, found)
     for reason in verdict.unchecked:
         found.setdefault((_partition(reason), reason.partition(":")[0]), set()).add("unjudged")
     return found
+
+
+def _silence(reason: str, found: dict[tuple[int, str], set[str]]) -> None:
+    """What is not live, with the partition's own rows."""
+    number = _partition(reason)
+    if rows := _ROWS.search(reason):
+        first, last = (int(row) - number * _ROOM for row in rows.groups())
+        found.setdefault((number, "progress"), set()).add(f"silent between {first} and {last}")
 
 
 def _partition(words: str) -> int:
@@ -121,9 +138,13 @@ def _promised(cases: Sequence[Case]) -> Promise:
     return replace(promise(by_operator=cases[0].by_operator), topics=tuple(topics[name] for name in sorted(topics)))
 
 
+def _shift(case: Case, number: int) -> int:
+    return 0 if case.healed_at_ns is not None else number * _ROOM * 10 * _MS
+
+
 def _moved(case: Case, number: int) -> list[Operation]:
     base, topic = number * _ROOM, _topic(case)
-    at = base * 10 * _MS
+    at = _shift(case, number)
     return [
         replace(
             row, index=base + row.index, time_ns=at + row.time_ns, topic=topic, partition=number,
@@ -136,6 +157,6 @@ def _moved(case: Case, number: int) -> list[Operation]:
 def _moved_events(case: Case, number: int) -> list[ClusterEvent]:
     base, topic = number * _ROOM, _topic(case)
     return [
-        replace(row, index=base + row.index, time_ns=base * 10 * _MS + row.time_ns, topic=topic, partition=number)
+        replace(row, index=base + row.index, time_ns=_shift(case, number) + row.time_ns, topic=topic, partition=number)
         for row in case.events
     ]

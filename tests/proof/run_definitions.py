@@ -63,21 +63,23 @@ def deletion(operations: Operations, events: Events) -> set[str]:
     found: set[str] = set()
     for row in events:
         before = [one for one in events if one.index < row.index and one.topic_id == row.topic_id]
-        if row.kind is K.REPLICA_DELETED and not _is_ending(before):
+        asked = _asked_to_go(before)
+        if row.kind is K.REPLICA_DELETED and not asked:
             states = [one for one in before if one.kind is K.STATE_WRITTEN]
             found |= {"wrongly-deleted"} if states and row.node in (states[-1].isr or ()) else set()
-        if row.kind is K.APPEND and _is_ending(before):
+        if row.kind is K.APPEND and asked:
             gone = [one for one in before if one.kind is K.REPLICA_DELETED and one.node == row.node]
-            found |= {"resurrected"} if any(_is_ending([o for o in before if o.index < one.index]) for one in gone) else set()
+            found |= {"resurrected"} if any(one.index > asked[0].index for one in gone) else set()
     return found
 
 
-def _is_ending(before: Events) -> bool:
-    """Asked to be deleted, and not made anew since: by a state that is written for the first time, though there was one before."""
-    ending, written = False, False
+def _asked_to_go(before: Events) -> list[ClusterEvent]:
+    """The requests to delete it since it was made anew: by a state that is written for the first time though there was one."""
+    asked: list[ClusterEvent] = []
+    written = False
     for row in before:
         if row.kind is K.STATE_WRITTEN:
-            ending = ending and not (row.zk_version == 0 and written)
+            asked = [] if row.zk_version == 0 and written else asked
             written = True
-        ending = ending or row.kind is K.TOPIC_DELETED
-    return ending
+        asked = [*asked, row] if row.kind is K.TOPIC_DELETED else asked
+    return asked
