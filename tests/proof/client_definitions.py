@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise, product
 
 from history.event import EventKind as K
-from tests.proof.log_rows import Events, Operations, calls, log_at
+from tests.proof.log_rows import Call, Events, Operations, calls, log_at
 
 
 def offset_agreement(operations: Operations, events: Events) -> set[str]:
@@ -163,3 +163,38 @@ def passed_over(operations: Operations, events: Events) -> set[str]:
             if start <= offset < max(offsets) and offset not in offsets and index < call.asked[0].index:
                 return {"lost-write"}
     return set()
+
+
+def committed_offsets(operations: Operations, events: Events) -> set[str]:
+    """A group finds a position that was committed before the answer and was not certainly replaced before the question.
+
+    And who commits has been told of what lies before: by records, an end, or a position that the group had committed.
+    """
+    found: set[str] = set()
+    commits = [call for call in calls(operations, "commit") if not call.failed and call.asked[0].offset is not None]
+    for question in (call for call in calls(operations, "committed") if call.ok):
+        answer, mine = question.answer[0], [one for one in commits if one.asked[0].value == question.asked[0].value]
+        begun = [one for one in mine if one.asked[0].index < answer.index]
+        sure = [one for one in mine if one.ok and one.answer[0].index < question.asked[0].index]
+        if answer.offset is None:
+            found |= {"commit-lost"} if sure else set()
+            continue
+        source = [one for one in begun if one.asked[0].offset == answer.offset]
+        replaced = [
+            one for one in source if one.ok and any(one.answer[0].index < then.asked[0].index for then in sure if then is not one)
+        ]
+        found |= {"phantom-commit"} if not source else {"commit-lost"} if len(replaced) == len(source) else set()
+    for commit in calls(operations, "commit"):
+        known = _known_end(operations, commit)
+        found |= {"commit-ahead"} if known is not None and (commit.asked[0].offset or 0) > known else set()
+    return found
+
+
+def _known_end(operations: Operations, commit: Call) -> int | None:
+    """What its process was told of before it asked; None where it neither read nor asked for the end: it may know otherwise."""
+    told = [call for f in ("poll", "latest", "committed") for call in calls(operations, f) if call.ok]
+    mine = [call for call in told if call.asked[0].process == commit.asked[0].process]
+    before = [call for call in mine if call.answer[0].index < commit.asked[0].index]
+    ends = [row.offset + (call.asked[0].f == "poll") for call in before for row in call.answer if row.offset is not None]
+    ends.extend(call.asked[0].offset or 0 for call in before if call.asked[0].f == "poll")
+    return max(ends, default=0) if any(call.asked[0].f != "committed" for call in before) else None

@@ -4,7 +4,15 @@ Slow and plain. Each function takes the rows of one partition and gives the kind
 to say than kinds (excused records, cuts, what is not live), it says it in words that `tests.proof.logs` also makes of a verdict.
 """
 
-from tests.proof.client_definitions import duplicates, monotonic_hw, offset_agreement, order, passed_over, polls
+from tests.proof.client_definitions import (
+    committed_offsets,
+    duplicates,
+    monotonic_hw,
+    offset_agreement,
+    order,
+    passed_over,
+    polls,
+)
 from tests.proof.durability import acked_loss
 from tests.proof.liveness_definitions import progress
 from tests.proof.log_rows import Definition, of_rows
@@ -29,4 +37,5 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "incarnations": {"incarnations": of_rows(incarnations)},
     "deletion": {"deletion": of_rows(deletion)},
     "progress": {"progress": progress},
+    "commits": {"committed-offsets": of_rows(committed_offsets)},
 }  # fmt: skip

@@ -243,3 +243,48 @@ def drawn_events(rng: Rng) -> Case:
     for _ in range(6 + rng.below(12)):
         brokers.step()
     return Case([], brokers.rows)
+
+
+def drawn_commits(rng: Rng) -> Case:
+    """Three consumers of two groups, which read, ask for the end, commit and ask where they stand; a store that may forget."""
+    rows: list[Operation] = []
+    kept: dict[str, list[int | None]] = {"g": [None], "h": [None]}
+    known = [0, 0, 0]
+    open_calls: dict[int, Operation] = {}
+    end, forgets = 2 + rng.below(4), rng.below(3) == 0
+    for index in range(8 + rng.below(20)):
+        process = rng.below(3)
+        about = {"index": index, "process": process, "topic": "t", "partition": 0, "time_ns": index}
+        asked = open_calls.pop(process, None)
+        if asked is None:
+            f = rng.pick(("poll", "latest", "commit", "commit", "commit", "committed", "committed"))
+            position = max(0, known[process] - rng.below(2) + (rng.below(16) == 0))
+            columns = {"poll": {"offset": 0}, "commit": {"offset": position}}.get(f, {})
+            group = {} if f in ("poll", "latest") else {"value": "g" if rng.below(4) else "h"}
+            row = Operation(type=OpType.INVOKE, f=f, **about, **columns, **group)  # type: ignore[arg-type]
+            open_calls[process] = row
+            rows.append(row)
+            if f == "commit" and rng.below(2):
+                kept[row.value or ""].append(position)  # it takes effect at once
+            continue
+        type_ = rng.pick((OpType.OK, OpType.OK, OpType.OK, OpType.OK, OpType.INFO, OpType.FAIL))
+        answer = {**about, "type": type_, "f": asked.f}
+        if type_ is not OpType.OK or asked.f == "commit":
+            if asked.f == "commit" and kept[asked.value or ""][-1] != asked.offset and (type_ is OpType.OK or rng.below(2)):
+                kept[asked.value or ""].append(asked.offset)
+            rows.append(Operation(**answer))  # type: ignore[arg-type]
+            continue
+        if asked.f == "committed":
+            store = kept[asked.value or ""]
+            found = rng.pick(tuple(store)) if forgets and rng.below(3) == 0 else store[-1]
+            found = rng.below(6) if rng.below(24) == 0 else found
+            rows.append(Operation(**answer, offset=found))  # type: ignore[arg-type]
+            known[process] = max(known[process], found or 0)
+        elif asked.f == "latest":
+            rows.append(Operation(**answer, offset=end))  # type: ignore[arg-type]
+            known[process] = max(known[process], end)
+        else:
+            got = rng.below(end)
+            rows.extend(Operation(**answer, slot=at, offset=at, value=f"v{at}") for at in range(got + 1))  # type: ignore[arg-type]
+            known[process] = max(known[process], got + 1)
+    return Case(rows, [])

@@ -22,7 +22,7 @@ from history.seed import Rng
 from tests.checkers.story import manifest, promise
 from tests.proof.liveness_histories import drawn_progress
 from tests.proof.log_definitions import DEFINITIONS
-from tests.proof.log_histories import drawn_calls, drawn_events
+from tests.proof.log_histories import drawn_calls, drawn_commits, drawn_events
 from tests.proof.log_rows import Case
 from tests.proof.run_histories import drawn_controllers, drawn_deletion, drawn_incarnations, drawn_topics
 from tests.proof.wound_histories import drawn_wounds
@@ -43,6 +43,7 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "incarnations": drawn_incarnations,
     "deletion": drawn_deletion,
     "progress": drawn_progress,
+    "commits": drawn_commits,
 }
 ALONE = ("controllers", "incarnations")  # about the whole run: one history each
 
