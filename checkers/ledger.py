@@ -237,7 +237,6 @@ class Ledger:
         known = self.promised[offset]
         if other.value == known.value:
             return
-        self.count_promised += 1
         self.contested.append((offset, other))
         if self.replicas.log(self.top_node).holds(offset, known.value):
             self._judge_contested(self.top_epoch, known.index, f"{self.top_node} leads epoch {self.top_epoch} without")
@@ -248,6 +247,7 @@ class Ledger:
         missing = [one for one in self.contested if one[1].epoch <= epoch and not log.may_hold(one[0], one[1].value)]
         for offset, other in sorted(missing, key=itemgetter(0)):
             self.contested.remove((offset, other))
+            self.count_promised += 1
             known, first, committed = self.promised.get(offset), self.promised_values[offset], self.committed
             self.promised[offset] = other
             self._judge([offset], epoch=epoch, witness=witness, how=how)

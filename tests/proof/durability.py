@@ -175,11 +175,11 @@ def _wounded(case: Case, index: int) -> set[str | None]:
     return {
         wound.node
         for wound in wounds(case)
-        if wound.index <= index and not any(_is_whole(case.events, wound, row) for row in case.events if row.index <= index)
+        if wound.index <= index and not any(is_whole(case.events, wound, row) for row in case.events if row.index <= index)
     }
 
 
-def _is_whole(events: Events, wound: ClusterEvent, state: ClusterEvent) -> bool:
+def is_whole(events: Events, wound: ClusterEvent, state: ClusterEvent) -> bool:
     """Written into the ISR under a later registration; without stamps: written in anew, or leader."""
     isr = state.isr or ()
     if state.kind is not K.STATE_WRITTEN or state.index < wound.index or wound.node not in isr:

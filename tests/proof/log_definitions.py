@@ -14,7 +14,7 @@ from tests.proof.client_definitions import (
     polls,
 )
 from tests.proof.durability import acked_loss
-from tests.proof.liveness_definitions import progress
+from tests.proof.liveness_definitions import availability, progress
 from tests.proof.log_rows import Definition, of_rows
 from tests.proof.replica_definitions import election, fencing, isr_agreement, log_matching, single_leader, state_writes
 from tests.proof.run_definitions import deletion, incarnations, single_controller, topic_identity
@@ -37,5 +37,6 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "incarnations": {"incarnations": of_rows(incarnations)},
     "deletion": {"deletion": of_rows(deletion)},
     "progress": {"progress": progress},
+    "availability": {"availability": availability},
     "commits": {"committed-offsets": of_rows(committed_offsets)},
 }  # fmt: skip

@@ -20,7 +20,7 @@ from history.op import Operation
 from history.promise import Promise, TopicPromise
 from history.seed import Rng
 from tests.checkers.story import manifest, promise
-from tests.proof.liveness_histories import drawn_progress
+from tests.proof.liveness_histories import drawn_availability, drawn_progress
 from tests.proof.log_definitions import DEFINITIONS
 from tests.proof.log_histories import drawn_calls, drawn_commits, drawn_events
 from tests.proof.log_rows import Case
@@ -32,6 +32,16 @@ _ROOM = 100  # indices of one partition
 _NEVER = 1 << 62
 _MS = 1_000_000
 _ROWS = re.compile(r"between rows (\d+) and (\d+)")
+_SILENCES = (
+    (r"^(\S+) has no leader", "offline {when}"),
+    (r"^(.*) not in the ISR of", "outside {one} {when}"),
+    (r"^(\S+) acts in (?:no )?epoch", "deaf {one} {when}"),
+    (r"^the log of (\S+) is not that of", "differs {one}"),
+    (r"^the high watermark of (\S+) is", "uncommitted"),
+    (r"^no acks=all produce to (\S+) was acknowledged after", "no-ack"),
+    (r"^final readers of (\S+) ", "unread"),
+)
+_HUNG = re.compile(r"^process (\d+) never heard of its \w+ at row (\d+)$")
 _NAMED = re.compile(r"\bt\w+-(\d+)")
 
 DRAWERS: dict[str, Callable[[Rng], Case]] = {
@@ -44,6 +54,7 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "deletion": drawn_deletion,
     "progress": drawn_progress,
     "commits": drawn_commits,
+    "availability": drawn_availability,
 }
 ALONE = ("controllers", "incarnations")  # about the whole run: one history each
 
@@ -118,11 +129,20 @@ def _words(verdict: Verdict) -> dict[tuple[int, str], set[str]]:
 
 
 def _silence(reason: str, found: dict[tuple[int, str], set[str]]) -> None:
-    """What is not live, with the partition's own rows."""
-    number = _partition(reason)
+    """What is not live in the words of the definitions, with the partition's own rows."""
+    hung = _HUNG.search(reason)
+    number = int(hung[1]) // _ROOM if hung else _partition(reason)  # of processes there are as many as rows
     if rows := _ROWS.search(reason):
         first, last = (int(row) - number * _ROOM for row in rows.groups())
         found.setdefault((number, "progress"), set()).add(f"silent between {first} and {last}")
+        return
+    when = "in time" if reason.endswith("B after healing") else "at the end"
+    told = found.setdefault((number, "availability"), set())
+    for pattern, word in _SILENCES:
+        for match in re.finditer(pattern, reason):
+            told.update(word.format(one=one, when=when) for one in match[1].split(", "))
+    if hung:
+        told.add(f"hung {int(hung[2]) - number * _ROOM}")
 
 
 def _partition(words: str) -> int:
