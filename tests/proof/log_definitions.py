@@ -14,6 +14,7 @@ from tests.proof.client_definitions import (
     polls,
 )
 from tests.proof.durability import acked_loss
+from tests.proof.end_definitions import cluster, convergence
 from tests.proof.liveness_definitions import availability, progress
 from tests.proof.log_rows import Definition, of_rows
 from tests.proof.replica_definitions import election, fencing, isr_agreement, log_matching, single_leader, state_writes
@@ -38,5 +39,7 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "deletion": {"deletion": of_rows(deletion)},
     "progress": {"progress": progress},
     "availability": {"availability": availability},
+    "ends": {"convergence": convergence},
+    "clusters": {"availability-cluster": cluster},
     "commits": {"committed-offsets": of_rows(committed_offsets)},
 }  # fmt: skip

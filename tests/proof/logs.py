@@ -4,7 +4,6 @@ Many partitions are judged at once by all checkers, as in one run: that they kee
 two such runs one goes through the screens (`checkers.screens`), the other without.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,36 +12,24 @@ from msgspec.structs import replace
 
 from checkers.registry import ALL
 from checkers.single import judge
-from checkers.verdict import Verdict
 from history.event import ClusterEvent
 from history.history import History
 from history.op import Operation
 from history.promise import Promise, TopicPromise
 from history.seed import Rng
 from tests.checkers.story import manifest, promise
+from tests.proof.end_histories import drawn_cluster, drawn_end
 from tests.proof.liveness_histories import drawn_availability, drawn_progress
 from tests.proof.log_definitions import DEFINITIONS
 from tests.proof.log_histories import drawn_calls, drawn_commits, drawn_events
 from tests.proof.log_rows import Case
 from tests.proof.run_histories import drawn_controllers, drawn_deletion, drawn_incarnations, drawn_topics
+from tests.proof.verdict_words import ROOM, Words, words
 from tests.proof.wound_histories import drawn_wounds
 
 _TOGETHER = 500  # partitions in one history
-_ROOM = 100  # indices of one partition
 _NEVER = 1 << 62
 _MS = 1_000_000
-_ROWS = re.compile(r"between rows (\d+) and (\d+)")
-_SILENCES = (
-    (r"^(\S+) has no leader", "offline {when}"),
-    (r"^(.*) not in the ISR of", "outside {one} {when}"),
-    (r"^(\S+) acts in (?:no )?epoch", "deaf {one} {when}"),
-    (r"^the log of (\S+) is not that of", "differs {one}"),
-    (r"^the high watermark of (\S+) is", "uncommitted"),
-    (r"^no acks=all produce to (\S+) was acknowledged after", "no-ack"),
-    (r"^final readers of (\S+) ", "unread"),
-)
-_HUNG = re.compile(r"^process (\d+) never heard of its \w+ at row (\d+)$")
-_NAMED = re.compile(r"\bt\w+-(\d+)")
 
 DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "operations": drawn_calls,
@@ -55,8 +42,10 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "progress": drawn_progress,
     "commits": drawn_commits,
     "availability": drawn_availability,
+    "ends": drawn_end,
+    "clusters": drawn_cluster,
 }
-ALONE = ("controllers", "incarnations")  # about the whole run: one history each
+ALONE = ("controllers", "incarnations", "clusters")  # about the whole run: one history each
 
 
 @dataclass(slots=True)
@@ -85,7 +74,8 @@ def prove(what: str, count: int, part: int = 0) -> list[Tally]:
         found = _found(cases, tuple(tallies), screened=round % 2 == 1)
         for number, case in enumerate(cases):
             for name, tally in tallies.items():
-                _compare(tally, case, DEFINITIONS[what][name](case), found.get((number, name), set()))
+                unknown = found.get((number, ""), set())
+                _compare(tally, case, DEFINITIONS[what][name](case), found.get((number, name), set()) | unknown)
     return list(tallies.values())
 
 
@@ -97,7 +87,7 @@ def _compare(tally: Tally, case: Case, wanted: set[str], found: set[str]) -> Non
         tally.wrong.append(f"{tally.name} finds {found}, by definition it is {wanted}: {case}")
 
 
-def _found(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> dict[tuple[int, str], set[str]]:
+def _found(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> Words:
     told = replace(
         manifest(_promised(cases), partitions=len(cases)), healed_at_ns=cases[0].healed_at_ns,
         final_reads_at_ns=cases[0].final_reads_at_ns, end_ns=cases[0].end_ns,
@@ -108,46 +98,7 @@ def _found(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> di
         events=[row for number, case in enumerate(cases) for row in _moved_events(case, number)],
     )
     checkers = tuple(checker for checker in ALL if checker.name in names)
-    return _words(judge(history, checkers, screened_min=0 if screened else _NEVER))
-
-
-def _words(verdict: Verdict) -> dict[tuple[int, str], set[str]]:
-    """What a verdict says of each partition, by checker."""
-    found: dict[tuple[int, str], set[str]] = {}
-    for anomaly in verdict.anomalies:
-        found.setdefault((_partition(anomaly.key), anomaly.checker), set()).add(anomaly.kind)
-    for loss in verdict.excused:
-        told = f"excused {loss.offset} {loss.value} by {loss.wound - loss.partition * _ROOM}"
-        found.setdefault((loss.partition, "acked-loss"), set()).add(told)
-    for cut in verdict.cuts:
-        found.setdefault((cut.partition, "acked-loss"), set()).add(f"cut at {cut.offset} of {cut.leader_epoch}")
-    for reason in verdict.not_live:
-        _silence(reason, found)
-    for reason in verdict.unchecked:
-        found.setdefault((_partition(reason), reason.partition(":")[0]), set()).add("unjudged")
-    return found
-
-
-def _silence(reason: str, found: dict[tuple[int, str], set[str]]) -> None:
-    """What is not live in the words of the definitions, with the partition's own rows."""
-    hung = _HUNG.search(reason)
-    number = int(hung[1]) // _ROOM if hung else _partition(reason)  # of processes there are as many as rows
-    if rows := _ROWS.search(reason):
-        first, last = (int(row) - number * _ROOM for row in rows.groups())
-        found.setdefault((number, "progress"), set()).add(f"silent between {first} and {last}")
-        return
-    when = "in time" if reason.endswith("B after healing") else "at the end"
-    told = found.setdefault((number, "availability"), set())
-    for pattern, word in _SILENCES:
-        for match in re.finditer(pattern, reason):
-            told.update(word.format(one=one, when=when) for one in match[1].split(", "))
-    if hung:
-        told.add(f"hung {int(hung[2]) - number * _ROOM}")
-
-
-def _partition(words: str) -> int:
-    named = _NAMED.search(words)
-    return int(named[1]) if named else 0
+    return words(judge(history, checkers, screened_min=0 if screened else _NEVER))
 
 
 def _topic(case: Case) -> str:
@@ -160,23 +111,23 @@ def _promised(cases: Sequence[Case]) -> Promise:
 
 
 def _shift(case: Case, number: int) -> int:
-    return 0 if case.healed_at_ns is not None else number * _ROOM * 10 * _MS
+    return 0 if case.healed_at_ns is not None else number * ROOM * 10 * _MS
 
 
 def _moved(case: Case, number: int) -> list[Operation]:
-    base, topic = number * _ROOM, _topic(case)
+    base, topic = number * ROOM, _topic(case)
     at = _shift(case, number)
     return [
         replace(
             row, index=base + row.index, time_ns=at + row.time_ns, topic=topic, partition=number,
-            process=_ROOM * number + row.process,
+            process=ROOM * number + row.process,
         )
         for row in case.operations
     ]  # fmt: skip
 
 
 def _moved_events(case: Case, number: int) -> list[ClusterEvent]:
-    base, topic = number * _ROOM, _topic(case)
+    base, topic = number * ROOM, _topic(case)
     return [
         replace(row, index=base + row.index, time_ns=_shift(case, number) + row.time_ns, topic=topic, partition=number)
         for row in case.events
