@@ -122,7 +122,8 @@ def _ends(operations: Operations) -> Iterator[str]:
                     continue
                 if known is not None and end < known[0]:
                     yield "latest-regressed"
-                known = (end, epoch)
+                # A fall is told once where a new reign begins with it; within a reign what was known stays known.
+                known = (max(end, known[0]) if known is not None and epoch == known[1] else end, epoch)
             else:
                 records = [row for row in call.answer if row.offset is not None and row.value is not None]
                 epochs = [row.leader_epoch for row in records if row.leader_epoch is not None]

@@ -20,18 +20,23 @@ from tests.proof.log_rows import Definition, of_rows
 from tests.proof.replica_definitions import election, fencing, isr_agreement, log_matching, single_leader, state_writes
 from tests.proof.run_definitions import deletion, incarnations, single_controller, topic_identity
 
+_OF_CALLS: dict[str, Definition] = {
+    "acked-loss": of_rows(passed_over), "offset-agreement": of_rows(offset_agreement), "order": of_rows(order),
+    "duplicates": of_rows(duplicates), "monotonic-hw": of_rows(monotonic_hw), "fencing": of_rows(fencing),
+    "polls": of_rows(polls),
+}  # fmt: skip
+_OF_REPLICAS: dict[str, Definition] = {
+    "offset-agreement": of_rows(offset_agreement), "monotonic-hw": of_rows(monotonic_hw),
+    "single-leader": of_rows(single_leader), "isr-agreement": of_rows(isr_agreement), "election": of_rows(election),
+    "log-matching": of_rows(log_matching), "state-writes": of_rows(state_writes), "fencing": of_rows(fencing),
+}  # fmt: skip
+
 # Of what histories each is told: see `tests.proof.logs.DRAWERS`.
 DEFINITIONS: dict[str, dict[str, Definition]] = {
-    "operations": {
-        "acked-loss": of_rows(passed_over), "offset-agreement": of_rows(offset_agreement), "order": of_rows(order),
-        "duplicates": of_rows(duplicates), "monotonic-hw": of_rows(monotonic_hw), "fencing": of_rows(fencing),
-        "polls": of_rows(polls),
-    },
-    "events": {
-        "offset-agreement": of_rows(offset_agreement), "monotonic-hw": of_rows(monotonic_hw),
-        "single-leader": of_rows(single_leader), "isr-agreement": of_rows(isr_agreement), "election": of_rows(election),
-        "log-matching": of_rows(log_matching), "state-writes": of_rows(state_writes), "fencing": of_rows(fencing),
-    },
+    "lies": _OF_CALLS,
+    "feuds": _OF_REPLICAS,
+    "operations": _OF_CALLS,
+    "events": _OF_REPLICAS,
     "controllers": {"single-controller": of_rows(single_controller)},
     "topics": {"topic-identity": of_rows(topic_identity)},
     "wounds": {"acked-loss": acked_loss},

@@ -19,6 +19,7 @@ from history.promise import Promise, TopicPromise
 from history.seed import Rng
 from tests.checkers.story import manifest, promise
 from tests.proof.end_histories import drawn_cluster, drawn_end
+from tests.proof.lies import drawn_feuds, drawn_lies
 from tests.proof.liveness_histories import drawn_availability, drawn_progress
 from tests.proof.log_definitions import DEFINITIONS
 from tests.proof.log_histories import drawn_calls, drawn_commits, drawn_events
@@ -37,6 +38,8 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "controllers": drawn_controllers,
     "topics": drawn_topics,
     "wounds": drawn_wounds,
+    "lies": drawn_lies,
+    "feuds": drawn_feuds,
     "incarnations": drawn_incarnations,
     "deletion": drawn_deletion,
     "progress": drawn_progress,
