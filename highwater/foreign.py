@@ -18,6 +18,7 @@ from checkers.kafka.judge import judge as judge_queue
 from checkers.linearizability.judge import Judgement
 from checkers.linearizability.judge import judge as judge_linearizability
 from checkers.linearizability.registry import NAMES, WITH_INITIAL, model_named
+from checkers.verdict import Validity
 from highwater.errors import UsageError
 from history import store
 from history.errors import HistoryError
@@ -31,6 +32,7 @@ LOG = "log"
 MODELS = (LOG, KAFKA, *NAMES, *TRANSACTIONS)
 _LINEARIZABLE = ("strict-serializable", "linearizable")
 CONSISTENCY = _LINEARIZABLE[0]
+_NOTHING = "no step of a client in it: nothing was asked, so nothing can be wrong"
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -59,8 +61,6 @@ def judge_file(file: Path, asked: Asked) -> Judgement:
         if asked.model == KAFKA:
             return judge_queue(_queue_steps(store.load(file)) if form is Form.OURS else steps(file))
         history = ours.calls(store.load(file)) if form is Form.OURS else calls(file)
-        if not history.steps:
-            raise HistoryError("no step of a client in it")
         if asked.model in TRANSACTIONS:
             found = judge_transactions(asked.model, history, asked.consistency)
         else:
@@ -68,7 +68,9 @@ def judge_file(file: Path, asked: Asked) -> Judgement:
     except HistoryError as error:
         said = str(error)
         raise error if said.startswith(str(file)) else HistoryError(f"{file}: {said}") from error
-    return replace(found, notes=(*found.notes, ours.LEFT_OUT)) if form is Form.OURS else found
+    notes = (*found.notes, *(() if history.steps else (_NOTHING,)), *((ours.LEFT_OUT,) if form is Form.OURS else ()))
+    validity = Validity.UNKNOWN if history.unsure and found.validity is Validity.VALID else found.validity
+    return replace(found, notes=notes, unchecked=(*found.unchecked, *history.unsure), validity=validity)
 
 
 def _queue_steps(history: History) -> Iterable[Step]:

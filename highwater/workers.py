@@ -14,6 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
+from multiprocessing.connection import wait as wait_for_any
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ from highwater.summary import Summary, of_failure
 
 # Tasks handed out beyond those being worked on, for each worker: enough that none waits, few enough to stop soon.
 _AHEAD = 1
+_END_S_MAX = 10.0  # of a worker that was killed
 # What ends a command: Ctrl-C and `timeout` send it to the whole group of processes, but the parent alone decides what is kept.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -86,6 +88,8 @@ def perform_all(tasks: Iterable[Task], *, jobs: int) -> Generator[Done, None, No
         pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.kill()  # SIGTERM is held back there
+        for process in processes:
+            wait_for_any([process.sentinel], timeout=_END_S_MAX)
 
 
 def _stream(pool: ProcessPoolExecutor, tasks: Iterator[tuple[int, Task]], ahead: int) -> Iterator[Done]:

@@ -45,7 +45,8 @@ class Op(Struct, frozen=True, kw_only=True, gc=False):
 def operations(steps: Iterable[Step]) -> list[Op]:
     """The operations in order of completion. HistoryError with the line where a step is none."""
     told = list(steps)
-    pair(told)  # refuses what is no history: two completions of one call, steps out of order
+    for why in pair(told).unsure:  # refuses what is no history, too: two completions of one call, steps out of order
+        raise HistoryError(why)
     open_steps: dict[Hashable, tuple[int, Step]] = {}
     subscribed: set[Hashable] = set()
     ops: list[Op] = []

@@ -1,5 +1,6 @@
 """`highwater campaign`: many seeds, one table of what was found."""
 
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
+from highwater import clean as cleaning
 from highwater.campaign import Campaign, Limits, Request, Tally, exit_code, folder_of, run_campaign, tally
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
@@ -45,6 +47,7 @@ def campaign(
     profile: options.ProfileOption = "within",
     seconds: options.Seconds = None,
     workload: options.Workload = MIXED,
+    backend: options.BackendOption = "sim",
     jobs: options.Jobs = None,
     store: options.Store = Path("store"),
     keep_all: Annotated[bool, typer.Option("--keep-all", help="Keep valid runs too, not failures alone.")] = False,
@@ -62,7 +65,8 @@ def campaign(
 ) -> int:
     """Perform many seeds on all cores; count verdicts, faults and anomalies; write an index page and a JUnit file."""
     wanted = options.seeds_of(seeds)
-    request = Request(protocol=protocol, faults=options.names_of(faults), profile=profile, seconds=seconds, workload=workload)
+    kinds = options.names_of(faults)
+    request = Request(protocol=protocol, faults=kinds, profile=profile, seconds=seconds, workload=workload, backend=backend)
     request.plan(wanted[0])  # bad input is refused before anything is written
     wide = protocol == "safe" and (not request.faults or "all" in request.faults) and seconds is None
     must = chosen(goals, profile=profile, by_default=wide and len(wanted) >= STANDARD_FROM)
@@ -79,6 +83,8 @@ def campaign(
         tasks = (request.task(seed, laboratory=here, keep=keep) for seed in wanted)
         limits = Limits(invalid_runs=stop_after)
         found = run_campaign(tasks, wanted=len(wanted), jobs=jobs or cores(), limits=limits, seen=seen, goals=must)
+    if found.stopped and backend != "sim":
+        deque(cleaning.clean(), maxlen=0)  # of runs that were given up in the middle
     folder = folder_of(store, protocol=protocol, first=wanted[0], last=wanted[-1])
     title = f"{protocol}, seeds {wanted[0]} to {wanted[-1]}"
     repeat = request.command(0).replace("run --seed 0", f"campaign --seeds {wanted[0]}..{wanted[-1]}")

@@ -7,6 +7,7 @@ Calls block; a failure of the engine is a HarnessError that says what was being 
 """
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ FOLDER_LABEL = "highwater.folder"
 INPUTS_LABEL = "highwater.inputs"
 _ANSWER_S_MAX = 60
 _CONNECTIONS_MAX = 32
+FREEZE_S_MAX = 10.0
 _LOG_TAIL_LINES = 20
 _LOG_BYTES_MAX = "16m"
 _PROCESSES_MAX = 512
@@ -233,9 +235,16 @@ class Engine:
             self._container(container).wait(timeout=timeout_s)
 
     def pause(self, container: str) -> None:
-        """Freeze its cgroup."""
+        """Freeze its cgroup. HarnessError where that does not come about within FREEZE_S_MAX."""
+        end_s = time.monotonic() + FREEZE_S_MAX
         with _attempting("pausing a container"):
-            self._container(container).pause()
+            while True:
+                try:
+                    return self._container(container).pause()
+                except APIError as error:
+                    # A task freezes when it next gets a processor. runc looks a thousand times, some 0.2 s, and thaws it.
+                    if "unable to freeze" not in str(error) or time.monotonic() > end_s:
+                        raise
 
     def unpause(self, container: str) -> None:
         """Thaw it."""

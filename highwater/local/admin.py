@@ -15,19 +15,24 @@ from reference.coordination.api import (
     Data,
     GetData,
     NodeExists,
+    SessionExpired,
     SessionState,
+    Unknown,
 )
 from reference.coordination.kazoo_client import KazooCoordination
 from reference.coordination.memory import MemoryZooKeeper, Znode
 from reference.messages import PartitionState
 from reference.types import BrokerId, TopicPartition
 
-SESSION_TIMEOUT_MS = 30_000
+# kazoo asks a silent server after a third of this whether it is there, leaves it after another third, and waits as long again
+# divided by their number for the next one: well before ANSWER_TIMEOUT_S, where one of three servers stands still.
+SESSION_TIMEOUT_MS = 6000
 ANSWER_TIMEOUT_S = 10.0
+AGAIN_S = 0.1
 
 
 class Admin:
-    """Asks and waits for the answer. Belongs to one asyncio loop."""
+    """Asks and waits for the answer. Belongs to one asyncio loop. Its session holds nothing, so that a lost one is replaced."""
 
     def __init__(self, zookeeper: str) -> None:
         self._ids = itertools.count(1)
@@ -43,13 +48,30 @@ class Admin:
 
     async def ask(self, *ops: AnyOp, atomic: bool = False) -> tuple[AnyAnswer, ...]:
         """One answer for each operation, done one by one or as one multi. HarnessError where ZooKeeper does not answer."""
+        try:
+            return await asyncio.wait_for(self._ask(ops, atomic=atomic), ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            raise _silence() from None
+
+    async def told(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
+        """The same for what may be done twice: asked again where the connection broke before all was answered."""
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                while True:
+                    answers = await self._ask(ops, atomic=False)
+                    if not any(isinstance(answer, Unknown | SessionExpired) for answer in answers):
+                        return answers
+                    await asyncio.sleep(AGAIN_S)
+        except TimeoutError:
+            raise _silence() from None
+
+    async def _ask(self, ops: tuple[AnyOp, ...], *, atomic: bool) -> tuple[AnyAnswer, ...]:
         request = next(self._ids)
-        future = self._open[request] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[tuple[AnyAnswer, ...]] = asyncio.get_running_loop().create_future()
+        self._open[request] = future
         self._zookeeper.request(request, ops, atomic=atomic)
         try:
-            return await asyncio.wait_for(future, ANSWER_TIMEOUT_S)
-        except TimeoutError:
-            raise HarnessError(f"ZooKeeper did not answer the laboratory within {ANSWER_TIMEOUT_S:.0f} s") from None
+            return await future
         finally:
             del self._open[request]
 
@@ -57,14 +79,14 @@ class Admin:
         """The parents and the topic znodes; brokers discover them. `assignments`: replicas by topic and partition."""
         creates = [Create(path, b"") for path in paths.PERSISTENT]
         creates += [Create(paths.topic_path(topic), paths.topic_payload(of)) for topic, of in assignments.items()]
-        for answer in await self.ask(*creates):
+        for answer in await self.told(*creates):
             if not isinstance(answer, Created | NodeExists):
                 raise HarnessError(f"the topics could not be made in ZooKeeper: {answer}")
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
         """What ZooKeeper holds now of these partitions' states and of the controller, as a tree to look at."""
         wanted = [paths.CONTROLLER, *(paths.state_path(tp) for tp in tps)]
-        answers = await self.ask(*(GetData(path) for path in wanted))
+        answers = await self.told(*(GetData(path) for path in wanted))
         nodes = {
             path: Znode(answer.data, answer.czxid, 0, 0, answer.owner, answer.version)
             for path, answer in zip(wanted, answers, strict=True)
@@ -74,7 +96,7 @@ class Admin:
 
     async def session_of(self, broker: BrokerId) -> int | None:
         """The session by which a broker is registered."""
-        (answer,) = await self.ask(GetData(paths.broker_path(broker)))
+        (answer,) = await self.told(GetData(paths.broker_path(broker)))
         return answer.owner if isinstance(answer, Data) else None
 
     async def expire(self, session: int) -> None:
@@ -93,7 +115,13 @@ class Admin:
         """The laboratory leaves no watches."""
 
     def state_changed(self, state: SessionState, session: int) -> None:
-        """A lost connection shows in answers."""
+        """A lost connection shows in answers; a session that is over is followed by another."""
+        if state == "expired":
+            self._zookeeper.connect()
+
+
+def _silence() -> HarnessError:
+    return HarnessError(f"ZooKeeper did not answer the laboratory within {ANSWER_TIMEOUT_S:.0f} s")
 
 
 def states_of(seen: MemoryZooKeeper, tps: tuple[TopicPartition, ...]) -> dict[TopicPartition, PartitionState]:

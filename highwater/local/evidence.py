@@ -2,7 +2,8 @@
 
 The log is complete and in the order of commit. Its times are milliseconds of the wall clock, rounded down, so that a write never
 seems to come after what followed from it. Only an ISR change that its leader noted in the same millisecond would seem to come
-after the write: the write is put right behind the note.
+after the write: the write is put right behind the note. Nodes go on after the end of a run until they are stopped; the record is
+cut where it is whole (`whole_until`).
 """
 
 import time
@@ -24,11 +25,31 @@ from reference.runtime.control import NoteLine
 from reference.types import Address, BrokerId, TopicPartition, broker_address, index_of, topic_of
 
 _MS = 1_000_000
+NEAR_NS = 20 * _MS  # as far as the time of a commit may be off: a millisecond, and what the wall clock was moved meanwhile
 
 
 def wall_ahead_ns() -> int:
     """How far the wall clock of this machine is ahead of its monotonic one."""
     return time.time_ns() - time.monotonic_ns()
+
+
+def whole_until(commits: Iterable[AnyCommit], *, end_ns: int, start_ns: int, wall_ahead_ns: int) -> int:
+    """The last moment up to `end_ns` near which nothing was committed: where a record is cut, causes stay with their effects.
+
+    What led to a write was noted before the time that the log gives it, what followed from it comes later; only next to that time
+    it cannot be told which of the two is cut off. ns since the start of the run, as `end_ns`.
+    """
+    whole_ns, last_ns = end_ns, 0
+    times = []
+    for commit in commits:
+        last_ns = max(last_ns, commit.time_ms * _MS - wall_ahead_ns - start_ns)
+        times.append(last_ns)
+    for at_ns in reversed(times):
+        if at_ns < whole_ns - NEAR_NS:
+            break
+        if at_ns < whole_ns + NEAR_NS:
+            whole_ns = at_ns - NEAR_NS
+    return max(0, whole_ns)
 
 
 def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:

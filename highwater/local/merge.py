@@ -29,12 +29,14 @@ class RowClock:
         return self._at_ns - self._start_ns
 
 
-def merged(sources: Sequence[Recorder]) -> tuple[tuple[Operation, ...], tuple[ClusterEvent, ...]]:
-    """All rows in the order of time under new indices."""
+def merged(sources: Sequence[Recorder], *, until_ns: int | None = None) -> tuple[tuple[Operation, ...], tuple[ClusterEvent, ...]]:
+    """All rows up to this moment, in the order of time under new indices."""
     rows: list[tuple[int, int, int, Operation | ClusterEvent]] = []
     for number, source in enumerate(sources):
         rows += [(row.time_ns, number, row.index, row) for row in source.operations]
         rows += [(row.time_ns, number, row.index, row) for row in source.events]
+    if until_ns is not None:
+        rows = [row for row in rows if row[0] <= until_ns]
     rows.sort(key=lambda entry: entry[:3])  # stable: the slots of one operation stay in order
     operations: list[Operation] = []
     events: list[ClusterEvent] = []

@@ -14,6 +14,9 @@ from pathlib import Path
 PREFIX = "highwater-run-"
 ZOOKEEPER_PREFIX = "highwater-zookeeper-"  # a server on this machine has one of its own
 _LOCK = "lock"
+_DRAWN = 8  # letters that mkdtemp adds
+_LONGEST_BELOW = "/b999/side-channel"  # a Unix socket of a node
+_SOCKET_BYTES_MAX = 107  # sun_path of sockaddr_un, without its closing zero
 
 
 class RunFolder:
@@ -39,6 +42,18 @@ class RunFolder:
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
+
+
+def cramped() -> str | None:
+    """Why no run can have its folder here, in a sentence; None where it can: below it lie Unix sockets, whose names are short."""
+    temporary = tempfile.gettempdir()
+    room = _SOCKET_BYTES_MAX - len(f"/{PREFIX}") - _DRAWN - len(_LONGEST_BELOW)
+    taken = len(os.fsencode(temporary))
+    if taken <= room:
+        return None
+    return (
+        f"the folder for temporary files has a name of {taken} bytes, and sockets of a run leave it {room}: set TMPDIR to another"
+    )
 
 
 def is_abandoned(folder: Path) -> bool:

@@ -21,12 +21,13 @@ from highwater.end_state import record_logs
 from highwater.errors import HarnessError
 from highwater.local.admin import Admin, states_of
 from highwater.local.administrators import Administrator
-from highwater.local.asking import known_brokers, look
+from highwater.local.asking import EndState, at_rest, known_brokers, look
 from highwater.local.clients import Phases, Worker
-from highwater.local.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns
+from highwater.local.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns, whole_until
 from highwater.local.faults import Faults
 from highwater.local.kafka_clients import KafkaClient
 from highwater.local.merge import merged
+from highwater.local.run_folder import cramped
 from highwater.local.site import Site
 from highwater.plan import Plan
 from history.digest import digest
@@ -43,10 +44,10 @@ SLICE_S = 0.2  # how often deaths are looked for
 
 
 def unplayable(plan: Plan) -> str | None:
-    """Why no clients of real nodes can perform a workload, in a sentence; None where they can."""
+    """Why no real nodes or their clients can perform a plan here, in a sentence; None where they can."""
     if plan.workload.name == "misuse":
         return "librdkafka keeps to the rules that the workload misuse breaks: it is for the simulator"
-    return None
+    return cramped()
 
 
 def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> Run:
@@ -81,6 +82,7 @@ class Stage:
         self._healed_at_ns: int | None = None
         self._final_reads_at_ns: int | None = None
         self._end_ns: int | None = None
+        self._seen: tuple[EndState, ...] = ()  # in the end
         self._broken: str | None = None  # what went wrong in a callback of the loop
 
     def _now_ns(self) -> int:
@@ -120,7 +122,7 @@ class Stage:
                 await faults.settle()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.gather(*workers, return_exceptions=True), FINAL_S_MAX)
-                await look(admin, self._recorder, self._site.laboratory)
+                self._seen = await at_rest(lambda: look(admin, self._site.laboratory))
         except* HarnessError as group:
             raise _first(group) from None
         finally:
@@ -203,23 +205,31 @@ class Stage:
 
     def history(self, provenance: Provenance, outcome: Outcome, *, backend: str) -> History:
         """What was recorded anywhere, in one order, up to the end of the run. Not before all brokers are stopped."""
-        end_ns = self._now_ns() if self._end_ns is None else self._end_ns
+        commits = list(self._site.commits())
+        end_ns = whole_until(
+            commits,
+            end_ns=self._now_ns() if self._end_ns is None else self._end_ns,
+            start_ns=self._start_ns,
+            wall_ahead_ns=self._wall_ahead_ns,
+        )
         nodes = self._site.nodes
-        notes = [[line for line in node.notes() if line.time_ns - self._start_ns <= end_ns] for node in nodes.values()]
+        notes = [node.notes() for node in nodes.values()]
         evidence = ZooKeeperEvidence(
             [line for lines in notes for line in lines],
             self._recorder.events,
             start_ns=self._start_ns,
             wall_ahead_ns=self._wall_ahead_ns,
         )
-        for commit in self._site.commits():
+        for commit in commits:
             evidence.add(commit)
-        disks = Recorder(lambda: end_ns)
+        ends = Recorder(lambda: end_ns)
+        for seen in self._seen:
+            seen.record(ends)
         if outcome == "completed":
             for broker, node in nodes.items():
-                record_logs(disks, broker, node.disks())
-        sources = [self._recorder, evidence.recorder, *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes), disks]
-        operations, events = merged(sources)
+                record_logs(ends, broker, node.disks())
+        sources = [self._recorder, evidence.recorder, *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes), ends]
+        operations, events = merged(sources, until_ns=end_ns)
         events = stamped(events)
         found = manifest(
             self._plan,

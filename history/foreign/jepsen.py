@@ -14,7 +14,8 @@ _TYPES = {str(type): type for type in OpType}
 
 
 def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[Step]:
-    """The steps of clients, in the order of the file."""
+    """The steps of clients, in the order of the file. HistoryError where nobody took any step, the nemesis neither."""
+    line = 0
     for line, record in records:
         kind = record.get("type")
         if not isinstance(kind, str) or kind not in _TYPES:
@@ -32,6 +33,8 @@ def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[S
             _number(record, "time", line), _number(record, "index", line),
             _rebalanced(record, line), record.get("seek-to-beginning?") == "true",
         )  # fmt: skip
+    if not line:
+        raise HistoryError("no step in it")
 
 
 def _rebalanced(record: dict[Hashable, Hashable], line: int) -> tuple[Hashable, ...]:

@@ -55,7 +55,9 @@ def calls(history: History) -> Paired:
     if not holds_records(history):
         return paired
     keys = _Keys(history)
-    return Paired(calls=_of_records(paired.calls, keys), failed=_of_records(paired.failed, keys), steps=paired.steps)
+    return Paired(
+        calls=_of_records(paired.calls, keys), failed=_of_records(paired.failed, keys), steps=paired.steps, unsure=paired.unsure
+    )
 
 
 class _Keys:

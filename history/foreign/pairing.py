@@ -1,8 +1,10 @@
 """Steps to calls, strictly: what does not fit is refused with its line, because a judgement of it would be about nothing.
 
 Refused: an invocation while the process has a call open; a completion without a call, hence also a second one; a completion
-of another function; indices that do not grow; times of one process that go back, or of the history by more than clock readings
-of racing threads explain. A call that was never completed is as one whose outcome is unknown: the run may have ended there.
+of another function; indices that do not grow; a completion before the time of its call; times of the history that go back by
+more than clock readings of racing threads explain. Where each step has an index, that is the order, and times that go back make
+it `unsure` (Jepsen's own histories have calls that waited long for their turn at writing). A call that was never completed is as
+one whose outcome is unknown: the run may have ended there.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -18,11 +20,15 @@ _TIME_TOLERANCE_NS = 1_000_000_000  # threads read their clocks before they take
 
 
 class Paired(Struct, frozen=True, kw_only=True):
-    """The calls in the order of invocation, and those that certainly did not happen."""
+    """The calls in the order of invocation, and those that certainly did not happen.
+
+    `unsure`: why the order is not, where indices and times say different things; one line for each step with such a time.
+    """
 
     calls: tuple[Call, ...]
     failed: tuple[Call, ...]
     steps: int
+    unsure: tuple[str, ...] = ()
 
 
 def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None = None) -> Paired:
@@ -30,8 +36,9 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
     deny = refuse or _refuse
     open_steps: dict[Hashable, tuple[int, Step]] = {}
     started: list[tuple[int, Step, int | None, Step | None]] = []
+    unsure: list[str] = []
     count = 0
-    for position, step in enumerate(_in_order(steps, deny)):
+    for position, step in enumerate(_in_order(steps, deny, unsure)):
         count = position + 1
         before = open_steps.pop(step.process, None)
         if step.type is OpType.INVOKE:
@@ -55,7 +62,7 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
     for start, invocation, end, completion in started:
         into = failed if completion is not None and completion.type is OpType.FAIL else calls
         into.append(_call(len(into), start, invocation, end, completion))
-    return Paired(calls=tuple(calls), failed=tuple(failed), steps=count)
+    return Paired(calls=tuple(calls), failed=tuple(failed), steps=count, unsure=tuple(unsure))
 
 
 def _call(index: int, start: int, invocation: Step, end: int | None, completion: Step | None) -> Call:
@@ -73,7 +80,7 @@ def _call(index: int, start: int, invocation: Step, end: int | None, completion:
     )
 
 
-def _in_order(steps: Iterable[Step], deny: Callable[[int, str], NoReturn]) -> Iterator[Step]:
+def _in_order(steps: Iterable[Step], deny: Callable[[int, str], NoReturn], unsure: list[str]) -> Iterator[Step]:
     last_index: int | None = None
     latest: tuple[int, int] | None = None  # time and line
     for step in steps:
@@ -83,7 +90,10 @@ def _in_order(steps: Iterable[Step], deny: Callable[[int, str], NoReturn]) -> It
             last_index = step.index
         if step.time is not None:
             if latest is not None and step.time < latest[0] - _TIME_TOLERANCE_NS:
-                deny(step.line, f"time {step.time} after {latest[0]} in line {latest[1]}: the steps are out of order")
+                why = f"time {step.time} after {latest[0]} in line {latest[1]}: the steps are out of order"
+                if step.index is None:
+                    deny(step.line, why)
+                unsure.append(f"line {step.line}: {why}, though their indices are not")
             if latest is None or step.time > latest[0]:
                 latest = (step.time, step.line)
         yield step

@@ -103,6 +103,32 @@ def nobody_leads() -> History:
     return story.history(healed_at_ns=healed)
 
 
+def still_changing() -> History:
+    """The ISR was written between two looks, and b3 hears of it late: each look by itself would accuse it."""
+    story = begin()
+    facts = _at_rest(story)
+    for isr, told in (("b1 b2", "b1 b2 b3"), ("b1 b2 b3", "b1 b2")):
+        story.zookeeper("b1", 1, "b1 b2 b3", isr=isr)
+        for node in ("b1", "b2", "b3"):
+            story.tells(node, "b1", 1, "b1 b2 b3", isr=told if node == "b3" else isr)
+    for node in ("b1", "b2", "b3"):
+        story.has_log(node, 2, "xy")
+    return story.history(**facts)
+
+
+def seen_twice() -> History:
+    """Two looks, between which another partition changed: of this one they say the same."""
+    story = begin()
+    facts = _at_rest(story)
+    for _ in range(2):
+        story.zookeeper("b1", 1, "b1 b2 b3")
+        for node in ("b1", "b2", "b3"):
+            story.tells(node, "b1", 1, "b1 b2 b3")
+    for node in ("b1", "b2", "b3"):
+        story.has_log(node, 2, "xy")
+    return story.history(**facts)
+
+
 def told_of_the_past() -> History:
     """b2 tells clients of an epoch that is over, b3 of nothing at all."""
     story = begin()
@@ -188,6 +214,15 @@ END_STORIES: dict[str, Told] = {
     "bad/availability-cluster-nobody-registers": Told(nobody_registers, Expected(live=False)),
     "ok/convergence-all-agree": Told(all_agree, Expected(live=True, counts=(("end_states", 1),))),
     "ok/convergence-nobody-leads": Told(nobody_leads, Expected(live=True, counts=(("end_states", 1), ("offline_rightly", 1)))),
+    "ok/convergence-seen-twice": Told(seen_twice, Expected(live=True, counts=(("end_states", 1),))),
+    "undecidable/convergence-still-changing": Told(
+        still_changing,
+        Expected(
+            validity=Validity.UNKNOWN,
+            live=True,
+            unchecked=("convergence: orders-0 was still changing when it was looked at in the end",),
+        ),
+    ),
     "bad/convergence-told-of-the-past": Told(
         told_of_the_past,
         Expected(

@@ -147,11 +147,12 @@ class Story:
 
     # --- the very end ---------------------------------------------------------------------------------------------------
 
-    def zookeeper(self, leader: str | None, epoch: int, replicas: str, *, id: str = "10") -> int:
-        """What ZooKeeper holds; everybody is in the ISR."""
+    def zookeeper(self, leader: str | None, epoch: int, replicas: str, *, id: str = "10", isr: str | None = None) -> int:
+        """What ZooKeeper holds; everybody is in the ISR unless it is said who is."""
         on = tuple(replicas.split())
         kind = EventKind.ZK_STATE
-        return self.event(kind, topic_id=id, leader=leader, leader_epoch=epoch, isr=on, elr=(), replicas=on, zk_version=0)
+        counted = on if isr is None else tuple(isr.split())
+        return self.event(kind, topic_id=id, leader=leader, leader_epoch=epoch, isr=counted, elr=(), replicas=on, zk_version=0)
 
     def tells(self, node: str, leader: str | None, epoch: int, replicas: str, *, id: str = "10", isr: str | None = None) -> int:
         """What a broker tells clients."""

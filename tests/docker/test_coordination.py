@@ -12,7 +12,7 @@ from tests.contract.coordination import CoordinationContract
 from tests.docker.test_places import plan
 from tests.zookeeper.bench import KazooBench
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow]
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.xdist_group("quorum")]
 
 roots = itertools.count()
 

@@ -38,17 +38,19 @@ def left_below(engine: Engine, tmp_path: Path) -> list[Left]:
 
 
 def begun(tmp_path: Path, words: str) -> "subprocess.Popen[bytes]":
-    """A harness in the middle of a run: every broker has noted these words."""
+    """A harness in the middle of a run: every broker has noted these words. It prints the outcome and who appended."""
     script = tmp_path / "run.py"
     script.write_text(
         textwrap.dedent("""
             from highwater.__main__ import end_like_ctrl_c
             from highwater.backends.docker import DockerBackend
+            from history.event import EventKind
             from tests.zookeeper.test_process_backend import PROVENANCE, plan
 
             end_like_ctrl_c()
             run = DockerBackend().perform(plan(faults_ms=120_000), PROVENANCE)
-            print(run.history.manifest.outcome, len(run.history.events) > 20, flush=True)
+            appended = {event.node for event in run.history.of_kind(EventKind.APPEND)}
+            print(run.history.manifest.outcome, *sorted(appended), flush=True)
         """)
     )
     harness = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=environment(tmp_path))
@@ -67,14 +69,14 @@ def begun(tmp_path: Path, words: str) -> "subprocess.Popen[bytes]":
 def test_an_interrupted_run_keeps_what_was_recorded_and_leaves_nothing(
     engine: Engine, number: signal.Signals, tmp_path: Path
 ) -> None:
-    harness = begun(tmp_path, '"became-')
+    harness = begun(tmp_path, '"kind":"append"')
     try:
         harness.send_signal(number)
         printed, _ = harness.communicate(timeout=END_S_MAX)
     finally:
         harness.kill()
 
-    assert printed.split() == [b"interrupted", b"True"]
+    assert printed.split() == [b"interrupted", b"b1", b"b2", b"b3"]
     assert left_below(engine, tmp_path) == []
     assert list(tmp_path.glob("highwater-*")) == []
 

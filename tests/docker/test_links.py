@@ -19,7 +19,7 @@ from highwater.local.run_folder import RunFolder
 from highwater.local.site import CLIENTS, JOINED, LinkCondition, Pair
 from reference.types import Address
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow]
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.xdist_group("links")]
 
 B1, B2 = Address("b1"), Address("b2")
 THERE, BACK, IN, OUT = (B1, B2), (B2, B1), (CLIENTS, B1), (B1, CLIENTS)

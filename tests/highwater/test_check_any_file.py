@@ -13,9 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from checkers.verdict import Validity
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
+from highwater.foreign import Asked, judge_file
 from history import jsonl, store
+from history.errors import HistoryError
 from tests.checkers.stories import STORIES
 
 _VERDICTS = (ExitCode.VALID, ExitCode.INVALID, ExitCode.UNKNOWN, ExitCode.NOT_LIVE)
@@ -173,3 +176,35 @@ def test_the_line_is_named(form: str, tmp_path: Path, capsys: pytest.CaptureFixt
 
     assert run_command_line(["check", str(tmp_path / form), "--model", "register"]) == ExitCode.USAGE
     assert "line 5: process 0 completes write, but it has no call open" in capsys.readouterr().err
+
+
+def test_where_the_nemesis_alone_acted_nothing_can_be_wrong_and_that_is_said(tmp_path: Path) -> None:
+    """Knossos keeps such a history among its good ones. Transactions and sends ask for one that happened."""
+    file = tmp_path / "history.edn"
+    file.write_text("[{:process :nemesis, :type :info, :f :kill, :value nil}]")
+    found = judge_file(file, Asked(model="cas-register"))
+
+    assert (found.validity, found.operations, [note[:16] for note in found.notes]) == (Validity.VALID, 0, ["no step of a cli"])
+    assert judge_file(file, Asked(model="list-append")).validity is Validity.UNKNOWN
+
+
+_STALE = """{:process 0, :type :invoke, :f :write, :value 1, :time 9000000000, :index 0}
+{:process 0, :type :ok, :f :write, :value 1, :time 9000000001, :index 1}
+{:process 1, :type :invoke, :f :read, :value nil, :time 4, :index 2}
+{:process 1, :type :ok, :f :read, :value READ, :time 9000000003, :index 3}
+"""
+
+
+@pytest.mark.parametrize(("read", "verdict"), [("1", Validity.UNKNOWN), ("7", Validity.INVALID)])
+def test_indices_are_the_order_where_times_go_back_and_that_leaves_a_doubt(read: str, verdict: Validity, tmp_path: Path) -> None:
+    """Elle publishes such a history: a call took its time and waited five seconds for its turn at writing."""
+    file = tmp_path / "history.edn"
+    file.write_text(_STALE.replace("READ", read))
+    found = judge_file(file, Asked(model="register"))
+
+    assert found.validity is verdict
+    assert found.unchecked == (
+        "line 3: time 4 after 9000000001 in line 2: the steps are out of order, though their indices are not",
+    )
+    with pytest.raises(HistoryError, match="line 3: time 4 after 9000000001"):
+        judge_file(file, Asked(model="kafka"))

@@ -1,6 +1,8 @@
 """What nodes note and what ZooKeeper commits becomes rows in an order that tells causes from effects."""
 
-from highwater.local.evidence import ZooKeeperEvidence, recorded_notes
+import pytest
+
+from highwater.local.evidence import NEAR_NS, ZooKeeperEvidence, recorded_notes, whole_until
 from highwater.local.merge import merged
 from highwater.zookeeper_log import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 from history.event import ClusterEvent, EventKind
@@ -182,3 +184,27 @@ def test_an_unclean_election_is_excused_by_the_order_that_stands_and_by_no_other
 
     assert [e.leader for e in rows(*ordered) if e.kind is EventKind.UNCLEAN_ELECTION_ORDERED] == ["b3"]
     assert [e.leader for e in rows(*unordered) if e.kind is EventKind.UNCLEAN_ELECTION_ORDERED] == []
+
+
+def whole(*commits: AnyCommit, end_ms: int) -> int:
+    return whole_until(commits, end_ns=end_ms * MS, start_ns=START_NS, wall_ahead_ns=WALL_AHEAD_NS)
+
+
+def test_a_record_is_cut_at_its_end_where_nothing_was_committed_near_it() -> None:
+    assert whole(state(1, ms=100), state(2, ms=900), end_ms=500) == 500 * MS
+
+
+@pytest.mark.parametrize("ms", [481, 500, 519])
+def test_a_record_is_cut_before_a_commit_of_which_nobody_can_tell_whether_it_was_before_the_end(ms: int) -> None:
+    """Otherwise the write stays and the append that allowed it is cut off, or the other way round: a leader that did no wrong."""
+    assert whole(state(1, ms=100), state(2, ms=ms), end_ms=500) == ms * MS - NEAR_NS
+
+
+def test_a_record_is_not_cut_between_commits_that_follow_each_other_closely() -> None:
+    busy = [state(version, ms=500 - 15 * version) for version in range(10, 0, -1)]
+
+    assert whole(*busy, end_ms=500) == busy[0].time_ms * MS - (START_NS + WALL_AHEAD_NS) - NEAR_NS
+
+
+def test_nothing_is_left_of_a_record_that_is_torn_everywhere() -> None:
+    assert whole(*(state(version, ms=10 * version) for version in range(50)), end_ms=490) == 0

@@ -48,3 +48,12 @@ def test_what_was_before_the_run_belongs_to_its_first_moment() -> None:
     _, events = merged([recorder_at((900, "early"))])
 
     assert [e.time_ns for e in events] == [0]
+
+
+def test_rows_after_the_end_are_dropped_whatever_source_they_come_from() -> None:
+    """Brokers go on until they are stopped: a commit that stays without the notes that led to it accuses a leader of nothing."""
+    one, two = recorder_at((1010, "a"), (1021, "late")), recorder_at((1020, "b"), (1040, "later"))
+
+    _, events = merged([two, one], until_ns=20)
+
+    assert [e.detail for e in events] == ["a", "b"]

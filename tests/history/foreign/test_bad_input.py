@@ -32,9 +32,14 @@ BAD = {
     "times out of order": (
         f"{_INVOKE.replace('{', '{:time 9 ')}\n{_OK.replace('{', '{:time 4 ')}", "line 2: process 0 completes write before"
     ),
+    "times that go back": (
+        f"{_INVOKE.replace('{', '{:time 9000000000 ')}\n{_OK}\n{_INVOKE.replace('{', '{:time 4 ')}",
+        "line 3: time 4 after 9000000000",
+    ),
     "a JSON array that is cut": ('[{"process": 0, "type": "invoke", "f": "read", "value": null}', "no ] at its end"),
     "a JSON object that is cut": ('{"process": 0, "type": "inv', "line 1: cut, or no JSON"),
     "a line of a log that is cut": ("INFO  jepsen.util - 1\t:inv", "line 1: cut, or no step of an etcd log"),
+    "a vector of nothing": ("[]", "no step in it"),
     "nothing": ("", "the file is empty"),
 }  # fmt: skip
 
