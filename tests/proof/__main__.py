@@ -30,8 +30,16 @@ One disagreement fails either.
   An accusation must be right; where the values tell the order of versions, an acquittal must be right too.
   Cycles: all are enumerated, and what is told must be all kinds there are, each by its shortest.
 - **Logs:** the rules of `docs/promise.md` over all pairs of rows, logs rebuilt from the first row each time.
-  No cuts and no wounds: for these see `tests/checkers/test_properties.py` and `tests/checkers/test_acked_loss.py`.
-- **Not in it:** the judge of queues (`kafka`), and what `tests/proof/test_logs.py` names: these have their stories alone.
+  In brackets: of what histories. Lawful ones with a few words changed (`operations`, `events`), and ones with a lie (`lies`,
+  `feuds`) of each kind that those seldom have. A test asserts that each kind of anomaly of each checker is reached.
+- **Wounds** (`of wounds`): power loss, swapped and failing directories, ISR changes under way, elections by order, each m and
+  each kind of flush. Compared are what is lost, what is excused by which wound, each cut, and what is unjudged.
+- **Liveness:** each reason why a partition or the cluster is not live, at the bound and at the end, and the rows of a silence.
+- **Queues** (`kafka`): the definitions of Jepsen's twenty, and what is only noted of those that Kafka allows; cycles with ww are
+  not compared, for they are allowed. Undecided are those of which something is unchecked, and nothing wrong.
+- **Not in it:** cuts and wounds for other checkers than `acked-loss` and `election` (tests/checkers has them); of
+  `availability-cluster` the moves of partitions; swaps of directories before a broker heard of a partition.
+  `assertions`, `assumptions` and `vacuity` read off single rows or neighbours: a definition would be their program again.
 
 """
 _COLUMNS = "| judge | histories | exhaustive up to | possible | impossible | undecided | wrong |\n|---|---|---|---|---|---|---|\n"

@@ -5,6 +5,7 @@ each promise, each leader and each wound.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from history.event import ClusterEvent
@@ -213,3 +214,45 @@ def _order(events: Events, one: Missing) -> int | None:
         if log_at(events, str(elected.leader), elected.index).get(one.record.offset) != one.record.value:
             return order.index
     return None
+
+
+def elections(case: Case) -> set[str]:
+    """P6 and P7: each new leader stood in the ISR or the ELR, or was ordered; none leads with a directory that was swapped."""
+    states = [row for row in case.events if row.kind is K.STATE_WRITTEN]
+    found: set[str] = set() if states else {"unjudged"}
+    for before, row in pairwise(states):
+        if row.leader is None or row.leader_epoch == before.leader_epoch:
+            continue
+        # KIP-966: in the ELR are all who stood in the ISR since it had m members, or ever if it had not.
+        earlier = [one for one in states if one.index < row.index]
+        full = max((at for at, one in enumerate(earlier) if len(one.isr or ()) >= case.m), default=0)
+        eligible = {node for one in earlier[full:] for node in one.isr or ()}
+        if row.leader not in eligible and not (case.by_operator and _is_ordered(case.events, row)):
+            found.add("unclean-election")
+        swap = _swapped(case.events, row.leader, row.index)
+        # Who has not heard of it cannot know, nor who names the very registration that was emptied.
+        stamp = dict(zip(row.isr or (), row.stamps or (), strict=False)).get(row.leader, -1)
+        if swap is not None and (noticed(case.events, swap) or row.index) < row.index and stamp != swap.incarnation:
+            found.add("empty-leader")
+    for row in case.events if states else ():
+        if row.kind is K.BECAME_LEADER and _swapped(case.events, str(row.node), row.index) is not None:
+            found.add("empty-leader")
+    return found
+
+
+def _is_ordered(events: Events, state: ClusterEvent) -> bool:
+    """The order that was given last names it, and was not carried out before."""
+    orders = [row for row in events if row.kind is K.UNCLEAN_ELECTION_ORDERED and row.index < state.index]
+    if not orders or orders[-1].leader != state.leader:
+        return False
+    states = [row for row in events if row.kind is K.STATE_WRITTEN and row.index < state.index]
+    since = [(one, two) for one, two in pairwise(states) if two.index > orders[-1].index]
+    return not any(two.leader == state.leader and two.leader_epoch != one.leader_epoch for one, two in since)
+
+
+def _swapped(events: Events, node: str, index: int) -> ClusterEvent | None:
+    """The last swap of its directory, if it was not in the ISR again since."""
+    swaps = [row for row in events if row.kind is K.WOUND and row.detail == "swapped" and row.node == node and row.index < index]
+    if not swaps or any(is_whole(events, swaps[-1], row) for row in events if row.index < index):
+        return None
+    return swaps[-1]

@@ -13,7 +13,7 @@ from tests.proof.client_definitions import (
     passed_over,
     polls,
 )
-from tests.proof.durability import acked_loss
+from tests.proof.durability import acked_loss, elections
 from tests.proof.end_definitions import cluster, convergence
 from tests.proof.liveness_definitions import availability, progress
 from tests.proof.log_rows import Definition, of_rows
@@ -39,7 +39,7 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "events": _OF_REPLICAS,
     "controllers": {"single-controller": of_rows(single_controller)},
     "topics": {"topic-identity": of_rows(topic_identity)},
-    "wounds": {"acked-loss": acked_loss},
+    "wounds": {"acked-loss": acked_loss, "election": elections},
     "incarnations": {"incarnations": of_rows(incarnations)},
     "deletion": {"deletion": of_rows(deletion)},
     "progress": {"progress": progress},

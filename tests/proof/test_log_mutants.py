@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from checkers import availability, committed_offsets, convergence, incarnations, ledger, progress
+from checkers import availability, committed_offsets, convergence, election, incarnations, ledger, progress
 from checkers.checker import Checker
 from checkers.elle.graph import REALTIME, edges
 from checkers.isr_history import IsrHistory
@@ -90,6 +90,16 @@ def a_wounded_leader_may_have_lost_anything(patch: Patch) -> None:
     patch.setattr(Ledger, "findings", wrong)
 
 
+def a_swap_is_known_at_once(patch: Patch) -> None:
+    """P6 before its time: who could not know is accused."""
+    patch.setattr(election._Elections, "_cannot_lead", lambda self, row, leader, swap: False)
+
+
+def only_the_last_isr_may_lead(patch: Patch) -> None:
+    """The ELR forgotten."""
+    patch.setattr(IsrHistory, "eligible", lambda self: self.isr)
+
+
 def the_dead_may_speak(patch: Patch) -> None:
     patch.setattr(incarnations._Lives, "spoke", lambda self, node, life, at, kind: None)
 
@@ -164,6 +174,8 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (every_wound_is_noticed_at_once, "wounds", "acked-loss"),
     (an_order_excuses_everything, "wounds", "acked-loss"),
     (a_wounded_leader_may_have_lost_anything, "wounds", "acked-loss"),
+    (a_swap_is_known_at_once, "wounds", "election"),
+    (only_the_last_isr_may_lead, "wounds", "election"),
     (the_dead_may_speak, "incarnations", "incarnations"),
     (any_stamp_will_do, "incarnations", "incarnations"),
     (nobody_was_asked_to_delete, "deletion", "deletion"),
