@@ -42,6 +42,8 @@ One disagreement fails either.
   `assertions`, `assumptions` and `vacuity` read off single rows or neighbours: a definition would be their program again.
 
 """
+_TAIL = """Rows with fewer than 100,000 histories are of shorter runs: `--only` renews some rows and keeps the others.
+"""
 _COLUMNS = "| judge | histories | exhaustive up to | possible | impossible | undecided | wrong |\n|---|---|---|---|---|---|---|\n"
 
 
@@ -128,7 +130,7 @@ def page(rows: list[Row], old: str) -> str:
     names = {row.judge for row in rows}
     lines = [line for line in kept if line[2:].partition(" | ")[0] not in names] + [row.words() for row in rows]
     total = sum(_number(line.split(" | ")[1]) for line in lines)
-    return f"{_HEAD}{_COLUMNS}" + "\n".join(lines) + f"\n\nIn all {total:,} histories.\n"
+    return f"{_HEAD}{_COLUMNS}" + "\n".join(lines) + f"\n\nIn all {total:,} histories.\n\n{_TAIL}"
 
 
 _PART = 5_000  # histories of logs at a time

@@ -90,9 +90,9 @@ def a_wounded_leader_may_have_lost_anything(patch: Patch) -> None:
     patch.setattr(Ledger, "findings", wrong)
 
 
-def a_swap_is_known_at_once(patch: Patch) -> None:
-    """P6 before its time: who could not know is accused."""
-    patch.setattr(election._Elections, "_cannot_lead", lambda self, row, leader, swap: False)
+def who_was_emptied_may_lead(patch: Patch) -> None:
+    """P6 forgotten."""
+    patch.setattr(election._Elections, "_emptied", lambda self, row, leader: None)
 
 
 def only_the_last_isr_may_lead(patch: Patch) -> None:
@@ -174,7 +174,7 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (every_wound_is_noticed_at_once, "wounds", "acked-loss"),
     (an_order_excuses_everything, "wounds", "acked-loss"),
     (a_wounded_leader_may_have_lost_anything, "wounds", "acked-loss"),
-    (a_swap_is_known_at_once, "wounds", "election"),
+    (who_was_emptied_may_lead, "wounds", "election"),
     (only_the_last_isr_may_lead, "wounds", "election"),
     (the_dead_may_speak, "incarnations", "incarnations"),
     (any_stamp_will_do, "incarnations", "incarnations"),
