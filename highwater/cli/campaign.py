@@ -1,7 +1,8 @@
 """`highwater campaign`: many seeds, one table of what was found."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from highwater.exit_codes import WORDS, ExitCode
 from highwater.goals import STANDARD_FROM, chosen
 from highwater.pages import write_pages
 from highwater.provenance import laboratory
-from highwater.run import Keep
+from highwater.run import BackendName, Keep
 from highwater.summary import Summary
 from highwater.workers import Done, cores
 from history.seed import format_seed
@@ -82,9 +83,8 @@ def campaign(
 
         tasks = (request.task(seed, laboratory=here, keep=keep) for seed in wanted)
         limits = Limits(invalid_runs=stop_after)
-        found = run_campaign(tasks, wanted=len(wanted), jobs=jobs or cores(), limits=limits, seen=seen, goals=must)
-    if found.stopped and backend != "sim":
-        deque(cleaning.clean(), maxlen=0)  # of runs that were given up in the middle
+        with _nothing_left(backend):
+            found = run_campaign(tasks, wanted=len(wanted), jobs=jobs or cores(), limits=limits, seen=seen, goals=must)
     folder = folder_of(store, protocol=protocol, first=wanted[0], last=wanted[-1])
     title = f"{protocol}, seeds {wanted[0]} to {wanted[-1]}"
     repeat = request.command(0).replace("run --seed 0", f"campaign --seeds {wanted[0]}..{wanted[-1]}")
@@ -108,6 +108,16 @@ def campaign(
         show(found, code)
         say(f"pages   {pages.index}, {pages.junit}")
     return code
+
+
+@contextmanager
+def _nothing_left(backend: BackendName) -> Iterator[None]:
+    """Of runs on real nodes that are given up in the middle, however that comes about."""
+    try:
+        yield
+    finally:
+        if backend != "sim":
+            deque(cleaning.clean(), maxlen=0)
 
 
 def show(found: Campaign, code: ExitCode) -> None:

@@ -269,11 +269,12 @@ class Engine:
             pid: int = self._container(container).attrs["State"]["Pid"]
         return pid
 
-    def exit_code(self, container: str) -> int:
-        """With which its first process ended last."""
+    def exit_code(self, container: str) -> int | None:
+        """With which its first process ended last; None where one runs, as far as the engine knows."""
         with _attempting("looking at a container"):
-            code: int = self._container(container).attrs["State"]["ExitCode"]
-        return code
+            state = self._container(container).attrs["State"]
+        code: int = state["ExitCode"]
+        return code if state["Status"] == "exited" else None
 
     def last_words(self, container: str) -> str:
         """The last line it printed."""

@@ -23,7 +23,8 @@ from reference.types import Address
 COUNT_S = 0.1  # how often agents are asked what they have hit, while anything is to be hit
 PROBES = 20  # datagrams for a link without loss
 LOST_ONCE_IN = 7000  # for loss: so many per mille of datagrams together, that none is lost once in e^7 times
-HEARD_MS = 500.0  # on a machine that has other work
+HEARD_MS = 500.0  # what has not come by then was held or lost
+JOINED_MS = 5000.0  # where all should come: an agent that waits for a processor takes them in one by one
 OPEN_S_MAX = 20.0
 ASK_S_MAX = 20.0
 _LINE_BYTES_MAX = 1 << 20
@@ -52,19 +53,28 @@ class AgentClient:
 
     async def ask(self, **request: Any) -> Any:
         """Its answer. HarnessError where it cannot do it."""
-        if self._streams is None:
-            raise HarnessError(f"the agent of {self._place} is not there")
-        reader, writer = self._streams
         try:
             async with self._turn, asyncio.timeout(ASK_S_MAX):
-                writer.write(msgspec.json.encode(request) + b"\n")
-                line = await reader.readline()
-            answer = msgspec.json.decode(line)
+                answer = msgspec.json.decode(await self._line(msgspec.json.encode(request) + b"\n"))
         except (OSError, TimeoutError, msgspec.DecodeError) as error:
             raise HarnessError(f"the agent of {self._place} does not answer: {error}") from error
         if "error" in answer:
             raise HarnessError(f"the network of {self._place}: {answer['error']}")
         return answer["ok"]
+
+    async def _line(self, request: bytes) -> bytes:
+        """Over a connection of its own where the last one was given up: the next answer there is to a question of the past."""
+        if self._streams is None:
+            await self.open()
+        assert self._streams is not None
+        reader, writer = self._streams
+        try:
+            writer.write(request)
+            return await reader.readline()
+        except BaseException:
+            self._streams = None
+            writer.close()
+            raise
 
     async def close(self) -> None:
         """Hang up."""
@@ -88,6 +98,7 @@ class ContainerLinks:
         self._socket: asyncio.DatagramTransport | None = None
         self._port = 0
         self._counts: dict[Pair, int] = {}
+        self._broken: dict[Pair, int] = {}
         self._at_work: dict[Pair, LinkCondition] = {}
         self._counting: asyncio.Task[None] | None = None
 
@@ -104,8 +115,7 @@ class ContainerLinks:
         """Hang up with all agents."""
         if self._counting is not None:
             self._counting.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._counting
+            await asyncio.gather(self._counting, return_exceptions=True)  # what ended it earlier is told where it mattered
         if self._socket is not None:
             self._socket.close()
         for agent in self._agents.values():
@@ -129,16 +139,19 @@ class ContainerLinks:
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
         """Break the connections over these links, in whichever direction they were opened."""
-        by_agent: dict[Address, dict[str, None]] = {}
+        ends: dict[Pair, Pair] = {}
         for pair in pairs:
             ruler, peer = sorted(pair)  # brokers come before clients ("c") and servers ("z1"); one end is enough
-            by_agent.setdefault(ruler, {})[self._addresses[peer]] = None
-        closed = await asyncio.gather(*(self._agents[ruler].ask(do="reset", peers=list(ps)) for ruler, ps in by_agent.items()))
+            ends.setdefault((ruler, peer), pair)
+        asked = (self._agents[ruler].ask(do="reset", peers=[self._addresses[peer]]) for ruler, peer in ends)
+        closed: list[int] = await asyncio.gather(*asked)
+        for pair, connections in zip(ends.values(), closed, strict=True):
+            self._broken[pair] = self._broken.get(pair, 0) + connections
         return sum(closed)
 
     def counts(self) -> Mapping[Pair, int]:
-        """As the agents said last."""
-        return self._counts
+        """Packets, as the agents said last, and connections that were reset."""
+        return {pair: self._counts.get(pair, 0) + self._broken.get(pair, 0) for pair in self._counts | self._broken}
 
     # --- evidence ----------------------------------------------------------------------------------------------------------
 
@@ -166,7 +179,7 @@ class ContainerLinks:
         lost = condition.loss_per_mille and not condition.held
         sent = max(PROBES, LOST_ONCE_IN // condition.loss_per_mille) if lost else PROBES
         await self._send(source, target, token, sent)
-        patience_ms = condition.delay_ms + HEARD_MS
+        patience_ms = condition.delay_ms + (HEARD_MS if condition.held or lost else JOINED_MS)
         loop = asyncio.get_running_loop()
         end = loop.time() + patience_ms / 1000
         while True:

@@ -66,8 +66,9 @@ class NodeContainer(NodeFolder):
 
     async def terminate(self) -> Probe:
         """SIGTERM."""
+        probe = self.process.gone()
         await self.process.signal("TERM")
-        return self.process.gone
+        return probe
 
     async def pause(self) -> Probe:
         """Its cgroup is frozen."""

@@ -5,10 +5,10 @@ before what the engine says, which learns of an end a moment later.
 """
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from highwater.containers.engine import Engine, Service
-from highwater.errors import HarnessError
 from highwater.local.processes import LOOK_S, state_of
 from highwater.local.site import Probe, Proof
 
@@ -59,8 +59,9 @@ class ContainerProcess:
         """SIGKILL, and its end. Nothing where there is no process, and then it did not act."""
         if not self.is_running():
             return _nobody
+        probe = self.gone()
         await asyncio.to_thread(self.end)
-        return self.gone
+        return probe
 
     def end(self) -> None:
         """The same, outside of a loop."""
@@ -94,21 +95,25 @@ class ContainerProcess:
 
     # --- evidence ----------------------------------------------------------------------------------------------------------
 
-    async def gone(self) -> Proof:
-        """It has ended, or does so soon."""
-        pid, container = self._pid, self._container
+    def gone(self) -> Probe:
+        """The process that is there now has ended, or does so soon: asked for when the next one may be running already."""
+        return partial(self._gone, self._pid)
+
+    async def _gone(self, pid: int) -> Proof:
+        container = self._container
         if container is None:
             return Proof(False, "there was no process")
         for _ in range(_LOOKS_MAX):
             if state_of(pid) in _GONE:
-                break
+                # The engine learns of it a moment later; where another process was started meanwhile, it tells of that one.
+                code = await asyncio.to_thread(self._engine.exit_code, container)
+                if pid != self._pid:
+                    return Proof(True, f"process {pid} ended")
+                if code is not None:
+                    return Proof(True, f"process {pid} ended with exit code {code}")
             await asyncio.sleep(LOOK_S)
-        else:
-            return Proof(False, f"process {pid} is still ending")
-        if pid != self._pid:
-            return Proof(True, f"process {pid} ended")
-        await asyncio.to_thread(self._engine.wait, container, ENDED_S_MAX)
-        return Proof(True, f"process {pid} ended with exit code {await asyncio.to_thread(self._engine.exit_code, container)}")
+        gone = state_of(pid) in _GONE
+        return Proof(gone, f"process {pid} ended" if gone else f"process {pid} is still ending")
 
     async def runs(self) -> Proof:
         """It is there and not frozen."""
@@ -128,7 +133,10 @@ class ContainerProcess:
             return Proof(False, "there is no process")
         before = _processor_ticks(pid)
         await asyncio.sleep(_FROZEN_S)
-        taken = _processor_ticks(pid) - before
+        after = _processor_ticks(pid)
+        if before is None or after is None:
+            return Proof(False, f"process {pid} ended meanwhile")
+        taken = after - before
         engine_says = await asyncio.to_thread(self._engine.state, container)
         detail = f"process {pid} took {taken} ticks of a processor in {_FROZEN_S} s, its container is {engine_says}"
         return Proof(taken == 0 and engine_says == "paused", detail)
@@ -138,10 +146,10 @@ async def _nobody() -> Proof:
     return Proof(False, "there was no process")
 
 
-def _processor_ticks(pid: int) -> int:
-    """Of user and of system, since its start."""
+def _processor_ticks(pid: int) -> int | None:
+    """Of user and of system, since its start; None where there is no such process."""
     try:
         fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError as error:
-        raise HarnessError(f"process {pid} cannot be looked at: {error}") from error
+    except (FileNotFoundError, ProcessLookupError):
+        return None
     return int(fields[11]) + int(fields[12])

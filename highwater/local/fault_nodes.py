@@ -229,6 +229,7 @@ class NodeFaults:
         if probe is not None:
             self._healed(window, node, probe, "process")
         if trouble.pauses:
+            self._proving.changed(f"{node.address} process")  # that it runs is not so for long
             await node.pause()
 
     async def _expire(self, broker: BrokerId) -> Probe:

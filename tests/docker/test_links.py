@@ -178,6 +178,7 @@ def test_a_reset_breaks_the_connections_of_one_link_and_counts_them(ground: Grou
         reader, writer = await asyncio.open_connection(place.address, listener)
         laboratory, other = await asyncio.open_connection(place.laboratory, listener)
         assert await links.reset([IN, OUT]) == 1
+        assert links.counts()[IN] == 1
         with pytest.raises(ConnectionResetError):
             await asyncio.wait_for(reader.read(1), 2)
         with pytest.raises(TimeoutError):

@@ -28,19 +28,24 @@ def line(*, off_ms: float) -> NoteLine:
     return NoteLine(node="b1", life=1, time_ns=time.monotonic_ns(), wall_ns=wall_ns, note=Note(kind="hw"))
 
 
-def measured(clock: FakeClock, condition: ClockCondition, *, off_ms: float) -> Proof:
-    """What a probe finds of a node that says something right after the clock was set."""
+def measured(clock: FakeClock, condition: ClockCondition, *, off_ms: float, after_s: float = 0.01) -> Proof:
+    """What a probe finds of a node that says something right after the clock was set, or so much later."""
     notes: list[NoteLine] = []
 
     async def scene() -> Proof:
         probe = clock.set(condition, lambda: notes)
-        asyncio.get_running_loop().call_later(0.01, lambda: notes.append(line(off_ms=off_ms)))
+        asyncio.get_running_loop().call_later(after_s, lambda: notes.append(line(off_ms=off_ms)))
         try:
             return await probe()
         finally:
             clock.close()
 
     return asyncio.run(scene())
+
+
+def drifting(tmp_path: Path, condition: ClockCondition, *, off_ms: float) -> Proof:
+    """What a probe finds of a node that says something a fifth of a second later."""
+    return measured(FakeClock(tmp_path / "clock"), condition, off_ms=off_ms, after_s=0.2)
 
 
 def test_the_offset_is_in_the_file_and_the_note_that_shows_it_is_the_proof(tmp_path: Path) -> None:
@@ -67,6 +72,17 @@ def test_a_drift_grows(tmp_path: Path) -> None:
     found = asyncio.run(scene())
 
     assert 0 < found[0] < found[1] < found[2] < 5
+
+
+def test_a_drift_is_proven_by_what_it_was_when_the_process_last_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """libfaketime asks its file once a second: of a third too fast it never shows what holds now."""
+    monkeypatch.setattr("highwater.local.clocks.NOTED_S_MAX", 0.5)
+    fast = ClockCondition(drift_ppm=300_000)
+
+    assert drifting(tmp_path, fast, off_ms=30).holds
+    assert drifting(tmp_path, fast, off_ms=0.1).holds is False  # what two readings differ by
+    assert drifting(tmp_path, fast, off_ms=-30).holds is False
+    assert drifting(tmp_path, fast, off_ms=300).holds is False  # it cannot be so far ahead yet
 
 
 def test_a_clock_that_was_not_set_off_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
