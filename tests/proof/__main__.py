@@ -33,7 +33,8 @@ One disagreement fails either.
   In brackets: of what histories. Lawful ones with a few words changed (`operations`, `events`), and ones with a lie (`lies`,
   `feuds`) of each kind that those seldom have. A test asserts that each kind of anomaly of each checker is reached.
 - **Wounds** (`of wounds`): power loss, swapped and failing directories, ISR changes under way, elections by order, each m and
-  each kind of flush. Compared are what is lost, what is excused by which wound, each cut, and what is unjudged.
+  each kind of flush. Compared are what is lost, what is excused by which wound, each cut, and what is unjudged: where there is
+  any of these, the history counts as impossible.
 - **Liveness:** each reason why a partition or the cluster is not live, at the bound and at the end, and the rows of a silence.
 - **Queues** (`kafka`): the definitions of Jepsen's twenty, and what is only noted of those that Kafka allows; cycles with ww are
   not compared, for they are allowed. Undecided are those of which something is unchecked, and nothing wrong.
