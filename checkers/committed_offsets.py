@@ -71,17 +71,20 @@ def _anomaly(kind: str, key: str, witness: tuple[int, ...], words: str) -> Anoma
 
 def _ahead(done: list[Call], key: str) -> list[Anomaly]:
     """Commits of positions beyond everything that the process was given or told, where it polled at all."""
-    known: dict[int, int] = {}  # process that polled -> the position behind all it knows of
+    known: dict[int, int] = {}  # process -> the position behind all it knows of
+    polled: set[int] = set()  # the others may know what no row tells
     anomalies: list[Anomaly] = []
     for call in sorted(done, key=lambda call: call.ended if call.ended >= 0 else _NEVER):
         if call.f == "commit":
-            position, reach = call.asked[0].offset, known.get(call.process)
-            if position is not None and reach is not None and position > reach:
+            position, reach = call.asked[0].offset, known.get(call.process, 0)
+            if position is not None and call.process in polled and position > reach:
                 words = f"process {call.process} commits position {position}, and knows of nothing from {reach} on"
                 anomalies.append(_anomaly("commit-ahead", key, (call.invoked,), words))
             continue
-        if call.type != "ok" or (call.f == "committed" and call.process not in known):
+        if call.type != "ok":
             continue
+        if call.f != "committed":
+            polled.add(call.process)
         asked = call.asked[0].offset or 0
         for row in call.rows:
             behind = asked if row.offset is None else row.offset + (call.f == "poll")

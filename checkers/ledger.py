@@ -4,6 +4,8 @@ The state behind `checkers.acked_loss`, which says what the rules are and why th
 index; every promised record ends up in one of four ways: kept, excused with its wound, lost, or unjudged.
 """
 
+from operator import itemgetter
+
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow
@@ -60,16 +62,21 @@ class Ledger:
         self.wounded = Wounded()
         self.promised: dict[int, _Promised] = {}
         self.promised_values: list[str | None] = []  # the same by offset, to compare whole logs at once
+        self.contested: list[tuple[int, _Promised]] = []  # promised at an offset where another value was promised first
         self.committed = 0  # offsets below were promised by the HW of a leader
         self.ghosts: dict[str, list[_Ghosts]] = {}
         self.destroyed: dict[tuple[int, str], int] = {}  # the last counted-on copy is gone -> index of the wound
         self.gone: set[tuple[int, str]] = set()  # judged already
+        self.lost: set[tuple[int, str]] = set()  # of these, what no leader's word brings back
         self.top_epoch, self.top_node, self.top_index = -1, "", -1  # the leader of the highest epoch so far
         self.top_log: list[str | None] = []  # as it was when it became leader
-        self.wounded_at: dict[str, int] = {}
         self.dropped_at: dict[str, int] = {}  # node -> when it deleted its replica
         self.following: dict[str, int] = {}  # node -> epoch of the leader it fetches from
-        self.ordered: tuple[str, int] | None = None
+        self.ordered: tuple[str, int] | None = None  # whom an operator wants to lead, and the row that says so
+        self.elected_by_order: dict[
+            int, tuple[int, list[str | None]]
+        ] = {}  # epoch -> the order, and what the elected replica had
+        self.in_office: list[str | None] | None = None  # the last leader's log before it was wounded in office
         self.anomalies: list[Anomaly] = []
         self.excused: list[ExcusedLoss] = []
         self.cuts: list[Cut] = []
@@ -94,6 +101,7 @@ class Ledger:
             if kind == K.APPEND and self.following.get(row.node) == self.top_epoch:
                 self._learn(row.offset, row.value, row.at)
         elif kind in ISR_ROWS:
+            self._elect(row)
             self.standing.see(row)
         elif kind == K.BECAME_LEADER:
             self._lead(row)
@@ -115,6 +123,8 @@ class Ledger:
         for offset in range(self.committed, min(hw, len(values))):
             value = values[offset]
             if value is not None:
+                if (offset, value) not in self.lost and not self._of_the_past(offset, epoch):
+                    self.gone.discard((offset, value))  # it was excused, came back, and is promised once more
                 self.promise_record(offset, value, epoch, index)
         if not self._of_the_past(hw - 1, epoch):
             self.committed = hw
@@ -132,9 +142,17 @@ class Ledger:
             how = f"{self.top_node} leads epoch {self.top_epoch} with {value} in the place of"
             self._judge([offset], epoch=self.top_epoch, witness=index, how=how)
 
+    def _elect(self, row: EventRow) -> None:
+        """P7: an order is carried out by the first election of whom it names, and excuses what that replica lacked then."""
+        elected = row.kind == K.STATE_WRITTEN and row.leader_epoch > self.standing.epoch
+        if self.by_operator and self.ordered and elected and row.leader == self.ordered[0]:
+            self.elected_by_order[row.leader_epoch] = self.ordered[1], list(self.replicas.log(row.leader).values)
+            self.ordered = None
+
     def _wound(self, row: EventRow) -> None:
+        if row.node == self.top_node and self.in_office is None:
+            self.in_office = list(self.replicas.log(row.node).values)
         entries = self.replicas.replay(row)
-        self.wounded_at[row.node] = row.at
         if not counts_as_wound(self.promise, row.detail):
             return
         self.wounded.see(row)
@@ -145,10 +163,10 @@ class Ledger:
                 ghost.together = max(ghost.together, len(self.wounded.since))
         self._notice(row.node)
 
-    def _notice(self, node: str, *, at_end: bool = False) -> None:
+    def _notice(self, node: str) -> None:
         """Decide for each copy whose loss can be known from now on whether it was the last that counted (P3)."""
         ghosts = self.ghosts.get(node, [])
-        noticed = [g for g in ghosts if at_end or not self.sessions.hides(g.wound)]
+        noticed = [g for g in ghosts if not self.sessions.hides(g.wound)]
         if not noticed:
             return
         self.ghosts[node] = [g for g in ghosts if g not in noticed]
@@ -177,6 +195,7 @@ class Ledger:
         self.following.pop(row.node, None)
         if epoch >= self.top_epoch:
             self.top_epoch, self.top_node, self.top_index, self.top_log = epoch, row.node, row.at, list(log.values)
+            self.in_office = None
         for entry in [entry for entry in self.destroyed if log.holds(*entry)]:
             del self.destroyed[entry]  # a leader has it after all: losing it from here on is another matter
         if self.logs_told and log.values[: len(self.promised_values)] != self.promised_values:
@@ -185,10 +204,10 @@ class Ledger:
                 for offset, record in self.promised.items()
                 if record.epoch <= epoch and not log.may_hold(offset, record.value)
             ]
-            order = self.ordered[1] if self.by_operator and self.ordered and self.ordered[0] == row.node else None
-            self._judge(missing, epoch=epoch, witness=row.at, how=f"{row.node} leads epoch {epoch} without", order=order)
-        if self.ordered and self.ordered[0] == row.node:
-            self.ordered = None
+            self._judge(missing, epoch=epoch, witness=row.at, how=f"{row.node} leads epoch {epoch} without")
+            if row.node == self.top_node:
+                self._judge_contested(epoch, row.at, f"{row.node} leads epoch {epoch} without")
+        self._commit(row.node, row.hw, epoch, row.at)
 
     # --- promises -------------------------------------------------------------------------------------------------------
 
@@ -214,15 +233,26 @@ class Ledger:
             self._judge([offset], epoch=self.top_epoch, witness=self.top_index, how=how)
 
     def _contest(self, offset: int, other: _Promised) -> None:
-        """An offset is promised once: where it is promised with another value, what the last leader does not have is lost."""
-        known, committed = self.promised[offset], self.committed
-        if other.value == known.value or not self.replicas.log(self.top_node).holds(offset, known.value):
+        """Another value is promised at an offset: lost at once if the last leader has the first one, else by a later leader."""
+        known = self.promised[offset]
+        if other.value == known.value:
             return
-        self.count_promised += 1
-        self.promised[offset] = other
-        how = f"{self.top_node}, leader of epoch {self.top_epoch}, has {known.value} in the place of"
-        self._judge([offset], epoch=self.top_epoch, witness=known.index, how=how)
-        self.promised[offset], self.promised_values[offset], self.committed = known, known.value, committed
+        self.contested.append((offset, other))
+        if self.replicas.log(self.top_node).holds(offset, known.value):
+            self._judge_contested(self.top_epoch, known.index, f"{self.top_node} leads epoch {self.top_epoch} without")
+
+    def _judge_contested(self, epoch: int, witness: int, how: str) -> None:
+        """What is missing of the values that are not the first promised at their offsets."""
+        log = self.replicas.log(self.top_node)
+        missing = [one for one in self.contested if one[1].epoch <= epoch and not log.may_hold(one[0], one[1].value)]
+        for offset, other in sorted(missing, key=itemgetter(0)):
+            self.contested.remove((offset, other))
+            self.count_promised += 1
+            known, first, committed = self.promised.get(offset), self.promised_values[offset], self.committed
+            self.promised[offset] = other
+            self._judge([offset], epoch=epoch, witness=witness, how=how)
+            if known is not None:
+                self.promised[offset], self.promised_values[offset], self.committed = known, first, committed
 
     def _of_the_past(self, offset: int, epoch: int) -> bool:
         """C1: the word of an earlier generation about offsets that an excused loss took."""
@@ -252,29 +282,36 @@ class Ledger:
 
     # --- judgement ------------------------------------------------------------------------------------------------------
 
-    def _judge(self, missing: list[int], *, epoch: int, witness: int, how: str, order: int | None = None) -> None:
+    def _judge(self, missing: list[int], *, epoch: int, witness: int, how: str) -> None:
         """Sort what is missing into excused, lost and unjudged, each record once."""
         lost: list[int] = []
         first_excused: int | None = None
         for offset in sorted(missing):
             value = self.promised[offset].value
-            wound = self.destroyed.get((offset, value), order)
+            wound = self.destroyed.get((offset, value), self._order(offset, self.promised[offset], epoch))
             if wound is None:
                 lost.append(offset)
                 continue
             loss = ExcusedLoss(topic=self.topic, partition=self.partition, offset=offset, value=value, wound=wound)
             self.excused.append(loss)
             first_excused = offset if first_excused is None else first_excused
-        if first_excused is not None:
+        cut_before = any(cut.leader_epoch == epoch and cut.offset <= (first_excused or 0) for cut in self.cuts)
+        if first_excused is not None and not cut_before:
             self.cuts.append(Cut(topic=self.topic, partition=self.partition, offset=first_excused, leader_epoch=epoch))
         if lost and self.standing.index < 0:
             self.unjudged += len(lost)
         elif lost:
             self._accuse(lost, witness, how)
+        self.lost.update((offset, self.promised[offset].value) for offset in lost)
         for offset in missing:
             self.gone.add((offset, self.promised.pop(offset).value))
             self.promised_values[offset] = None
             self.committed = min(self.committed, offset)
+
+    def _order(self, offset: int, record: _Promised, epoch: int) -> int | None:
+        """The order that elected a replica without the record."""
+        order, had = self.elected_by_order.get(epoch, (None, []))
+        return order if record.epoch < epoch and (offset >= len(had) or had[offset] != record.value) else None
 
     def _accuse(self, lost: list[int], witness: int, how: str) -> None:
         first = self.promised[lost[0]]
@@ -285,16 +322,17 @@ class Ledger:
         self.anomalies.append(Anomaly(kind="lost-write", checker=NAME, key=key, witness=rows, words=words))
 
     def findings(self) -> Findings:
-        """The end of the run: what wounds nobody noticed are noticed now, and the last leader must hold what was promised."""
-        for node in sorted(self.ghosts):
-            self._notice(node, at_end=True)
+        """The end of the run: the last leader must hold what was promised."""
         log = self.replicas.log(self.top_node)
-        # A leader wounded in office is no loss yet: the run ended before its successor was found. Nor is one that was moved away:
-        # the partition, or the run, ended before the one that ZooKeeper names had begun to lead, when it would be judged.
+        # What a wound took from a leader in office is no loss yet: the run ended before its successor was found. Nor is one that
+        # was moved away: the partition, or the run, ended before the one that ZooKeeper names had begun to lead, when it would be
+        # judged.
+        if self.in_office is not None:
+            log.values = self.in_office
         named, standing = self.standing.leader, self.standing.epoch
         moved = named not in (None, self.top_node) and standing > self.top_epoch
         moved = moved and self.dropped_at.get(self.top_node, -1) > self.top_index
-        if self.logs_told and 0 <= self.top_index > self.wounded_at.get(self.top_node, -1) and not moved:
+        if self.logs_told and self.top_index >= 0 and not moved:
             missing = [
                 offset
                 for offset, record in self.promised.items()
@@ -302,6 +340,7 @@ class Ledger:
             ]
             how = f"at the end the log of {self.top_node}, leader of epoch {self.top_epoch}, is without"
             self._judge(missing, epoch=self.top_epoch, witness=max(log.shrunk, self.top_index), how=how)
+            self._judge_contested(self.top_epoch, max(log.shrunk, self.top_index), how)
         name = f"{self.topic}-{self.partition}"
         unchecked = f"{NAME}: {self.unjudged} promised records of {name} are missing, and no ISR changes to judge them by"
         return Findings(

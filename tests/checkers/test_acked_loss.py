@@ -12,6 +12,7 @@ from checkers.rows import EventRow
 from checkers.single import judge
 from checkers.verdict import Validity, Verdict
 from checkers.wounds import Sessions
+from history.event import EventKind
 from history.promise import TopicPromise
 from tests.checkers import stories
 from tests.checkers.story import Story, begin, committed, power_out, promise
@@ -345,10 +346,10 @@ def forgets_the_unnoticed(ledger: Ledger, offset: int, value: str, counted: tupl
 
 def excuses_truncation(ledger: Ledger, row: EventRow) -> None:
     """Mutant: what a wounded replica truncates goes on the wound's account."""
-    if row.kind == "truncate" and row.node in ledger.wounded_at:
+    if row.kind == "truncate" and row.node in ledger.wounded.since:
         for offset, value in enumerate(ledger.replicas.log(row.node).values):
             if value is not None and offset >= row.offset:
-                ledger.destroyed[(offset, value)] = ledger.wounded_at[row.node]
+                ledger.destroyed[(offset, value)] = ledger.wounded.since[row.node].at
     _see(ledger, row)
 
 
@@ -420,3 +421,105 @@ def test_mutant_that_notices_at_once_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(AssertionError):
         test_an_unnoticed_copy_counts_as_held()
+
+
+def test_what_a_leader_truncated_in_office_is_lost_though_it_is_wounded_later() -> None:
+    """P3: whatever wounds come before or after; it was gone before the power went."""
+    story = begin()
+    committed(story)
+    story.truncate("b1", 0)
+    story.wound("b1", 0, 11)
+
+    assert "lost-write" in kinds(judge(story.history()))
+
+
+def test_a_wound_that_nobody_noticed_by_the_end_excuses_nothing() -> None:
+    """docs/promise.md §1: until it is noticed the destroyed copy counts as held, so the leader's truncation is its own."""
+    story = begin()
+    story.state("b1", 1, "b1 b2")
+    committed(story, nodes="b1 b2")
+    story.wound("b2", 0, 12)
+    story.wound("b3", 0, 13)
+    story.truncate("b1", 0)
+
+    verdict = judge(story.history())
+
+    assert "lost-write" in kinds(verdict)
+    assert verdict.excused == ()
+
+
+def test_an_order_excuses_the_election_that_carries_it_out_and_no_later_start() -> None:
+    """P7: b2 had x when it was elected by order; what it lost afterwards, in a crash, the order does not excuse."""
+    story = begin(promise(by_operator=True))
+    committed(story)
+    story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b2")
+    story.state("b2", 2, "b2")
+    story.leads("b2", 2, leo=1, hw=1, isr="b2")
+    story.truncate("b2", 0)
+    story.leads("b2", 2, leo=0, isr="b2")
+
+    assert "lost-write" in kinds(judge(story.history()))
+
+
+def test_an_order_is_not_used_up_by_a_leader_that_is_told_once_more() -> None:
+    """P7: b3 hears again that it leads epoch 1 before the controller carries the order out."""
+    story = begin(promise(by_operator=True))
+    story.state("b3", 2, "b3")
+    story.leads("b3", 2, leo=0, isr="b3")
+    story.state("b1", 3, "b1 b2")
+    story.leads("b1", 3, leo=0, isr="b1 b2")
+    committed(story, epoch=3, nodes="b1 b2")
+    story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b3")
+    story.leads("b3", 2, leo=0, isr="b3")
+    story.state("b3", 4, "b3")
+    story.leads("b3", 4, leo=0, isr="b3")
+
+    verdict = judge(story.history())
+
+    assert "lost-write" not in kinds(verdict)
+    assert [loss.value for loss in verdict.excused] == ["x"]
+
+
+def test_a_record_that_came_back_is_promised_once_more() -> None:
+    """P1: x was excused; b3, which did not count, brings it back, commits it, and loses it by truncation."""
+    story = begin(promise(m=1))
+    story.state("b1", 1, "b1")
+    committed(story, nodes="b1 b3")
+    power_out(story, "b1")
+    lead_empty(story, "b2")
+    story.state("b3", 3, "b3")
+    story.leads("b3", 3, leo=1, hw=0, isr="b3")
+    story.hw("b3", 1, epoch=3)
+    story.truncate("b3", 0)
+    lead_empty(story, "b2", 4)
+
+    verdict = judge(story.history())
+
+    assert [loss.value for loss in verdict.excused] == ["x"]
+    assert "lost-write" in kinds(verdict)
+
+
+def test_what_is_below_the_hw_with_which_a_leader_begins_is_promised() -> None:
+    """docs/promise.md §1: below the HW of a leader, whether it rose to it or began with it."""
+    story = begin()
+    story.append("b1 b2", 0, "x")
+    story.state("b1", 2, "b1 b2")
+    story.leads("b1", 2, leo=1, hw=1, isr="b1 b2")
+    story.truncate("b2", 0)
+
+    assert "lost-write" in kinds(judge(lead_empty(story, "b2", 3).history()))
+
+
+def test_the_second_value_promised_at_an_offset_is_kept_account_of() -> None:
+    """O1 is broken already; the value that the next leader does not have is lost all the same."""
+    story = begin()
+    committed(story)
+    story.truncate("b1", 0)
+    story.append("b1", 0, "y")
+    story.polls(2, 0, "y")
+    story.state("b2", 2, "b2")
+    story.leads("b2", 2, leo=1, hw=1, isr="b2")
+
+    lost = [found.words for found in judge(story.history()).anomalies if found.kind == "lost-write"]
+
+    assert any("record y" in words for words in lost)

@@ -313,3 +313,28 @@ def test_a_move_of_a_partition_that_nobody_may_lead_waits_rightly() -> None:
         said = judge(history).not_live
 
         assert ("/admin/reassign_partitions is still asked for at the end" in said) is why
+
+
+def test_logs_of_one_length_that_differ_are_not_equal() -> None:
+    """L2: equal logs everywhere; b3 has another record in the place of x."""
+    story = quiet_cluster()
+    story.truncate("b3", 0)
+    story.event_append("b3", 0, "y", 1)
+
+    verdict = judge(healed(story))
+
+    assert any("the log of b3 is not that of leader" in why for why in verdict.not_live)
+
+
+def test_silence_at_the_bound_is_not_made_right_by_what_is_destroyed_later() -> None:
+    """U2 is about the moment: B after healing nobody was emptied, and still nobody led."""
+    story = begin()
+    story.state(None, 2, "b1 b2 b3")
+    story.time_ns += 2 * BOUND_NS
+    healed_at = story.time_ns - 2 * BOUND_NS
+    for node, incarnation in (("b1", 11), ("b2", 12), ("b3", 13)):
+        story.wound(node, 0, incarnation, "swapped")
+
+    verdict = judge(story.history(healed_at_ns=healed_at))
+
+    assert "orders-0 has no leader B after healing" in verdict.not_live

@@ -76,3 +76,17 @@ def test_a_store_that_forgets_or_invents_is_caught(broken: str, found: str) -> N
     store = Store(rng.fork("store"), forgets=broken == "forgets", invents=broken == "invents")
 
     assert kinds(run_of(store, rng, 300)) == {found}
+
+
+def test_a_position_that_was_found_before_the_first_poll_is_known() -> None:
+    """A consumer that comes back asks where it stood, is told of an end that is behind it, and commits where it stood."""
+    story = Story()
+    story.op(1, OpType.INVOKE, "commit", ({"value": "g", "offset": 5},))
+    story.op(1, OpType.OK, "commit")
+    story.op(2, OpType.INVOKE, "committed", ({"value": "g"},))
+    story.op(2, OpType.OK, "committed", ({"offset": 5},))
+    story.latest(2, 3)
+    story.op(2, OpType.INVOKE, "commit", ({"value": "g", "offset": 5},))
+    story.op(2, OpType.OK, "commit")
+
+    assert kinds(story.history()) == set()

@@ -6,6 +6,7 @@ from history.event import ClusterEvent
 from history.event import EventKind as K
 from history.op import Operation, OpType
 from history.seed import Rng
+from tests.proof.log_rows import Case
 
 _FINAL = (OpType.OK, OpType.OK, OpType.OK, OpType.OK, OpType.INFO, OpType.FAIL)
 
@@ -224,7 +225,7 @@ class _Brokers:
                 self.state()
 
 
-def drawn_calls(rng: Rng) -> tuple[list[Operation], list[ClusterEvent]]:
+def drawn_calls(rng: Rng) -> Case:
     """Operations that brokers answered which may have fenced themselves, and a word of ZooKeeper, or no loss would be judged."""
     operations = [replace(row, index=2 * row.index + 1, node=f"b{1 + rng.below(2)}") for row in drawn_operations(rng)]
     about = {"topic": "t", "partition": 0, "life": 1}
@@ -233,40 +234,57 @@ def drawn_calls(rng: Rng) -> tuple[list[Operation], list[ClusterEvent]]:
     for index in sorted({2 * (1 + rng.below(10)) for _ in range(rng.below(4))}):
         kind, node = (K.FENCED if rng.below(2) else K.UNFENCED), f"b{1 + rng.below(2)}"
         events.append(ClusterEvent(index=index, kind=kind, time_ns=index, node=node, **about))  # type: ignore[arg-type]
-    return operations, events
+    return Case(operations, events)
 
 
-def drawn_events(rng: Rng) -> list[ClusterEvent]:
+def drawn_events(rng: Rng) -> Case:
     """Eight to twenty rows of brokers and ZooKeeper."""
     brokers = _Brokers(rng)
     for _ in range(6 + rng.below(12)):
         brokers.step()
-    return brokers.rows
+    return Case([], brokers.rows)
 
 
-def drawn_controllers(rng: Rng) -> list[ClusterEvent]:
-    """Elections of controllers, their epochs mostly rising."""
-    rows, epoch = [], 0
-    for index in range(1 + rng.below(5)):
-        epoch += 1 if rng.below(4) else 0
-        node = f"b{1 + rng.below(3)}"
-        stated = epoch if rng.below(8) else None
-        rows.append(ClusterEvent(index=index, kind=K.CONTROLLER_ELECTED, time_ns=index, node=node, controller_epoch=stated))
-    return rows
-
-
-def drawn_topics(rng: Rng) -> tuple[list[Operation], list[ClusterEvent]]:
-    """Two topics of one name: who appended what under which id, and what was read."""
-    operations: list[Operation] = []
-    events: list[ClusterEvent] = []
-    for index in range(3 + rng.below(5)):
-        about = {"topic": "t", "partition": 0, "topic_id": ("1", "2", None)[rng.below(7) // 3], "value": f"v{rng.below(3)}"}
-        if rng.below(3):
-            role = "leader" if rng.below(3) else "follower"
-            row = {**about, "node": "b1", "life": 1, "offset": 0, "leader_epoch": 1, "detail": role}
-            events.append(ClusterEvent(index=index, kind=K.APPEND, time_ns=index, **row))  # type: ignore[arg-type]
+def drawn_commits(rng: Rng) -> Case:
+    """Three consumers of two groups, which read, ask for the end, commit and ask where they stand; a store that may forget."""
+    rows: list[Operation] = []
+    kept: dict[str, list[int | None]] = {"g": [None], "h": [None]}
+    known = [0, 0, 0]
+    open_calls: dict[int, Operation] = {}
+    end, forgets = 2 + rng.below(4), rng.below(3) == 0
+    for index in range(8 + rng.below(20)):
+        process = rng.below(3)
+        about = {"index": index, "process": process, "topic": "t", "partition": 0, "time_ns": index}
+        asked = open_calls.pop(process, None)
+        if asked is None:
+            f = rng.pick(("poll", "latest", "commit", "commit", "commit", "committed", "committed"))
+            position = max(0, known[process] - rng.below(2) + (rng.below(16) == 0))
+            columns = {"poll": {"offset": 0}, "commit": {"offset": position}}.get(f, {})
+            group = {} if f in ("poll", "latest") else {"value": "g" if rng.below(4) else "h"}
+            row = Operation(type=OpType.INVOKE, f=f, **about, **columns, **group)  # type: ignore[arg-type]
+            open_calls[process] = row
+            rows.append(row)
+            if f == "commit" and rng.below(2):
+                kept[row.value or ""].append(position)  # it takes effect at once
+            continue
+        type_ = rng.pick((OpType.OK, OpType.OK, OpType.OK, OpType.OK, OpType.INFO, OpType.FAIL))
+        answer = {**about, "type": type_, "f": asked.f}
+        if type_ is not OpType.OK or asked.f == "commit":
+            if asked.f == "commit" and kept[asked.value or ""][-1] != asked.offset and (type_ is OpType.OK or rng.below(2)):
+                kept[asked.value or ""].append(asked.offset)
+            rows.append(Operation(**answer))  # type: ignore[arg-type]
+            continue
+        if asked.f == "committed":
+            store = kept[asked.value or ""]
+            found = rng.pick(tuple(store)) if forgets and rng.below(3) == 0 else store[-1]
+            found = rng.below(6) if rng.below(24) == 0 else found
+            rows.append(Operation(**answer, offset=found))  # type: ignore[arg-type]
+            known[process] = max(known[process], found or 0)
+        elif asked.f == "latest":
+            rows.append(Operation(**answer, offset=end))  # type: ignore[arg-type]
+            known[process] = max(known[process], end)
         else:
-            type_ = OpType.OK if rng.below(4) else OpType.INFO
-            row = {**about, "type": type_, "f": "poll", "offset": 0}
-            operations.append(Operation(index=index, process=0, time_ns=index, **row))  # type: ignore[arg-type]
-    return operations, events
+            got = rng.below(end)
+            rows.extend(Operation(**answer, slot=at, offset=at, value=f"v{at}") for at in range(got + 1))  # type: ignore[arg-type]
+            known[process] = max(known[process], got + 1)
+    return Case(rows, [])

@@ -5,7 +5,7 @@ two such runs one goes through the screens (`checkers.screens`), the other witho
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -15,15 +15,40 @@ from checkers.single import judge
 from history.event import ClusterEvent
 from history.history import History
 from history.op import Operation
+from history.promise import Promise, TopicPromise
 from history.seed import Rng
 from tests.checkers.story import manifest, promise
+from tests.proof.end_histories import drawn_cluster, drawn_end
+from tests.proof.lies import drawn_feuds, drawn_lies
+from tests.proof.liveness_histories import drawn_availability, drawn_progress
 from tests.proof.log_definitions import DEFINITIONS
-from tests.proof.log_histories import drawn_calls, drawn_controllers, drawn_events, drawn_topics
+from tests.proof.log_histories import drawn_calls, drawn_commits, drawn_events
+from tests.proof.log_rows import Case
+from tests.proof.run_histories import drawn_controllers, drawn_deletion, drawn_incarnations, drawn_topics
+from tests.proof.verdict_words import ROOM, Words, words
+from tests.proof.wound_histories import drawn_wounds
 
 _TOGETHER = 500  # partitions in one history
-_ROOM = 100  # indices of one partition
 _NEVER = 1 << 62
 _MS = 1_000_000
+
+DRAWERS: dict[str, Callable[[Rng], Case]] = {
+    "operations": drawn_calls,
+    "events": drawn_events,
+    "controllers": drawn_controllers,
+    "topics": drawn_topics,
+    "wounds": drawn_wounds,
+    "lies": drawn_lies,
+    "feuds": drawn_feuds,
+    "incarnations": drawn_incarnations,
+    "deletion": drawn_deletion,
+    "progress": drawn_progress,
+    "commits": drawn_commits,
+    "availability": drawn_availability,
+    "ends": drawn_end,
+    "clusters": drawn_cluster,
+}
+ALONE = ("controllers", "incarnations", "clusters")  # about the whole run: one history each
 
 
 @dataclass(slots=True)
@@ -37,71 +62,76 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
 
 
-Case = tuple[list[Operation], list[ClusterEvent]]
-
-
-def drawn(rng: Rng, what: str) -> Case:
-    """A history of one of the four sorts of `DEFINITIONS`."""
-    match what:
-        case "operations":
-            return drawn_calls(rng)
-        case "events":
-            return [], drawn_events(rng)
-        case "topics":
-            return drawn_topics(rng)
-        case _:
-            return [], drawn_controllers(rng)
-
-
 def prove(what: str, count: int, part: int = 0) -> list[Tally]:
-    """Compare, checker by checker, the kinds found in each partition with those that the definition finds.
+    """Compare, checker by checker, what is found in each partition with what the definition finds.
 
     Another `part` draws other histories, so that parts can be proven one by one.
     """
     tallies = {name: Tally(name) for name in DEFINITIONS[what]}
     rng = Rng(part).fork(what)
-    # Elections of controllers are about the whole run: one history each.
-    together = 1 if what == "controllers" else _TOGETHER
+    together = 1 if what in ALONE else _TOGETHER
     for round, done in enumerate(range(0, count, together)):
-        cases = [drawn(rng, what) for _ in range(min(together, count - done))]
+        cases = [DRAWERS[what](rng) for _ in range(min(together, count - done))]
+        # What an operator may do is promised for a whole run.
+        cases = [case._replace(by_operator=cases[0].by_operator) for case in cases]
         found = _found(cases, tuple(tallies), screened=round % 2 == 1)
         for number, case in enumerate(cases):
             for name, tally in tallies.items():
-                _compare(tally, case, DEFINITIONS[what][name](*case), found.get((number, name), set()))
+                unknown = found.get((number, ""), set())
+                _compare(tally, case, DEFINITIONS[what][name](case), found.get((number, name), set()) | unknown)
     return list(tallies.values())
 
 
 def _compare(tally: Tally, case: Case, wanted: set[str], found: set[str]) -> None:
     tally.total += 1
     tally.good += not wanted
-    tally.bad.update(wanted)
+    tally.bad.update({word.partition(" ")[0] for word in wanted})
     if found != wanted:
         tally.wrong.append(f"{tally.name} finds {found}, by definition it is {wanted}: {case}")
 
 
-def _found(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> dict[tuple[int, str], set[str]]:
+def _found(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> Words:
+    told = replace(
+        manifest(_promised(cases), partitions=len(cases)), healed_at_ns=cases[0].healed_at_ns,
+        final_reads_at_ns=cases[0].final_reads_at_ns, end_ns=cases[0].end_ns,
+    )  # fmt: skip
     history = History(
-        manifest(promise(topics=("t",)), partitions=len(cases)),
-        operations=[row for number, (rows, _) in enumerate(cases) for row in _moved(rows, number)],
-        events=[row for number, (_, rows) in enumerate(cases) for row in _moved_events(rows, number)],
+        told,
+        operations=[row for number, case in enumerate(cases) for row in _moved(case, number)],
+        events=[row for number, case in enumerate(cases) for row in _moved_events(case, number)],
     )
     checkers = tuple(checker for checker in ALL if checker.name in names)
-    verdict = judge(history, checkers, screened_min=0 if screened else _NEVER)
-    found: dict[tuple[int, str], set[str]] = {}
-    for one in verdict.anomalies:
-        found.setdefault((int(one.key.rpartition("-")[2] or 0), one.checker), set()).add(one.kind)
-    return found
+    return words(judge(history, checkers, screened_min=0 if screened else _NEVER))
 
 
-def _moved(rows: Sequence[Operation], number: int) -> list[Operation]:
-    base = number * _ROOM
-    at = base * 10 * _MS
+def _topic(case: Case) -> str:
+    return f"t{case.m}{case.flush}"
+
+
+def _promised(cases: Sequence[Case]) -> Promise:
+    topics = {_topic(case): TopicPromise(topic=_topic(case), min_insync_replicas=case.m, flush=case.flush) for case in cases}
+    return replace(promise(by_operator=cases[0].by_operator), topics=tuple(topics[name] for name in sorted(topics)))
+
+
+def _shift(case: Case, number: int) -> int:
+    return 0 if case.healed_at_ns is not None else number * ROOM * 10 * _MS
+
+
+def _moved(case: Case, number: int) -> list[Operation]:
+    base, topic = number * ROOM, _topic(case)
+    at = _shift(case, number)
     return [
-        replace(row, index=base + row.index, time_ns=at + row.time_ns, partition=number, process=10 * number + row.process)
-        for row in rows
+        replace(
+            row, index=base + row.index, time_ns=at + row.time_ns, topic=topic, partition=number,
+            process=ROOM * number + row.process,
+        )
+        for row in case.operations
+    ]  # fmt: skip
+
+
+def _moved_events(case: Case, number: int) -> list[ClusterEvent]:
+    base, topic = number * ROOM, _topic(case)
+    return [
+        replace(row, index=base + row.index, time_ns=_shift(case, number) + row.time_ns, topic=topic, partition=number)
+        for row in case.events
     ]
-
-
-def _moved_events(rows: Sequence[ClusterEvent], number: int) -> list[ClusterEvent]:
-    base = number * _ROOM
-    return [replace(row, index=base + row.index, time_ns=base * 10 * _MS + row.time_ns, partition=number) for row in rows]

@@ -1,7 +1,6 @@
 """The proofs can fail: each mistake that a judge could make, and that one of these once made, is a disagreement."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 
 import numpy as np
 import pytest
@@ -18,10 +17,8 @@ from checkers.linearizability.collections import Mutex
 from checkers.linearizability.model import Model
 from checkers.linearizability.registers import CasRegister, Register
 from checkers.linearizability.search import Search
-from checkers.offset_agreement import _Offsets
-from checkers.replay import Log
 from history.foreign.step import Call
-from tests.proof import cycles, elle, linearizability, logs
+from tests.proof import cycles, elle, linearizability
 from tests.proof.objects import SUBJECTS
 
 Patch = pytest.MonkeyPatch
@@ -150,37 +147,3 @@ def test_a_cycle_that_is_not_the_shortest_is_seen(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(elle_cycles, "_TRIES_MAX", 1)
 
     assert cycles.prove(1_000).wrong
-
-
-def everybody_is_believed(patch: Patch) -> None:
-    """Acknowledgements of acks=1 taken for promises."""
-    was = _Offsets.see_call
-
-    def wrong(self: _Offsets, call: object) -> None:
-        asked = tuple(row._replace(acks=-1) for row in call.asked)  # type: ignore[attr-defined]
-        was(self, call._replace(asked=asked))  # type: ignore[attr-defined]
-
-    patch.setattr(_Offsets, "see_call", wrong)
-
-
-def an_end_is_a_record(patch: Patch) -> None:
-    """A log that ends is taken to agree."""
-    patch.setattr(Log, "may_hold", lambda self, offset, value: offset >= len(self.values) or self.values[offset] == value)
-
-
-LOGS: list[tuple[Callable[[Patch], None], str, str]] = [
-    (everybody_is_believed, "operations", "offset-agreement"),
-    (an_end_is_a_record, "events", "isr-agreement"),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("mistake", "what", "checker"), LOGS, ids=[mistake.__name__ for mistake, _, _ in LOGS])
-def test_a_mistake_of_a_log_checker_is_seen(
-    mistake: Callable[[Patch], None], what: str, checker: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And no other checker is blamed."""
-    mistake(monkeypatch)
-    found = chain.from_iterable([(tally.name, tally.wrong)] for tally in logs.prove(what, 300))
-
-    assert {name for name, wrong in found if wrong} == {checker}

@@ -1,0 +1,240 @@
+"""The proofs of log checkers and of the judge of queues can fail: each mistake here is a disagreement, and no other checker's."""
+
+from collections.abc import Callable
+from itertools import chain
+
+import numpy as np
+import polars as pl
+import pytest
+from msgspec.structs import replace
+
+from checkers import availability, committed_offsets, convergence, election, incarnations, ledger, progress
+from checkers.checker import Checker
+from checkers.elle.graph import REALTIME, edges
+from checkers.isr_history import IsrHistory
+from checkers.kafka import cycles as queue_cycles
+from checkers.kafka.logs import Log as QueueLog
+from checkers.kafka.logs import Logs
+from checkers.kafka.transactions import Op
+from checkers.ledger import Ledger
+from checkers.offset_agreement import _Offsets
+from checkers.registry import ALL
+from checkers.replay import Log
+from checkers.rows import Call, EventRow
+from checkers.wounds import Sessions
+from history.event import EventKind as K
+from history.op import OpType
+from tests.proof import logs, queues
+
+Patch = pytest.MonkeyPatch
+
+
+def everybody_is_believed(patch: Patch) -> None:
+    """Acknowledgements of acks=1 taken for promises."""
+    was = _Offsets.see_call
+
+    def wrong(self: _Offsets, call: Call) -> None:
+        was(self, call._replace(asked=tuple(row._replace(acks=-1) for row in call.asked)))
+
+    patch.setattr(_Offsets, "see_call", wrong)
+
+
+def an_end_is_a_record(patch: Patch) -> None:
+    """A log that ends is taken to agree."""
+    patch.setattr(Log, "may_hold", lambda self, offset, value: offset >= len(self.values) or self.values[offset] == value)
+
+
+def any_wound_excuses(patch: Patch) -> None:
+    """Whoever else holds the record."""
+    patch.setattr(Ledger, "is_last_copy", lambda self, offset, value, counted: True)
+
+
+def one_wound_is_enough(patch: Patch) -> None:
+    """P4 forgotten."""
+    was = Ledger.see
+
+    def wrong(self: Ledger, row: EventRow) -> None:
+        was(self, row)
+        for ghost in chain.from_iterable(self.ghosts.values()):
+            ghost.together = 99
+
+    patch.setattr(Ledger, "see", wrong)
+
+
+def the_elr_does_not_count(patch: Patch) -> None:
+    patch.setattr(IsrHistory, "counted_on", lambda self: self.isr)
+
+
+def power_loss_excuses_what_was_flushed(patch: Patch) -> None:
+    """P5 forgotten."""
+    patch.setattr(ledger, "counts_as_wound", lambda promise, detail: True)
+
+
+def every_wound_is_noticed_at_once(patch: Patch) -> None:
+    patch.setattr(Sessions, "hides", lambda self, wound: False)
+
+
+def an_order_excuses_everything(patch: Patch) -> None:
+    """P7: also what the elected replica had."""
+    patch.setattr(Ledger, "_order", lambda self, offset, record, epoch: self.elected_by_order.get(epoch, (None,))[0])
+
+
+def a_wounded_leader_may_have_lost_anything(patch: Patch) -> None:
+    """What the ledger once thought: nothing is asked of the log of a leader that was wounded in office."""
+    was = Ledger.findings
+
+    def wrong(self: Ledger) -> object:
+        self.logs_told = self.logs_told and self.in_office is None
+        return was(self)
+
+    patch.setattr(Ledger, "findings", wrong)
+
+
+def who_was_emptied_may_lead(patch: Patch) -> None:
+    """P6 forgotten."""
+    patch.setattr(election._Elections, "_emptied", lambda self, row, leader: None)
+
+
+def only_the_last_isr_may_lead(patch: Patch) -> None:
+    """The ELR forgotten."""
+    patch.setattr(IsrHistory, "eligible", lambda self: self.isr)
+
+
+def the_dead_may_speak(patch: Patch) -> None:
+    patch.setattr(incarnations._Lives, "spoke", lambda self, node, life, at, kind: None)
+
+
+def any_stamp_will_do(patch: Patch) -> None:
+    patch.setattr(incarnations._Lives, "counted", lambda self, replica, stamp, at: None)
+
+
+def nobody_was_asked_to_delete(patch: Patch) -> None:
+    """A topic that is deleted counts as living."""
+
+    def wrong(checker: Checker) -> Checker:
+        def check(operations: pl.DataFrame, events: pl.DataFrame, *rest: object) -> object:
+            return checker.check(operations, events.filter(pl.col("kind") != str(K.TOPIC_DELETED)), *rest)  # type: ignore[arg-type]
+
+        return replace(checker, check=check) if checker.name == "deletion" else checker
+
+    patch.setattr(logs, "ALL", tuple(map(wrong, ALL)))
+
+
+def one_fault_at_a_time(patch: Patch) -> None:
+    """A calm begins when any fault ends, whatever others are in force."""
+    was = progress._calms
+    patch.setattr(progress, "_calms", lambda events, until: was(events.with_columns(fault=pl.lit("f")), until))
+
+
+def emptied_partitions_must_be_led(patch: Patch) -> None:
+    """U2 forgotten."""
+    patch.setattr(availability._Partition, "is_emptied", lambda self: False)
+
+
+def logs_of_one_length_are_equal(patch: Patch) -> None:
+    """What availability once thought."""
+    patch.setattr(availability, "_are_alike", lambda log, other: len(log) == len(other))
+
+
+def what_was_read_is_not_owed(patch: Patch) -> None:
+    """Final readers owe nothing."""
+    patch.setattr(availability, "_unseen", lambda done, final_ns, name, cuts: [])
+
+
+def whose_session_ended_is_controller_still(patch: Patch) -> None:
+    was = availability._cluster_lacks
+    patch.setattr(availability, "_cluster_lacks", lambda facts, registered, controller, when: was(facts, registered, "b", when))
+
+
+def unknown_commits_never_happened(patch: Patch) -> None:
+    was = committed_offsets._commits
+    patch.setattr(committed_offsets, "_commits", lambda done: was([call for call in done if call.type == "ok"]))
+
+
+def leaders_tell_the_isr_that_they_wrote(patch: Patch) -> None:
+    patch.setattr(convergence, "_writer", lambda events: None)
+
+
+def strays_may_lie_about(patch: Patch) -> None:
+    was = convergence._logs
+    patch.setattr(
+        convergence,
+        "_logs",
+        lambda name, state, found: was(name, state, [log for log in found if log.node in (state.replicas or ())]),
+    )
+
+
+MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
+    (everybody_is_believed, "operations", "offset-agreement"),
+    (an_end_is_a_record, "events", "isr-agreement"),
+    (any_wound_excuses, "wounds", "acked-loss"),
+    (one_wound_is_enough, "wounds", "acked-loss"),
+    (the_elr_does_not_count, "wounds", "acked-loss"),
+    (power_loss_excuses_what_was_flushed, "wounds", "acked-loss"),
+    (every_wound_is_noticed_at_once, "wounds", "acked-loss"),
+    (an_order_excuses_everything, "wounds", "acked-loss"),
+    (a_wounded_leader_may_have_lost_anything, "wounds", "acked-loss"),
+    (who_was_emptied_may_lead, "wounds", "election"),
+    (only_the_last_isr_may_lead, "wounds", "election"),
+    (the_dead_may_speak, "incarnations", "incarnations"),
+    (any_stamp_will_do, "incarnations", "incarnations"),
+    (nobody_was_asked_to_delete, "deletion", "deletion"),
+    (one_fault_at_a_time, "progress", "progress"),
+    (emptied_partitions_must_be_led, "availability", "availability"),
+    (logs_of_one_length_are_equal, "availability", "availability"),
+    (what_was_read_is_not_owed, "availability", "availability"),
+    (whose_session_ended_is_controller_still, "clusters", "availability-cluster"),
+    (unknown_commits_never_happened, "commits", "committed-offsets"),
+    (leaders_tell_the_isr_that_they_wrote, "ends", "convergence"),
+    (strays_may_lie_about, "ends", "convergence"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mistake", "what", "checker"), MISTAKES, ids=[mistake.__name__ for mistake, _, _ in MISTAKES])
+def test_a_mistake_of_a_log_checker_is_seen(
+    mistake: Callable[[Patch], None], what: str, checker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no other checker is blamed. The rare ones need more histories."""
+    mistake(monkeypatch)
+    for count in (300, 2_000):
+        found = {tally.name for tally in logs.prove(what, count) if tally.wrong}
+        if found:
+            break
+
+    assert found == {checker}
+
+
+def crashed_operations_never_happened(patch: Patch) -> None:
+    patch.setattr(Logs, "committed", lambda self, op: op.type is OpType.OK)
+
+
+def told_offsets_are_not_looked_at(patch: Patch) -> None:
+    """Of a value that stands twice nobody then knows where it was read."""
+    was = QueueLog.place
+    patch.setattr(QueueLog, "place", lambda self, offset, value: was(self, None, value))
+
+
+def time_is_no_evidence(patch: Patch) -> None:
+    nothing = np.zeros(0, np.int64)
+    patch.setattr(queue_cycles, "real_time", lambda times, count: (edges(nothing, nothing, REALTIME), count))
+
+
+def everybody_subscribes(patch: Patch) -> None:
+    """What a process skips is always on the cluster's account."""
+    was = Logs.__init__
+
+    def wrong(self: Logs, ops: list[Op]) -> None:
+        was(self, [replace(op, subscribed=True) for op in ops])
+
+    patch.setattr(Logs, "__init__", wrong)
+
+
+QUEUES = [crashed_operations_never_happened, told_offsets_are_not_looked_at, time_is_no_evidence, everybody_subscribes]
+
+
+@pytest.mark.parametrize("mistake", QUEUES, ids=[mistake.__name__ for mistake in QUEUES])
+def test_a_mistake_of_the_judge_of_queues_is_seen(mistake: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
+
+    assert any(queues.prove(count).wrong for count in (100, 1_000))

@@ -1,0 +1,86 @@
+"""A verdict in the words in which definitions speak: by partition and checker, what was found, each with rows of its own.
+
+Each reason for not being live must be one of those known here; any other is a word of its own, with which no definition agrees.
+"""
+
+import re
+
+from checkers.verdict import Verdict
+
+ROOM = 100  # indices, and processes, of one partition
+
+Words = dict[tuple[int, str], set[str]]
+
+_NAMED = re.compile(r"\bt\w+-(\d+)")
+_PATTERNS = tuple(
+    (re.compile(pattern), checker, word)
+    for pattern, checker, word in (
+        (r"between rows (\d+) and (\d+), though no fault", "progress", "silent between {0:r} and {1:r}"),
+        (r"^process \d+ never heard of its \w+ at row (\d+)$", "availability", "hung {0:r}"),
+        (r"^(\S+) has no leader", "availability", "offline {when}"),
+        (r"^(.*) not in the ISR of", "availability", "outside {0} {when}"),
+        (r"^(\S+) acts in (?:no )?epoch", "availability", "deaf {0} {when}"),
+        (r"^the log of (\S+) is not that of", "availability", "differs {0}"),
+        (r"^the high watermark of (\S+) is", "availability", "uncommitted"),
+        (r"^no acks=all produce to (\S+) was acknowledged after", "availability", "no-ack"),
+        (r"^final readers of (\S+) ", "availability", "unread"),
+        (r"^(\S+) is not registered", "availability-cluster", "unregistered {0} {when}"),
+        (r"^nobody is controller", "availability-cluster", "uncontrolled {when}"),
+        (r"^no administrator learnt", "availability-cluster", "unlooked"),
+        (r"^(\S+) is still asked for", "availability-cluster", "pending {0}"),
+        (r"^(\S+) still tells of", "convergence", "told {0}"),
+        (r"^a log of \S+ which .* lies on (\S+), directory (\d+)", "convergence", "left {0} {1}"),
+        (r"^(\S+) tells clients nothing of", "convergence", "mute {0}"),
+        (r"^(\S+) tells clients that \S+ leads", "convergence", "leader {0}"),
+        (r"^(\S+) tells clients that \S+ is on", "convergence", "assignment {0}"),
+        (r"^(\S+) tells clients of \S+ under id", "convergence", "view-id {0}"),
+        (r"^(\S+) tells clients that .* in the ISR of", "convergence", "isr {0}"),
+        (r"^a stray log of \S+ lies on (\S+), directory (\d+)", "convergence", "stray {0} {1}"),
+        (r"^the log of \S+ on (\S+), directory (\d+) is of id", "convergence", "log-id {0} {1}"),
+        (r"^(\S+) has \d+ logs of", "convergence", "twice {0}"),
+        (r"^(\S+) has no log of", "convergence", "missing {0}"),
+        (r"^the log of \S+ on (\S+) ends at", "convergence", "unlike {0}"),
+    )
+)
+
+
+class _Told(str):
+    """A word of a reason; as `{:r}` a row, counted in its own partition."""
+
+    def __format__(self, how: str) -> str:
+        return str(int(self) % ROOM) if how == "r" else str(self)
+
+
+def words(verdict: Verdict) -> Words:
+    """What it says of each partition, by checker; what is about no partition is about the first."""
+    found: Words = {}
+    for anomaly in verdict.anomalies:
+        found.setdefault((_partition(anomaly.key), anomaly.checker), set()).add(anomaly.kind)
+    for loss in verdict.excused:
+        told = f"excused {loss.offset} {loss.value} by {loss.wound % ROOM}"
+        found.setdefault((loss.partition, "acked-loss"), set()).add(told)
+    for cut in verdict.cuts:
+        found.setdefault((cut.partition, "acked-loss"), set()).add(f"cut at {cut.offset} of {cut.leader_epoch}")
+    for reason in verdict.not_live:
+        _silence(reason, found)
+    for reason in verdict.unchecked:
+        found.setdefault((_partition(reason), reason.partition(":")[0]), set()).add("unjudged")
+    return found
+
+
+def _silence(reason: str, found: Words) -> None:
+    when = "in time" if reason.endswith("B after healing") else "at the end"
+    for pattern, checker, word in _PATTERNS:
+        if match := pattern.search(reason):
+            row = re.search(r"at row (\d+)$", reason)
+            number = int(row[1]) // ROOM if row else _partition(reason)
+            several = match[1].split(", ") if pattern.groups == 1 else [match[pattern.groups and 1]]
+            said = (word.format(_Told(one), *map(_Told, match.groups()[1:]), when=when) for one in several)
+            found.setdefault((number, checker), set()).update(said)
+            return
+    found.setdefault((_partition(reason), ""), set()).add(reason)
+
+
+def _partition(said: str) -> int:
+    named = _NAMED.search(said)
+    return int(named[1]) if named else 0
