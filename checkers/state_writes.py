@@ -5,7 +5,8 @@ else; the controller may write all of it. The ISR lies within the assigned repli
 falls, and names one leader. A broker that was elected controller and has been replaced since is entitled to nothing.
 
 Where the clocks of rows differ (ZooKeeper's are whole milliseconds, rounded down), an election counts from `SLACK_NS` before
-its row, and whom it replaced may be in office until as long after it.
+its row, and whom it replaced may be in office until as long after it. A broker may hear that it was elected when it has been
+replaced already: an election of a controller epoch below that of an earlier row replaces nobody.
 
     >>> from checkers.sketches import sketch
     >>> sketch("state-writes", "state-written leader=b1 isr=b2,b3")
@@ -26,8 +27,10 @@ SLACK_NS = 2_000_000
 class _Controllers:
     """Who was controller when. A broker that resigned is still the last one: nobody replaced it."""
 
-    def __init__(self, rows: list[EventRow]) -> None:
-        self._elected = [(row.time_ns - SLACK_NS, row.node) for row in rows if row.kind == K.CONTROLLER_ELECTED]
+    def __init__(self, rows: list[EventRow], late: set[int]) -> None:
+        elected = [(row.time_ns - SLACK_NS, row.node, row.at) for row in rows if row.kind == K.CONTROLLER_ELECTED]
+        self._elected = [(since, node) for since, node, at in elected if at not in late]
+        self._late = [(since, node) for since, node, at in elected if at in late]
 
     def at(self, time_ns: int) -> tuple[set[str], set[str]]:
         """Who may be controller at a time, and who was elected up to then; nobody where the first election is not past."""
@@ -35,7 +38,8 @@ class _Controllers:
         # Of an election within the slack nobody knows on which side of the row it lies.
         settled = [node for since, node in seen if since + 2 * SLACK_NS <= time_ns]
         recent = {node for since, node in seen if since + 2 * SLACK_NS > time_ns}
-        return ({*settled[-1:], *recent}, {node for _, node in seen}) if settled else (set(), set())
+        ever = {node for _, node in seen} | {node for since, node in self._late if since <= time_ns}
+        return ({*settled[-1:], *recent}, ever) if settled else (set(), set())
 
 
 class _States:
@@ -104,10 +108,18 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     """The states of one partition. What an excused loss took is no matter here: it changes nobody's rights."""
     topic, partition = partition_of(operations, events)
     rows = event_rows(events)
-    states = _States(f"{topic}-{partition}", _Controllers(rows))
+    states = _States(f"{topic}-{partition}", _Controllers(rows, _late(events)))
     for row in rows:
         states.see(row)
     return Findings(anomalies=tuple(states.anomalies))
+
+
+def _late(events: pl.DataFrame) -> set[int]:
+    """The rows of elections that were noted after one of a later controller epoch."""
+    epochs = (
+        events.filter(pl.col("kind") == str(K.CONTROLLER_ELECTED)).select("index", "controller_epoch").drop_nulls().sort("index")
+    )
+    return set(epochs.filter(pl.col("controller_epoch") < pl.col("controller_epoch").cum_max())["index"].to_list())
 
 
 CHECKER = Checker(
