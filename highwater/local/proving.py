@@ -6,7 +6,7 @@ while a probe was looking is looked at no more: the later deed has a probe of it
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 
 from highwater.errors import HarnessError
 from highwater.local.site import Probe, Proof
@@ -33,11 +33,11 @@ class Proving:
 
     def acts(self, window: Window, node: Address, probe: Probe, *subjects: str) -> None:
         """Measure that the window has its effect on this node."""
-        self._begin(window, self._prove(window, node, probe, subjects, healing=False))
+        self._begin(window, self._prove(window, node, probe, self._since(subjects), healing=False))
 
     def healed(self, window: Window, node: Address, probe: Probe, *subjects: str) -> None:
         """Measure that its effect is over."""
-        self._begin(window, self._prove(window, node, probe, subjects, healing=True))
+        self._begin(window, self._prove(window, node, probe, self._since(subjects), healing=True))
 
     async def settle(self, window_id: str | None = None) -> None:
         """Until the probes of this window, or of all, have found what they look for. HarnessError where healing failed."""
@@ -49,14 +49,13 @@ class Proving:
     def _begin(self, window: Window, work: Coroutine[None, None, None]) -> None:
         self._tasks.setdefault(window.id, []).append(asyncio.get_running_loop().create_task(work))
 
-    async def _prove(self, window: Window, node: Address, probe: Probe, subjects: tuple[str, ...], *, healing: bool) -> None:
-        before = self._state(subjects)
+    async def _prove(self, window: Window, node: Address, probe: Probe, is_so: Callable[[], bool], *, healing: bool) -> None:
         try:
             proof = await probe()
         except HarnessError as error:
             self.failure = self.failure or error
             return
-        if self._state(subjects) != before:
+        if not is_so():
             return
         word = _word(proof, healing=healing)
         self._recorder.event(EventKind.FAULT_PROBED, fault=window.id, node=node, detail=f"{word}: {proof.detail}")
@@ -66,8 +65,10 @@ class Proving:
             self.acted[window.kind] += 1
             self._recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node, detail=window.kind, offset=1)
 
-    def _state(self, subjects: tuple[str, ...]) -> tuple[int, ...]:
-        return tuple(self._changes.get(subject, 0) for subject in subjects)
+    def _since(self, subjects: tuple[str, ...]) -> Callable[[], bool]:
+        """Are these things as they are now? What is changed before a probe has begun counts too."""
+        before = {subject: self._changes.get(subject, 0) for subject in subjects}
+        return lambda: all(self._changes.get(subject, 0) == count for subject, count in before.items())
 
 
 def _word(proof: Proof, *, healing: bool) -> str:

@@ -98,3 +98,14 @@ def test_a_probe_that_fails_is_a_failure_of_the_laboratory() -> None:
             await proving.settle()
 
     assert play(scene)[0] == []
+
+
+def test_what_changes_before_a_probe_has_begun_is_not_held_against_its_fault() -> None:
+    """A process that is started into a pause runs for a moment: its start is healed, and the probe finds it frozen."""
+
+    async def scene(proving: Proving) -> None:
+        proving.healed(WINDOW, NODE, finds(False), "b1 process")
+        proving.changed("b1 process")
+        await proving.settle()
+
+    assert play(scene) == ([], {"crash-one": 0})
