@@ -4,7 +4,7 @@ A link shows the sum of all windows: held where one of them holds it, the delays
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import assert_never
 
@@ -21,10 +21,22 @@ LinkFault = Partition | Packets | Slow | Clog | Reset
 
 
 class LinkFaults:
-    """What windows do to the links of one site; `servers` are the places of ZooKeeper."""
+    """What windows do to the links of one site; `servers` are the places of ZooKeeper.
 
-    def __init__(self, links: Links, brokers: tuple[BrokerId, ...], servers: tuple[Address, ...], draws: Draws) -> None:
+    `changing` is told of links right before they change: a probe that looks at them meanwhile has to know.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        brokers: tuple[BrokerId, ...],
+        servers: tuple[Address, ...],
+        draws: Draws,
+        *,
+        changing: Callable[..., None],
+    ) -> None:
         self._links = links
+        self._changing = changing
         self._servers = servers
         self._draws = draws
         self._geography = Geography(brokers, (CLIENTS,))
@@ -93,7 +105,8 @@ class LinkFaults:
             await self._links.reset(pairs)
             await asyncio.sleep(period_ms / 1000)
 
-    async def _apply(self, pairs: Iterable[Pair]) -> Probe:
+    async def _apply(self, pairs: tuple[Pair, ...]) -> Probe:
+        self._changing(*subjects(pairs))
         return await self._links.set({pair: _sum(self._done.get(pair, {}).values()) for pair in pairs})
 
     def _pairs(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> list[Pair]:
@@ -120,6 +133,11 @@ class LinkFaults:
                 for b in self._servers if target == ZOOKEEPER else (target,):
                     found[a, b] = None
         return tuple(found)
+
+
+def subjects(pairs: Iterable[Pair]) -> tuple[str, ...]:
+    """Links as `Proving` names them."""
+    return tuple(f"{source}>{target}" for source, target in pairs)
 
 
 def _condition(fault: Partition | Packets | Slow | Clog) -> LinkCondition:

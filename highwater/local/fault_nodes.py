@@ -94,12 +94,18 @@ class NodeFaults:
     async def begin(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
         """Do it to this node."""
         with self._at_work_on(broker):
+            self._changing(fault, broker)
             await self._do(window, fault, broker)
 
     async def end(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
         """Undo it."""
         with self._at_work_on(broker):
+            self._changing(fault, broker)
             await self._undo(window, fault, broker)
+
+    def _changing(self, fault: NodeFault, broker: BrokerId) -> None:
+        """Before anything is done: a deed takes time, and a probe of an earlier one may look in the middle of it."""
+        self._proving.changed(f"{self._nodes[broker].address} {_subject(fault)}")
 
     @contextmanager
     def _at_work_on(self, broker: BrokerId) -> Iterator[None]:
@@ -159,7 +165,9 @@ class NodeFaults:
             case Pause():
                 trouble.pauses -= 1
                 if not trouble.pauses:
-                    self._healed(window, node, await node.resume(), "process")
+                    probe = await node.resume()
+                    if not trouble.holds:  # else it runs when the last window that keeps it down is over, which has a probe too
+                        self._healed(window, node, probe, "process")
             case Restart() | ExpireSession():
                 pass  # over in the moment in which it happened
             case ClockJump() | ClockDrift() | ClockStrobe():
@@ -314,6 +322,21 @@ class NodeFaults:
         seed = self._draws.below(f"drop {window.id} {node.address}", 1 << 32)
         lost = await node.lose_unflushed((fault.dir,), Loss(seed=seed, torn=False, lose_all=False))
         self._wounded(node, lost, "dropped")
+
+
+def _subject(fault: NodeFault) -> str:
+    """What of a node it changes."""
+    match fault:
+        case Crash() | PowerLoss() | DiskSwap() | Shutdown() | Pause() | Restart():
+            return "process"
+        case ExpireSession():
+            return "session"
+        case ClockJump() | ClockDrift() | ClockStrobe():
+            return "clock"
+        case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
+            return f"dir {fault.dir}"
+        case _:
+            assert_never(fault)
 
 
 async def _nobody() -> Proof:

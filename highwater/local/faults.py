@@ -8,7 +8,7 @@ import asyncio
 from typing import assert_never
 
 from highwater.local.admin import Admin
-from highwater.local.fault_links import LinkFaults
+from highwater.local.fault_links import LinkFaults, subjects
 from highwater.local.fault_nodes import NodeFaults
 from highwater.local.fault_servers import ServerFaults
 from highwater.local.proving import Proving
@@ -60,7 +60,7 @@ class Faults:
         self._begun = {window.kind: 0 for window in plan.schedule}
         self._proving = Proving(recorder, self._begun)
         servers = tuple(server.address for server in site.servers)
-        self._links = LinkFaults(site.links, tuple(site.nodes), servers, self._draws)
+        self._links = LinkFaults(site.links, tuple(site.nodes), servers, self._draws, changing=self._proving.changed)
         self._servers = ServerFaults(site, self._links, self._proving, self._draws)
         self._nodes = NodeFaults(site, recorder, self._proving, admin, draws=self._draws)
 
@@ -115,9 +115,7 @@ class Faults:
         match fault:
             case Partition() | Packets() | Slow() | Clog() | Reset():
                 probe, pairs = await self._links.begin(window, fault, brokers)
-                subjects = [f"{source}>{target}" for source, target in pairs]
-                self._proving.changed(*subjects)
-                self._proving.acts(window, broker_address(brokers[0]), probe, *subjects)
+                self._proving.acts(window, broker_address(brokers[0]), probe, *subjects(pairs))
             case (
                 ClockJump()
                 | ClockDrift()
@@ -153,9 +151,7 @@ class Faults:
         fault = window.fault
         if isinstance(fault, Partition | Packets | Slow | Clog | Reset):
             probe, pairs = await self._links.end(window_id)
-            subjects = [f"{source}>{target}" for source, target in pairs]
-            self._proving.changed(*subjects)
-            self._proving.healed(window, broker_address(brokers[0]), probe, *subjects)
+            self._proving.healed(window, broker_address(brokers[0]), probe, *subjects(pairs))
         elif isinstance(fault, ZooKeeperDown):
             await self._servers.end(window, fault)
         elif not isinstance(fault, CrashAt):

@@ -42,6 +42,10 @@ class Recorded:
         return {f"{source}>{target}": condition for (source, target), condition in self.now.items() if condition != JOINED}
 
 
+def ignored(*_: str) -> None:
+    """No probe looks."""
+
+
 async def _seen() -> Proof:
     return Proof(True, "seen")
 
@@ -51,7 +55,7 @@ def window(id_: str, fault: LinkFault) -> Window:
 
 
 def begun(links: Recorded, *faults: LinkFault) -> LinkFaults:
-    found = LinkFaults(links, BROKERS, SERVERS, Draws(1))
+    found = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
     for number, fault in enumerate(faults):
         asyncio.run(found.begin(window(f"f{number}", fault), fault, (BrokerId(1),)))
     return found
@@ -111,7 +115,7 @@ def test_resets_come_again_and_again_until_the_window_closes() -> None:
     links = Recorded()
 
     async def scene() -> tuple[Proof, int]:
-        faults = LinkFaults(links, BROKERS, SERVERS, Draws(1))
+        faults = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
         reset = Reset(period_ms=1, links=("peers",))
         probe, _ = await faults.begin(window("f1", reset), reset, (BrokerId(1),))
         while links.resets < 3:
@@ -132,10 +136,30 @@ def test_what_met_no_traffic_did_not_act() -> None:
     """Loss is a matter of what is sent: on a silent link nothing is lost."""
 
     async def scene() -> Proof:
-        faults = LinkFaults(Recorded(), BROKERS, SERVERS, Draws(1))
+        faults = LinkFaults(Recorded(), BROKERS, SERVERS, Draws(1), changing=ignored)
         fault = Packets(drop_per_mille=1000)
         probe, _ = await faults.begin(window("f1", fault), fault, (BrokerId(1),))
         faults.closing("f1")
         return await probe()
 
     assert asyncio.run(scene()) == Proof(False, "0 packets repeated")
+
+
+def test_links_are_said_to_change_before_they_do() -> None:
+    """Agents are told one after the other: a probe of an earlier window that looks meanwhile would find half of the next one."""
+    told: list[tuple[str, ...]] = []
+
+    class Watched(Recorded):
+        async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
+            assert told[-1] == tuple(f"{source}>{target}" for source, target in conditions)
+            return await super().set(conditions)
+
+    async def scene() -> None:
+        faults = LinkFaults(Watched(), BROKERS, SERVERS, Draws(1), changing=lambda *links: told.append(links))
+        cut = Partition(links=("peers",))
+        await faults.begin(window("f1", cut), cut, (BrokerId(1),))
+        await faults.end("f1")
+
+    asyncio.run(scene())
+
+    assert told == [("b1>b2", "b2>b1")] * 2
