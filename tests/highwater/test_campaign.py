@@ -37,6 +37,16 @@ def _campaign(*summaries: Summary, wanted: int | None = None) -> Campaign:
     return Campaign(protocol="safe", wanted=len(summaries) if wanted is None else wanted, summaries=summaries)
 
 
+def test_a_cluster_of_containers_has_the_time_that_the_promise_gives_it() -> None:
+    """Containers are made and started by an engine: B is 20 s longer for them, and nothing else differs."""
+    simulated, real = (Request(backend=backend, faults=("crash",)).plan(1) for backend in ("sim", "docker"))
+
+    assert (simulated.promise.containers, real.promise.containers) == (False, True)
+    assert real.quiet_ms - real.promise.bound_ms == simulated.quiet_ms - simulated.promise.bound_ms
+    assert real.promise.bound_ms == simulated.promise.bound_ms + 20_000
+    assert real.schedule == simulated.schedule
+
+
 def test_an_anomaly_is_counted_once_for_each_run_with_the_faults_that_acted() -> None:
     (found,) = tally([GOOD, BAD]).anomalies
 
