@@ -283,7 +283,7 @@ def on_epoch_end(turn: Turn, partition: Partition, source: Address, request: Epo
         error = ErrorCode.INCONSISTENT_TOPIC_ID
     elif not isinstance(partition.role, Leader):
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    elif variant.truncation == "kip320" and request.current_leader_epoch != partition.leader_epoch:
+    elif variant.truncation == "kip320" and request.current_leader_epoch not in (NO_EPOCH, partition.leader_epoch):
         error = _epoch_error(request.current_leader_epoch, partition)
     elif variant.truncation == "kip101":
         end = epoch_cache.end_by_kip101(partition.log.epochs, epoch, partition.log.leo)

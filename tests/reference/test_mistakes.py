@@ -16,6 +16,7 @@ from reference.machine import Now, Turn
 from reference.messages import (
     Batch,
     Diverging,
+    EpochEnd,
     EpochEndReply,
     Fetch,
     FetchReply,
@@ -26,7 +27,7 @@ from reference.messages import (
     StopReplica,
 )
 from reference.replica.partition import Follower, Idle, Leader
-from reference.types import Address, BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, Millis, Offset
+from reference.types import NO_EPOCH, Address, BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, Millis, Offset
 from tests.reference.lab import T0, Lab
 from tests.reference.test_v3 import command, controllers, die, fetch, full, told
 
@@ -377,3 +378,22 @@ def test_a_first_command_that_lists_too_little_deletes_nothing(deletes: bool, th
     command(lab, 3, init=True)
 
     assert (T0 in lab.nodes[3].state.broker.partitions) is there
+
+
+@pytest.mark.parametrize(
+    ("behind", "error"),
+    [(None, ErrorCode.NONE), (0, ErrorCode.NONE), (1, ErrorCode.FENCED_LEADER_EPOCH), (-1, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+def test_who_believes_in_no_epoch_asks_unfenced_where_one_ended(behind: int | None, error: ErrorCode) -> None:
+    """KIP-320: a current leader epoch of -1 is none; another one than the leader's is fenced."""
+    lab = full("safe")
+    die(lab, 3)
+    lab.produce(1, "x")
+    lab.settle()
+    epoch = lab.partition(1).leader_epoch
+    current = NO_EPOCH if behind is None else LeaderEpoch(epoch - behind)
+    lab.tell(1, Received(Address("c1"), EpochEnd(7, T0, BrokerId(-1), current, epoch)))
+    lab.settle()
+    (reply,) = [one for one in lab.inbox if isinstance(one, EpochEndReply)]
+
+    assert (reply.error, reply.end_offset) == (error, 1 if error is ErrorCode.NONE else None)

@@ -4,9 +4,9 @@ from msgspec import Struct
 
 from reference.errors import ErrorCode
 from reference.messages import EARLIEST, LATEST, EpochEnd, EpochEndReply, ListOffsets, ListOffsetsReply
-from reference.types import NO_EPOCH, BrokerId, LeaderEpoch, TopicPartition
+from reference.types import BrokerId, LeaderEpoch
 from reference.wire.clients.errors import EdgeError, told
-from reference.wire.clients.exchange import Call, Exchange, metadata_of
+from reference.wire.clients.exchange import Call, Exchange
 from reference.wire.clients.names import asked_partition
 
 _NO_REPLICA = BrokerId(-1)
@@ -140,11 +140,7 @@ class EpochResponse(Struct, frozen=True):
 
 
 def epoch_ends(call: Call, request: EpochRequest) -> Exchange:
-    """The exchange. Who does not say which epoch it believes in is asked for in the one that this broker was told last."""
-    epochs: dict[TopicPartition, LeaderEpoch] = {}
-    if any(asked.current_leader_epoch == NO_EPOCH for topic in request.topics for asked in topic.partitions):
-        known = yield from metadata_of(call)
-        epochs = {state.tp: state.leader_epoch for state in known.states}
+    """The exchange."""
     answers: dict[tuple[int, int], EpochEndOffset] = {}
     open_: dict[int, tuple[int, int]] = {}
     for t, topic in enumerate(request.topics):
@@ -152,10 +148,8 @@ def epoch_ends(call: Call, request: EpochRequest) -> Exchange:
             number = call.number()
             open_[number] = (t, p)
             tp = asked_partition(topic.topic, asked.partition)
-            current = LeaderEpoch(asked.current_leader_epoch)
-            if current == NO_EPOCH:
-                current = epochs.get(tp, NO_EPOCH)
-            call.ask(EpochEnd(number, tp, _NO_REPLICA, current, LeaderEpoch(asked.leader_epoch)))
+            current, epoch = LeaderEpoch(asked.current_leader_epoch), LeaderEpoch(asked.leader_epoch)
+            call.ask(EpochEnd(number, tp, _NO_REPLICA, current, epoch))
     while open_:
         reply = yield
         assert isinstance(reply, EpochEndReply)

@@ -394,16 +394,6 @@ def test_the_end_of_an_epoch_is_told_to_consumers(version: int) -> None:
     assert (row.error_code, row.leader_epoch, row.end_offset) == (0, 3, 2)
 
 
-def test_whoever_names_no_epoch_is_asked_for_in_the_present_one() -> None:
-    """A client whose metadata is older than KIP-320 knows none; the leader would take -1 for one that has passed."""
-    partition = offsets.EpochPartition(partition=0, leader_epoch=3)
-    talk = Talk(LEADING)
-    talk.send(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, offsets.EpochRequest(topics=(offsets.EpochTopic("orders", (partition,)),)))
-    asked = talk.answer_all()
-
-    assert [ask.current_leader_epoch for ask in asked if isinstance(ask, EpochEnd)] == [4]
-
-
 def test_a_producer_is_given_an_id_or_told_to_come_again() -> None:
     request = metadata.InitProducerIdRequest(None)
     none_yet = Talk(lambda ask: InitProducerIdReply(ask.correlation, ErrorCode.BROKER_NOT_AVAILABLE))
