@@ -45,15 +45,24 @@ def test_a_folder_without_a_lock_is_nobodys_to_remove(temporary: Path) -> None:
     assert abandoned() == []
 
 
+def _asleep(argument: str) -> subprocess.Popen[bytes]:
+    """A process that runs: in the moment of its birth nobody can read with what arguments."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", argument], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    with process.stdout as out:
+        out.readline()
+    return process
+
+
 def test_cleaning_removes_processes_and_unreadable_folders_of_dead_runs_alone(temporary: Path) -> None:
     living, dead = RunFolder(), left_by_a_dead_harness()
     locked = dead / "b1" / "data-0"
     locked.mkdir(parents=True)
     (locked / "log").write_text("x")
     locked.chmod(0o000)
-    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
-    of_dead = subprocess.Popen([*sleeping, f"{dead}/settings.json"])
-    of_living = subprocess.Popen([*sleeping, f"{living.path}/settings.json"])
+    of_dead, of_living = _asleep(f"{dead}/settings.json"), _asleep(f"{living.path}/settings.json")
     try:
         lines = list(cleaning.clean())
 
