@@ -21,11 +21,13 @@ from history.event import EventKind
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 PLANS = Path(__file__).parents[2] / "corpus" / "plans"
+# What a mistake does first depends on who is how fast: a replica that was made anew while it counts is seen in the ISR without
+# the records, or it has led before anybody looked, and the others have cut them off.
 BAD = {
-    "jepsen-2013.yaml": ("unclean-election", "lost-write"),
-    "kip101-scenario-1-frozen.yaml": ("truncate-to-hw", "truncated-committed"),
-    "log-dirs/leader.yaml": ("offline-replica-recreated", "lost-write"),
-    "log-dirs/follower.yaml": ("offline-replica-recreated", "strong-isr"),
+    "jepsen-2013.yaml": ("unclean-election", {"lost-write"}),
+    "kip101-scenario-1-frozen.yaml": ("truncate-to-hw", {"truncated-committed"}),
+    "log-dirs/leader.yaml": ("offline-replica-recreated", {"lost-write"}),
+    "log-dirs/follower.yaml": ("offline-replica-recreated", {"strong-isr", "weak-isr", "truncated-committed"}),
 }
 # KIP-112's first system test tells no mistake from the right protocol: corpus/seeds/kip112-bootstrap.yaml.
 GOOD = (*BAD, "log-dirs/bootstrap.yaml")
@@ -56,14 +58,14 @@ def played(backend: Backend, name: str, protocol: str, *, other_draws: bool) -> 
 @pytest.mark.parametrize("other_draws", [False, True])
 @pytest.mark.parametrize("name", BAD)
 def test_the_known_mistake_is_caught(engine: Engine, name: str, other_draws: bool) -> None:
-    protocol, kind = BAD[name]
+    protocol, kinds = BAD[name]
 
     simulated = played(SimBackend(), name, protocol, other_draws=other_draws)
     real = played(DockerBackend(), name, protocol, other_draws=other_draws)
 
     for run in (simulated, real):
         assert run.verdict.validity is Validity.INVALID
-        assert kind in run.kinds
+        assert kinds & run.kinds
     assert {"acts", "healed"} <= real.probed
 
 
