@@ -60,20 +60,12 @@ class Request(Struct, frozen=True, kw_only=True):
             seconds=self.seconds,
             workload=PLAIN if self.workload == MIXED and self.backend != "sim" else self.workload,
         )
-        if self.backend == "docker":
-            plan = _with_time_for_containers(plan)
         return plan if self.faults else replace(plan, schedule=performable(self.backend, plan.schedule))
 
     def task(self, seed: int, *, laboratory: Laboratory, keep: Keep) -> Task:
         """The run of one seed."""
         plan = self.plan(seed)
         return Task(plan=plan, repeat=self.command(seed), laboratory=laboratory, keep=keep, backend=self.backend)
-
-
-def _with_time_for_containers(plan: Plan) -> Plan:
-    """The promise gives a cluster of containers longer to be whole again, and so does the quiet time."""
-    promise = replace(plan.promise, containers=True)
-    return replace(plan, promise=promise, quiet_ms=plan.quiet_ms + promise.bound_ms - plan.promise.bound_ms)
 
 
 class Limits(Struct, frozen=True, kw_only=True):

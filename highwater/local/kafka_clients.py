@@ -27,6 +27,7 @@ CALL_MS_MAX = 5000
 UNREPORTED = "_NO_REPORT"  # ours: librdkafka said nothing of a message in time
 RETRIED = "_RETRIED"  # ours: there may have been attempts of which nobody tells how they ended
 _OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+_WAITED = "_MSG_TIMED_OUT"
 _FORGOTTEN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _ERRORS = {int(code): code.name for code in ErrorCode}
 _BATCH_MS = 5  # the values of one operation are handed over within it, and so travel as one batch
@@ -116,8 +117,9 @@ class KafkaClient:
         unreported = producer.flush((self._timeout_ms + CALL_MS_MAX) / 1000)
         if unreported:
             failures.append(UNREPORTED)
-        if failures and (call.idempotent or unreported):
-            # librdkafka's session may be over for good (a fatal error), or an old message may come out of its queue.
+        if failures and (call.idempotent or unreported or _WAITED in failures):
+            # librdkafka's session may be over for good (a fatal error), or an old message may come out of its queue, or it waits
+            # for the leader of before, and would for ever (its issue 4976: the one that was restarted is taken for it still).
             del self._producers[key]
         if not handed_over:
             return Heard(id=call.id, attempts=0, error=error)

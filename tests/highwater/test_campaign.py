@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from highwater.backends.docker import with_time_for_containers
 from highwater.campaign import Campaign, Limits, Request, exit_code, run_campaign, tally
 from highwater.exit_codes import ExitCode
 from highwater.provenance import Laboratory
@@ -39,12 +40,14 @@ def _campaign(*summaries: Summary, wanted: int | None = None) -> Campaign:
 
 def test_a_cluster_of_containers_has_the_time_that_the_promise_gives_it() -> None:
     """Containers are made and started by an engine: B is 20 s longer for them, and nothing else differs."""
-    simulated, real = (Request(backend=backend, faults=("crash",)).plan(1) for backend in ("sim", "docker"))
+    simulated = Request(faults=("crash",)).plan(1)
+    real = with_time_for_containers(simulated)
 
     assert (simulated.promise.containers, real.promise.containers) == (False, True)
     assert real.quiet_ms - real.promise.bound_ms == simulated.quiet_ms - simulated.promise.bound_ms
     assert real.promise.bound_ms == simulated.promise.bound_ms + 20_000
     assert real.schedule == simulated.schedule
+    assert with_time_for_containers(real) == real
 
 
 def test_an_anomaly_is_counted_once_for_each_run_with_the_faults_that_acted() -> None:
