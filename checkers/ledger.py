@@ -73,9 +73,8 @@ class Ledger:
         self.dropped_at: dict[str, int] = {}  # node -> when it deleted its replica
         self.following: dict[str, int] = {}  # node -> epoch of the leader it fetches from
         self.ordered: tuple[str, int] | None = None  # whom an operator wants to lead, and the row that says so
-        self.elected_by_order: dict[
-            int, tuple[int, list[str | None]]
-        ] = {}  # epoch -> the order, and what the elected replica had
+        # epoch -> the order by which its leader was elected, and what that replica had then
+        self.elected_by_order: dict[int, tuple[int, list[str | None]]] = {}
         self.in_office: list[str | None] | None = None  # the last leader's log before it was wounded in office
         self.anomalies: list[Anomaly] = []
         self.excused: list[ExcusedLoss] = []

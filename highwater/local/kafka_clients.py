@@ -119,7 +119,7 @@ class KafkaClient:
             failures.append(UNREPORTED)
         if failures and (call.idempotent or unreported or _WAITED in failures):
             # librdkafka's session may be over for good (a fatal error), or an old message may come out of its queue, or it waits
-            # for the leader of before, and would for ever (its issue 4976: the one that was restarted is taken for it still).
+            # for the leader of before: one did for 50 s, until the end of its run (its issue 4976 tells of the like).
             del self._producers[key]
         if not handed_over:
             return Heard(id=call.id, attempts=0, error=error)

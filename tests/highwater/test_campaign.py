@@ -5,9 +5,12 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from highwater.backends import docker
+from highwater.backends.api import Provenance
 from highwater.backends.docker import with_time_for_containers
 from highwater.campaign import Campaign, Limits, Request, exit_code, run_campaign, tally
 from highwater.exit_codes import ExitCode
+from highwater.plan import Plan
 from highwater.provenance import Laboratory
 from highwater.run import Keep
 from highwater.summary import FoundAnomaly, Summary
@@ -48,6 +51,17 @@ def test_a_cluster_of_containers_has_the_time_that_the_promise_gives_it() -> Non
     assert real.promise.bound_ms == simulated.promise.bound_ms + 20_000
     assert real.schedule == simulated.schedule
     assert with_time_for_containers(real) == real
+
+
+def test_whatever_asks_for_containers_gets_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/promise.md §6: a seed, a plan from a file, a run that is repeated."""
+    performed: list[Plan] = []
+    monkeypatch.setattr(docker, "ContainerSite", lambda plan: performed.append(plan))
+    monkeypatch.setattr(docker, "perform", lambda plan, *_, **__: performed.append(plan))
+    plan = Request(faults=("crash",)).plan(1)
+    docker.DockerBackend().perform(plan, Provenance(run_id="test", plan_digest=""))
+
+    assert performed == [with_time_for_containers(plan)] * 2
 
 
 def test_an_anomaly_is_counted_once_for_each_run_with_the_faults_that_acted() -> None:

@@ -93,6 +93,21 @@ def test_a_produce_that_reached_nobody_ends_in_time_and_is_unknown(nowhere: dict
 
 
 @pytest.mark.slow
+def test_a_producer_that_waited_in_vain_for_a_leader_is_asked_no_more(nowhere: dict[Address, tuple[str, int]]) -> None:
+    """It may wait for the leader of before for ever (librdkafka's issue 4976), and the cluster would be told not to be live."""
+
+    async def scene() -> tuple[str | None, int]:
+        client = KafkaClient(Address("c0"), nowhere, request_timeout_ms=200)
+        try:
+            heard = await client.call(produce("a"))
+            return heard.error, len(client._producers)
+        finally:
+            await client.close()
+
+    assert asyncio.run(scene()) == ("_MSG_TIMED_OUT", 0)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [PollCall(id=1, tp=TP, offset=Offset(0)), LatestCall(id=1, tp=TP), EarliestCall(id=1, tp=TP)])
 def test_a_question_that_nobody_answered_failed(nowhere: dict[Address, tuple[str, int]], call: Call) -> None:
     """A question has no effect."""
