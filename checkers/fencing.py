@@ -3,6 +3,7 @@
 Its fence lasts from its own word to its own word, or to the end of its process. Requests that were taken before are answered
 with an error when the fence begins, so what a client was given by it must have been asked before. What it has begun it finishes
 (R-186): an ISR change that it sent before its fence may end behind it, and a high watermark that waited for that change rises.
+So does one that waited for a flush of the leader's own: of flush=before_ack, where the rest of the ISR held the records before.
 
     >>> from checkers.sketches import sketch
     >>> sketch("fencing", "fenced node=b1", "append node=b1 offset=0 value=a")
@@ -40,6 +41,15 @@ def _behind(fences: dict[str, list[_Fence]], node: str | None, first: int, last:
     return next((begun for begun, ended in fences.get(node or "", ()) if begun < first and last < ended), None)
 
 
+def _held(rows: list[EventRow], node: str, end: int, before: int) -> bool:
+    """Did a node reach this end of the log before that row? It may have lost it since, but could tell its leader first."""
+    return any(
+        (row.kind == K.APPEND and row.offset + 1 >= end) or (row.kind == K.RECOVERED and row.leo is not None and row.leo >= end)
+        for row in rows
+        if row.node == node and row.at < before
+    )
+
+
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """One partition."""
     if not (events["kind"] == str(K.FENCED)).any():
@@ -52,8 +62,12 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     standing: dict[tuple[str, int], int] = {}  # (node, epoch) -> HW
     sent: dict[str, int] = {}  # the row of the ISR change that a node has under way
     finished: dict[str, tuple[int, int]] = {}  # the rows of the last one that ended: sent, ended
+    isr: dict[str, tuple[str, ...]] = {}  # as a leader knows it
+    flushes = any(promised.topic == topic and promised.flush == "before_ack" for promised in facts.promise.topics)
     for row in rows:
         what = ""
+        if row.kind in (K.BECAME_LEADER, K.ISR_CHANGE_ENDED):
+            isr[row.node] = row.isr
         if row.kind == K.ISR_CHANGE_SENT:
             sent[row.node] = row.at
         elif row.kind == K.ISR_CHANGE_ENDED and row.node in sent:
@@ -67,7 +81,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         begun = _behind(fences, row.node, row.at, row.at) if what else None
         if begun is not None and row.kind == K.HW:
             asked, ended = finished.get(row.node, (begun, begun))
-            begun = None if asked < begun < ended else begun
+            others = set(isr.get(row.node) or ()) - {row.node}
+            if asked < begun < ended or (flushes and all(_held(rows, node, row.hw, begun) for node in others)):
+                begun = None
         if begun is not None:
             kind = "fenced-append" if row.kind == K.APPEND else "fenced-commit"
             words = f"{row.node} {what} though it had fenced itself"
@@ -87,10 +103,22 @@ CHECKER = Checker(
     name=NAME,
     claim="A broker that has fenced itself appends nothing as leader, commits nothing new and answers no client.",
     assumes="Brokers note their fences; answers name the broker that gave them.",
-    blind="Protocols without fences; fetches of followers, by what they commit alone.",
+    blind="Protocols without fences; fetches of followers, by what they commit alone; and of flush=before_ack only where a "
+    "follower got the records behind the fence.",
     kinds=("fenced-append", "fenced-commit", "fenced-answer"),
     group_by=PARTITION,
     operations=("produce", "poll", "latest", "earliest"),
-    events=(K.FENCED, K.UNFENCED, K.NODE_STARTED, K.NODE_STOPPED, K.APPEND, K.HW, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED),
+    events=(
+        K.FENCED,
+        K.UNFENCED,
+        K.NODE_STARTED,
+        K.NODE_STOPPED,
+        K.BECAME_LEADER,
+        K.RECOVERED,
+        K.APPEND,
+        K.HW,
+        K.ISR_CHANGE_SENT,
+        K.ISR_CHANGE_ENDED,
+    ),
     check=check,
 )

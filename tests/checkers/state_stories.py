@@ -6,7 +6,7 @@ from checkers.verdict import Validity
 from history.event import EventKind
 from history.history import History
 from history.op import OpType
-from tests.checkers.story import Expected, Story, Told, begin, committed, invalid
+from tests.checkers.story import Expected, Story, Told, begin, committed, invalid, promise
 
 
 def controlled(node: str = "b1", epoch: int = 1) -> Story:
@@ -280,6 +280,20 @@ def begins_a_change_behind_its_fence() -> History:
     return story.history()
 
 
+def flushes_behind_its_fence(late: str = "") -> History:
+    """What it took before its fence reaches its own disk behind it; `late` fetched the record behind the fence only (R-186)."""
+    story = begin(promise(flush="before_ack"))
+    story.hw("b1", 0)
+    story.asks(1, "x")
+    story.append("b1 b2" if late else "b1 b2 b3", 0, "x")
+    fence(story, "b1")
+    if late:
+        story.event_append(late, 0, "x", 1)
+    story.hw("b1", 1)
+    story.unsure(1, "x")
+    return story.history()
+
+
 def answers_behind_its_fence() -> History:
     story = begin()
     committed(story)
@@ -440,6 +454,8 @@ STATE_STORIES: dict[str, Told] = {
     "bad/fencing-begins-a-change": Told(begins_a_change_behind_its_fence, invalid(("fenced-commit", (11, 14)))),
     "bad/fencing-appends": Told(appends_behind_its_fence, invalid(("fenced-append", (6, 8)))),
     "bad/fencing-commits": Told(commits_behind_its_fence, invalid(("fenced-commit", (11, 12)))),
+    "ok/fencing-flushes": Told(flushes_behind_its_fence, Expected()),
+    "bad/fencing-flushes-what-came-late": Told(partial(flushes_behind_its_fence, "b3"), invalid(("fenced-commit", (10, 12)))),
     "bad/fencing-answers": Told(answers_behind_its_fence, invalid(("fenced-answer", (12, 13, 14)))),
     "undecidable/fencing-asked-before": Told(asked_before_the_fence, Expected()),
     "ok/incarnations-one-after-the-other": Told(one_life_after_the_other, Expected()),

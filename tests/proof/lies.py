@@ -101,7 +101,7 @@ def drawn_feuds(rng: Rng) -> Case:
         about = {"index": index, "time_ns": 10_000_000 * index, "topic": "t", "partition": 0, "life": 1}
         if index < _ROWS_MAX:
             events.append(ClusterEvent(**about, **columns))  # type: ignore[arg-type]
-    return Case([], events)
+    return case._replace(events=events)
 
 
 Columns = list[dict[str, object]]

@@ -22,13 +22,13 @@ from tests.proof.run_definitions import deletion, incarnations, single_controlle
 
 _OF_CALLS: dict[str, Definition] = {
     "acked-loss": of_rows(passed_over), "offset-agreement": of_rows(offset_agreement), "order": of_rows(order),
-    "duplicates": of_rows(duplicates), "monotonic-hw": of_rows(monotonic_hw), "fencing": of_rows(fencing),
+    "duplicates": of_rows(duplicates), "monotonic-hw": of_rows(monotonic_hw), "fencing": fencing,
     "polls": of_rows(polls),
 }  # fmt: skip
 _OF_REPLICAS: dict[str, Definition] = {
     "offset-agreement": of_rows(offset_agreement), "monotonic-hw": of_rows(monotonic_hw),
     "single-leader": of_rows(single_leader), "isr-agreement": of_rows(isr_agreement), "election": of_rows(election),
-    "log-matching": of_rows(log_matching), "state-writes": of_rows(state_writes), "fencing": of_rows(fencing),
+    "log-matching": of_rows(log_matching), "state-writes": of_rows(state_writes), "fencing": fencing,
 }  # fmt: skip
 
 # Of what histories each is told: see `tests.proof.logs.DRAWERS`.

@@ -242,7 +242,7 @@ def drawn_events(rng: Rng) -> Case:
     brokers = _Brokers(rng)
     for _ in range(6 + rng.below(12)):
         brokers.step()
-    return Case([], brokers.rows)
+    return Case([], brokers.rows, flush=rng.pick(("none", "before_ack")))
 
 
 def drawn_commits(rng: Rng) -> Case:

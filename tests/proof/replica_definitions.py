@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
+from history.event import ClusterEvent
 from history.event import EventKind as K
-from tests.proof.log_rows import Events, Operations, calls, log_at, records_at
+from tests.proof.log_rows import Case, Events, Operations, calls, log_at, records_at
 
 
 def single_leader(operations: Operations, events: Events) -> set[str]:
@@ -129,8 +130,9 @@ def state_writes(operations: Operations, events: Events) -> set[str]:
     return found
 
 
-def fencing(operations: Operations, events: Events) -> set[str]:
+def fencing(case: Case) -> set[str]:
     """What a broker must not do between its word that it is fenced and its word that it is not."""
+    operations, events = case.operations, case.events
     found: set[str] = set()
     for at, row in enumerate(events):
         if row.detail != "leader" or not _is_fenced(events, row.node, row.index, row.index):
@@ -138,7 +140,9 @@ def fencing(operations: Operations, events: Events) -> set[str]:
         same = [one for one in events[:at] if (one.kind, one.node, one.leader_epoch) == (K.HW, row.node, row.leader_epoch)]
         before = [one.hw or 0 for one in same if one.detail == "leader"]
         found |= {"fenced-append"} if row.kind is K.APPEND else set()
-        if row.kind is K.HW and before and (row.hw or 0) > before[-1] and not _finishes_a_change(events[:at], row.node):
+        rose = row.kind is K.HW and bool(before) and (row.hw or 0) > before[-1]
+        flushed = case.flush == "before_ack" and _waited_for_its_flush_alone(events[:at], row)
+        if rose and not flushed and not _finishes_a_change(events[:at], row.node):
             found.add("fenced-commit")
     for f in ("produce", "poll", "latest"):
         for call in calls(operations, f):
@@ -147,11 +151,32 @@ def fencing(operations: Operations, events: Events) -> set[str]:
     return found
 
 
+def _fence_of(events: Events, node: str | None) -> int:
+    """The row of the fence that stands at the end of these."""
+    lifted = max((row.index for row in events if row.node == node and row.kind is K.UNFENCED), default=-1)
+    return min(row.index for row in events if row.node == node and row.kind is K.FENCED and row.index > lifted)
+
+
+def _waited_for_its_flush_alone(events: Events, rise: ClusterEvent) -> bool:
+    """Had everybody else in the ISR, as the leader heard of it last, ever reached the new high watermark before the fence?"""
+    told = [row.isr or () for row in events if row.node == rise.node and row.kind in (K.BECAME_LEADER, K.ISR_CHANGE_ENDED)]
+    fence = _fence_of(events, rise.node)
+    reached = {
+        row.node
+        for row in events
+        if row.index < fence
+        and (
+            (row.kind is K.APPEND and (row.offset or 0) >= (rise.hw or 0) - 1)
+            or (row.kind is K.RECOVERED and (row.leo or 0) >= (rise.hw or 0))
+        )
+    }
+    return not told or {*told[-1]} - {rise.node} <= reached
+
+
 def _finishes_a_change(events: Events, node: str | None) -> bool:
     """Of all that it said so far: did the ISR change that ended last begin before the fence, and end behind it?"""
     mine = [row for row in events if row.node == node]
-    lifted = max((row.index for row in mine if row.kind is K.UNFENCED), default=-1)
-    fence = min(row.index for row in mine if row.kind is K.FENCED and row.index > lifted)
+    fence = _fence_of(events, node)
     changes = [row for row in mine if row.kind in (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)]
     whole = [(a, b) for a, b in pairwise(changes) if a.kind is K.ISR_CHANGE_SENT and b.kind is K.ISR_CHANGE_ENDED]
     return bool(whole) and whole[-1][0].index < fence < whole[-1][1].index
