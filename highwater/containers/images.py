@@ -34,6 +34,8 @@ NODE = "highwater-node:latest"
 ZOOKEEPER = "highwater-zookeeper:latest"
 BASE = "highwater-base:latest"
 COMMAND = "make images"
+# The distributions that `reference` imports: all that a broker's image holds beside it.
+BROKER = ("msgspec", "kazoo", "kio", "crc32c")
 _LOCAL = "highwater-debian"  # the base that debootstrap made
 _BASE_IMAGE = "python:3.11-slim-bookworm"
 _SUITE = "bookworm"
@@ -188,7 +190,7 @@ def _collect_node(site: Path) -> None:
 
 def _requirements() -> list[str]:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
-    return [*project["dependencies"], *project["optional-dependencies"]["node"]]
+    return [text for text in project["dependencies"] if Requirement(text).name in BROKER]
 
 
 def _closure(wanted: Iterable[str]) -> set[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from highwater.containers.images import BROKER
 from tests.tidy.sources import PACKAGES, ROOT, sources
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -22,17 +23,6 @@ DISTRIBUTIONS = {
     "mypy_extensions": "mypy",
     "confluent_kafka": "confluent-kafka",
 }
-# What a part may stand on; LAYOUT's promise that an image of a broker needs `reference` and the node extra alone.
-EXTRAS = {
-    "reference": {"node"},
-    "history": {"lab"},
-    "nemesis": {"lab"},
-    "workloads": {"lab"},
-    "checkers": {"lab"},
-    "reports": {"lab"},
-    "pipeline": {"lab", "spark"},
-    "highwater": {"lab", "spark", "node"},
-}
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".j2", ".css", ".sh", ""}
 
 
@@ -40,10 +30,13 @@ def _name(requirement: str) -> str:
     return re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0].lower().replace("_", "-")
 
 
-def _declared(extras: set[str]) -> set[str]:
+def _declared(package: str) -> set[str]:
+    """What a part may stand on: an image of a broker has what `reference` imports alone, and Spark is an extra."""
     project = PYPROJECT["project"]
-    requirements = project["dependencies"] + [r for e in sorted(extras) for r in project["optional-dependencies"][e]]
-    return {_name(r) for r in requirements}
+    if package == "reference":
+        return set(BROKER)
+    spark = project["optional-dependencies"]["spark"] if package == "pipeline" else []
+    return {_name(r) for r in project["dependencies"] + spark}
 
 
 def _third_parties(package: str) -> dict[str, str]:
@@ -61,8 +54,8 @@ def _third_parties(package: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_imports_what_its_extras_declare(package: str) -> None:
-    declared = _declared(EXTRAS[package])
+def test_a_package_imports_what_is_declared_for_it(package: str) -> None:
+    declared = _declared(package)
     strangers = {n: where for n, where in _third_parties(package).items() if DISTRIBUTIONS.get(n, _name(n)) not in declared}
 
     assert strangers == {}
