@@ -50,8 +50,8 @@ def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | N
     """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards.
 
     Partitions do not wait for one another: one read and one write for each, all in flight at once (R-067, R-068).
-    `anew`: in a new epoch even where all stays as it is, for the assignment is another one. What is being written already does not
-    begin it: it may be an ISR, which raises no epoch, or go to those who were assigned before.
+    `anew`: in a new epoch even where all stays as it is, for the assignment is another one. What is being written already does
+    not begin it: it may be an ISR, which raises no epoch, or go to those who were assigned before.
     """
     change = controller.changes.get(tp)
     if change is not None and change.step != "asking":

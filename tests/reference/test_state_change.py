@@ -53,7 +53,7 @@ class Desk:
 
 @pytest.mark.parametrize("answered", [0, 1])
 def test_an_isr_that_is_being_written_begins_no_epoch(answered: int) -> None:
-    """The leader was told nothing and took nobody in who was not assigned before: the move never ended (seed 955)."""
+    """The leader was told nothing, and took nobody in who was not assigned before (corpus/seeds/widened-while-written.yaml)."""
     desk = Desk()
     before = desk.controller.states[T0]
     desk.propose()
