@@ -83,8 +83,7 @@ def judge_file(file: Path, asked: Asked) -> Judgement:
         said = str(error)
         raise error if said.startswith(str(file)) else HistoryError(f"{file}: {said}") from error
     notes = (*found.notes, *(() if history.steps else (_NOTHING,)), *((ours.LEFT_OUT,) if form is Form.OURS else ()))
-    validity = Validity.UNKNOWN if history.unsure and found.validity is Validity.VALID else found.validity
-    return replace(found, notes=notes, unchecked=(*found.unchecked, *history.unsure), validity=validity)
+    return replace(found, notes=notes)
 
 
 def _queue_steps(history: History) -> Iterable[Step]:
@@ -99,7 +98,9 @@ def _linearizable(history: Paired, form: Form, asked: Asked) -> Judgement:
     # etcd's logs write nil for a register that was never written; Knossos for what a read did not write down. Where the register
     # begins as nil, reading it is an observation.
     nil_is_a_value = form is Form.ETCD_LOG or first is None
-    return judge_linearizability(model_named(name, initial=first, nil_is_a_value=nil_is_a_value), history.calls)
+    found = judge_linearizability(model_named(name, initial=first, nil_is_a_value=nil_is_a_value), history.calls)
+    validity = Validity.UNKNOWN if history.unsure and found.validity is Validity.VALID else found.validity
+    return replace(found, unchecked=(*found.unchecked, *history.unsure), validity=validity)
 
 
 def _implied(form: Form, model: str) -> Hashable:

@@ -157,7 +157,7 @@ def _short(value: Hashable) -> str:
 
 
 def _name(key: Hashable) -> str:
-    return "" if key is None else key if isinstance(key, str) else shown(key)
+    return "" if key is None else str(key) if isinstance(key, str) else shown(key)
 
 
 def _about(key: Hashable) -> str:

@@ -55,8 +55,9 @@ def form_of(path: Path) -> Form:
     return Form.EDN
 
 
-def steps(path: Path) -> Iterator[Step]:
+def steps(path: Path | str) -> Iterator[Step]:
     """The steps of a foreign history."""
+    path = Path(path)
     form = form_of(path)
     try:
         with _opened(path) as file:
@@ -79,7 +80,7 @@ def _unreadable(path: Path, error: Exception) -> HistoryError:
     return HistoryError(f"{path}: cut, or no whole gzip file: {error}")
 
 
-def calls(path: Path) -> Paired:
+def calls(path: Path | str) -> Paired:
     """The calls of a foreign history; HistoryError with the line where it is not one."""
     try:
         return pair(steps(path))

@@ -97,6 +97,25 @@ def _call(transaction: str) -> str:
     return "".join(f"{{:process 0, :type {type}, :value {transaction}}}\n" for type in (":invoke", ":ok"))
 
 
+def test_a_model_that_there_is_not_is_refused() -> None:
+    """A history of reads alone would be judged as one of registers."""
+    with pytest.raises(KeyError, match="list_append"):
+        judge("list_append", history_of(_call("[[:r 1 nil]]")))
+
+
+def test_an_order_that_is_in_doubt_leaves_a_doubt() -> None:
+    """For who calls the judge as for who calls `highwater check`."""
+    told = (
+        _call("[[:append 1 1]]")
+        .replace("{", "{:index 0, :time 9000000000, ", 1)
+        .replace("\n{", "\n{:index 1, :time 9000000001, ")
+    )
+    late = _call("[[:append 1 2]]").replace("{", "{:index 2, :time 4, ", 1).replace("\n{", "\n{:index 3, :time 9000000002, ")
+    found = judge("list-append", history_of(told + late))
+
+    assert (found.validity, len(found.unchecked)) == (Validity.UNKNOWN, 1)
+
+
 def test_a_value_that_is_appended_twice_leaves_the_rest_unchecked() -> None:
     twice = history(("ok", "[[:append 1 1]]"), ("ok", "[[:append 1 1]]"), together=True)
 

@@ -50,6 +50,7 @@ def test_what_is_done_with_one_key_says_nothing_of_another(model: str) -> None:
 def test_what_one_key_cannot_do_is_found_and_the_key_is_named(model: str) -> None:
     (anomaly,) = judge(model_named(model), history_of(told(*BAD[model])).calls).anomalies
 
+    assert type(anomaly.key) is str  # a keyword is none that JSON could be made of
     assert (anomaly.key, anomaly.witness[-1]) == ({"cas-register": "x", "fifo-queue": "1"}.get(model, "0"), 5)
 
 
