@@ -35,6 +35,7 @@ _MIX = (PLAIN, PLAIN, PLAIN, "admin-storm", "create-delete", "misuse")
 _TOPICS = ("orders", "payments", "events")
 _SIZES = (3, 3, 3, 4, 5)  # of a cluster
 _STORMY_SIZES = (3, 4, 4, 5, 5)  # where partitions are moved
+_SERVERS = (1, 1, 1, 3)  # of ZooKeeper, where it is a real one
 _QUIET_SLACK_MS = 2000  # beyond the promise's bound: final reads must not race the last moment that is allowed
 _MIN_ACKED = 5
 
@@ -159,6 +160,7 @@ def _cluster(rng: Rng, wishes: Wishes, sizes: Sequence[int], *, spare_copies: bo
         request_timeout_ms=100 * rng.between(5, 20),
         fetch_wait_max_ms=rng.pick((100, 250, 500)),
         checkpoint_interval_ms=rng.pick((500, 2000, 5000)),
+        zookeeper=rng.fork("zookeeper").pick(_SERVERS),
     )
 
 

@@ -30,6 +30,7 @@ from nemesis.faults import (
     Reset,
     Restart,
     Slow,
+    ZooKeeperDown,
 )
 from nemesis.schedule import Shape
 from nemesis.targets import AnyTarget, Controller, Everyone, IsrMember, LeaderOf, Minority, Random
@@ -270,6 +271,11 @@ def disk_swap(rng: Rng, shape: Shape) -> AnyFault:
 def power_loss(rng: Rng, _: Shape) -> AnyFault:
     """Unflushed suffixes gone, whole or in part."""
     return PowerLoss(torn=rng.ratio(1, 2), lose_all=rng.ratio(1, 4))
+
+
+def zookeeper_down(rng: Rng, _: Shape) -> AnyFault:
+    """One server, of three seldom two: then there is no quorum."""
+    return ZooKeeperDown(how=rng.pick(("kill", "pause", "cut")), servers=rng.pick((1, 1, 1, 2)))
 
 
 def bounce(rng: Rng, aim: Aim) -> Blow:

@@ -307,17 +307,31 @@ KINDS: tuple[Kind, ...] = (
         says="kill -9, the session ended, and registered again before anybody looked",
         draw=b.bounce_at_once,
     ),
+    Kind(
+        name="zookeeper-down",
+        family="zookeeper",
+        says="servers of ZooKeeper killed, standing still, or cut off from all brokers",
+        draw=blow(b.zookeeper_down, b.everyone, b.around_session),
+    ),
 )
 
 KIND_NAMES: tuple[str, ...] = tuple(kind.name for kind in KINDS)
-FAMILIES: tuple[str, ...] = ("partition", "network", "clock", "pause", "disk", "crash", "point", "power", "session")
+FAMILIES: tuple[str, ...] = ("partition", "network", "clock", "pause", "disk", "crash", "point", "power", "session", "zookeeper")
 
 # mixes people ask for by name; members are kinds and families
 MIXES: dict[str, tuple[str, ...]] = {
     "calm": (),
     "partitions": ("partition",),
     "crash-heavy": ("crash", "point", "bounce-at-once", "pause"),
-    "zk-flap": ("cut-zookeeper", "expire-session", "pause-long", "controller-kill", "bounce", "bounce-at-once"),
+    "zk-flap": (
+        "cut-zookeeper",
+        "zookeeper-down",
+        "expire-session",
+        "pause-long",
+        "controller-kill",
+        "bounce",
+        "bounce-at-once",
+    ),
     "clocks": ("clock", "pause"),
     "all": FAMILIES,
 }

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 
 from highwater.errors import HarnessError
-from highwater.local.sessions import end_session
+from highwater.local.sessions import SilenceError, end_session
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
@@ -32,11 +32,15 @@ AGAIN_S = 0.1
 
 
 class Admin:
-    """Asks and waits for the answer. Belongs to one asyncio loop. Its session holds nothing, so that a lost one is replaced."""
+    """Asks and waits for the answer. Belongs to one asyncio loop. Its session holds nothing, so that a lost one is replaced.
+
+    `patience_s` is how long an answer may take. Whoever silences ZooKeeper on purpose makes it short, and remembers.
+    """
 
     def __init__(self, zookeeper: str) -> None:
         self._ids = itertools.count(1)
         self._hosts = zookeeper
+        self.patience_s = ANSWER_TIMEOUT_S
         self._open: dict[int, asyncio.Future[tuple[AnyAnswer, ...]]] = {}
         loop = asyncio.get_running_loop()
         self._zookeeper = KazooCoordination(zookeeper, SESSION_TIMEOUT_MS, self, loop.call_soon_threadsafe)
@@ -47,23 +51,23 @@ class Admin:
         self._zookeeper.close()
 
     async def ask(self, *ops: AnyOp, atomic: bool = False) -> tuple[AnyAnswer, ...]:
-        """One answer for each operation, done one by one or as one multi. HarnessError where ZooKeeper does not answer."""
+        """One answer for each operation, done one by one or as one multi. SilenceError where ZooKeeper does not answer."""
         try:
-            return await asyncio.wait_for(self._ask(ops, atomic=atomic), ANSWER_TIMEOUT_S)
+            return await asyncio.wait_for(self._ask(ops, atomic=atomic), self.patience_s)
         except TimeoutError:
-            raise _silence() from None
+            raise SilenceError(f"ZooKeeper did not answer the laboratory within {self.patience_s:.0f} s") from None
 
     async def told(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
         """The same for what may be done twice: asked again where the connection broke before all was answered."""
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(self.patience_s):
                 while True:
                     answers = await self._ask(ops, atomic=False)
                     if not any(isinstance(answer, Unknown | SessionExpired) for answer in answers):
                         return answers
                     await asyncio.sleep(AGAIN_S)
         except TimeoutError:
-            raise _silence() from None
+            raise SilenceError(f"ZooKeeper did not answer the laboratory within {self.patience_s:.0f} s") from None
 
     async def _ask(self, ops: tuple[AnyOp, ...], *, atomic: bool) -> tuple[AnyAnswer, ...]:
         request = next(self._ids)
@@ -100,7 +104,7 @@ class Admin:
         return answer.owner if isinstance(answer, Data) else None
 
     async def expire(self, session: int) -> None:
-        """End somebody's session."""
+        """End somebody's session. SilenceError where ZooKeeper does not answer."""
         await asyncio.to_thread(end_session, self._hosts, session)
 
     # --- told by ZooKeeper -------------------------------------------------------------------------------------------------
@@ -118,10 +122,6 @@ class Admin:
         """A lost connection shows in answers; a session that is over is followed by another."""
         if state == "expired":
             self._zookeeper.connect()
-
-
-def _silence() -> HarnessError:
-    return HarnessError(f"ZooKeeper did not answer the laboratory within {ANSWER_TIMEOUT_S:.0f} s")
 
 
 def states_of(seen: MemoryZooKeeper, tps: tuple[TopicPartition, ...]) -> dict[TopicPartition, PartitionState]:

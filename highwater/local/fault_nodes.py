@@ -7,6 +7,7 @@ from typing import assert_never
 
 from highwater.local.admin import Admin
 from highwater.local.proving import Proving
+from highwater.local.sessions import SilenceError
 from highwater.local.site import ClockCondition, DirCondition, Node, Probe, Proof, Site
 from highwater.topics import written
 from history.event import EventKind
@@ -241,13 +242,19 @@ class NodeFaults:
             await node.pause()
 
     async def _expire(self, broker: BrokerId) -> Probe:
-        session = await self._admin.session_of(broker)
-        if session is None:
-            return _nobody
-        await self._admin.expire(session)
+        try:
+            session = await self._admin.session_of(broker)
+            if session is None:
+                return _nobody
+            await self._admin.expire(session)
+        except SilenceError as silence:
+            return _not_measured(silence)
 
         async def probe() -> Proof:
-            now = await self._admin.session_of(broker)
+            try:
+                now = await self._admin.session_of(broker)
+            except SilenceError as silence:
+                return Proof(None, str(silence))
             return Proof(now != session, f"ZooKeeper ended session 0x{session:x}" if now != session else "the session lives")
 
         return probe
@@ -337,6 +344,13 @@ def _subject(fault: NodeFault) -> str:
             return f"dir {fault.dir}"
         case _:
             assert_never(fault)
+
+
+def _not_measured(silence: SilenceError) -> Probe:
+    async def probe() -> Proof:
+        return Proof(None, str(silence))
+
+    return probe
 
 
 async def _nobody() -> Proof:

@@ -2,42 +2,78 @@
 
 from typing import assert_never
 
+from highwater.local.admin import Admin
 from highwater.local.fault_links import LinkFaults
 from highwater.local.proving import Proving
+from highwater.local.servers import SERVES_S_MAX
+from highwater.local.sessions import SilenceError
 from highwater.local.site import Life, Pair, Probe, Site
 from history.seed import Draws
 from nemesis.faults import ZooKeeperDown
 from nemesis.schedule import Window
+from reference.coordination.memory import MemoryZooKeeper
+from reference.types import Address, TopicPartition
+
+# How long the laboratory waits for an answer while servers are hit, and afterwards, until they have found each other again.
+_HIT_PATIENCE_S, _HEALED_PATIENCE_S = 1.0, SERVES_S_MAX
 
 
 class ServerFaults:
-    """What windows do to the servers of one site."""
+    """What windows do to the servers of one site. A server that one window holds is left alone by the others."""
 
-    def __init__(self, site: Site, links: LinkFaults, proving: Proving, draws: Draws) -> None:
+    def __init__(self, site: Site, links: LinkFaults, proving: Proving, admin: Admin, *, draws: Draws) -> None:
         self._site = site
         self._links = links
         self._proving = proving
+        self._admin = admin
         self._draws = draws
-        self._wanted: dict[str, dict[str, tuple[Life, ...]]] = {"kill": {}, "pause": {}, "cut": {}}  # by window
+        self._held: dict[str, tuple[Life, ...]] = {}  # by open window
+        self._ended: list[str] = []  # windows
+        self._mute: set[Address] = set()  # servers that would not answer the laboratory either
+        self._seen = MemoryZooKeeper()
+
+    async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
+        """`Admin.seen`; where ZooKeeper is silent since a window hit it, what it held when it last answered.
+
+        Without a quorum it is not even asked: the schedule would wait for its silence.
+        """
+        if 2 * len(self._mute) >= len(self._site.servers):
+            return self._seen
+        try:
+            self._seen = await self._admin.seen(tps)
+        except SilenceError:
+            if not self._held and not self._ended:
+                raise
+        return self._seen
 
     async def begin(self, window: Window, fault: ZooKeeperDown) -> None:
-        """Do it to so many servers."""
-        left = list(self._site.servers)
+        """Do it to so many servers, where so many are left."""
+        held = [server for hit in self._held.values() for server in hit]
+        left = [server for server in self._site.servers if server not in held]
         hit: list[Life] = []
         while left and len(hit) < fault.servers:
             hit.append(left.pop(self._draws.below(f"server {window.id}", len(left))))
-        self._wanted[fault.how][window.id] = tuple(hit)
+        self._held[window.id] = tuple(hit)
+        self._admin.patience_s = _HIT_PATIENCE_S
         for server in hit:
+            self._mute |= {server.address} if fault.how != "cut" else set()
             self._proving.changed(server.address)
             self._proving.acts(window, server.address, await self._do(window, server, fault), server.address)
 
     async def end(self, window: Window, fault: ZooKeeperDown) -> None:
-        """Undo it, where no other window wants the same; links are added up elsewhere."""
-        for server in self._wanted[fault.how].pop(window.id):
-            others = self._wanted[fault.how].values()
-            if fault.how == "cut" or not any(server in hit for hit in others):
-                self._proving.changed(server.address)
-                self._proving.healed(window, server.address, await self._undo(window, server, fault), server.address)
+        """Undo it."""
+        self._ended.append(window.id)
+        for server in self._held.pop(window.id):
+            self._mute.discard(server.address)
+            self._proving.changed(server.address)
+            self._proving.healed(window, server.address, await self._undo(window, server, fault), server.address)
+
+    async def heal(self) -> None:
+        """Every window is over: until the servers serve. HarnessError where they do not."""
+        if self._ended:
+            self._admin.patience_s = _HEALED_PATIENCE_S
+        for window_id in self._ended:
+            await self._proving.settle(window_id)
 
     async def _do(self, window: Window, server: Life, fault: ZooKeeperDown) -> Probe:
         match fault.how:

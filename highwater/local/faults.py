@@ -54,14 +54,13 @@ class Faults:
         self._plan = plan
         self._site = site
         self._recorder = recorder
-        self._admin = admin
         self._draws = Draws(plan.draws)
         self._open: dict[str, tuple[Window, tuple[BrokerId, ...]]] = {}
         self._begun = {window.kind: 0 for window in plan.schedule}
         self._proving = Proving(recorder, self._begun)
         servers = tuple(server.address for server in site.servers)
         self._links = LinkFaults(site.links, tuple(site.nodes), servers, self._draws, changing=self._proving.changed)
-        self._servers = ServerFaults(site, self._links, self._proving, self._draws)
+        self._servers = ServerFaults(site, self._links, self._proving, admin, draws=self._draws)
         self._nodes = NodeFaults(site, recorder, self._proving, admin, draws=self._draws)
 
     async def run(self) -> None:
@@ -81,6 +80,7 @@ class Faults:
         """Close what is open, start what is down but for a node of which an assertion failed. HarnessError where that fails."""
         for window_id in list(self._open):
             await self._end(window_id)
+        await self._servers.heal()
         await self._nodes.heal()
         self._recorder.event(EventKind.HEALED)
 
@@ -101,7 +101,7 @@ class Faults:
 
     async def _begin(self, window: Window) -> None:
         tps = tuple(topic_partition(t.name, index) for t in self._plan.cluster.topics for index in range(t.partitions))
-        seen = await self._admin.seen(tps)
+        seen = await self._servers.seen(tps)
         brokers = resolve(window.target, self._plan, seen, self._draws, purpose=f"target {window.id}")
         fault = window.fault
         if isinstance(fault, ZooKeeperDown) or (isinstance(fault, Partition) and fault.shape != "isolate"):

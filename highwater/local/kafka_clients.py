@@ -2,14 +2,17 @@
 
 What is asked for is one operation, and so nothing is done twice that the workload did not ask to be: retries are off, but for
 the idempotent producer (librdkafka refuses one without them, and there one operation is one logical send) and for a workload
-that wants retries. What librdkafka fetches ahead is thrown away: each poll assigns its partition anew, so that what it returns
-was fetched after it was invoked. How an operation ended is told by the names of errors; what they mean for its outcome is
-decided in `workloads.completion` alone.
+that wants retries. librdkafka sends again all the same, and does not count it, what a broker refused because it does not lead:
+it takes that for proof that nothing was appended, which it is not of a leader that resigned meanwhile. Its log tells of each such
+time, and they are counted here (`_Resends`). What librdkafka fetches ahead is thrown away: each poll assigns its partition anew,
+so that what it returns was fetched after it was invoked. How an operation ended is told by the names of errors; what they mean
+for its outcome is decided in `workloads.completion` alone.
 
 Calls block, so each process has a thread. A call ends at the latest after its timeouts (`CALL_MS_MAX` beyond the request's).
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
@@ -30,7 +33,25 @@ _OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 _WAITED = "_MSG_TIMED_OUT"
 _FORGOTTEN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _ERRORS = {int(code): code.name for code in ErrorCode}
+# What rd_kafka_toppar_leader_unavailable logs (debug=topic), and behind it the errors after which a retry is counted.
+_REFUSED = "broker unavailable: produce: "
+_COUNTED = tuple(KafkaError(code).str() for code in (KafkaError._TRANSPORT, KafkaError.KAFKA_STORAGE_ERROR))
 _BATCH_MS = 5  # the values of one operation are handed over within it, and so travel as one batch
+
+
+class _Resends(logging.Handler):
+    """How often one producer sent again what its settings do not let it; complete once a message has been reported."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self.log = logging.Logger("librdkafka", logging.DEBUG)  # of no tree: nobody else is told
+        self.log.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line of librdkafka's log."""
+        line = record.getMessage()
+        self.count += _REFUSED in line and not line.endswith(_COUNTED)
 
 
 class KafkaClient:
@@ -51,7 +72,7 @@ class KafkaClient:
             "log_level": 0,
             "error_cb": lambda _: None,  # what concerns a call comes with the call
         }
-        self._producers: dict[tuple[int, int, bool], Producer] = {}  # by acks, retries, idempotent
+        self._producers: dict[tuple[int, int, bool], tuple[Producer, _Resends]] = {}  # by acks, retries, idempotent
         self._consumer: Consumer | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
@@ -81,7 +102,7 @@ class KafkaClient:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
-        for producer in self._producers.values():
+        for producer, _ in self._producers.values():
             producer.purge()
         self._producers.clear()
 
@@ -90,9 +111,10 @@ class KafkaClient:
     def _produce(self, call: ProduceCall) -> Heard:
         assert not call.misuse, "refused before the run: librdkafka breaks no rules"
         key = (call.acks, call.retries, call.idempotent)
-        producer = self._producers.get(key)
-        if producer is None:
-            producer = self._producers[key] = self._producer(call)
+        if key not in self._producers:
+            self._producers[key] = self._producer(call)
+        producer, resends = self._producers[key]
+        before = resends.count
         delivered: list[int | None] = []  # offsets, in the order of the values
         failures: list[str] = []
 
@@ -125,10 +147,14 @@ class KafkaClient:
             return Heard(id=call.id, attempts=0, error=error)
         if error is not None:
             failures.append(error)
-        return _produced(call, failures, delivered)
+        return _produced(call, failures, delivered, resent=resends.count - before)
 
-    def _producer(self, call: ProduceCall) -> Producer:
-        settings = {
+    def _producer(self, call: ProduceCall) -> tuple[Producer, _Resends]:
+        resends = _Resends()
+        settings: dict[str, Any] = {
+            "debug": "topic",
+            "log_level": 7,
+            "logger": resends.log,
             "acks": call.acks,
             "message.timeout.ms": self._timeout_ms,
             "request.timeout.ms": self._timeout_ms,
@@ -139,7 +165,7 @@ class KafkaClient:
             settings["retry.backoff.ms"] = 50
         else:
             settings["message.send.max.retries"] = call.retries
-        return Producer({**self._settings, **settings})
+        return Producer({**self._settings, **settings}), resends
 
     # --- consume -----------------------------------------------------------------------------------------------------------
 
@@ -213,16 +239,16 @@ class KafkaClient:
         return ErrorCode.REQUEST_TIMED_OUT.name
 
 
-def _produced(call: ProduceCall, failures: list[str], delivered: list[int | None]) -> Heard:
-    """One answer for all values of an operation."""
-    attempts = 1 if call.idempotent else 1 + call.retries  # at most: librdkafka does not tell
+def _produced(call: ProduceCall, failures: list[str], delivered: list[int | None], *, resent: int = 0) -> Heard:
+    """One answer for all values of an operation, sent so many times more than was asked for."""
+    attempts = 1 if call.idempotent else 1 + call.retries + resent  # at most: librdkafka does not tell
     if not failures:
         known = tuple(offset for offset in delivered if offset is not None and offset >= 0)  # with acks=0 nobody tells
         return Heard(id=call.id, attempts=attempts, offsets=known if len(known) == len(call.values) else ())
     # librdkafka tells how the last attempt ended; where there may have been others, their ends are unknown. So is the outcome of
     # an operation of which one value was refused and another was not.
     mixed = bool(delivered) or len(set(failures)) > 1
-    earlier = (RETRIED,) if call.retries or call.idempotent or mixed else ()
+    earlier = (RETRIED,) if call.retries or call.idempotent or mixed or resent else ()
     return Heard(id=call.id, attempts=attempts, error=failures[0], earlier=earlier)
 
 

@@ -17,6 +17,10 @@ _PASSWORD_BYTES = 16
 _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
 
 
+class SilenceError(HarnessError):
+    """ZooKeeper does not answer the laboratory."""
+
+
 def password(session: int) -> bytes:
     """16 bytes, as ZooKeeper makes them."""
     state = ((session ^ _SUPER_SECRET) ^ _MULTIPLIER) & _MASK
@@ -34,7 +38,7 @@ def end_session(hosts: str, session: int) -> None:
         client.start(timeout=END_TIMEOUT_S)
         taken = client.client_id is not None and client.client_id[0] == session
     except (KazooException, KazooTimeoutError) as error:
-        raise HarnessError(f"session 0x{session:x} could not be ended: ZooKeeper did not answer: {error}") from error
+        raise SilenceError(f"session 0x{session:x} could not be ended: ZooKeeper did not answer: {error}") from error
     finally:
         client.stop()  # closes whichever session it has
         client.close()

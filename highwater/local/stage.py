@@ -8,6 +8,7 @@ time. Nothing of a site is left when a run ends, however it ends.
 """
 
 import asyncio
+import logging
 from contextlib import suppress
 from time import monotonic_ns
 from typing import Any
@@ -52,6 +53,7 @@ def unplayable(plan: Plan) -> str | None:
 
 def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> Run:
     """Play the plan on a site, which is closed at the end. A KeyboardInterrupt ends it early, with what was recorded."""
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())  # a silent ZooKeeper is a fault, told by rows and not on stderr
     outcome: Outcome = "completed"
     failure = None
     stage = Stage(plan, site)

@@ -22,9 +22,20 @@ from highwater.plan import ClusterShape, Plan, WorkloadSpec, checked
 from highwater.zookeeper import missing
 from history.event import EventKind
 from history.promise import Promise, TopicPromise
-from nemesis.faults import AnyFault, ClockJump, Crash, CrashAt, DirUnreadable, DiskFull, Pause, Restart
+from nemesis.faults import (
+    AnyFault,
+    ClockJump,
+    Crash,
+    CrashAt,
+    DirUnreadable,
+    DiskFull,
+    ExpireSession,
+    Pause,
+    Restart,
+    ZooKeeperDown,
+)
 from nemesis.schedule import Window
-from nemesis.targets import AnyTarget, Controller, LeaderOf
+from nemesis.targets import AnyTarget, Controller, Everyone, LeaderOf
 from reference.config import TopicSpec
 
 PROVENANCE = Provenance(run_id="test", plan_digest="")
@@ -121,6 +132,33 @@ def test_kills_and_pauses_of_real_brokers_lose_nothing_and_the_cluster_is_whole_
     assert len(run.history.of_kind(EventKind.SESSION_ENDED)) >= 3
     assert len(run.history.of_kind(EventKind.BECAME_LEADER)) >= 3
     assert verdict.counts["acked"] > 50
+
+
+@pytest.mark.zookeeper
+@pytest.mark.slow
+@pytest.mark.parametrize("servers", [1, 3])
+def test_zookeeper_is_killed_stands_still_and_is_cut_off_and_nothing_is_lost(servers: int) -> None:
+    """Meanwhile roles are asked for, a session is to be ended, and a leader dies."""
+    without_java()
+    down = plan(
+        window("f1", 300, 2300, ZooKeeperDown(how="kill", servers=2), Everyone()),
+        window("f2", 900, 1400, ExpireSession(), LEADER),
+        window("f3", 1500, 4000, Crash(), LEADER),
+        window("f4", 6000, 7500, ZooKeeperDown(how="pause", servers=2), Everyone()),
+        window("f5", 6200, 7000, ZooKeeperDown(how="kill"), Everyone()),
+        window("f6", 9000, 10_500, ZooKeeperDown(how="cut", servers=2), Everyone()),
+        faults_ms=12_000,
+    )
+    down = replace(down, cluster=replace(down.cluster, zookeeper=servers))
+
+    run = ProcessBackend().perform(down, PROVENANCE)
+
+    manifest, verdict = run.history.manifest, judge(run.history)
+    assert (manifest.outcome, run.failure) == ("completed", None)
+    assert (verdict.validity, verdict.live, verdict.anomalies, verdict.unchecked) == (Validity.VALID, True, (), ())
+    begun, acted = next((count.begun, count.acted) for count in manifest.faults if count.kind == "zookeeperdown")
+    # Of one server what stands still is not killed as well; of three the second window finds another one.
+    assert (begun, acted) == (4, 3 if servers == 1 else 7)
 
 
 SCRIPT = """

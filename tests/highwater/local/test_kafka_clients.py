@@ -1,7 +1,11 @@
 """librdkafka's answers as answers of an operation: one for all of its values, never more certain than librdkafka is."""
 
 import asyncio
+import ctypes
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from highwater.backends.attempts import Heard
@@ -9,6 +13,7 @@ from highwater.local.kafka_clients import RETRIED, KafkaClient, _produced
 from highwater.zookeeper import free_port
 from history.op import OpType
 from reference.client.calls import Call, EarliestCall, LatestCall, PollCall, ProduceCall
+from reference.errors import ErrorCode
 from reference.types import Address, Offset, TopicPartition
 from workloads.completion import completion_type
 
@@ -68,14 +73,63 @@ def test_attempts_before_the_last_are_counted_as_they_may_have_been() -> None:
 
 
 @pytest.fixture
+def mock() -> Iterator[tuple[dict[Address, tuple[str, int]], Callable[..., None]]]:
+    """librdkafka's own mock of a broker, and how to make it answer the next produce requests with errors."""
+    (path,) = Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka*.so*")
+    lib = ctypes.CDLL(str(path))
+    lib.rd_kafka_conf_new.restype = lib.rd_kafka_new.restype = lib.rd_kafka_mock_cluster_new.restype = ctypes.c_void_p
+    lib.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
+    owner = ctypes.c_void_p(lib.rd_kafka_new(0, ctypes.c_void_p(lib.rd_kafka_conf_new()), None, ctypes.c_size_t(0)))
+    cluster = ctypes.c_void_p(lib.rd_kafka_mock_cluster_new(owner, 1))
+    lib.rd_kafka_mock_topic_create(cluster, b"orders", 1, 1)
+    host, port = lib.rd_kafka_mock_cluster_bootstraps(cluster).decode().split(":")
+
+    def answer(*errors: ErrorCode) -> None:
+        codes = (ctypes.c_int * len(errors))(*errors)
+        lib.rd_kafka_mock_push_request_errors_array(cluster, ctypes.c_int16(0), ctypes.c_size_t(len(errors)), codes)
+
+    yield {Address("b1"): (host, int(port))}, answer
+    lib.rd_kafka_mock_cluster_destroy(cluster)
+    lib.rd_kafka_destroy(owner)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("errors", "retries", "attempts", "type_"),
+    [
+        ((), 0, 1, OpType.OK),
+        ((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_LEADER_OR_FOLLOWER), 0, 3, OpType.OK),
+        ((ErrorCode.NOT_LEADER_OR_FOLLOWER,), 1, 3, OpType.OK),
+        ((ErrorCode.KAFKA_STORAGE_ERROR,), 1, 2, OpType.OK),
+        ((ErrorCode.NOT_ENOUGH_REPLICAS,), 0, 1, OpType.FAIL),
+        ((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS), 0, 2, OpType.INFO),
+    ],
+)
+def test_what_librdkafka_sends_again_unasked_is_counted(
+    mock: tuple[dict[Address, tuple[str, int]], Callable[..., None]],
+    errors: tuple[ErrorCode, ...],
+    retries: int,
+    attempts: int,
+    type_: OpType,
+) -> None:
+    """A leader that resigned after the append answers so too: the record may stand twice, and a later refusal proves nothing."""
+    brokers, answer = mock
+    answer(*errors)
+
+    heard = asked(brokers, produce("a", retries=retries), timeout_ms=5000)
+
+    assert (heard.attempts, outcome(heard)) == (attempts, type_), heard
+
+
+@pytest.fixture
 def nowhere() -> dict[Address, tuple[str, int]]:
     """A port at which nobody listens."""
     return {Address("b1"): ("127.0.0.1", free_port())}
 
 
-def asked(brokers: dict[Address, tuple[str, int]], call: Call) -> Heard:
+def asked(brokers: dict[Address, tuple[str, int]], call: Call, timeout_ms: int = 200) -> Heard:
     async def scene() -> Heard:
-        client = KafkaClient(Address("c0"), brokers, request_timeout_ms=200)
+        client = KafkaClient(Address("c0"), brokers, request_timeout_ms=timeout_ms)
         try:
             return await client.call(call)
         finally:
