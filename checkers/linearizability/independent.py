@@ -16,16 +16,17 @@ _QUESTIONS = frozenset({"read", "dequeue", "acquire", "release"})  # they are as
 
 
 def by_key(calls: Sequence[Call]) -> Sequence[Call]:
-    """The calls with their keys beside them. HistoryError where a question shows that there are, and another call has none."""
-    if not any(call.f in _QUESTIONS and _is_pair(call.argument) and call.argument[1] is None for call in calls):
-        return calls
-    return [_split(call) for call in calls]
+    """The calls with their keys beside them, or as they are where these are no keys.
+
+    HistoryError with the line where a call about one key is answered for another.
+    """
+    asked = any(call.f in _QUESTIONS and _is_pair(call.argument) and call.argument[1] is None for call in calls)
+    if asked and all(_is_pair(value) for call in calls for value in (call.argument, call.result) if value is not UNKNOWN):
+        return [_split(call) for call in calls]
+    return calls
 
 
 def _split(call: Call) -> Call:
-    for value in (call.argument, call.result):
-        if value is not UNKNOWN and not _is_pair(value):
-            raise HistoryError(f"line {call.line}: {call.f} of {shown(value)}, where other calls have [key value]")
     assert _is_pair(call.argument)
     key, argument = call.argument
     if not _is_pair(call.result):
