@@ -41,7 +41,7 @@ class LiveBroker(Struct, frozen=True, order=True):
 
 # What a change shall bring about where nobody has died: the first replica leads; anybody leads where nobody can; a new epoch, all
 # else as it is; the leader is one of AR; the ISR too
-Wish = Literal["preferred", "unclean", "raise", "lead", "shrink"]
+Wish = Literal["preferred", "unclean", "lead", "shrink"]
 
 
 class Standing(Struct):
@@ -72,6 +72,8 @@ class StateChange(Struct):
     again: bool = False
     wish: Wish | None = None
     granting: bool = False  # what is being written is the wish
+    anew: bool = False  # a new epoch is to begin whatever else comes, of which all replicas hear
+    beginning: bool = False  # what is being written begins it
     proposal: IsrProposal | None = None  # of the leader, being written
 
 

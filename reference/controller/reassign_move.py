@@ -63,7 +63,7 @@ def join(turn: Turn, controller: Controller, tp: TopicPartition, full: tuple[Bro
     move.step = "joining"
     controller.assignments[tp] = full
     if turn.config.variant.reassign_widens:
-        state_change.start(turn, controller, tp, "raise")
+        state_change.start(turn, controller, tp, anew=True)
     elif tp in controller.states:
         channel.tell_state(controller, controller.states[tp], to=move.target)
         channel.mark_new(controller, tp, reassign_selection.newcomers(move, controller.states[tp]))

@@ -64,7 +64,7 @@ def _leave(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tup
             channel.tell_state(controller, state, to=())  # resend the metadata to every broker
     else:
         controller.assignments[tp] = assigned
-        state_change.start(turn, controller, tp, "raise")
+        state_change.start(turn, controller, tp, anew=True)
 
 
 def _words(move: Move) -> str:

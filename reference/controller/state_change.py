@@ -46,20 +46,24 @@ from reference.replica import eligible
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
 
 
-def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | None = None) -> None:
+def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | None = None, *, anew: bool = False) -> None:
     """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards.
 
     Partitions do not wait for one another: one read and one write for each, all in flight at once (R-067, R-068).
+    `anew`: in a new epoch even where all stays as it is, for the assignment is another one. What is being written already does
+    not begin it: it may be an ISR, which raises no epoch, or go to those who were assigned before.
     """
     change = controller.changes.get(tp)
     if change is not None and change.step != "asking":
         change.again = True
         if wish is not None:
             change.wish, change.granting = wish, False
+        if anew:
+            change.anew, change.beginning = True, False
         return
-    if wish is None and change is not None:
-        wish = change.wish  # what was wished, an operator's order too, outlives the brokers that were asked for their logs
-    controller.changes[tp] = StateChange(step="reading", wish=wish)
+    if change is not None:  # what was wished, an operator's order too, outlives the brokers that were asked for their logs
+        wish, anew = wish or change.wish, anew or change.anew
+    controller.changes[tp] = StateChange(step="reading", wish=wish, anew=anew)
     _read(turn, tp, controller.changes[tp])
 
 
@@ -67,7 +71,7 @@ def _read(turn: Turn, tp: TopicPartition, change: StateChange) -> None:
     """V3 §A step 3.1: read the current ISR from the LeaderAndISR path."""
     change.step = "reading"
     change.again = False
-    change.proposal, change.granting = None, False
+    change.proposal, change.granting, change.beginning = None, False, False
     change.request = turn.zk_id()
     turn.effects.append(ZkRequest(change.request, (GetData(paths.state_path(tp)),)))
 
@@ -128,6 +132,9 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
     elif change.wish is not None and isinstance(choice, Keep):
         choice = _wished(turn, controller, change.wish, base)
         change.granting = True
+    if change.anew and isinstance(choice, Keep):
+        choice = stay(base)
+    change.beginning = change.anew
     match choice:
         case Keep():
             _keep(turn, controller, change, base)
@@ -159,8 +166,6 @@ def _wished(turn: Turn, controller: Controller, wish: Wish, base: PartitionState
     variant, live = turn.config.variant, staying(controller, base.tp)
     if wish == "preferred":
         return prefer(variant, base, live)
-    if wish == "raise":
-        return stay(base)
     enough = reassign_selection.members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
     if wish == "lead":
         return reassign_selection.lead(variant, base, live, enough)
@@ -169,7 +174,7 @@ def _wished(turn: Turn, controller: Controller, wish: Wish, base: PartitionState
 
 def _keep(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
     """The leader stays; it may have the ISR that it asked for (R-065: leaders change only by the controller's own choice)."""
-    change.wish = None
+    change.wish, change.anew = None, False
     known = controller.states.get(base.tp)
     controller.states[base.tp] = base
     if known is None or known.leader_epoch != base.leader_epoch:
@@ -277,9 +282,10 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
     else:
         channel.tell_metadata(controller, state)
         proposals.applied(turn, controller, change.proposal, state)
-    if change.wish == "raise":  # also where somebody had to be elected at the same time, which is a new epoch too
+    if change.beginning:  # also where somebody had to be elected at the same time, which is a new epoch too
         channel.mark_new(controller, state.tp, reassign_selection.newcomers(controller.agent.moves.get(state.tp), state))
-    if change.granting or change.wish == "raise":
+        change.anew = False
+    if change.granting:
         change.wish = None
     _finish(turn, controller, state.tp, change)
 

@@ -123,10 +123,13 @@ def state_writes(operations: Operations, events: Events) -> set[str]:
             continue
         last = states[at - 1]
         found |= {"epoch-regressed"} if (row.leader_epoch or 0) < (last.leader_epoch or 0) else set()
-        elected = [one.node for one in events if one.kind is K.CONTROLLER_ELECTED and one.index < row.index]
+        elections = [one for one in events if one.kind is K.CONTROLLER_ELECTED and one.index < row.index]
+        highest = max((one.controller_epoch or 0 for one in elections), default=0)
+        elected = [one.node for one in elections if (one.controller_epoch or 0) == highest]  # a lower one was noted late
         leaves_it = (row.leader, row.leader_epoch) == (last.leader, last.leader_epoch)
         if elected and row.node != elected[-1] and not (row.node == last.leader and leaves_it):
-            found.add("deposed-controller" if row.node in elected else "unentitled-write")
+            ever = {one.node for one in elections}
+            found.add("deposed-controller" if row.node in ever else "unentitled-write")
     return found
 
 

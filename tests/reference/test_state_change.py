@@ -1,0 +1,94 @@
+"""A partition is to go on in a new epoch, because its assignment is another one, while it is being written already."""
+
+import pytest
+
+from reference.controller import state_change
+from reference.controller.context import IsrRequest, Wish
+from reference.effects import ZkRequest
+from reference.machine import Now, Turn
+from reference.messages import IsrChange, IsrProposal, PartitionState
+from reference.types import NO_INCARNATION, BrokerId, Millis, broker_address
+from tests.reference.lab import T0, Lab
+from tests.reference.moving import OAR, cluster
+
+WIDER = tuple(map(BrokerId, (*OAR, 4)))
+
+
+class Desk:
+    """The controller of a cluster at rest, and ZooKeeper, which answers when a test says so."""
+
+    def __init__(self) -> None:
+        self.lab: Lab = cluster()
+        node = self.lab.nodes[1].state
+        self.controller = node.controller
+        self.turn = Turn(Now(Millis(self.lab.now), Millis(self.lab.now)), node.ids, node.config, NO_INCARNATION)
+
+    def answer(self) -> None:
+        """The one thing that it asked ZooKeeper."""
+        (asked,) = [effect for effect in self.turn.effects if isinstance(effect, ZkRequest)]
+        self.turn.effects.clear()
+        answers, _ = self.lab.zk.submit(self.lab.sessions[1], asked.ops, atomic=asked.atomic)
+        assert state_change.on_answer(self.turn, self.controller, asked.id, answers)
+
+    def propose(self) -> None:
+        """Its leader wants an ISR without b3."""
+        state, leader = self.controller.states[T0], OAR[0]
+        proposal = IsrProposal(T0, state.leader_epoch, state.isr[:2], state.zk_version)
+        asked = IsrChange(1, BrokerId(leader), state.isr[0].incarnation, (proposal,))
+        self.controller.isr_requests.append(IsrRequest(broker_address(BrokerId(leader)), asked, [None]))
+
+    def widen(self) -> None:
+        """Another assignment, to be told in a new epoch."""
+        self.controller.assignments[T0] = WIDER
+        state_change.start(self.turn, self.controller, T0, anew=True)
+
+    def end(self) -> PartitionState:
+        """What all are told when it has come to rest."""
+        while T0 in self.controller.changes:
+            self.answer()
+        told = {channel.states[T0] for channel in self.controller.channels if channel.broker in WIDER and T0 in channel.states}
+        (state,) = told  # all the same
+        return state
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+def test_an_isr_that_is_being_written_begins_no_epoch(answered: int) -> None:
+    """The leader was told nothing, and took nobody in who was not assigned before (corpus/seeds/widened-while-written.yaml)."""
+    desk = Desk()
+    before = desk.controller.states[T0]
+    desk.propose()
+    state_change.start(desk.turn, desk.controller, T0)
+    for _ in range(answered):
+        desk.answer()
+    desk.widen()
+
+    after = desk.end()
+
+    assert (after.leader_epoch, after.replicas) == (before.leader_epoch + 1, WIDER)
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+def test_an_epoch_that_is_being_written_for_the_old_assignment_is_followed_by_another(answered: int) -> None:
+    desk = Desk()
+    before = desk.controller.states[T0]
+    state_change.start(desk.turn, desk.controller, T0, anew=True)
+    for _ in range(answered):
+        desk.answer()
+    desk.widen()
+
+    after = desk.end()
+
+    assert (after.leader_epoch, after.replicas) == (before.leader_epoch + 1 + answered, WIDER)
+
+
+@pytest.mark.parametrize("wish", ["preferred", "unclean"])
+def test_an_order_of_an_operator_does_not_take_its_place(wish: Wish) -> None:
+    """The preferred leader leads already, so that the order changes nothing."""
+    desk = Desk()
+    before = desk.controller.states[T0]
+    desk.widen()
+    state_change.start(desk.turn, desk.controller, T0, wish)
+
+    after = desk.end()
+
+    assert (after.leader_epoch, after.replicas) == (before.leader_epoch + 1, WIDER)
