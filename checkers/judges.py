@@ -38,7 +38,8 @@ JUDGES: tuple[Judge, ...] = (
         name="linearizability",
         claim="One order of all calls, each within its time, is what the object would have answered.",
         kinds=("nonlinearizable",),
-        group="object (the key, where calls have one); the transactions of a multi-register together",
+        group="object (the key, where calls have one or all values are Jepsen's `[key value]`); "
+        "the transactions of a multi-register together",
         assumes="The order of the lines is the order of time. A call of unknown outcome took effect at any time later, or never.",
         blind="What nobody observed; parts that are not decided within the budget of steps (they are unchecked).",
         complexity="n log n where values are unique (register, set, queue) or tell their place (log); else a search that is "

@@ -25,7 +25,7 @@ from history.errors import HistoryError
 from history.foreign import edn, export, ours
 from history.foreign.pairing import Paired
 from history.foreign.read import Form, calls, form_of, steps
-from history.foreign.step import Step
+from history.foreign.step import Pairs, Step
 from history.history import History
 
 LOG = "log"
@@ -52,6 +52,20 @@ def check_asked(asked: Asked) -> None:
         raise UsageError(f"model {asked.model} is judged as {', '.join(known)}, not as {','.join(asked.consistency)!r}")
     if asked.initial and asked.model not in WITH_INITIAL:
         raise UsageError(f"{asked.model} begins with nothing; no initial value can be given")
+    if asked.initial:
+        _given(asked)
+
+
+def _given(asked: Asked) -> Hashable:
+    try:
+        first = edn.value(asked.initial)
+    except HistoryError as error:
+        raise UsageError(f"--initial: {error}") from error
+    if asked.model == "kv" and not isinstance(first, str):
+        raise UsageError(f"--initial: a key of kv begins with a string, such as '\"\"', not {asked.initial}")
+    if asked.model == "multi-register" and isinstance(first, tuple | frozenset) and not isinstance(first, Pairs):
+        raise UsageError(f"--initial: a multi-register begins with one value or a map of them, not {asked.initial}")
+    return first
 
 
 def judge_file(file: Path, asked: Asked) -> Judgement:
@@ -69,8 +83,7 @@ def judge_file(file: Path, asked: Asked) -> Judgement:
         said = str(error)
         raise error if said.startswith(str(file)) else HistoryError(f"{file}: {said}") from error
     notes = (*found.notes, *(() if history.steps else (_NOTHING,)), *((ours.LEFT_OUT,) if form is Form.OURS else ()))
-    validity = Validity.UNKNOWN if history.unsure and found.validity is Validity.VALID else found.validity
-    return replace(found, notes=notes, unchecked=(*found.unchecked, *history.unsure), validity=validity)
+    return replace(found, notes=notes)
 
 
 def _queue_steps(history: History) -> Iterable[Step]:
@@ -81,11 +94,13 @@ def _queue_steps(history: History) -> Iterable[Step]:
 def _linearizable(history: Paired, form: Form, asked: Asked) -> Judgement:
     # Another name for the same in a history from elsewhere: a log is a partition log.
     name = "partition-log" if asked.model == LOG else asked.model
-    first = edn.value(asked.initial) if asked.initial else _implied(form, name)
+    first = _given(asked) if asked.initial else _implied(form, name)
     # etcd's logs write nil for a register that was never written; Knossos for what a read did not write down. Where the register
     # begins as nil, reading it is an observation.
     nil_is_a_value = form is Form.ETCD_LOG or first is None
-    return judge_linearizability(model_named(name, initial=first, nil_is_a_value=nil_is_a_value), history.calls)
+    found = judge_linearizability(model_named(name, initial=first, nil_is_a_value=nil_is_a_value), history.calls)
+    validity = Validity.UNKNOWN if history.unsure and found.validity is Validity.VALID else found.validity
+    return replace(found, unchecked=(*found.unchecked, *history.unsure), validity=validity)
 
 
 def _implied(form: Form, model: str) -> Hashable:

@@ -35,7 +35,12 @@ __all__ = ["FORBIDS", "MODELS", "judge"]
 
 
 def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)) -> Judgement:
-    """What the transactions prove against these consistency models. HistoryError where a call is no transaction."""
+    """What the transactions prove against these consistency models. HistoryError where a call is no transaction.
+
+    KeyError where there is no such model, of transactions or of consistency.
+    """
+    if model not in MODELS:
+        raise KeyError(model)
     forbidden = frozenset[str]().union(*(FORBIDS[name] for name in consistency))
     lists = model == "list-append"
     table = table_of(history, list_append.WRITES if lists else rw_register.WRITES, lists=lists)
@@ -47,7 +52,7 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     parts = [*keys.edges(), process_order(table)]
     in_time, count = real_time(table, table.count + keys.junctions)
     found.extend(_cycle(table, name, cycle) for name, cycle in cycles(joined([*parts, in_time]), count, forbidden))
-    unchecked = [*keys.unchecked, *(() if table.ok.any() else ("no transaction that certainly committed",))]
+    unchecked = [*keys.unchecked, *history.unsure, *(() if table.ok.any() else ("no transaction that certainly committed",))]
     return Judgement(
         validity=Validity.INVALID if found else Validity.UNKNOWN if unchecked else Validity.VALID,
         anomalies=tuple(found),

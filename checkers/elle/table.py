@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from history.errors import HistoryError
 from history.foreign.pairing import Paired
-from history.foreign.step import UNKNOWN, Call
+from history.foreign.step import UNKNOWN, Call, shown
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 NEVER = 1 << 62  # the end of a transaction that nobody saw end
 NIL = -1
 _VALUE_BITS = 31
+_LARGEST = 1 << 62  # numpy counts in 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class Values:
         """A value as people read it."""
         if value == NIL:
             return "nil"
-        return str(value + self.least) if self.names is None else repr(self.names[value])
+        return str(value + self.least) if self.names is None else shown(self.names[value])
 
 
 def packed(key: Ints, value: Ints) -> Ints:
@@ -139,15 +140,15 @@ class _Reader:
                     if value is None:
                         raise HistoryError(f"line {call.line}: nil is written, but nil stands for nothing written")
                 elif f != "r":
-                    raise HistoryError(f"line {call.line}: {f!r} is neither r nor {writes}")
+                    raise HistoryError(f"line {call.line}: {shown(f)} is neither r nor {writes}")
                 elif unknown:
                     continue
                 elif lists:
-                    if isinstance(value, tuple):
+                    if type(value) is tuple and None not in value:
                         elements.extend(value)
                         size = len(value)
                     elif value is not None:
-                        self.odd.append(f"line {call.line}: a read of {value!r}, which is no list")
+                        self.odd.append(f"line {call.line}: a read of {shown(value)}, which is no list of values")
                         continue
                     value = 0  # of no meaning, and of the type that most values have
                 add_transaction(number)
@@ -160,10 +161,10 @@ class _Reader:
 
 def _micros(call: Call, value: Hashable) -> tuple[tuple[Hashable, Hashable, Hashable], ...]:
     if not isinstance(value, tuple):
-        raise HistoryError(f"line {call.line}: a transaction is a list of [f key value], not {value!r}")
+        raise HistoryError(f"line {call.line}: a transaction is a list of [f key value], not {shown(value)}")
     for micro in value:
         if not isinstance(micro, tuple) or len(micro) != 3:
-            raise HistoryError(f"line {call.line}: a micro-operation is [f key value], not {micro!r}")
+            raise HistoryError(f"line {call.line}: a micro-operation is [f key value], not {shown(micro)}")
     return value
 
 
@@ -174,7 +175,7 @@ def _numbered(raw: list[Hashable]) -> tuple[Ints, Values]:
         least, most = (min(present), max(present)) if present else (0, 0)  # type: ignore[type-var]  # all are integers
         assert isinstance(least, int)
         assert isinstance(most, int)
-        if most - least < 1 << _VALUE_BITS:
+        if most - least < 1 << _VALUE_BITS and least > -_LARGEST and most < _LARGEST:
             nil = least + NIL
             given = raw if present is raw else [nil if v is None else v for v in raw]
             return np.array(given, np.int64) - least, Values(least=least, names=None)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from checkers.kafka.found import Found
 from checkers.kafka.logs import Log, Logs
 from checkers.kafka.transactions import Op, Record
+from history.foreign.step import shown
 from history.op import OpType
 
 _INTERLEAVED = "records of other transactions may stand between those of one"
@@ -59,7 +60,8 @@ def _own(op: Op) -> Iterator[Found]:
     own = {(key, value) for key, _, value in op.sends}
     for key, _, value in op.polls:
         if (key, value) in own:
-            yield Found("precommitted-read", key, (op.line,), f"line {op.line} polled {value!r} of {key}, which it sent itself")
+            words = f"line {op.line} polled {shown(value)} of {key}, which it sent itself"
+            yield Found("precommitted-read", key, (op.line,), words)
             return
 
 
@@ -88,9 +90,9 @@ def _pair(log: Log, scope: str, what: str, before: tuple[Op, Record], now: tuple
     lines = (op.line,) if op is then else (op.line, then.line)
     did = "polled" if what == "poll" else "sent"
     if second > first:
-        skipped = ", ".join(map(repr, log.between(first, second)[:3]))
-        words = f"process {then.process} {did} {follows!r} of {key} right after {value!r}, and {skipped} stands between"
+        skipped = ", ".join(map(shown, log.between(first, second)[:3]))
+        words = f"process {then.process} {did} {shown(follows)} of {key} right after {shown(value)}, and {skipped} stands between"
         yield Found(f"{scope}{what}-skip", key, lines, words)
     else:
-        words = f"process {then.process} {did} {follows!r} of {key} after {value!r}, and it does not stand behind that"
+        words = f"process {then.process} {did} {shown(follows)} of {key} after {shown(value)}, and it does not stand behind that"
         yield Found(f"{scope}nonmonotonic-{what}", key, lines, words)

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from history.errors import HistoryError
 from history.foreign.pairing import pair
-from history.foreign.step import Step
+from history.foreign.step import Step, shown
 from history.op import OpType
 
 TRANSACTIONS = ("send", "poll", "txn")
 _PLACES = ("assign", "subscribe")
 _CRASH = "crash"
+_ASKS = "debug-topic-partitions"  # what it is told says nothing of a log
 
 Record = tuple[Hashable, int | None, Hashable]  # key, offset, value
 
@@ -65,6 +66,8 @@ def operations(steps: Iterable[Step]) -> list[Op]:
 
 
 def _op(number: int, start: int, asked: Step, answered: Step | None, *, subscribed: bool) -> Op:
+    if asked.f not in (*TRANSACTIONS, *_PLACES, _CRASH, _ASKS):
+        raise HistoryError(f"line {asked.line}: {asked.f} is no function of a queue like Kafka")
     step = asked if answered is None or answered.value is None else answered
     type_ = OpType.INFO if answered is None else answered.type
     sends: tuple[Record, ...] = ()
@@ -98,18 +101,18 @@ def _kept(step: Step) -> frozenset[Hashable]:
     if step.value is None:
         return frozenset()
     if not isinstance(step.value, tuple | frozenset):
-        raise HistoryError(f"line {step.line}: {step.f} names a list of keys, not {step.value!r}")
+        raise HistoryError(f"line {step.line}: {step.f} names a list of keys, not {shown(step.value)}")
     return frozenset(key_of(key) for key in step.value)
 
 
 def _micros(step: Step) -> tuple[tuple[Hashable, ...], ...]:
     value = step.value
     if not isinstance(value, tuple):
-        raise HistoryError(f"line {step.line}: {step.f} is a list of [:send k v] and [:poll], not {value!r}")
+        raise HistoryError(f"line {step.line}: {step.f} is a list of [:send k v] and [:poll], not {shown(value)}")
     for micro in value:
         fits = isinstance(micro, tuple) and micro and ((micro[0] == "send" and len(micro) == 3) or micro[0] == "poll")
         if not fits:
-            raise HistoryError(f"line {step.line}: a micro-operation is [:send k v] or [:poll], not {micro!r}")
+            raise HistoryError(f"line {step.line}: a micro-operation is [:send k v] or [:poll], not {shown(micro)}")
     return value
 
 
@@ -117,8 +120,8 @@ def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
     value = micro[2]
     if not answered or not isinstance(value, tuple):
         return key_of(micro[1]), None, value
-    if len(value) != 2 or not (value[0] is None or isinstance(value[0], int)):
-        raise HistoryError(f"line {step.line}: a send is answered by [offset value], not {value!r}")
+    if len(value) != 2 or not _may_be_offset(value[0]):
+        raise HistoryError(f"line {step.line}: a send is answered by [offset value], not {shown(value)}")
     return key_of(micro[1]), value[0], value[1]
 
 
@@ -129,13 +132,16 @@ def _polled(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
     for pair_ in pairs if pairs is not None else (None,):
         records = pair_[1] if isinstance(pair_, tuple) and len(pair_) == 2 else None
         if not isinstance(records, tuple):
-            raise HistoryError(f"line {step.line}: a poll is answered by {{key [[offset value] …]}}, not {found!r}")
+            raise HistoryError(f"line {step.line}: a poll is answered by {{key [[offset value] …]}}, not {shown(found)}")
         for record in records:
-            offset = record[0] if isinstance(record, tuple) and len(record) == 2 else False
-            if not (offset is None or (isinstance(offset, int) and offset is not False)):
-                raise HistoryError(f"line {step.line}: a record is [offset value], not {record!r}")
+            if not (isinstance(record, tuple) and len(record) == 2 and _may_be_offset(record[0])):
+                raise HistoryError(f"line {step.line}: a record is [offset value], not {shown(record)}")
             if record[1] is not None:
-                yield key_of(pair_[0]), offset, record[1]
+                yield key_of(pair_[0]), record[0], record[1]
+
+
+def _may_be_offset(value: Hashable) -> bool:
+    return value is None or (isinstance(value, int) and value >= 0)
 
 
 def key_of(key: Hashable) -> Hashable:

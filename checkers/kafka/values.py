@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from checkers.kafka.found import Found
 from checkers.kafka.logs import Log, Logs
 from checkers.kafka.transactions import Op
+from history.foreign.step import shown
 from history.op import OpType
 
 
@@ -16,12 +17,12 @@ def of_log(log: Log) -> Iterator[Found]:
     for offset in log.order:
         said = log.offsets[offset]
         if len(said) > 1:
-            words = f"offset {offset} of {log.key} holds {', '.join(map(repr, said))}"
+            words = f"offset {offset} of {log.key} holds {', '.join(map(shown, said))}"
             yield Found("inconsistent-offsets", log.key, tuple(op.line for op in said.values()), words)
     for value, places in log.places.items():
         if len(places) > 1 and len(log.writers.get(value, ())) < 2:
             offsets = [log.order[index] for index in places]
-            words = f"{value!r} stands in {log.key} at offsets {', '.join(map(str, offsets))}"
+            words = f"{shown(value)} stands in {log.key} at offsets {', '.join(map(str, offsets))}"
             yield Found("duplicate", log.key, tuple(log.offsets[offset][value].line for offset in offsets), words)
 
 
@@ -30,12 +31,12 @@ def of_readers(log: Log) -> Iterator[Found]:
     for value, readers in log.readers.items():
         writers = log.writers.get(value, ())
         if not writers:
-            words = f"{value!r} of {log.key} was read, which nobody ever sent"
+            words = f"{shown(value)} of {log.key} was read, which nobody ever sent"
             yield Found("phantom-read", log.key, tuple(op.line for op in readers[:1]), words)
         elif all(op.type is OpType.FAIL for op in writers):
             reader = next((op for op in readers if op.type is OpType.OK), None)
             if reader is not None:
-                words = f"{value!r} of {log.key} was read, though sending it had certainly failed"
+                words = f"{shown(value)} of {log.key} was read, though sending it had certainly failed"
                 yield Found("G1a", log.key, (writers[0].line, reader.line), words)
 
 
@@ -56,7 +57,7 @@ def lost(log: Log, logs: Logs) -> Iterator[Found]:
         writer = log.writer(value)
         if places[-1] <= bound and value not in read and writer is not None and logs.committed(writer):
             offset = log.order[places[-1]]
-            words = f"{value!r} at offset {offset} of {log.key} was read by nobody, {furthest!r} behind it was"
+            words = f"{shown(value)} at offset {offset} of {log.key} was read by nobody, {shown(furthest)} behind it was"
             yield Found("lost-write", log.key, (writer.line, reader.line), words)
 
 
@@ -76,6 +77,6 @@ def unseen(log: Log, polling: list[Op]) -> tuple[list[Found], int]:
         if acked.end > last:
             late += 1
             continue
-        words = f"{value!r} of {log.key} was acknowledged, and nobody had polled it in the end"
+        words = f"{shown(value)} of {log.key} was acknowledged, and nobody had polled it in the end"
         found.append(Found("unseen", log.key, (acked.line,), words))
     return found, late

@@ -3,7 +3,10 @@
 from collections.abc import Hashable
 
 from checkers.linearizability.model import ILLEGAL, Illegal, State
-from history.foreign.step import UNKNOWN, Call
+from history.foreign.step import UNKNOWN, Call, Pairs, shown
+
+_FREE, _HELD = "free", "held"
+_OFFSETS = 1 << 62  # no log is as long; beyond, what counts in 64 bits does not
 
 
 class Mutex:
@@ -14,12 +17,12 @@ class Mutex:
 
     def initial(self) -> State:
         """Free."""
-        return False
+        return _FREE
 
     def step(self, state: State, call: Call) -> State | Illegal:
         """Only what is free can be acquired, only what is held released."""
-        wants_held = call.f == "release"
-        return (not state) if state is wants_held else ILLEGAL
+        before, after = (_FREE, _HELD) if call.f == "acquire" else (_HELD, _FREE)
+        return after if state == before else ILLEGAL
 
     def observes(self, call: Call) -> bool:
         """None does."""
@@ -69,8 +72,8 @@ class GrowSet:
             return f"{call.f} is no function of a set"
         if call.f == "add" or call.result is UNKNOWN:
             return None
-        if not isinstance(call.result, frozenset | tuple):
-            return f"read of {call.result!r}, which is no set"
+        if not isinstance(call.result, frozenset | tuple) or isinstance(call.result, Pairs):
+            return f"read of {shown(call.result)}, which is no set"
         return None if len(seen(call)) == len(call.result) else "read of a list with one value twice"
 
     def says_nothing(self, call: Call) -> bool:
@@ -170,7 +173,7 @@ class PartitionLog:
         offset = call.argument if call.f == "read" else call.result
         if offset is UNKNOWN or (offset is None and call.f == "append"):
             return None
-        return None if isinstance(offset, int) and offset >= 0 else f"{call.f} with the offset {offset!r}"
+        return None if isinstance(offset, int) and 0 <= offset < _OFFSETS else f"{call.f} with the offset {shown(offset)}"
 
     def says_nothing(self, call: Call) -> bool:
         """Never: nil says that nothing is there."""

@@ -19,12 +19,13 @@ from collections.abc import Hashable, Iterator, Sequence
 from msgspec import Struct
 
 from checkers.linearizability import unique
+from checkers.linearizability.independent import by_key
 from checkers.linearizability.model import Model
 from checkers.linearizability.search import Outcome, Placed, Search, Stuck, Undecided
 from checkers.linearizability.witness import of_search
 from checkers.verdict import Anomaly, Validity
 from history.errors import HistoryError
-from history.foreign.step import UNKNOWN, Call
+from history.foreign.step import UNKNOWN, Call, shown
 
 CHECKER = "linearizability"
 _FIRST_ROUND = 2_000
@@ -61,7 +62,7 @@ class _Part(Struct, frozen=True, kw_only=True):
 
 def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) -> Judgement:
     """Whether the calls are linearizable. HistoryError where one is no call of the model."""
-    parts, silent = _parts(model, calls)
+    parts, silent = _parts(model, by_key(calls))
     anomalies: list[tuple[Anomaly, Stuck]] = []
     searches: list[_Part] = []
     ambiguous: list[Hashable] = []
@@ -93,9 +94,9 @@ def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) ->
 
 def _undecided(searches: Sequence[_Part], ambiguous: Sequence[Hashable], steps_max: int) -> Iterator[str]:
     for part in searches:
-        yield f"{_name(part.key)}not decided within {steps_max:,} steps of search"
+        yield f"{_about(part.key)}not decided within {steps_max:,} steps of search"
     for key in ambiguous:
-        yield f"{_name(key)}appends returned without an offset, and nothing tells where they stand"
+        yield f"{_about(key)}appends returned without an offset, and nothing tells where they stand"
 
 
 def _parts(model: Model, calls: Sequence[Call]) -> tuple[dict[Hashable, list[Call]], int]:
@@ -136,7 +137,7 @@ def _anomaly(key: Hashable, part: Sequence[Call], stuck: Stuck) -> Anomaly:
     return Anomaly(
         kind="nonlinearizable",
         checker=CHECKER,
-        key="" if key is None else str(key),
+        key=_name(key),
         witness=(*before, impossible.line),
         words=f"{words_of(impossible)} of line {impossible.line} cannot follow the {len(stuck.order)} calls "
         f"that can be put in order before it: {why}",
@@ -151,9 +152,13 @@ def words_of(call: Call) -> str:
 
 
 def _short(value: Hashable) -> str:
-    text = "nil" if value is None else repr(value)
+    text = shown(value)
     return text if len(text) <= _WORDS_MAX else f"…{text[-_WORDS_MAX:]}"
 
 
 def _name(key: Hashable) -> str:
-    return "" if key is None else f"key {key}: "
+    return "" if key is None else str(key) if isinstance(key, str) else shown(key)
+
+
+def _about(key: Hashable) -> str:
+    return "" if key is None else f"key {_name(key)}: "

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 
 from checkers.linearizability.model import ILLEGAL, Illegal, State
-from history.foreign.step import UNKNOWN, Call
+from history.foreign.step import UNKNOWN, Call, Pairs, shown
 
 _YES = frozenset({"true", "ok"})
 
@@ -86,11 +86,11 @@ class CasRegister(Register):
         if call.f != "cas":
             return super().refusal(call)
         pair = call.argument
-        return None if isinstance(pair, tuple) and len(pair) == 2 else f"cas wants a pair [from to], not {pair!r}"
+        return None if type(pair) is tuple and len(pair) == 2 else f"cas wants a pair [from to], not {shown(pair)}"
 
 
 class MultiRegister:
-    """Several registers, read and written together by `txn [[:read k v] [:write k v] …]`. The state holds what is not initial."""
+    """Several registers, read and written together by `txn [[:read k v] [:write k v] …]`. The state holds what was written."""
 
     name = "multi-register"
     claim = "several registers that are read and written at once"
@@ -102,7 +102,7 @@ class MultiRegister:
 
     def initial(self) -> State:
         """Nothing was written yet."""
-        return ()
+        return Pairs()
 
     def step(self, state: State, call: Call) -> State | Illegal:
         """Each micro-operation sees those before it."""
@@ -114,7 +114,7 @@ class MultiRegister:
                 held = values[key] if key in values else (self._first.get(key) if self._first is not None else self._each)
                 if held != value:
                     return ILLEGAL
-        return tuple(sorted(values.items(), key=repr))
+        return Pairs(sorted(values.items(), key=repr))
 
     def observes(self, call: Call) -> bool:
         """Transactions that only read."""
@@ -130,10 +130,10 @@ class MultiRegister:
             if value is UNKNOWN:
                 continue
             if not isinstance(value, tuple) or not all(isinstance(m, tuple) and len(m) == 3 for m in value):
-                return f"a transaction is a list of [f k v], not {value!r}"
+                return f"a transaction is a list of [f k v], not {shown(value)}"
             strange = [m for m in value if m[0] not in ("read", "write", "r", "w")]
             if strange:
-                return f"{strange[0]!r} neither reads nor writes"
+                return f"{shown(strange[0])} neither reads nor writes"
         if call.result is not UNKNOWN and [m[:2] for m in _micro(call.argument)] != [m[:2] for m in _micro(call.result)]:
             return "the answer is to another transaction"
         return None
@@ -182,7 +182,7 @@ class KeyValue:
         if call.f not in ("get", "put", "append"):
             return f"{call.f} is no function of a map of strings"
         value = call.result if call.f == "get" else call.argument
-        return None if value is UNKNOWN or isinstance(value, str) else f"{call.f} of {value!r}, which is no string"
+        return None if value is UNKNOWN or isinstance(value, str) else f"{call.f} of {shown(value)}, which is no string"
 
     def says_nothing(self, call: Call) -> bool:
         """Never: the empty string is a value."""
@@ -244,7 +244,7 @@ class VersionedNode:
             case ("create" | "read", _) | ("delete", int()) | ("set", (_, int())):
                 return None
             case _:
-                return f"{call.f} {call.argument!r} is no call of a versioned node"
+                return f"{call.f} {shown(call.argument)} is no call of a versioned node"
 
     def says_nothing(self, call: Call) -> bool:
         """Never."""

@@ -25,7 +25,7 @@ from checkers.linearizability.model import Model
 from checkers.linearizability.registers import Register
 from checkers.linearizability.search import Outcome, Placed, Stuck, Undecided
 from checkers.linearizability.witness import cut, first_impossible, opened
-from history.foreign.step import UNKNOWN, Call
+from history.foreign.step import UNKNOWN, Call, shown
 
 _FOREVER = 1 << 62
 _BEFORE_ALL = -1
@@ -146,7 +146,8 @@ def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call
     for offset, call in nothing_read.items():
         append = appends[offset]
         if _end(append) < call.start:
-            return call, f"nothing is read at offset {offset}, where line {append.line} had appended {append.argument!r} before"
+            there = f"{shown(append.argument)} before"
+            return call, f"nothing is read at offset {offset}, where line {append.line} had appended {there}"
     conflict = _rank_conflict(chain, ranks)
     if conflict is not None:
         return conflict
@@ -155,8 +156,8 @@ def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call
         if call.f == "read" and call.result is not UNKNOWN and call.result is not None:
             found = appends.get(int(str(call.argument)))
             if found is None or found.argument != call.result:
-                there = "nothing" if found is None else f"{found.argument!r} of line {found.line}"
-                return call, f"{call.result!r} is read at offset {call.argument}, where {there} was appended"
+                there = "nothing" if found is None else f"{shown(found.argument)} of line {found.line}"
+                return call, f"{shown(call.result)} is read at offset {call.argument}, where {there} was appended"
             if _end(call) < earliest[2 * int(str(call.argument)) + 1]:
                 return call, f"offset {call.argument} is read before an append that comes before its own was invoked"
     return None
@@ -216,14 +217,15 @@ def set_conflict(calls: Sequence[Call]) -> Conflict | None:
     for call in reads:
         now = seen(call)
         if not before <= now:
-            lost = sorted(before - now, key=repr)[0]
-            return call, f"the read of line {call.line} lacks {lost!r}, which a read that saw no more values has"
+            lost = min(map(shown, before - now))
+            return call, f"the read of line {call.line} lacks {lost}, which a read that saw no more values has"
         if now != before:
             level += 1
-            for value in now - before:
-                if value not in adds:
-                    return call, f"the read of line {call.line} holds {value!r}, which nobody added"
-                rank_of[value] = 2 * level
+            strangers = [value for value in now - before if value not in adds]
+            if strangers:
+                stranger = min(map(shown, strangers))
+                return call, f"the read of line {call.line} holds {stranger}, which nobody added"
+            rank_of.update(dict.fromkeys(now - before, 2 * level))
             before = now
         ranked.append(call)
         ranks.append(2 * level + 1)
@@ -257,9 +259,9 @@ def register_conflict(calls: Sequence[Call], initial: Hashable) -> Conflict | No
         if call.f != "read" or value is UNKNOWN:
             continue
         if value != initial and value not in by_value:
-            return call, f"nobody wrote {value!r}"
+            return call, f"nobody wrote {shown(value)}"
         if value != initial and _end(call) < by_value[value].start:
-            return call, f"{value!r} was read before it was written in line {by_value[value].line}"
+            return call, f"{shown(value)} was read before it was written in line {by_value[value].line}"
         read.add(value)
         first_end[value] = min(first_end[value], _end(call))
         if call.start > last_start[value]:
@@ -275,7 +277,7 @@ def _zones(
     forward = sorted((v for v in values if first_end[v] < last_start[v]), key=lambda v: first_end[v])
     for one, two in pairwise(forward):
         if first_end[two] < last_start[one]:
-            return speaker[one], f"{one!r} was read after {two!r} was there, which came after it"
+            return speaker[one], f"{shown(one)} was read after {shown(two)} was there, which came after it"
     starts = np.asarray([first_end[v] for v in forward], dtype=np.int64)
     for value in values:
         if first_end[value] < last_start[value] or not forward or value not in speaker:
@@ -283,7 +285,8 @@ def _zones(
         at = int(np.searchsorted(starts, last_start[value])) - 1
         if at >= 0 and first_end[value] < last_start[forward[at]]:
             holder = forward[at]
-            return speaker[holder], f"{holder!r} was there before and after {value!r} was written in line {speaker[value].line}"
+            other = f"{shown(value)} was written in line {speaker[value].line}"
+            return speaker[holder], f"{shown(holder)} was there before and after {other}"
     return None
 
 
@@ -307,14 +310,14 @@ def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
         if call.result is None:
             empty.append(call)
         elif call.result in dequeued:
-            return call, f"{call.result!r} was dequeued in line {dequeued[call.result].line} already"
+            return call, f"{shown(call.result)} was dequeued in line {dequeued[call.result].line} already"
         else:
             dequeued[call.result] = call
     for value, call in dequeued.items():
         if value not in enqueued:
-            return call, f"nobody enqueued {value!r}"
+            return call, f"nobody enqueued {shown(value)}"
         if _end(call) < enqueued[value].start:
-            return call, f"{value!r} was dequeued before it was enqueued in line {enqueued[value].line}"
+            return call, f"{shown(value)} was dequeued before it was enqueued in line {enqueued[value].line}"
     kept = {v: c for v, c in enqueued.items() if v in dequeued or c.end is not None}
     return _overtaken(kept, dequeued) or _not_empty(kept, dequeued, empty)
 
@@ -331,7 +334,7 @@ def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -
         before = int(np.searchsorted(ends, enqueued[value].start)) - 1
         if before >= 0 and latest[before] > _end(call):
             other = by_end[int(np.argmax(out[: before + 1]))]
-            return call, f"{value!r} came out before {other!r}, which went in before it"
+            return call, f"{shown(value)} came out before {shown(other)}, which went in before it"
     return None
 
 

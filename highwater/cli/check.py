@@ -33,7 +33,7 @@ def check(
     json: options.AsJson = False,
 ) -> int:
     """Judge one history; print the verdict, store nothing."""
-    asked = Asked(model=model, initial=initial, consistency=tuple(consistency.split(",")))
+    asked = Asked(model=model, initial=initial, consistency=tuple(name.strip() for name in consistency.split(",")))
     check_asked(asked)
     began = perf_counter()
     if model == LOG and form_of(file) is Form.OURS:

@@ -4,6 +4,7 @@ The only place, with the commands themselves, that writes to the terminal. Lines
 rich is used for progress alone.
 """
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,19 +21,28 @@ _LINES_SHOWN = 10
 
 def say(line: str = "") -> None:
     """One line for people on stdout."""
-    sys.stdout.write(line + "\n")
+    sys.stdout.write(_printable(line) + "\n")
     sys.stdout.flush()
 
 
 def say_json(value: object) -> None:
     """One JSON document on one line of stdout, and nothing else."""
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    try:
+        text = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+    sys.stdout.buffer.write(text + b"\n")
     sys.stdout.flush()
 
 
 def complain(line: str) -> None:
     """One line on stderr."""
-    sys.stderr.write("highwater: " + " ".join(line.split()) + "\n")
+    sys.stderr.write("highwater: " + " ".join(_printable(line).split()) + "\n")
+
+
+def _printable(line: str) -> str:
+    """Names of files and keys of histories may hold half characters, which no terminal is given."""
+    return line.encode(errors="backslashreplace").decode()
 
 
 def by_kind(anomalies: Sequence[Anomaly | FoundAnomaly]) -> list[str]:
@@ -41,7 +51,7 @@ def by_kind(anomalies: Sequence[Anomaly | FoundAnomaly]) -> list[str]:
     for anomaly in anomalies:
         kinds.setdefault(anomaly.kind, []).append(anomaly)
     return [
-        f"{kind} {found[0].key}: {found[0].words}" + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
+        f"{f'{kind} {found[0].key}'.rstrip()}: {found[0].words}" + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
         for kind, found in sorted(kinds.items())
     ]
 

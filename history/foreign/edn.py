@@ -2,21 +2,24 @@
 
 A file is a vector or a list of maps, or just maps one after another. Keywords, symbols and booleans become `Named`, vectors and
 lists tuples, sets frozen sets, maps dicts at the top and tuples of pairs inside; tags are dropped and their form kept
-(`#jepsen.history.Op{…}`, `#inst "…"`); `#_` drops a form. docs/decisions/0008-edn.md says why this is no library.
+(`#jepsen.history.Op{…}`, `#inst "…"`); `#_` drops a form; ratios are fractions. docs/decisions/0008-edn.md says why this is no
+library.
 """
 
 import io
+import math
 import re
 from collections.abc import Hashable, Iterator
+from fractions import Fraction
 from typing import BinaryIO
 
 from history.errors import HistoryError
 from history.foreign.step import Named, Pairs
-from history.foreign.text import DIGITS_MAX, RECORD_CHARS_MAX, Text
+from history.foreign.text import DEPTH_MAX, DIGITS_MAX, RECORD_CHARS_MAX, Text
 
 _TOKEN = re.compile(
     r"""
-    (?P<atom>[^\s,\[\](){}";\\#][^\s,\[\](){}";]*|\#\#\w+)  # first, for most are
+    (?P<atom>[^\s,\[\](){}";\\#][^\s,\[\](){}";]*|\#\#-?\w+)  # first, for most are
   | ;[^\n]*(?P<comment>\n)                  # a comment ends with its line
   | (?P<string>"(?:[^"\\]|\\.)*")
   | (?P<open>\#\{|[\[({])
@@ -29,7 +32,11 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _INTEGER = re.compile(r"[+-]?[0-9]+N?\Z")
+_HEX = re.compile(r"[+-]?0[xX][0-9a-fA-F]+N?\Z")
+_RATIO = re.compile(r"[+-]?[0-9]+/[0-9]+\Z")
 _FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?M?\Z")
+_NO_NAME = frozenset("^'@`~")  # these begin a form of Clojure that is none of EDN: metadata, quotes
+_SPECIAL = {"##Inf": math.inf, "##-Inf": -math.inf}  # ##NaN stays a name: as a number it would not equal itself
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CLOSES = {"[": "]", "(": ")", "{": "}", "#{": "}"}
@@ -48,9 +55,13 @@ def records(file: BinaryIO) -> Iterator[Record]:
 
 def value(text: str) -> Hashable:
     """A single value, as a user writes it."""
-    found = list(records(io.BytesIO(b"{:value " + text.encode() + b"}")))
+    refusal = f"{text!r} is not one EDN value"
+    try:
+        found = list(records(io.BytesIO(b"{:value " + text.encode() + b"\n}")))
+    except (HistoryError, UnicodeEncodeError) as error:
+        raise HistoryError(refusal) from error
     if len(found) != 1 or len(found[0][1]) != 1:
-        raise HistoryError(f"{text!r} is not one EDN value")
+        raise HistoryError(refusal)
     return found[0][1][Named("value")]
 
 
@@ -121,6 +132,8 @@ class _Reader:
         if not self._open and self._outer is None and not self._seen and bracket in "[(":
             self._outer = bracket
             return
+        if len(self._open) == DEPTH_MAX:
+            raise HistoryError(f"line {self._text.line_at(at)}: more than {DEPTH_MAX} forms within each other")
         self._open.append((bracket, [], self._text.line_at(at) if not self._open else 0))
 
     def _end(self, bracket: str, at: int) -> Record | None:
@@ -163,7 +176,7 @@ class _Reader:
             if self._dropping:
                 self._dropping = False
                 return
-            raise HistoryError(f"line {self._text.line_at(at)}: not a step: {value!r}")
+            raise HistoryError(f"line {self._text.line_at(at)}: not a step: {repr(value)[:60]}")
         items = self._open[-1][1]
         if items and items[-1] is _DISCARD:
             items.pop()
@@ -172,7 +185,7 @@ class _Reader:
 
     def _value(self, kind: str | None, token: str, at: int) -> Hashable:
         if kind == "string":
-            return _ESCAPE.sub(_unescaped, token[1:-1]) if "\\" in token else token[1:-1]
+            return _text(token[1:-1]) if "\\" in token else token[1:-1]
         if kind == "char":
             return token[1:]
         if token in self._atoms:
@@ -183,15 +196,30 @@ class _Reader:
         return value
 
     def _atom(self, token: str, at: int) -> Hashable:
+        line, number = self._text.line_at(at), token.removesuffix("N")
+        if len(token) > DIGITS_MAX and token[0] in "+-0123456789":
+            raise HistoryError(f"line {line}: a number of {len(token)} digits")
         if _INTEGER.match(token):
-            if len(token) > DIGITS_MAX:
-                raise HistoryError(f"line {self._text.line_at(at)}: a number of {len(token)} digits")
-            return int(token.removesuffix("N"))
+            return int(number)
+        if _HEX.match(token):
+            return int(number, 16)
+        if _RATIO.match(token) and int(token.partition("/")[2]):
+            ratio = Fraction(token)
+            return int(ratio) if ratio.denominator == 1 else ratio
         if _FLOAT.match(token):
             return float(token.removesuffix("M"))
         if token[0] in "0123456789":
-            raise HistoryError(f"line {self._text.line_at(at)}: {token!r} is no number")
+            raise HistoryError(f"line {line}: {token!r} is no number")
+        if token in _SPECIAL:
+            return _SPECIAL[token]
+        if token[0] in _NO_NAME:
+            raise HistoryError(f"line {line}: {token[:60]!r} is no EDN")
         return Named(token[1:] if token[0] == ":" else token)
+
+
+def _text(escaped: str) -> str:
+    """A string without its escapes; the two halves of a character beyond 16 bits are one again."""
+    return _ESCAPE.sub(_unescaped, escaped).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator
 from typing import BinaryIO
 
 from history.errors import HistoryError
-from history.foreign.step import Named, Step
+from history.foreign.step import Named, Step, shown
 from history.foreign.text import DIGITS_MAX
 from history.op import OpType
 
@@ -21,12 +21,18 @@ _REFUSED = Named("false")
 
 
 def steps(file: BinaryIO) -> Iterator[Step]:
-    """The steps of clients; lines of other loggers are none."""
+    """The steps of clients; lines of other loggers are none. HistoryError where there are no others."""
+    told = False
     for number, raw in enumerate(file, 1):
+        # The logger ends each line: without that, the number at its end may be the half of one.
+        if not raw.endswith(b"\n"):
+            end = raw[-40:].decode(errors="replace")
+            raise HistoryError(f"line {number}: cut, or no step of an etcd log: no line end behind {shown(end)}")
         try:
-            text = raw.decode().rstrip("\r\n")
+            text = raw.decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise HistoryError(f"line {number}: not UTF-8: {error.reason}") from error
+        told = told or "jepsen.util" in text
         match = _LINE.match(text)
         if match is None:
             if "jepsen.util" in text and "nemesis" not in text:
@@ -40,6 +46,8 @@ def steps(file: BinaryIO) -> Iterator[Step]:
             yield Step(number, _process(process, number), OpType.OK, f, _REFUSED)
         else:
             yield Step(number, _process(process, number), OpType(kind), f, value)
+    if not told:
+        raise HistoryError("no step in it")
 
 
 def _process(text: str, line: int) -> int:

@@ -9,6 +9,7 @@
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from fractions import Fraction
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ _MICRO = frozenset({"append", "r", "w", "read", "write", "send", "poll"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.+*!?<>=-]*")
 _WORDS = frozenset({"true", "false"})
 _REFUSED = "false"
+_HALF = re.compile("[\ud800-\udfff]")  # of a character: JSON can say it, UTF-8 cannot
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"})
 
 
@@ -78,9 +80,9 @@ def edn(value: Hashable) -> str:
         case None:
             return "nil"
         case Named():
-            return value[:] if value in _WORDS else f":{value}"
+            return value[:] if value in _WORDS or value.startswith("##") else f":{value}"
         case str():
-            return f'"{value.translate(_ESCAPES)}"'
+            return f'"{_HALF.sub(_escaped, value.translate(_ESCAPES))}"'
         case float() if not math.isfinite(value):
             return "##NaN" if math.isnan(value) else "##Inf" if value > 0 else "##-Inf"
         case Pairs():
@@ -89,7 +91,13 @@ def edn(value: Hashable) -> str:
             return "[" + " ".join(map(edn, value)) + "]"
         case frozenset():
             return "#{" + " ".join(sorted(map(edn, value))) + "}"
+        case Fraction():
+            return str(value)
         case int() | float():
             return repr(value)
         case _:
             raise AssertionError(f"no value of a history: {value!r}")
+
+
+def _escaped(half: re.Match[str]) -> str:
+    return f"\\u{ord(half.group()):04x}"

@@ -1,15 +1,16 @@
 """The maps of a Jepsen history as steps, whatever they were written in.
 
-Only client processes count: a process that is named (`:nemesis`) is none. A missing process is one process of its own, as in
+Only client processes count, and they have numbers: `:nemesis` is none. A missing process is one process of its own, as in
 Elle's examples, and a missing function is the name "txn".
 """
 
 from collections.abc import Hashable, Iterable, Iterator
 
 from history.errors import HistoryError
-from history.foreign.step import Step
+from history.foreign.step import Step, shown
 from history.op import OpType
 
+_NEMESIS = "nemesis"
 _TYPES = {str(type): type for type in OpType}
 
 
@@ -19,15 +20,16 @@ def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[S
     for line, record in records:
         kind = record.get("type")
         if not isinstance(kind, str) or kind not in _TYPES:
-            raise HistoryError(f"line {line}: :type must be one of {', '.join(_TYPES)}, not {kind!r}")
+            raise HistoryError(f"line {line}: :type must be one of {', '.join(_TYPES)}, not {shown(kind)}")
         process = record.get("process")
-        if isinstance(process, str):
-            continue  # the nemesis
+        if process == _NEMESIS:
+            continue
+        # A client that is named otherwise would be left out as one, and what it did would be judged by nobody.
         if process is not None and not isinstance(process, int):
-            raise HistoryError(f"line {line}: :process must be a number, not {process!r}")
+            raise HistoryError(f"line {line}: :process must be a number or :{_NEMESIS}, not {shown(process)}")
         f = record.get("f", "txn")
         if not isinstance(f, str):
-            raise HistoryError(f"line {line}: :f must be a name, not {f!r}")
+            raise HistoryError(f"line {line}: :f must be a name, not {shown(f)}")
         yield Step(
             line, process, _TYPES[kind], str(f), record.get("value"), record.get("key"),
             _number(record, "time", line), _number(record, "index", line),
@@ -47,7 +49,7 @@ def _rebalanced(record: dict[Hashable, Hashable], line: int) -> tuple[Hashable, 
     for event in events:
         named = dict(event).get("keys", ()) if isinstance(event, tuple) and all(_is_pair(e) for e in event) else None
         if not isinstance(named, tuple):
-            raise HistoryError(f"line {line}: :rebalance-log is a list of maps with :keys, not {log!r}")
+            raise HistoryError(f"line {line}: :rebalance-log is a list of maps with :keys, not {shown(log)}")
         keys.extend(named)
     return tuple(keys)
 
@@ -60,4 +62,4 @@ def _number(record: dict[Hashable, Hashable], name: str, line: int) -> int | Non
     value = record.get(name)
     if value is None or isinstance(value, int):
         return value
-    raise HistoryError(f"line {line}: :{name} must be a number, not {value!r}")
+    raise HistoryError(f"line {line}: :{name} must be a whole number, not {shown(value)}")

@@ -5,11 +5,11 @@ The same values as `history.foreign.edn`: arrays become tuples, booleans `Named`
 
 import json
 from collections.abc import Hashable, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 from history.errors import HistoryError
 from history.foreign.step import Named, Pairs
-from history.foreign.text import RECORD_CHARS_MAX, Text
+from history.foreign.text import DEPTH_MAX, RECORD_CHARS_MAX, Text
 
 _SPACE = " \t\r\n"
 
@@ -17,7 +17,7 @@ _SPACE = " \t\r\n"
 def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
     """Line and content of each object; HistoryError with the line where the file is cut or no JSON."""
     text = Text(file)
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_constant=_no_json)
     inside = started = False
     while text.more():
         place = 0
@@ -34,15 +34,18 @@ def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
                 return
             try:
                 value, end = decoder.raw_decode(text.rest, place)
+                found = {key: frozen(inner) for key, inner in value.items()} if isinstance(value, dict) else None
+            except RecursionError as error:
+                raise HistoryError(f"line {text.line_at(place)}: more than {DEPTH_MAX} values within each other") from error
             except ValueError as error:
                 if text.whole or len(text.rest) - place > RECORD_CHARS_MAX:
                     # The place that the message of the decoder ends with is one of the piece at hand, not of the file.
                     why = error.msg if isinstance(error, json.JSONDecodeError) else error
                     raise HistoryError(f"line {text.line_at(place)}: cut, or no JSON: {why}") from error
                 break
-            if not isinstance(value, dict):
+            if found is None:
                 raise HistoryError(f"line {text.line_at(place)}: a step must be an object, not {text.rest[place:end][:40]}")
-            yield text.line_at(place), {key: frozen(inner) for key, inner in value.items()}
+            yield text.line_at(place), found
             started = True
             place = end
         text.keep_from(place)
@@ -65,13 +68,19 @@ def _nothing_after(text: Text, place: int) -> None:
         raise HistoryError(f"line {line}: something follows the end of the history")
 
 
-def frozen(value: object) -> Hashable:
-    """A decoded JSON value as a hashable one."""
+def _no_json(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def frozen(value: object, depth: int = 0) -> Hashable:
+    """A decoded JSON value as a hashable one; RecursionError where it is deeper than is read of EDN."""
+    if depth > DEPTH_MAX:
+        raise RecursionError
     if isinstance(value, bool):
         return Named("true" if value else "false")
     if isinstance(value, list):
-        return tuple(frozen(item) for item in value)
+        return tuple(frozen(item, depth + 1) for item in value)
     if isinstance(value, dict):
-        return Pairs(sorted(((key, frozen(item)) for key, item in value.items()), key=repr))
+        return Pairs(sorted(((key, frozen(item, depth + 1)) for key, item in value.items()), key=repr))
     assert value is None or isinstance(value, int | float | str), value
     return value

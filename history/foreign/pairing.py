@@ -13,7 +13,7 @@ from typing import NoReturn
 from msgspec import Struct
 
 from history.errors import HistoryError
-from history.foreign.step import UNKNOWN, Call, Step
+from history.foreign.step import UNKNOWN, Call, Step, shown
 from history.op import OpType
 
 _TIME_TOLERANCE_NS = 1_000_000_000  # threads read their clocks before they take their turn at writing
@@ -43,19 +43,23 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
         before = open_steps.pop(step.process, None)
         if step.type is OpType.INVOKE:
             if before is not None:
-                deny(step.line, f"process {step.process} invokes {step.f} while its call of line {before[1].line} is open")
+                deny(step.line, f"{_who(step)} invokes {step.f} while its call of line {before[1].line} is open")
             open_steps[step.process] = (len(started), step)
             started.append((position, step, None, None))
             continue
         if before is None:
-            deny(step.line, f"process {step.process} completes {step.f}, but it has no call open")
+            deny(step.line, f"{_who(step)} completes {step.f}, but it has no call open")
         slot, invocation = before
         if invocation.f != step.f:
             deny(
-                step.line, f"process {step.process} completes {step.f}, but its call of line {invocation.line} is {invocation.f}"
+                step.line,
+                f"{_who(step)} completes {step.f}, but its call of line {invocation.line} is {invocation.f}",
             )
         if step.time is not None and invocation.time is not None and step.time < invocation.time:
-            deny(step.line, f"process {step.process} completes {step.f} before the time of its call in line {invocation.line}")
+            deny(
+                step.line,
+                f"{_who(step)} completes {step.f} before the time of its call in line {invocation.line}",
+            )
         started[slot] = (started[slot][0], invocation, position, step)
     calls: list[Call] = []
     failed: list[Call] = []
@@ -97,6 +101,10 @@ def _in_order(steps: Iterable[Step], deny: Callable[[int, str], NoReturn], unsur
             if latest is None or step.time > latest[0]:
                 latest = (step.time, step.line)
         yield step
+
+
+def _who(step: Step) -> str:
+    return f"process {shown(step.process)}"
 
 
 def _refuse(line: int, why: str) -> NoReturn:

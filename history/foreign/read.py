@@ -6,6 +6,7 @@ name the file and the line.
 
 import gzip
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from enum import StrEnum
 from io import BytesIO
@@ -32,16 +33,19 @@ class Form(StrEnum):
 
 def form_of(path: Path) -> Form:
     """What a file is written in."""
-    if path.is_dir() or path.suffix == ".parquet":
-        return Form.OURS
     try:
+        if path.is_dir() or path.suffix == ".parquet":
+            return Form.OURS
+        # What a pipe has given out for a look at its form would be missing from the history.
+        if path.exists() and not path.is_file():
+            raise HistoryError(f"{path}: no file, but a pipe or a device; histories are read from files")
         with _opened(path) as file:
             head = file.read(_HEAD_BYTES)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
     if head.startswith((b'{"manifest"', b"PAR1")):
         return Form.OURS
-    bare = head.lstrip()
+    bare = head.removeprefix(BOM_UTF8).lstrip()
     if bare.startswith(b"INFO"):
         return Form.ETCD_LOG
     if bare.lstrip(b"[").lstrip().startswith(b'{"') or path.suffix in (".json", ".jsonl"):
@@ -51,8 +55,9 @@ def form_of(path: Path) -> Form:
     return Form.EDN
 
 
-def steps(path: Path) -> Iterator[Step]:
+def steps(path: Path | str) -> Iterator[Step]:
     """The steps of a foreign history."""
+    path = Path(path)
     form = form_of(path)
     try:
         with _opened(path) as file:
@@ -75,7 +80,7 @@ def _unreadable(path: Path, error: Exception) -> HistoryError:
     return HistoryError(f"{path}: cut, or no whole gzip file: {error}")
 
 
-def calls(path: Path) -> Paired:
+def calls(path: Path | str) -> Paired:
     """The calls of a foreign history; HistoryError with the line where it is not one."""
     try:
         return pair(steps(path))

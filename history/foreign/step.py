@@ -7,6 +7,7 @@ writes them down in the order in which they happened, and its clock readings may
 
 from collections.abc import Hashable
 from enum import Enum
+from fractions import Fraction
 
 from msgspec import Struct
 
@@ -23,6 +24,23 @@ class Pairs(tuple[tuple[Hashable, Hashable], ...]):
     """A map: pairs of key and value, equal to the plain tuple of them. Only who writes it down again must tell the two apart."""
 
     __slots__ = ()
+
+
+def shown(value: Hashable) -> str:
+    """A value as people read it: much as EDN, and the same whatever form the history has and in every run."""
+    match value:
+        case None:
+            return "nil"
+        case Pairs():
+            return "{" + ", ".join(f"{shown(key)} {shown(inner)}" for key, inner in value) + "}"
+        case tuple():
+            return "[" + " ".join(map(shown, value)) + "]"
+        case frozenset():
+            return "#{" + " ".join(sorted(map(shown, value), key=lambda text: (len(text), text))) + "}"
+        case Fraction():
+            return str(value)
+        case _:
+            return repr(value)
 
 
 class Unknown(Enum):

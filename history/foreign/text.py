@@ -7,6 +7,7 @@ from history.errors import HistoryError
 
 _PIECE_BYTES = 1 << 18
 DIGITS_MAX = 1000  # of a number; Python refuses to read much longer ones
+DEPTH_MAX = 100  # forms within each other; Python compares much deeper ones with an error
 RECORD_CHARS_MAX = 1 << 24  # a record longer than this is none
 
 
@@ -15,7 +16,7 @@ class Text:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()  # some editors begin a file with a mark
         self._line = 1  # of the beginning of `rest`
         self._counted = 0  # line breaks are counted up to this place of `rest`
         self._counted_line = 1

@@ -5,6 +5,8 @@ sound where what is left is a history; where it is none, it is refused.
 """
 
 import gzip
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +17,9 @@ from hypothesis import strategies as st
 
 from checkers.verdict import Validity
 from highwater.cli.main import run_command_line
+from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.foreign import Asked, judge_file
+from highwater.foreign import Asked, check_asked, judge_file
 from history import jsonl, store
 from history.errors import HistoryError
 from tests.checkers.stories import STORIES
@@ -186,6 +189,40 @@ def test_where_the_nemesis_alone_acted_nothing_can_be_wrong_and_that_is_said(tmp
 
     assert (found.validity, found.operations, [note[:16] for note in found.notes]) == (Validity.VALID, 0, ["no step of a cli"])
     assert judge_file(file, Asked(model="list-append")).validity is Validity.UNKNOWN
+
+
+@pytest.mark.parametrize("flag", [[], ["--json"]])
+def test_half_a_character_is_printed_as_its_escape(flag: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON can say it, and a terminal and UTF-8 cannot."""
+    steps = [{"process": 0, "type": t, "f": "get", "key": "\ud800", "value": "x"} for t in ("invoke", "ok")]
+    file = tmp_path / "history.json"
+    file.write_text("\n".join(map(json.dumps, steps)))
+
+    assert run_command_line(["check", str(file), "--model", "kv", *flag]) == ExitCode.INVALID
+    assert "\\ud800" in capsys.readouterr().out
+    assert run_command_line(["export", str(file), str(tmp_path / "copy.edn")]) == ExitCode.VALID
+    assert judge_file(tmp_path / "copy.edn", Asked(model="kv")).anomalies[0].key == "\ud800"
+
+
+@pytest.mark.parametrize(
+    ("model", "initial", "said"),
+    [
+        ("register", ":a :b", "--initial: ':a :b' is not one EDN value"),
+        ("kv", "5", "--initial: a key of kv begins with a string, such as '\"\"', not 5"),
+        ("multi-register", "[1 2]", "--initial: a multi-register begins with one value or a map of them, not [1 2]"),
+        ("multi-register", "[[:x 0]]", "--initial: a multi-register begins with one value or a map of them, not [[:x 0]]"),
+    ],
+)
+def test_a_first_value_that_a_model_cannot_have_is_refused(model: str, initial: str, said: str) -> None:
+    with pytest.raises(UsageError, match=f"^{re.escape(said)}$"):
+        check_asked(Asked(model=model, initial=initial))
+
+
+def test_several_promises_may_be_given_with_spaces(tmp_path: Path) -> None:
+    (tmp_path / "history.edn").write_bytes(_edn("list-append"))
+    asked = ["check", str(tmp_path / "history.edn"), "--model", "list-append", "--consistency", "serializable, read-committed"]
+
+    assert run_command_line(asked) in _VERDICTS
 
 
 _STALE = """{:process 0, :type :invoke, :f :write, :value 1, :time 9000000000, :index 0}

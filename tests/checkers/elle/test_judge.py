@@ -13,6 +13,7 @@ from checkers.verdict import Validity
 from history.foreign.edn import records
 from history.foreign.jepsen import steps
 from history.foreign.pairing import Paired, pair
+from history.foreign.read import history_of
 from history.foreign.step import UNKNOWN, Call
 from history.seed import Rng, Seed
 from tests.proof.transactions import drawn
@@ -75,6 +76,44 @@ def test_a_crashed_append_may_have_happened_or_not() -> None:
     for seen in ("nil", "[1]"):
         found = judge("list-append", history(crashed, ("ok", f"[[:r 1 {seen}]]"), together=False), ("strict-serializable",))
         assert found.validity is Validity.VALID
+
+
+@pytest.mark.parametrize("value", [10**30, -(10**30), 1 << 62, -(1 << 63)])
+def test_values_beyond_64_bits_are_values(value: int) -> None:
+    found = judge("rw-register", history_of(_call(f"[[:w 1 {value}]]") + _call(f"[[:r 1 {value}]]") + _call("[[:r 1 nil]]")))
+
+    assert {one.kind for one in found.anomalies} == {"G-single-process"}
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize("read", ["{1 2}", "#{1}", "[1 nil]", '"1"'])
+def test_a_read_of_what_is_no_list_is_not_judged(read: str) -> None:
+    found = judge("list-append", history_of(_call("[[:append 1 1]]") + _call(f"[[:r 1 {read}]]")))
+
+    assert (found.validity, len(found.unchecked)) == (Validity.UNKNOWN, 1)
+
+
+def _call(transaction: str) -> str:
+    return "".join(f"{{:process 0, :type {type}, :value {transaction}}}\n" for type in (":invoke", ":ok"))
+
+
+def test_a_model_that_there_is_not_is_refused() -> None:
+    """A history of reads alone would be judged as one of registers."""
+    with pytest.raises(KeyError, match="list_append"):
+        judge("list_append", history_of(_call("[[:r 1 nil]]")))
+
+
+def test_an_order_that_is_in_doubt_leaves_a_doubt() -> None:
+    """For who calls the judge as for who calls `highwater check`."""
+    told = (
+        _call("[[:append 1 1]]")
+        .replace("{", "{:index 0, :time 9000000000, ", 1)
+        .replace("\n{", "\n{:index 1, :time 9000000001, ")
+    )
+    late = _call("[[:append 1 2]]").replace("{", "{:index 2, :time 4, ", 1).replace("\n{", "\n{:index 3, :time 9000000002, ")
+    found = judge("list-append", history_of(told + late))
+
+    assert (found.validity, len(found.unchecked)) == (Validity.UNKNOWN, 1)
 
 
 def test_a_value_that_is_appended_twice_leaves_the_rest_unchecked() -> None:

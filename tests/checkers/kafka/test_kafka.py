@@ -56,6 +56,12 @@ def test_what_is_no_send_and_no_poll_is_refused_with_its_line(value: Hashable, s
         judge(steps(enumerate(called(0, "send", value), 1)))
 
 
+def test_what_no_queue_does_is_refused_with_its_line() -> None:
+    """Or a history of something else, or of a new function that moves consumers, would be judged as if that were not in it."""
+    with pytest.raises(HistoryError, match="line 3: seek is no function of a queue like Kafka"):
+        judge(steps(enumerate(called(0, "debug-topic-partitions", None) + called(0, "seek", None), 1)))
+
+
 def test_keys_of_json_objects_are_the_numbers_that_were_sent_to() -> None:
     """JSON makes "0" of 0: the value would seem to be read from a partition that nobody writes to."""
     sent = called(0, "send", (("send", 0, (0, "a")),))

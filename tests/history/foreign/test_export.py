@@ -23,7 +23,7 @@ from tests.checkers.story import Story, manifest, promise
 
 _words = st.text(max_size=6)
 _names = st.from_regex(r"[a-z][a-z0-9-]{0,5}", fullmatch=True).filter(lambda name: name != "nil").map(Named)
-_plain = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _words | _names
+_plain = st.none() | st.integers() | st.floats(allow_nan=False) | st.fractions() | st.just(Named("##NaN")) | _words | _names
 values = st.recursive(
     _plain,
     lambda inner: (

@@ -1,0 +1,75 @@
+"""Histories of `jepsen.independent`, where each value is `[key value]`: each key is an object of its own."""
+
+import pytest
+
+from checkers.linearizability.judge import judge
+from checkers.linearizability.registry import model_named
+from checkers.verdict import Validity
+from history.errors import HistoryError
+from history.foreign.read import history_of
+
+
+def told(*calls: str) -> str:
+    """Calls one after another, each as "f asked -> answered"."""
+    lines = []
+    for call in calls:
+        f, _, values = call.partition(" ")
+        asked, answered = values.split(" -> ")
+        lines += [f"{{:process 0, :type {t}, :f :{f}, :value {v}}}" for t, v in ((":invoke", asked), (":ok", answered))]
+    return "\n".join(lines)
+
+
+GOOD = {
+    "register": ("write [0 1] -> [0 1]", "write [1 5] -> [1 5]", "read [0 nil] -> [0 1]"),
+    "cas-register": (
+        "write [:x 1] -> [:x 1]",
+        "write [:y 5] -> [:y 5]",
+        "cas [:x [1 2]] -> [:x [1 2]]",
+        "read [:x nil] -> [:x 2]",
+    ),
+    "mutex": ("acquire [0 nil] -> [0 nil]", "acquire [1 nil] -> [1 nil]", "release [0 nil] -> [0 nil]"),
+    "set": ("add [0 1] -> [0 1]", "add [1 7] -> [1 7]", "read [0 nil] -> [0 #{1}]"),
+    "fifo-queue": ("enqueue [0 1] -> [0 1]", "enqueue [1 2] -> [1 2]", "dequeue [1 nil] -> [1 2]"),
+}
+BAD = {
+    "register": ("write [0 1] -> [0 1]", "write [1 5] -> [1 5]", "read [0 nil] -> [0 5]"),
+    "cas-register": ("write [:x 1] -> [:x 1]", "write [:y 5] -> [:y 5]", "read [:x nil] -> [:x 5]"),
+    "mutex": ("acquire [0 nil] -> [0 nil]", "acquire [1 nil] -> [1 nil]", "acquire [0 nil] -> [0 nil]"),
+    "set": ("add [0 1] -> [0 1]", "add [1 7] -> [1 7]", "read [0 nil] -> [0 #{1 7}]"),
+    "fifo-queue": ("enqueue [0 1] -> [0 1]", "enqueue [1 2] -> [1 2]", "dequeue [1 nil] -> [1 1]"),
+}
+
+
+@pytest.mark.parametrize("model", sorted(GOOD))
+def test_what_is_done_with_one_key_says_nothing_of_another(model: str) -> None:
+    """As one object, these would be histories that nobody can explain."""
+    assert judge(model_named(model), history_of(told(*GOOD[model])).calls).validity is Validity.VALID
+
+
+@pytest.mark.parametrize("model", sorted(BAD))
+def test_what_one_key_cannot_do_is_found_and_the_key_is_named(model: str) -> None:
+    (anomaly,) = judge(model_named(model), history_of(told(*BAD[model])).calls).anomalies
+
+    assert type(anomaly.key) is str  # a keyword is none that JSON could be made of
+    assert (anomaly.key, anomaly.witness[-1]) == ({"cas-register": "x", "fifo-queue": "1"}.get(model, "0"), 5)
+
+
+def test_a_register_of_pairs_is_one_register() -> None:
+    """It is asked without a key."""
+    history = history_of(told("write [0 1] -> [0 1]", "write [1 5] -> [1 5]", "read nil -> [0 1]"))
+
+    assert judge(model_named("register"), history.calls).validity is Validity.INVALID
+
+
+def test_where_one_value_is_no_pair_none_is_a_key() -> None:
+    """A published history of a set adds pairs and reads a list of single numbers: all that was added is lost."""
+    history = history_of(told("add [0 1] -> [0 1]", "add [0 2] -> [0 2]", "read [0 nil] -> [1 2 3]"))
+
+    assert judge(model_named("set"), history.calls).validity is Validity.INVALID
+
+
+def test_an_answer_for_another_key_is_refused() -> None:
+    history = history_of(told("read [0 nil] -> [0 nil]", "read [0 nil] -> [1 5]"))
+
+    with pytest.raises(HistoryError, match=r"^line 3: read of key 0 is answered for key 1$"):
+        judge(model_named("register"), history.calls)
