@@ -12,26 +12,38 @@ from history.foreign.step import Named, Pairs
 from history.foreign.text import DEPTH_MAX, RECORD_CHARS_MAX, Text
 
 _SPACE = " \t\r\n"
+_FOLLOWS = {"[": ("step", "]"), "step": (",", "]"), ",": ("step",)}  # in an array
 
 
 def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
     """Line and content of each object; HistoryError with the line where the file is cut or no JSON."""
     text = Text(file)
-    decoder = json.JSONDecoder(parse_constant=_no_json)
+    decoder = json.JSONDecoder(parse_constant=_no_json, object_pairs_hook=_object)
     inside = started = False
+    before = "["
     while text.more():
         place = 0
         while True:
-            place = _skip(text.rest, place, "," if inside else "")
+            place = _skip(text.rest, place)
             if place == len(text.rest):
                 break
-            if text.rest[place] == "[" and not started:
+            sign = text.rest[place]
+            if sign == "[" and not started:
                 inside = started = True
                 place += 1
                 continue
-            if text.rest[place] == "]" and inside:
+            kind = sign if sign in ",]" else "step"
+            if inside and kind not in _FOLLOWS[before]:
+                raise HistoryError(
+                    f"line {text.line_at(place)}: between the steps of an array stands one comma, and none elsewhere"
+                )
+            if sign == "]" and inside:
                 _nothing_after(text, place + 1)
                 return
+            if sign == "," and inside:
+                before = kind
+                place += 1
+                continue
             try:
                 value, end = decoder.raw_decode(text.rest, place)
                 found = {key: frozen(inner) for key, inner in value.items()} if isinstance(value, dict) else None
@@ -46,15 +58,15 @@ def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
             if found is None:
                 raise HistoryError(f"line {text.line_at(place)}: a step must be an object, not {text.rest[place:end][:40]}")
             yield text.line_at(place), found
-            started = True
+            started, before = True, kind
             place = end
         text.keep_from(place)
     if inside:
         raise HistoryError(f"line {text.line_of_rest()}: the file is cut: no ] at its end")
 
 
-def _skip(text: str, place: int, also: str) -> int:
-    while place < len(text) and (text[place] in _SPACE or text[place] in also):
+def _skip(text: str, place: int) -> int:
+    while place < len(text) and text[place] in _SPACE:
         place += 1
     return place
 
@@ -66,6 +78,13 @@ def _nothing_after(text: Text, place: int) -> None:
         rest = text.rest[place:]
     if rest.strip():
         raise HistoryError(f"line {line}: something follows the end of the history")
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("one key twice in an object")
+    return found
 
 
 def _no_json(word: str) -> NoReturn:

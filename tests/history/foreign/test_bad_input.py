@@ -46,6 +46,12 @@ BAD = {
         "line 3: time 4 after 9000000000",
     ),
     "a JSON array that is cut": ('[{"process": 0, "type": "invoke", "f": "read", "value": null}', "no ] at its end"),
+    **{
+        f"commas of a JSON array: {text}": (f"[\n{text}]", "line 2: between the steps of an array stands one comma")
+        for step in ('{"process": 0, "type": "invoke", "f": "read"}',)
+        for text in (f"{step} {step}", f"{step},", f"{step},,{step}")
+    },
+    "a JSON object with one key twice": ('{"process": 0, "process": 1, "type": "invoke", "f": "read"}', "one key twice"),
     "a JSON object that is cut": ('{"process": 0, "type": "inv', "line 1: cut, or no JSON"),
     "a line of a log that is cut": ("INFO  jepsen.util - 1\t:inv", "line 1: cut, or no step of an etcd log"),
     "half a number at the end of a log": ("INFO  jepsen.util - 1\t:invoke\t:write\t12", "line 1: cut, or no step of an etcd log"),
