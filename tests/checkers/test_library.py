@@ -25,6 +25,14 @@ def test_the_examples_in_docstrings_run(name: str) -> None:
     assert doctest.testmod(import_module(name)).failed == 0
 
 
+def test_the_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("```", "")
+    tried = doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(text, {}, "README.md", None, 0))
+
+    assert (tried.failed, tried.attempted) == (0, 3)
+
+
 def test_every_checker_and_every_judge_shows_a_run_of_itself() -> None:
     """In the docstring of its module, or of the package."""
     shown = [test for name in _MODULES for test in doctest.DocTestFinder().find(import_module(name))]
