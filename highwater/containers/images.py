@@ -48,6 +48,8 @@ _DOCKER = _ROOT / "docker"
 
 def missing(engine: Engine) -> str | None:
     """Which images are not there or not of this source, with the command that builds them; None where all are."""
+    if not _DOCKER.is_dir():
+        return "images are built from a checkout of highwater, and this is an installed package"
     base = engine.image_id(BASE)
     if base is None or engine.inputs_of(BASE) != _base_inputs():
         return f"there is no image {BASE} of today's docker/base.Dockerfile: {COMMAND}"
