@@ -26,11 +26,10 @@ PLANS = Path(__file__).parents[2] / "corpus" / "plans"
 BAD = {
     "jepsen-2013.yaml": ("unclean-election", {"lost-write"}),
     "kip101-scenario-1-frozen.yaml": ("truncate-to-hw", {"truncated-committed"}),
+    "log-dirs/bootstrap.yaml": ("offline-replica-recreated", {"truncated-committed", "strong-isr", "weak-isr", "lost-write"}),
     "log-dirs/leader.yaml": ("offline-replica-recreated", {"lost-write"}),
     "log-dirs/follower.yaml": ("offline-replica-recreated", {"strong-isr", "weak-isr", "truncated-committed"}),
 }
-# KIP-112's first system test tells no mistake from the right protocol: corpus/seeds/kip112-bootstrap.yaml.
-GOOD = (*BAD, "log-dirs/bootstrap.yaml")
 
 
 class Played(NamedTuple):
@@ -70,7 +69,7 @@ def test_the_known_mistake_is_caught(engine: Engine, name: str, other_draws: boo
 
 
 @pytest.mark.parametrize("other_draws", [False, True])
-@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("name", BAD)
 def test_safe_keeps_its_promise(engine: Engine, name: str, other_draws: bool) -> None:
     simulated = played(SimBackend(), name, "safe", other_draws=other_draws)
     real = played(DockerBackend(), name, "safe", other_draws=other_draws)
