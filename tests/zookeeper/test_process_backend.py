@@ -46,10 +46,10 @@ def window(id_: str, at_ms: int, until_ms: int, fault: AnyFault, target: AnyTarg
     return Window(id=id_, kind=type(fault).__name__.lower(), at_ms=at_ms, until_ms=until_ms, fault=fault, target=target)
 
 
-def plan(*windows: Window, faults_ms: int) -> Plan:
+def plan(*windows: Window, faults_ms: int, session_timeout_ms: int = 600) -> Plan:
     promise = Promise(
         topics=(TopicPromise(topic="orders", min_insync_replicas=2, flush="before_ack"),),
-        session_timeout_ms=600,
+        session_timeout_ms=session_timeout_ms,
         replica_lag_time_max_ms=500,
         request_timeout_ms=300,
     )
@@ -176,7 +176,7 @@ def hurtful_plan() -> Plan:
     """A long one, of faults that leave traces: a wrong clock, a directory without permissions, small file systems."""
     lasting = [window("f1", 1000, 59_000, ClockJump(offset_ms=5000), LEADER), window("f2", 1100, 59_000, DirUnreadable(), LEADER)]
     full = [window("f3", 1200, 59_000, DiskFull(), Controller())] if os.geteuid() == 0 else []
-    long = plan(*lasting, *full, faults_ms=60_000)
+    long = plan(*lasting, *full, faults_ms=60_000, session_timeout_ms=4000)  # which no busy machine ends
     return replace(long, cluster=replace(long.cluster, log_dirs=2))
 
 

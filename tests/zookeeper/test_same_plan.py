@@ -25,6 +25,7 @@ CASES = [
     ("kip101-scenario-1.yaml", "truncate-to-hw"),
     ("jepsen-2013.yaml", "unclean-election"),
     ("kip101-scenario-1-frozen.yaml", "truncate-to-hw"),
+    ("log-dirs/bootstrap.yaml", "offline-replica-recreated"),
     ("log-dirs/leader.yaml", "offline-replica-recreated"),
     ("log-dirs/follower.yaml", "offline-replica-recreated"),
 ]
@@ -72,7 +73,8 @@ def same_kind(history: History) -> None:
     assert COMMON - kinds == frozenset()
     produced = [row for row in history.operations if row.f == "produce" and row.type == "ok"]
     assert produced
-    assert all(row.offset is not None and row.attempts == 1 and row.value is not None for row in produced)
+    # librdkafka sends again, unasked, what a leader refused that resigned meanwhile.
+    assert all(row.offset is not None and (row.attempts or 0) >= 1 and row.value is not None for row in produced)
     polled = [row for row in history.operations if row.f == "poll" and row.type == "ok" and row.value is not None]
     assert polled
     assert all(row.offset is not None for row in polled)
