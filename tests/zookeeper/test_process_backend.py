@@ -35,7 +35,7 @@ from nemesis.faults import (
     ZooKeeperDown,
 )
 from nemesis.schedule import Window
-from nemesis.targets import AnyTarget, Controller, Everyone, LeaderOf
+from nemesis.targets import AnyTarget, Controller, Everyone, LeaderOf, Named
 from reference.config import TopicSpec
 
 PROVENANCE = Provenance(run_id="test", plan_digest="")
@@ -173,9 +173,13 @@ print(run.history.manifest.outcome, len(run.history.events) > 20, flush=True)
 
 
 def hurtful_plan() -> Plan:
-    """A long one, of faults that leave traces: a wrong clock, a directory without permissions, small file systems."""
-    lasting = [window("f1", 1000, 59_000, ClockJump(offset_ms=5000), LEADER), window("f2", 1100, 59_000, DirUnreadable(), LEADER)]
-    full = [window("f3", 1200, 59_000, DiskFull(), Controller())] if os.geteuid() == 0 else []
+    """A long one, of faults that leave traces: a wrong clock, a directory without permissions, small file systems.
+
+    All of one broker: the others go on, and what they note grows.
+    """
+    one = Named(brokers=(1,))
+    lasting = [window("f1", 1000, 59_000, ClockJump(offset_ms=5000), one), window("f2", 1100, 59_000, DirUnreadable(), one)]
+    full = [window("f3", 1200, 59_000, DiskFull(), one)] if os.geteuid() == 0 else []
     long = plan(*lasting, *full, faults_ms=60_000, session_timeout_ms=4000)  # which no busy machine ends
     return replace(long, cluster=replace(long.cluster, log_dirs=2))
 
