@@ -55,7 +55,7 @@ class Admin:
         try:
             return await asyncio.wait_for(self._ask(ops, atomic=atomic), self.patience_s)
         except TimeoutError:
-            raise SilenceError(f"ZooKeeper did not answer the laboratory within {self.patience_s:.0f} s") from None
+            raise self._silence() from None
 
     async def told(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
         """The same for what may be done twice: asked again where the connection broke before all was answered."""
@@ -67,7 +67,7 @@ class Admin:
                         return answers
                     await asyncio.sleep(AGAIN_S)
         except TimeoutError:
-            raise SilenceError(f"ZooKeeper did not answer the laboratory within {self.patience_s:.0f} s") from None
+            raise self._silence() from None
 
     async def _ask(self, ops: tuple[AnyOp, ...], *, atomic: bool) -> tuple[AnyAnswer, ...]:
         request = next(self._ids)
@@ -78,6 +78,9 @@ class Admin:
             return await future
         finally:
             del self._open[request]
+
+    def _silence(self) -> SilenceError:
+        return SilenceError(f"ZooKeeper did not answer the laboratory within {self.patience_s:.0f} s")
 
     async def make_topics(self, assignments: dict[str, tuple[tuple[BrokerId, ...], ...]]) -> None:
         """The parents and the topic znodes; brokers discover them. `assignments`: replicas by topic and partition."""

@@ -12,10 +12,9 @@ from history.seed import Draws
 from nemesis.faults import ZooKeeperDown
 from nemesis.schedule import Window
 from reference.coordination.memory import MemoryZooKeeper
-from reference.types import Address, TopicPartition
+from reference.types import TopicPartition
 
-# How long the laboratory waits for an answer while servers are hit, and afterwards, until they have found each other again.
-_HIT_PATIENCE_S, _HEALED_PATIENCE_S = 1.0, SERVES_S_MAX
+_HIT_PATIENCE_S = 1.0  # the laboratory's, while servers are hit; afterwards it waits until they have found each other again
 
 
 class ServerFaults:
@@ -27,9 +26,8 @@ class ServerFaults:
         self._proving = proving
         self._admin = admin
         self._draws = draws
-        self._held: dict[str, tuple[Life, ...]] = {}  # by open window
+        self._held: dict[str, tuple[ZooKeeperDown, tuple[Life, ...]]] = {}  # by open window
         self._ended: list[str] = []  # windows
-        self._mute: set[Address] = set()  # servers that would not answer the laboratory either
         self._seen = MemoryZooKeeper()
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
@@ -37,7 +35,8 @@ class ServerFaults:
 
         Without a quorum it is not even asked: the schedule would wait for its silence.
         """
-        if 2 * len(self._mute) >= len(self._site.servers):
+        mute = [server for fault, hit in self._held.values() if fault.how != "cut" for server in hit]  # cuts spare the laboratory
+        if 2 * len(mute) >= len(self._site.servers):
             return self._seen
         try:
             self._seen = await self._admin.seen(tps)
@@ -48,30 +47,29 @@ class ServerFaults:
 
     async def begin(self, window: Window, fault: ZooKeeperDown) -> None:
         """Do it to so many servers, where so many are left."""
-        held = [server for hit in self._held.values() for server in hit]
+        held = [server for _, hit in self._held.values() for server in hit]
         left = [server for server in self._site.servers if server not in held]
         hit: list[Life] = []
         while left and len(hit) < fault.servers:
             hit.append(left.pop(self._draws.below(f"server {window.id}", len(left))))
-        self._held[window.id] = tuple(hit)
+        self._held[window.id] = fault, tuple(hit)
         self._admin.patience_s = _HIT_PATIENCE_S
         for server in hit:
-            self._mute |= {server.address} if fault.how != "cut" else set()
             self._proving.changed(server.address)
             self._proving.acts(window, server.address, await self._do(window, server, fault), server.address)
 
     async def end(self, window: Window, fault: ZooKeeperDown) -> None:
         """Undo it."""
         self._ended.append(window.id)
-        for server in self._held.pop(window.id):
-            self._mute.discard(server.address)
+        _, hit = self._held.pop(window.id)
+        for server in hit:
             self._proving.changed(server.address)
             self._proving.healed(window, server.address, await self._undo(window, server, fault), server.address)
 
     async def heal(self) -> None:
         """Every window is over: until the servers serve. HarnessError where they do not."""
         if self._ended:
-            self._admin.patience_s = _HEALED_PATIENCE_S
+            self._admin.patience_s = SERVES_S_MAX
         for window_id in self._ended:
             await self._proving.settle(window_id)
 

@@ -39,8 +39,8 @@ class LiveBroker(Struct, frozen=True, order=True):
     incarnation: Incarnation
 
 
-# What a change shall bring about where nobody has died: the first replica leads; anybody leads where nobody can; a new epoch, all
-# else as it is; the leader is one of AR; the ISR too
+# What a change shall bring about where nobody has died: the first replica leads; anybody leads where nobody can; the leader is
+# one of AR; the ISR too
 Wish = Literal["preferred", "unclean", "lead", "shrink"]
 
 
