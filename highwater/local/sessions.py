@@ -12,6 +12,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from highwater.errors import HarnessError
 
 END_TIMEOUT_S = 5.0
+_TIMES = 20
 _SUPER_SECRET = 0xB3415C00
 _PASSWORD_BYTES = 16
 _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
@@ -32,15 +33,26 @@ def password(session: int) -> bytes:
 
 
 def end_session(hosts: str, session: int) -> None:
-    """Take it over and close it; its ephemeral znodes go with it. Blocks. Nothing where it is over already."""
+    """Take it over and close it; its ephemeral znodes go with it. Blocks.
+
+    SilenceError where ZooKeeper does not answer, HarnessError where the session is over already.
+    """
+    if not _taken_over_and_closed(hosts, session):
+        raise HarnessError(f"session 0x{session:x} could not be taken over")
+    # Its owner may have connected again in between, and then what was closed was a connection: until it cannot be taken any more.
+    for _ in range(_TIMES):
+        if not _taken_over_and_closed(hosts, session):
+            return
+    raise SilenceError(f"session 0x{session:x} could not be ended: its owner took it back {_TIMES} times")
+
+
+def _taken_over_and_closed(hosts: str, session: int) -> bool:
     client = KazooClient(hosts=hosts, timeout=END_TIMEOUT_S, client_id=(session, password(session)))
     try:
         client.start(timeout=END_TIMEOUT_S)
-        taken = client.client_id is not None and client.client_id[0] == session
+        return client.client_id is not None and client.client_id[0] == session
     except (KazooException, KazooTimeoutError) as error:
         raise SilenceError(f"session 0x{session:x} could not be ended: ZooKeeper did not answer: {error}") from error
     finally:
-        client.stop()  # closes whichever session it has
+        client.stop()  # closes whichever session it has, where it is connected
         client.close()
-    if not taken:
-        raise HarnessError(f"session 0x{session:x} could not be taken over")

@@ -8,8 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from kazoo.client import KazooClient
-
+from highwater.local.sessions import end_session
 from reference.coordination.api import AnyAnswer, AnyOp, Change, Create, Exists, SessionState
 from reference.coordination.kazoo_client import KazooCoordination
 
@@ -144,16 +143,6 @@ class Client:
         self.log.append(state)
 
 
-def take_over_and_close(client: Client, server: str) -> None:
-    """What ends a session at once: another client goes on with its id and password, and closes it."""
-    kazoo = client.zookeeper._client
-    assert kazoo is not None
-    heir = KazooClient(server, client_id=kazoo.client_id, timeout=10)
-    heir.start()
-    heir.stop()
-    heir.close()
-
-
 class KazooBench:
     """Clients of one server, for `tests.contract.coordination`."""
 
@@ -187,7 +176,7 @@ class KazooBench:
         self._clients[session].wait_for_state("connected")
 
     def expire(self, session: int) -> None:
-        take_over_and_close(self._clients[session], self._server)
+        end_session(self._server, session)
         self._clients[session].wait_for_state("expired")
 
     def close(self) -> None:

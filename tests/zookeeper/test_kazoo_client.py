@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from highwater.local.sessions import end_session
 from reference.coordination.api import Create, Created, Data, Exists, GetData, NoNode, SessionExpired, SetData, Unknown
-from tests.zookeeper.bench import Client, take_over_and_close
+from tests.zookeeper.bench import Client
 
 pytestmark = pytest.mark.zookeeper
 
@@ -98,7 +99,7 @@ def test_after_an_expiry_nothing_happens_until_a_session_is_asked_for(zookeeper:
     """kazoo by itself would open another session and perform what waits in it."""
     old = client.states[-1][1]
     client.ask(GetData(root, watch=True))
-    take_over_and_close(client, zookeeper)
+    end_session(zookeeper, old)
     client.wait_for_state("expired")
     refused = client.ask(Create(f"{root}/late", b""))
     client.zookeeper.connect()
