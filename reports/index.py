@@ -89,7 +89,7 @@ def _worst_first(row: RunRow) -> tuple[int, bool, str, int, str]:
 
 def _totals(rows: Sequence[RunRow]) -> tuple[tuple[str, str], ...]:
     validity = Counter(row.validity for row in rows)
-    simulated, wall = sum(row.sim_seconds for row in rows), sum(row.wall_seconds for row in rows)
+    played, wall = sum(row.sim_seconds for row in rows), sum(row.wall_seconds for row in rows)
     return (
         ("runs", str(len(rows))),
         ("valid", str(validity[Validity.VALID])),
@@ -100,8 +100,8 @@ def _totals(rows: Sequence[RunRow]) -> tuple[tuple[str, str], ...]:
         ("excused losses", str(sum(row.excused for row in rows))),
         ("acknowledged", str(sum(row.acked for row in rows))),
         ("leader changes", str(sum(row.leader_changes for row in rows))),
-        ("simulated", f"{simulated:.0f} s"),
-        ("simulated per second of a worker", f"{simulated / wall:.1f} s" if wall else "none"),
+        ("length of all runs", f"{played:.0f} s"),
+        ("of it per second of a worker", f"{played / wall:.1f} s" if wall else "none"),
     )
 
 

@@ -204,7 +204,7 @@ def _facts(history: History, calls: Sequence[Call], tracks: Sequence[PartitionTr
         Fact(name="controllers", value=_grouped(kinds[EventKind.CONTROLLER_ELECTED]), note="controller elections"),
         Fact(name="truncations", value=_grouped(kinds[EventKind.TRUNCATE]), note="replicas that cut back their log"),
         Fact(name="wounds", value=_grouped(kinds[EventKind.WOUND]), note="bytes that the laboratory destroyed"),
-        Fact(name="simulated", value=f"{manifest.sim_seconds:.1f} s"),
+        Fact(name="length", value=f"{manifest.sim_seconds:.1f} s", note="by the clock of the run, simulated or not"),
     )
 
 

@@ -128,10 +128,11 @@ def show(found: Campaign, code: ExitCode) -> None:
     say(f"{numbers.runs} of {found.wanted} runs: {verdicts or 'none'}; {live}; {WORDS[code]}")
     if found.stopped:
         say(f"stopped {found.stopped}")
+    how = "simulated" if all(summary.backend == "sim" for summary in found.summaries) else "of runs"
     say(
         f"        {numbers.acked} acknowledged, {numbers.excused} losses excused, {numbers.leader_changes} leader changes, "
         f"{numbers.recovery_elections} recovery elections, {numbers.elections_from_elr} from the ELR, "
-        f"{numbers.sim_seconds:.0f} s simulated in {found.wall_seconds:.0f} s"
+        f"{numbers.sim_seconds:.0f} s {how} in {found.wall_seconds:.0f} s"
     )
     if numbers.faults:
         say("faults  " + ", ".join(f"{f.kind} {f.acted}/{f.begun}" for f in numbers.faults) + "  (acted/begun)")

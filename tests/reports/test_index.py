@@ -14,7 +14,7 @@ def test_totals_count_every_run_once() -> None:
     assert totals["runs"] == "5"
     assert [totals[name] for name in outcomes] == ["2", "1", "1", "1"]
     assert (totals["not live"], totals["excused losses"], totals["acknowledged"]) == ("1", "1", "150")
-    assert totals["simulated per second of a worker"] == "48.0 s"
+    assert totals["of it per second of a worker"] == "48.0 s"
 
 
 def test_the_worst_runs_come_first() -> None:

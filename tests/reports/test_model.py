@@ -36,7 +36,7 @@ def test_the_summary_counts_records_calls_and_changes() -> None:
         "controllers": "2",
         "truncations": "1",
         "wounds": "0",
-        "simulated": "30.0 s",
+        "length": "30.0 s",
     }
 
 
