@@ -98,7 +98,6 @@ class ContainerLinks:
         self._socket: asyncio.DatagramTransport | None = None
         self._port = 0
         self._counts: dict[Pair, int] = {}
-        self._broken: dict[Pair, int] = {}
         self._at_work: dict[Pair, LinkCondition] = {}
         self._counting: asyncio.Task[None] | None = None
 
@@ -139,19 +138,15 @@ class ContainerLinks:
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
         """Break the connections over these links, in whichever direction they were opened."""
-        ends: dict[Pair, Pair] = {}
-        for pair in pairs:
-            ruler, peer = sorted(pair)  # brokers come before clients ("c") and servers ("z1"); one end is enough
-            ends.setdefault((ruler, peer), pair)
+        # Brokers come before clients ("c") and servers ("z1"); one end is enough.
+        ends = dict.fromkeys((min(pair), max(pair)) for pair in pairs)
         asked = (self._agents[ruler].ask(do="reset", peers=[self._addresses[peer]]) for ruler, peer in ends)
         closed: list[int] = await asyncio.gather(*asked)
-        for pair, connections in zip(ends.values(), closed, strict=True):
-            self._broken[pair] = self._broken.get(pair, 0) + connections
         return sum(closed)
 
     def counts(self) -> Mapping[Pair, int]:
-        """Packets, as the agents said last, and connections that were reset."""
-        return {pair: self._counts.get(pair, 0) + self._broken.get(pair, 0) for pair in self._counts | self._broken}
+        """Packets, as the agents said last."""
+        return self._counts
 
     # --- evidence ----------------------------------------------------------------------------------------------------------
 
