@@ -128,6 +128,8 @@ class ContainerLinks:
             rule = {"direction": direction, "peer": self._addresses[peer], **msgspec.structs.asdict(condition)}
             by_agent.setdefault(ruler, []).append(rule)
         await asyncio.gather(*(self._agents[ruler].ask(do="set", links=links) for ruler, links in by_agent.items()))
+        # Nobody asks while nothing is at work: what was hit until now is not to be found later, and taken for hits of this.
+        await asyncio.gather(*(self._take_counts(ruler) for ruler in by_agent))
         for pair, condition in conditions.items():
             self._at_work.pop(pair, None)
             if condition != LinkCondition():
@@ -153,11 +155,13 @@ class ContainerLinks:
     async def _count(self) -> None:
         while self._at_work:
             await asyncio.sleep(COUNT_S)
-            agents = {target if target != CLIENTS else source for source, target in self._at_work}
-            for place in sorted(agents):
-                for direction, peer, hits in await self._agents[place].ask(do="counts"):
-                    other = self._place_at[peer]
-                    self._counts[(other, place) if direction == "in" else (place, other)] = hits
+            for place in sorted({target if target != CLIENTS else source for source, target in self._at_work}):
+                await self._take_counts(place)
+
+    async def _take_counts(self, place: Address) -> None:
+        for direction, peer, hits in await self._agents[place].ask(do="counts"):
+            other = self._place_at[peer]
+            self._counts[(other, place) if direction == "in" else (place, other)] = hits
 
     async def _look(self, conditions: Mapping[Pair, LinkCondition]) -> Proof:
         proofs = await asyncio.gather(*(self._look_at(pair, condition) for pair, condition in conditions.items()))
