@@ -67,6 +67,8 @@ def read_log(folder: Path) -> list[AnyCommit]:
 
 def _read_file(path: Path) -> Iterator[AnyCommit]:
     data = path.read_bytes()
+    if not data:
+        return  # a server was killed between making it and writing its header
     if data[:4] != _MAGIC:
         raise LogError(f"{path} is no transaction log of ZooKeeper")
     at = _FILE_HEADER_BYTES

@@ -96,8 +96,11 @@ class ContainerProcess:
     # --- evidence ----------------------------------------------------------------------------------------------------------
 
     def gone(self) -> Probe:
-        """The process that is there now has ended, or does so soon: asked for when the next one may be running already."""
-        return partial(self._gone, self._pid)
+        """The process that is there now has ended, or does so soon: asked for when the next one may be running already.
+
+        Of one that ended earlier that would prove nothing.
+        """
+        return partial(self._gone, self._pid) if self.is_running() else _nobody
 
     async def _gone(self, pid: int) -> Proof:
         container = self._container

@@ -107,7 +107,7 @@ class Admin:
         return answer.owner if isinstance(answer, Data) else None
 
     async def expire(self, session: int) -> None:
-        """End somebody's session. SilenceError where ZooKeeper does not answer."""
+        """End somebody's session. SilenceError where ZooKeeper does not answer, OverError where it is over already."""
         await asyncio.to_thread(end_session, self._hosts, session)
 
     # --- told by ZooKeeper -------------------------------------------------------------------------------------------------

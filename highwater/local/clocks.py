@@ -91,20 +91,23 @@ class FakeClock:
         ahead_ns = time.time_ns() - set_ns
 
         async def probe() -> Proof:
-            off_ns = None
+            off_ns, after_ns = None, 0
             began_s = time.monotonic()
             read = len(notes())
             while time.monotonic() - began_s < (HEALED_S_MAX if condition == RIGHT else NOTED_S_MAX):
                 lines = notes()
                 for line in lines[read:]:
-                    off_ns = line.wall_ns - line.time_ns - ahead_ns
-                    if _is_near(off_ns, condition, line.time_ns - set_ns):
+                    off_ns, after_ns = line.wall_ns - line.time_ns - ahead_ns, line.time_ns - set_ns
+                    if _is_near(off_ns, condition, after_ns):
                         return Proof(True, f"its wall clock is off by {off_ns / _NS_PER_MS:.1f} ms")
                 read = len(lines)
                 await asyncio.sleep(LOOK_S)
             if off_ns is None:
                 return Proof(None, "it said nothing")
             found = f"its wall clock is off by {off_ns / _NS_PER_MS:.1f} ms"
+            if after_ns < STALE_NS:
+                # Then it was killed, or stood still, before it had to ask again.
+                return Proof(None, f"{found}, as it may still be, and it said nothing more")
             return Proof(False, f"{found}, where {condition.offset_ms} ms and {condition.drift_ppm} ppm were set")
 
         return probe

@@ -43,14 +43,17 @@ class LinkFaults:
         self._of: dict[str, tuple[Pair, ...]] = {}  # links of the open windows
         self._done: dict[Pair, dict[str, LinkCondition]] = {}  # by link and window
         self._resetting: dict[str, asyncio.Task[None]] = {}
+        self._broken: dict[str, int] = {}  # connections that a window has reset
         self._watched: set[str] = set()  # windows of which only traffic shows the effect
 
     async def begin(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> tuple[Probe, tuple[Pair, ...]]:
         """Make links worse; how to measure it, and which they are."""
         pairs = self._of[window.id] = self._expanded(self._pairs(window, fault, brokers))
         if isinstance(fault, Reset):
-            self._resetting[window.id] = asyncio.get_running_loop().create_task(self._reset_again(pairs, fault.period_ms))
-            return self._until_hit(window.id, pairs, "connections broken"), pairs
+            self._broken[window.id] = 0
+            resetting = self._reset_again(window.id, pairs, fault.period_ms)
+            self._resetting[window.id] = asyncio.get_running_loop().create_task(resetting)
+            return self._until_seen(window.id, lambda: self._broken[window.id], "connections broken"), pairs
         for pair in pairs:
             self._done.setdefault(pair, {})[window.id] = _condition(fault)
         seen = await self._apply(pairs)
@@ -84,15 +87,21 @@ class LinkFaults:
         return await self._apply(pairs), pairs
 
     def _until_hit(self, window_id: str, pairs: tuple[Pair, ...], what: str) -> Probe:
-        """Chance and traffic decide when these links are hit first: look until then, or until the window closes."""
-        before = self._hits(pairs)
+        """Of a link to which another window does something too nobody can tell whose hits are counted: it is left out."""
+        alone = tuple(pair for pair in pairs if len(self._done[pair]) == 1)
+        if not alone:
+            return _not_told_apart
+        before = self._hits(alone)
+        return self._until_seen(window_id, lambda: self._hits(alone) - before, what)
+
+    def _until_seen(self, window_id: str, count: Callable[[], int], what: str) -> Probe:
+        """Chance and traffic decide when there is something to count: look until then, or until the window closes."""
         self._watched.add(window_id)
 
         async def probe() -> Proof:
-            while self._hits(pairs) == before and window_id in self._watched:
+            while not count() and window_id in self._watched:
                 await asyncio.sleep(LOOK_S)
-            hits = self._hits(pairs) - before
-            return Proof(hits > 0, f"{hits} {what}")
+            return Proof(count() > 0, f"{count()} {what}")
 
         return probe
 
@@ -100,9 +109,9 @@ class LinkFaults:
         counts = self._links.counts()
         return sum(counts.get(pair, 0) for pair in pairs)
 
-    async def _reset_again(self, pairs: tuple[Pair, ...], period_ms: int) -> None:
+    async def _reset_again(self, window_id: str, pairs: tuple[Pair, ...], period_ms: int) -> None:
         while True:
-            await self._links.reset(pairs)
+            self._broken[window_id] += await self._links.reset(pairs)
             await asyncio.sleep(period_ms / 1000)
 
     async def _apply(self, pairs: tuple[Pair, ...]) -> Probe:
@@ -133,6 +142,10 @@ class LinkFaults:
                 for b in self._servers if target == ZOOKEEPER else (target,):
                     found[a, b] = None
         return tuple(found)
+
+
+async def _not_told_apart() -> Proof:
+    return Proof(None, "other windows do something to the same links")
 
 
 def subjects(pairs: Iterable[Pair]) -> tuple[str, ...]:

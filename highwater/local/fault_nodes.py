@@ -7,7 +7,7 @@ from typing import assert_never
 
 from highwater.local.admin import Admin
 from highwater.local.proving import Proving
-from highwater.local.sessions import SilenceError
+from highwater.local.sessions import OverError, SilenceError
 from highwater.local.site import ClockCondition, DirCondition, Node, Probe, Proof, Site
 from highwater.topics import written
 from history.event import EventKind
@@ -88,7 +88,7 @@ class NodeFaults:
         for broker, node in self._nodes.items():
             with self._at_work_on(broker):
                 await node.resume()
-                await self._restart_with_sound_dirs(node)
+                await self._restart_with_sound_dirs(broker)
                 if not await node.is_running():
                     await self._start(node)
 
@@ -138,6 +138,7 @@ class NodeFaults:
                     probe = await self._expire(broker)
                 if not trouble.holds:
                     await self._start(node)
+                    await self._stand_still(broker)
                 self._acts(window, node, probe, "session" if fault.session_ends else "restart")
             case Shutdown():
                 trouble.holds += 1
@@ -183,9 +184,10 @@ class NodeFaults:
                 self._healed(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
                 if removed:
                     await self._empty(node, fault.dir)
-                await self._restart_with_sound_dirs(node)
+                await self._restart_with_sound_dirs(broker)
                 if not await node.is_running() and not trouble.holds:
                     await self._start(node)
+                    await self._stand_still(broker)
             case _:
                 assert_never(fault)
 
@@ -237,16 +239,25 @@ class NodeFaults:
         probe = await self._start(node)
         if probe is not None:
             self._healed(window, node, probe, "process")
-        if trouble.pauses:
-            self._proving.changed(f"{node.address} process")  # that it runs is not so for long
-            await node.pause()
+        await self._stand_still(broker)
+
+    async def _stand_still(self, broker: BrokerId) -> None:
+        """Where a window wants it to, also the process that has just been started."""
+        if self._trouble[broker].pauses:
+            self._proving.changed(f"{self._nodes[broker].address} process")  # that it runs is not so for long
+            await self._nodes[broker].pause()
 
     async def _expire(self, broker: BrokerId) -> Probe:
         try:
             session = await self._admin.session_of(broker)
             if session is None:
                 return _nobody
-            await self._admin.expire(session)
+            try:
+                await self._admin.expire(session)
+            except OverError:
+                if await self._admin.session_of(broker) == session:
+                    raise
+                return _nobody  # its time ran out before ours came
         except SilenceError as silence:
             return _not_measured(silence)
 
@@ -309,12 +320,14 @@ class NodeFaults:
             ),
         )
 
-    async def _restart_with_sound_dirs(self, node: Node) -> None:
+    async def _restart_with_sound_dirs(self, broker: BrokerId) -> None:
         """A directory works again: a broker that was told of its failure is restarted (KIP-112)."""
+        node = self._nodes[broker]
         failed = any(line.note.kind == EventKind.DIR_FAILED and line.life == node.life for line in node.notes())
         if failed and await node.is_running():
             await self._kill(node)
             await self._start(node)
+            await self._stand_still(broker)
 
     async def _empty(self, node: Node, dir_: int) -> None:
         """An empty directory in the place of one whose broker is down."""

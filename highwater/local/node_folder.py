@@ -145,12 +145,12 @@ class NodeFolder:
     async def set_dir_fault(self, dir_: int, fault: DirFault) -> Probe:
         """The disk layer of this process and of those to come meets this fault; how to measure that it does."""
         self._dir_faults[dir_] = fault
-        before = await self._told(dir_)
+        before = await self._told(dir_) or Counts()
 
         async def probe() -> Proof:
             counts = await self._counts(dir_)
             for _ in range(MET_LOOKS_MAX):
-                if counts is None or fault == SOUND or counts != before:
+                if counts is None or fault == SOUND or _met(before, counts):
                     break
                 await asyncio.sleep(LOOK_S)
                 counts = await self._counts(dir_)
@@ -159,7 +159,7 @@ class NodeFolder:
             if counts is None:
                 return Proof(otherwise, "there is no process; the next one meets what holds then")
             words = f"{counts.refused} accesses to directory {dir_} were refused, {counts.delayed} flushes delayed"
-            return Proof(True if counts != before else otherwise, f"{words} in this life")
+            return Proof(True if _met(before, counts) else otherwise, f"{words} in this life")
 
         return probe
 
@@ -219,3 +219,10 @@ class NodeFolder:
         path = self._folder / "output.log"
         lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
         return lines[-1] if lines else ""
+
+
+def _met(before: Counts, now: Counts) -> bool:
+    """Was more refused or delayed since? A process that was started meanwhile has counted from 0."""
+    is_later_life = now.refused < before.refused or now.delayed < before.delayed
+    since = Counts() if is_later_life else before
+    return now.refused > since.refused or now.delayed > since.delayed

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import reference
@@ -60,16 +61,17 @@ class NodeProcess(NodeFolder):
         if self._clock is not None:
             note_faked(self._folder, self._process.pid)
         await self.tell_faults()
-        return self._probe(running=True)
+        return self._probe()
 
     async def is_running(self) -> bool:
         """Is there a process, perhaps a paused one?"""
         return self._runs()
 
     async def kill(self) -> Probe:
-        """SIGKILL; the page cache stays. Nothing where it is down."""
+        """SIGKILL; the page cache stays. Nothing where it is down, and then it did not act."""
+        probe = self._ends()
         self.end()
-        return self._probe(running=False)
+        return probe
 
     def end(self) -> None:
         """The same, outside of the loop."""
@@ -85,26 +87,29 @@ class NodeProcess(NodeFolder):
 
     async def terminate(self) -> Probe:
         """SIGTERM: it may end in good order, or take its time."""
+        probe = self._ends()
         self._signal(signal.SIGTERM)
-        return self._probe(running=False)
+        return probe
 
     async def pause(self) -> Probe:
         """SIGSTOP."""
         self._signal(signal.SIGSTOP)
-        return self._probe(running=True, state=STOPPED)
+        return self._probe(STOPPED)
 
     async def resume(self) -> Probe:
         """SIGCONT."""
         self._signal(signal.SIGCONT)
-        return self._probe(running=True, state=RUNNING)
+        return self._probe(RUNNING)
 
-    def _probe(self, *, running: bool, state: str = RUNNING + STOPPED) -> Probe:
-        """Is this process there, in one of these states of the kernel, or is it gone?"""
+    def _ends(self) -> Probe:
+        """Is the process that is there now gone? Of one that ended earlier that would prove nothing."""
+        return partial(gone, self._process if self._runs() else None)
+
+    def _probe(self, state: str = RUNNING + STOPPED) -> Probe:
+        """Is this process there, in one of these states of the kernel?"""
         process = self._process or self._last
 
         async def probe() -> Proof:
-            if not running:
-                return await gone(process)
             proof = await in_state(process, state)
             why = None if proof.holds else self.stopped_itself()
             return proof if why is None else Proof(True, f"it stopped by itself: {why}")

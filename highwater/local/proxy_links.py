@@ -59,14 +59,11 @@ class ProxyLinks:
         total = 0
         wires = {wire: None for source, target in pairs for wire in ((source, target), (target, source))}
         for wire in wires:
-            broken = sum(proxy.reset() for proxy in self._proxies.get(wire, ()))
-            if broken:
-                self._link(wire).hits += broken
-            total += broken
+            total += sum(proxy.reset() for proxy in self._proxies.get(wire, ()))
         return total
 
     def counts(self) -> Mapping[Pair, int]:
-        """Pieces that were held, late or repeated, and connections that were reset."""
+        """Pieces that were held, late or repeated."""
         return {pair: link.hits for pair, link in self._links.items()}
 
     async def close(self) -> None:

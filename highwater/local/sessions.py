@@ -22,6 +22,10 @@ class SilenceError(HarnessError):
     """ZooKeeper does not answer the laboratory."""
 
 
+class OverError(HarnessError):
+    """There is no such session (any more)."""
+
+
 def password(session: int) -> bytes:
     """16 bytes, as ZooKeeper makes them."""
     state = ((session ^ _SUPER_SECRET) ^ _MULTIPLIER) & _MASK
@@ -35,10 +39,10 @@ def password(session: int) -> bytes:
 def end_session(hosts: str, session: int) -> None:
     """Take it over and close it; its ephemeral znodes go with it. Blocks.
 
-    SilenceError where ZooKeeper does not answer, HarnessError where the session is over already.
+    SilenceError where ZooKeeper does not answer, OverError where the session is over already.
     """
     if not _taken_over_and_closed(hosts, session):
-        raise HarnessError(f"session 0x{session:x} could not be taken over")
+        raise OverError(f"session 0x{session:x} could not be taken over")
     # Its owner may have connected again in between, and then what was closed was a connection: until it cannot be taken any more.
     for _ in range(_TIMES):
         if not _taken_over_and_closed(hosts, session):

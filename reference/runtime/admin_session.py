@@ -5,7 +5,7 @@ import asyncio
 from reference.client.admin import Admin, Outputs
 from reference.client.calls import Answered
 from reference.client.commands import Command
-from reference.coordination.api import AnyAnswer, AnyOp, Change, SessionState
+from reference.coordination.api import AnyAnswer, AnyOp, Change, SessionExpired, SessionState, Unknown
 from reference.coordination.kazoo_client import KazooCoordination
 from reference.effects import CancelTimer, SetTimer, ZkConnect, ZkRequest
 from reference.events import AnyEvent, TimerFired, ZkReplied, ZkState, ZkWatch
@@ -35,17 +35,19 @@ class AdminSession:
         return await self._answer
 
     async def look(self, *ops: AnyOp, timeout_s: float) -> tuple[AnyAnswer, ...]:
-        """What ZooKeeper holds; nothing where it does not answer in time."""
+        """What ZooKeeper holds; nothing where it does not answer, or not in time."""
         self._last += 1
         id_, future = self._last, self._loop.create_future()
         self._looks[id_] = future
         self._zookeeper.request(id_, ops, atomic=False)
         try:
-            return await asyncio.wait_for(future, timeout_s)
+            answers = await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
             return ()
         finally:
             del self._looks[id_]
+        # Whose connection broke meanwhile has seen nothing: that is not the same as that there is nothing.
+        return () if any(isinstance(answer, Unknown | SessionExpired) for answer in answers) else answers
 
     def close(self) -> None:
         """End the session; nobody is answered any more."""

@@ -10,6 +10,7 @@ headers are given to the machine; `with_records` puts the rest back where they l
 OSError: the caller tells the machine that the directory failed.
 """
 
+import errno
 import os
 import secrets
 import shutil
@@ -237,8 +238,12 @@ def _image(dir_: int, path: Path, batches: Callable[[Path, bool], tuple[Batch, .
 
 def _write_durably(path: Path, content: str) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    data = content.encode()
     try:
-        os.write(fd, content.encode())
+        written = os.write(fd, data)
+        if written != len(data):
+            # Of a nearly full disk a write takes what has room and calls that a success; half a checkpoint must not replace one.
+            raise OSError(errno.ENOSPC, f"{written} of {len(data)} bytes of {path.name} were written")
         os.fsync(fd)
     finally:
         os.close(fd)

@@ -251,6 +251,9 @@ class _Connection(asyncio.Protocol):
             self._heard_s = self._now_s()
             left_s = self._gateway.limits.idle_ms / 1000
         if left_s <= 0:
-            self.hang_up()
+            self._over = True
+            if self._transport is not None:
+                # Not closed: what it does not read would never be sent, and the connection never end.
+                self._transport.abort()
             return
         self._idle = asyncio.get_running_loop().call_later(left_s, self._look_for_silence)

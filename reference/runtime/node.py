@@ -136,6 +136,10 @@ class Host:
         try:
             while self._inbox and not self._over:
                 self._handle(self._inbox.popleft())
+        except BaseException:
+            # Broken off in the middle of an event: what is ready in the same round of the loop must not find half of it.
+            self._over = True
+            raise
         finally:
             self._busy = False
 

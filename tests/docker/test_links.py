@@ -171,14 +171,13 @@ def listener(engine: Engine, ground: Ground) -> int:
     raise AssertionError(engine.last_words(container))
 
 
-def test_a_reset_breaks_the_connections_of_one_link_and_counts_them(ground: Ground, listener: int) -> None:
+def test_a_reset_breaks_the_connections_of_one_link_and_says_how_many(ground: Ground, listener: int) -> None:
     place = ground[1][B1]
 
     async def act(links: ContainerLinks, _: dict[Address, AgentClient]) -> None:
         reader, writer = await asyncio.open_connection(place.address, listener)
         laboratory, other = await asyncio.open_connection(place.laboratory, listener)
         assert await links.reset([IN, OUT]) == 1
-        assert links.counts()[IN] == 1
         with pytest.raises(ConnectionResetError):
             await asyncio.wait_for(reader.read(1), 2)
         with pytest.raises(TimeoutError):

@@ -45,6 +45,14 @@ def test_a_file_that_is_no_transaction_log_is_refused(tmp_path: Path) -> None:
         read_log(tmp_path)
 
 
+def test_a_file_that_a_kill_left_empty_holds_nothing(tmp_path: Path) -> None:
+    """Runs kill servers; what the others have committed is not lost for it."""
+    (tmp_path / "version-2").mkdir()
+    (tmp_path / "version-2" / "log.100000001").touch()
+
+    assert read_log(tmp_path) == []
+
+
 @pytest.mark.zookeeper
 @pytest.mark.slow
 def test_the_log_tells_every_change_in_the_order_of_commit_and_the_server_leaves_nothing_behind() -> None:

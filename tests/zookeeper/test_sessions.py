@@ -6,9 +6,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
-from highwater.errors import HarnessError
 from highwater.local import sessions
-from highwater.local.sessions import end_session, password
+from highwater.local.sessions import OverError, end_session, password
 from tests.zookeeper.bench import Proxy
 
 
@@ -75,5 +74,5 @@ def test_a_session_that_its_owner_takes_back_is_ended_all_the_same(zookeeper: st
 
 @pytest.mark.zookeeper
 def test_a_session_that_is_over_cannot_be_taken_over(zookeeper: str) -> None:
-    with pytest.raises(HarnessError, match="session 0x1234 could not be taken over"):
+    with pytest.raises(OverError, match="session 0x1234 could not be taken over"):
         end_session(zookeeper, 0x1234)

@@ -22,6 +22,7 @@ class Recorded:
     def __init__(self) -> None:
         self.now: dict[Pair, LinkCondition] = {}
         self.resets = 0
+        self.connections = 1  # that a reset finds
         self.hits: dict[Pair, int] = {}
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
@@ -30,9 +31,7 @@ class Recorded:
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
         self.resets += 1
-        for pair in pairs:
-            self.hits[pair] = self.hits.get(pair, 0) + 1
-        return 1
+        return self.connections
 
     def counts(self) -> Mapping[Pair, int]:
         return self.hits
@@ -143,6 +142,30 @@ def test_what_met_no_traffic_did_not_act() -> None:
         return await probe()
 
     assert asyncio.run(scene()) == Proof(False, "0 packets repeated")
+
+
+def test_what_other_windows_do_to_a_link_is_no_proof() -> None:
+    """A slow link is hit by every packet, so that a reset that found no connection, and a loss of none, would seem to act."""
+
+    async def scene() -> list[Proof]:
+        links = Recorded()
+        links.connections = 0
+        faults = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
+        slow = Slow(extra_ms=100, links=("peers", "zookeeper"))
+        await faults.begin(window("f0", slow), slow, (BrokerId(1),))
+        others = (Reset(period_ms=1000, links=("zookeeper",)), Packets(drop_per_mille=1))
+        probes = [(await faults.begin(window(f"f{n}", fault), fault, (BrokerId(1),)))[0] for n, fault in enumerate(others, 1)]
+        links.hits = {(Address("b1"), Address(peer)): 7 for peer in ("b2", "z1", "z2")}
+        for number in (1, 2):
+            faults.closing(f"f{number}")
+        found = [await probe() for probe in probes]
+        await faults.end("f1")
+        return found
+
+    assert asyncio.run(scene()) == [
+        Proof(False, "0 connections broken"),
+        Proof(None, "other windows do something to the same links"),
+    ]
 
 
 def test_links_are_said_to_change_before_they_do() -> None:

@@ -107,7 +107,7 @@ def test_a_proof_goes_on_after_its_connection_was_broken() -> None:
     play(scene)
 
 
-def test_a_reset_breaks_and_counts_the_connections_of_both_wires() -> None:
+def test_a_reset_breaks_the_connections_of_both_wires_and_says_how_many() -> None:
     async def run() -> None:
         links = ProxyLinks(HOST, random.Random(1))
         server = await asyncio.get_running_loop().create_server(asyncio.Protocol, HOST, 0)
@@ -121,7 +121,6 @@ def test_a_reset_breaks_and_counts_the_connections_of_both_wires() -> None:
             with pytest.raises(ConnectionResetError):
                 await asyncio.wait_for(reader.read(1), 5)
             writer.transport.abort()
-        assert links.counts()[THERE] == 3
         await links.close()
         server.close()
         await asyncio.sleep(0.01)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -250,6 +251,22 @@ def test_writing_to_a_full_device_fails_and_leaves_the_log_as_it_was(tmp_path: P
     os.close(kept)
     disk.close()
     assert found(tmp_path)[0].logs == (image(ORDERS, batch(0)),)
+
+
+def test_a_checkpoint_for_which_there_is_half_the_room_does_not_replace_the_one_before(tmp_path: Path) -> None:
+    """write() takes what fits and calls it a success; half a checkpoint would cost the directory at the next start."""
+    disk = opened(tmp_path)
+    disk.write_checkpoint(0, ((ORDERS, Offset(1)),))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(OSError, match="100 of 115 bytes of replication-offset-checkpoint.tmp were written"):
+            disk.write_checkpoint(0, tuple((TopicPartition(f"orders-{index}"), Offset(2)) for index in range(10)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    disk.close()
+
+    assert found(tmp_path)[0].checkpoint == ((ORDERS, 1),)
 
 
 def test_directories_fail_as_the_harness_wants_and_count_it(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Connections of clients over real sockets: what is too much is refused, and nobody else suffers for it."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
@@ -164,6 +165,20 @@ def test_who_says_nothing_for_too_long_is_hung_up_on() -> None:
         assert closed.result()
 
     played(scene, idle_ms=100)
+
+
+def test_who_says_nothing_and_reads_nothing_is_gone_with_what_was_to_be_sent() -> None:
+    """What is written waits for its reader for as long as TCP does, which is for ever: it would hold its place and its memory."""
+
+    async def scene(inside: Inside, dial: Dial) -> None:
+        wordy = replace(FACING, advertised={ME: ("x" * 30_000, 9092)})
+        port = await inside.gateway.listen("127.0.0.1", 0, wordy)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"".join(asked(correlation) for correlation in range(1000)))
+            await until(lambda: inside.gateway.held > 0)
+            await until(lambda: inside.gateway.held == 0)
+
+    played(scene, idle_ms=300)
 
 
 def test_bytes_that_all_connections_hold_are_limited() -> None:

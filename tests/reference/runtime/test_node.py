@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from reference.coordination.api import AnyOp, Exists
@@ -198,6 +199,23 @@ def test_an_assertion_that_fails_in_the_machine_is_noted_with_its_place_and_ends
     assert note.detail.endswith("hw above leo")
     assert "test_node:" in note.detail
     assert world.reasons == ["halt:assertion"]
+
+
+def test_a_machine_that_broke_off_in_the_middle_of_an_event_is_told_nothing_more(tmp_path: Path) -> None:
+    """The loop goes on for a round until the process has ended, and half of an event may acknowledge what is not there."""
+
+    def table(event: AnyEvent) -> Sequence[AnyEffect]:
+        if isinstance(event, Received):
+            raise KeyError("orders-0")
+        return ()
+
+    async def scene(world: World, toy: Toy) -> None:
+        with pytest.raises(KeyError):
+            world.host.received(B2, Metadata(1))
+        world.host.received(B2, Metadata(2))
+        assert toy.told == [Booted(), Received(B2, Metadata(1))]
+
+    played(tmp_path, table, scene)
 
 
 ASKED = Fetch(5, TP, BrokerId(2), NO_INCARNATION, LeaderEpoch(0), Offset(0), Millis(0), 10)
