@@ -48,7 +48,7 @@ class NodeContainer(NodeFolder):
         """A new life."""
         self.begin_life(end_with_stdin=False)
         await self.process.start()
-        await self.tell_faults()
+        await self.tell_faults(self.is_running)
         return self._runs
 
     async def _runs(self) -> Proof:

@@ -82,12 +82,17 @@ class LogDirs:
         return probe
 
     def swap(self, dir_: int) -> tuple[Wound, ...]:
-        """An empty one in the place of this one; an empty log is a wound too: whoever counts on it cannot know."""
-        assert self._conditions[dir_] == SOUND, "swapped while it is broken"
+        """An empty one in the place of this one; an empty log is a wound too: whoever counts on it cannot know.
+
+        What other windows do to the directory is done to the new one as well.
+        """
+        condition = self._conditions[dir_]
+        self.set(dir_, SOUND)
         (image,) = look([self.paths[dir_]])
         shutil.rmtree(self.paths[dir_])
         self.paths[dir_].mkdir()
         self._give(self.paths[dir_])
+        self.set(dir_, condition)
         return tuple(
             Wound(tp=log.tp, topic_id=log.topic_id, dir=dir_, offset=log.batches[0].base_offset if log.batches else Offset(0))
             for log in image.logs

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -28,7 +29,7 @@ from reference.types import TopicPartition, broker_address
 
 LOOK_S = 0.02
 MET_LOOKS_MAX = 150
-TOLD_LOOKS_MAX = 250  # of a process that is about to listen
+LISTENS_S_MAX = 60.0  # a process that is being started, on a busy machine
 ANSWER_S_MAX = 1.0  # one that stands still does not answer
 
 
@@ -163,12 +164,16 @@ class NodeFolder:
 
         return probe
 
-    async def tell_faults(self) -> None:
-        """A process was started: it meets the faults that hold, those too that came between its settings and its listening."""
+    async def tell_faults(self, is_running: Callable[[], Awaitable[bool]]) -> None:
+        """A process was started with the faults that hold: until it listens, for a fault that ends before that ends unheard of.
+
+        Nothing where none holds, or it does not run (any more). HarnessError where it runs and does not listen.
+        """
+        end_s = time.monotonic() + LISTENS_S_MAX
         for dir_, fault in enumerate(self._dir_faults):
-            for _ in range(TOLD_LOOKS_MAX if fault != SOUND else 0):
-                if await self._told(dir_) is not None:
-                    break
+            while fault != SOUND and await self._told(dir_) is None and await is_running():
+                if time.monotonic() > end_s:
+                    raise HarnessError(f"{self.address} does not listen {LISTENS_S_MAX:.0f} s after its start")
                 await asyncio.sleep(LOOK_S)
 
     async def _told(self, dir_: int) -> Counts | None:

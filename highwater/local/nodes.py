@@ -60,7 +60,7 @@ class NodeProcess(NodeFolder):
             )
         if self._clock is not None:
             note_faked(self._folder, self._process.pid)
-        await self.tell_faults()
+        await self.tell_faults(self.is_running)
         return self._probe()
 
     async def is_running(self) -> bool:

@@ -4,6 +4,7 @@ Everything that a run makes on this machine is named after its folder, so that w
 what a living one uses: a folder that can be locked has lost its owner.
 """
 
+import errno
 import fcntl
 import os
 import shutil
@@ -82,7 +83,9 @@ def remove(folder: Path) -> None:
     """Unmount what is mounted below it and remove it. OSError where that cannot be done."""
     mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for place in sorted((place for place in mounted if place.startswith(f"{folder}/")), reverse=True):
-        subprocess.run(["umount", place], check=True)
+        done = subprocess.run(["umount", place], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise OSError(errno.EBUSY, done.stderr.strip(), place)
     for path, names, _ in os.walk(folder):
         for name in names:
             entry = Path(path) / name

@@ -64,8 +64,11 @@ def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> 
             outcome = "interrupted"
         except HarnessError as error:
             outcome, failure = "harness-fault", str(error)
-        finally:
+        try:
             site.stop()
+        except HarnessError as error:
+            # A broker that does not end is no reason to lose what is recorded: an anomaly may be proven by it.
+            outcome, failure = "harness-fault", failure or str(error)
         return Run(history=stage.history(provenance, outcome, backend=backend), failure=failure)
     finally:
         site.close()

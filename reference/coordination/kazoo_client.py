@@ -7,7 +7,8 @@ What the interface promises and kazoo alone does not is decided here:
   wait for the next one.
 * kazoo forgets watches when the connection is lost. They are kept here with the zxid of what was last seen, read again after the
   reconnect, and what changed meanwhile is reported at once, as ZooKeeper's own client does with SetWatches.
-* After an expiry kazoo would open another session by itself. That client is stopped; a new session begins with `connect` alone.
+* After an expiry kazoo would open another session by itself, and perform in it what was handed in meanwhile. That client is kept
+  from connecting, and stopped; a new session begins with `connect` alone.
 
 kazoo calls back from its own threads. Everything they bring goes through one queue, so that a watch is never overtaken by a
 later answer, and is handed to `run_soon`, which must run it on the thread that owns this object: all state belongs to that one.
@@ -92,9 +93,18 @@ def _sleep(seconds: float) -> None:
 
 
 class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Watches go through the queue of the answers: with kazoo's two queues a watch may come after what was read later."""
+    """Watches go through the queue of the answers: with kazoo's two queues a watch may come after what was read later.
+
+    And there is one session: what its owner hands in until it has heard that it is over, kazoo would perform in the next one.
+    """
 
     sleep_func = staticmethod(_sleep)
+    is_over = False
+
+    def create_connection(self, *args: Any, **options: Any) -> Any:
+        if self.is_over:
+            raise ConnectionRefusedError("the session is over")
+        return super().create_connection(*args, **options)
 
     def dispatch_callback(self, callback: Callback) -> None:
         self.completion_queue.put(lambda: callback.func(*callback.args))
@@ -167,6 +177,8 @@ class KazooCoordination:
 
     def _on_kazoo_state(self, client: KazooClient, state: str) -> None:
         expired = client.client_state == KeeperState.EXPIRED_SESSION
+        if expired:
+            client.handler.is_over = True
         session = client.client_id[0] if state == KazooState.CONNECTED else 0
         # Behind the answers that are already on their way.
         client.handler.completion_queue.put(partial(self._run_soon, partial(self._on_state, client, state, expired, session)))
@@ -191,7 +203,7 @@ class KazooCoordination:
             self._connected = False
             self._client = None
             self._watches = WatchBook()
-            # stop() waits for kazoo's connection thread, which may be about to open a session that nobody wants.
+            # stop() waits for kazoo's connection thread, which tries to open a session that nobody wants.
             threading.Thread(target=_discard, args=(client,), daemon=True).start()
             # Of what was on its way, a part may have been performed before the session ended.
             self._answer_all(active=Unknown(), waiting=SessionExpired())

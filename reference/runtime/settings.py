@@ -4,6 +4,7 @@ A listener is where others come in: the address it is bound to, and under which 
 broker of the cluster, this one too. They differ where a proxy or another network stands between.
 """
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -90,6 +91,9 @@ def _check(settings: NodeSettings) -> None:
             raise SettingsError(f"clients[{index}] does not say where {me} itself is reached")
     if len(settings.log_dirs) != settings.broker.log_dirs:
         raise SettingsError(f"broker.log_dirs is {settings.broker.log_dirs}, log_dirs has {len(settings.log_dirs)}")
+    # As Kafka does: each would take the other's replicas for a second copy, and the younger of two goes.
+    if len(set(map(os.path.realpath, settings.log_dirs))) < len(settings.log_dirs):
+        raise SettingsError(f"log_dirs names a directory twice: {', '.join(settings.log_dirs)}")
     if len(settings.dir_faults) > len(settings.log_dirs):
         raise SettingsError(f"dir_faults has {len(settings.dir_faults)}, log_dirs {len(settings.log_dirs)}")
     if settings.segment_bytes < 1:

@@ -1,5 +1,6 @@
 """What a killed harness left behind is told from what a living one uses."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from highwater import clean as cleaning
+from highwater.errors import HarnessError
 from highwater.local.run_folder import PREFIX, RunFolder, abandoned, is_abandoned
 
 
@@ -76,3 +78,19 @@ def test_cleaning_removes_processes_and_unreadable_folders_of_dead_runs_alone(te
             process.kill()
             process.wait()
         living.remove()
+
+
+def test_a_mount_that_somebody_uses_is_told_in_a_sentence() -> None:
+    """A shell that stands there is enough: whoever cleans is to read why, and to clean again."""
+    if os.geteuid():
+        pytest.skip("only root can mount a small file system")
+    place = left_by_a_dead_harness() / "data-0"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "highwater", str(place)], check=True)
+    try:
+        with (place / "log").open("w"), pytest.raises(HarnessError, match=r"cannot be removed: umount: "):
+            list(cleaning.clean())
+
+        assert list(cleaning.clean()) == [f"folder {place.parent}"]
+    finally:
+        subprocess.run(["umount", "-l", str(place)], capture_output=True, check=False)

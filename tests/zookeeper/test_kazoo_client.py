@@ -112,6 +112,24 @@ def test_after_an_expiry_nothing_happens_until_a_session_is_asked_for(zookeeper:
     assert client.watches == []  # the watch went with the session that set it
 
 
+def test_what_is_handed_in_before_the_expiry_is_heard_of_is_done_by_no_other_session(
+    zookeeper: str, client: Client, other: Client, root: str
+) -> None:
+    """A node whose loop is busy hears late of it: what it asks for meanwhile would be a deposed controller's write."""
+    kazoo, old = client.zookeeper._client, client.states[-1][1]
+    assert kazoo is not None
+    end_session(zookeeper, old)
+    until = time.monotonic() + 1  # kazoo by itself would need a tenth of that for another session
+    while time.monotonic() < until and (kazoo.client_id is None or kazoo.client_id[0] == old):
+        time.sleep(0.01)
+    request = client.begin(Create(f"{root}/late", b""))
+    time.sleep(0.1)
+    client.wait_for_state("expired")
+
+    assert client.answers[request] == (Unknown(),)
+    assert other.ask(Exists(f"{root}/late")) == (NoNode(),)
+
+
 def test_a_change_is_told_before_any_answer_that_shows_it(client: Client, other: Client, root: str) -> None:
     """With kazoo's own two queues an answer may overtake the watch, and the machine then takes old news for new."""
     for version in range(1, 40):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from highwater.local.directories import LogDirs, obeying
-from highwater.local.site import SOUND, DirCondition, Proof
+from highwater.local.site import SOUND, DirCondition, Probe, Proof
 from reference.messages import Batch
 from reference.runtime.disk import Disk
 from reference.types import Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -90,3 +90,46 @@ def test_a_swapped_directory_is_empty_and_every_log_in_it_is_wounded_from_its_st
     assert [(wound.tp, wound.topic_id, wound.dir, wound.offset) for wound in wounds] == [("empty-0", 8, 0, 0), ("t-0", 9, 0, 0)]
     assert list(dirs.paths[0].iterdir()) == []
     assert [path.name for path in dirs.paths[1].iterdir()] == ["t-1"]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [DirCondition(flush_ms=100), DirCondition(broken=True), DirCondition(unreadable=True), DirCondition(is_file=True)],
+)
+def test_a_directory_to_which_another_window_does_something_is_swapped_all_the_same(
+    dirs: LogDirs, condition: DirCondition
+) -> None:
+    """Windows of different kinds may overlap on one directory."""
+    disk = Disk(list(dirs.paths))
+    disk.recover()
+    disk.create(0, TopicPartition("t-0"), Incarnation(1), TopicId(9))
+    disk.close()
+    dirs.set(0, condition)
+
+    wounds = dirs.swap(0)
+
+    assert [wound.tp for wound in wounds] == ["t-0"]
+    assert dirs.paths[0].is_file() is condition.is_file
+    if not condition.is_file:
+        assert (dirs.paths[0].stat().st_mode & 0o777 == 0) is condition.unreadable
+    assert after(dirs, SOUND).holds
+    assert list(dirs.paths[0].iterdir()) == []
+
+
+def test_a_full_directory_that_is_swapped_is_full_again(tmp_path: Path) -> None:
+    """Its files took room, which their removal gives back."""
+    if os.geteuid():
+        pytest.skip("only root can mount a small file system")
+    full = LogDirs([tmp_path / "data-0" / "logs"])
+    full.make(small=True)
+    try:
+        (full.paths[0] / "notes").write_bytes(bytes(1 << 20))
+        filled = full.set(0, DirCondition(full=True))
+        full.swap(0)
+        assert asyncio.run(measured(filled)).holds
+    finally:
+        full.close()
+
+
+async def measured(probe: Probe) -> Proof:
+    return await probe()

@@ -153,7 +153,7 @@ def test_what_other_windows_do_to_a_link_is_no_proof() -> None:
         faults = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
         slow = Slow(extra_ms=100, links=("peers", "zookeeper"))
         await faults.begin(window("f0", slow), slow, (BrokerId(1),))
-        others = (Reset(period_ms=1000, links=("zookeeper",)), Packets(drop_per_mille=1))
+        others: tuple[LinkFault, ...] = (Reset(period_ms=1000, links=("zookeeper",)), Packets(drop_per_mille=1))
         probes = [(await faults.begin(window(f"f{n}", fault), fault, (BrokerId(1),)))[0] for n, fault in enumerate(others, 1)]
         links.hits = {(Address("b1"), Address(peer)): 7 for peer in ("b2", "z1", "z2")}
         for number in (1, 2):

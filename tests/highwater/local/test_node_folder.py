@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from highwater.errors import HarnessError
 from highwater.local.node_folder import Needs, NodeFolder, Start
 from highwater.local.site import Proof
 from reference.config import SAFE, BrokerConfig
@@ -17,6 +18,7 @@ from reference.types import Address, BrokerId
 
 B1 = Address("b1")
 SLOW = DirFault(flush_ms=1)
+SLOW_START_S = 0.2
 
 
 @pytest.fixture
@@ -63,3 +65,51 @@ def test_a_life_that_has_met_nothing_yet_does_not_prove_a_fault(node: NodeFolder
 
 def test_a_fault_is_proven_by_the_life_that_meets_it(node: NodeFolder) -> None:
     assert proven(node, flushed(5), flushed(0), flushes=2).holds
+
+
+async def runs() -> bool:
+    return True
+
+
+async def has_ended() -> bool:
+    return False
+
+
+def test_a_process_that_takes_its_time_to_listen_is_waited_for(node: NodeFolder) -> None:
+    """It was started with a fault that may be over when it listens: whoever heals would find nobody to tell."""
+
+    async def scene() -> bool:
+        await node.set_dir_fault(0, SLOW)
+        telling = asyncio.ensure_future(node.tell_faults(runs))
+        done, _ = await asyncio.wait([telling], timeout=SLOW_START_S)
+        life = SideChannel(DirFaults(1))
+        await life.listen(node._folder / "side-channel")
+        await telling
+        await life.close()
+        return not done
+
+    assert asyncio.run(scene())
+
+
+def test_a_process_that_ends_before_it_listens_is_not_waited_for(node: NodeFolder) -> None:
+    """All its directories may be broken."""
+
+    async def scene() -> None:
+        await node.set_dir_fault(0, SLOW)
+        async with asyncio.timeout(5):
+            await node.tell_faults(has_ended)
+
+    asyncio.run(scene())
+
+
+def test_a_process_that_runs_and_never_listens_is_a_failure_of_the_laboratory(
+    node: NodeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("highwater.local.node_folder.LISTENS_S_MAX", 0.1)
+
+    async def scene() -> None:
+        await node.set_dir_fault(0, SLOW)
+        with pytest.raises(HarnessError, match="b1 does not listen"):
+            await node.tell_faults(runs)
+
+    asyncio.run(scene())

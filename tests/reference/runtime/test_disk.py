@@ -260,7 +260,7 @@ def test_a_checkpoint_for_which_there_is_half_the_room_does_not_replace_the_one_
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
-        with pytest.raises(OSError, match="100 of 115 bytes of replication-offset-checkpoint.tmp were written"):
+        with pytest.raises(OSError, match="100 of 115 bytes of replication-offset-checkpoint"):
             disk.write_checkpoint(0, tuple((TopicPartition(f"orders-{index}"), Offset(2)) for index in range(10)))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from reference.config import SAFE, BrokerConfig
 from reference.runtime.__main__ import main
@@ -48,6 +49,7 @@ def test_settings_survive_the_file(tmp_path: Path) -> None:
         (msgspec.json.encode({**msgspec.to_builtins(GOOD), "limits": {"in_flight": 0}}), "in_flight is not above 0"),
         (_with(zookeeper="localhost:x"), "not a host and a port: 'localhost:x'"),
         (_with(log_dirs=("a", "b")), "broker.log_dirs is 1, log_dirs has 2"),
+        (_with(broker=replace(GOOD.broker, log_dirs=2), log_dirs=("/tmp/a", "/tmp/b/../a")), "names a directory twice: /tmp/a, "),
         (_with(life=0), "life counts from 1"),
         (_with(segment_bytes=0), "segment_bytes is not above 0"),
         (_with(side_channel="/tmp/" + "x" * 110), "side_channel has more than 107 bytes"),
