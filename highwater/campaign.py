@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from highwater.derive import MIXED, PLAIN, derive
+from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
 from highwater.goals import Reached, table
 from highwater.plan import Plan
@@ -20,7 +21,7 @@ from highwater.provenance import Laboratory
 from highwater.run import BackendName, Keep
 from highwater.summary import Summary, ValidityName
 from highwater.workers import Done, Task, perform_all
-from nemesis.capability import performable
+from nemesis.capability import performable, refusals
 from nemesis.profiles import ProfileName
 
 INTERRUPTED = "interrupted"  # why seeds are missing after Ctrl-C
@@ -50,7 +51,7 @@ class Request(Struct, frozen=True, kw_only=True):
     def plan(self, seed: int) -> Plan:
         """The plan of one seed; PlanError where the request asks for what does not exist.
 
-        Where nobody named faults, a stage is spared those that it cannot perform; what was named is refused later.
+        Of all faults, of families and of mixes a stage is spared what it cannot perform; a kind that was named is refused later.
         """
         plan = derive(
             seed,
@@ -60,7 +61,15 @@ class Request(Struct, frozen=True, kw_only=True):
             seconds=self.seconds,
             workload=PLAIN if self.workload == MIXED and self.backend != "sim" else self.workload,
         )
-        return plan if self.faults else replace(plan, schedule=performable(self.backend, plan.schedule))
+        can = performable(self.backend, plan.schedule)
+        return replace(plan, schedule=tuple(window for window in plan.schedule if window in can or window.kind in self.faults))
+
+    def check(self, seeds: Sequence[int]) -> None:
+        """PlanError or UsageError where a run of these seeds would be refused for what was asked, before any is performed."""
+        for seed in seeds[:1] if self.backend == "sim" else seeds:
+            reason = next(iter(refusals(self.backend, self.plan(seed).schedule)), None)
+            if reason is not None:
+                raise UsageError(f"seed {seed}: {reason}")
 
     def task(self, seed: int, *, laboratory: Laboratory, keep: Keep) -> Task:
         """The run of one seed."""

@@ -68,7 +68,7 @@ def campaign(
     wanted = options.seeds_of(seeds)
     kinds = options.names_of(faults)
     request = Request(protocol=protocol, faults=kinds, profile=profile, seconds=seconds, workload=workload, backend=backend)
-    request.plan(wanted[0])  # bad input is refused before anything is written
+    request.check(wanted)  # bad input is refused before anything is written
     wide = protocol == "safe" and (not request.faults or "all" in request.faults) and seconds is None
     must = chosen(goals, profile=profile, by_default=wide and len(wanted) >= STANDARD_FROM)
     here = laboratory()

@@ -1,6 +1,7 @@
 """Campaigns: what is counted, when one stops, and what it exits with."""
 
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from highwater.backends import docker
 from highwater.backends.api import Provenance
 from highwater.backends.docker import with_time_for_containers
 from highwater.campaign import Campaign, Limits, Request, exit_code, run_campaign, tally
+from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plan import Plan
 from highwater.provenance import Laboratory
@@ -16,6 +18,7 @@ from highwater.run import Keep
 from highwater.summary import FoundAnomaly, Summary
 from highwater.workers import Task
 from history.manifest import FaultCount
+from nemesis.capability import refusals
 
 HERE = Laboratory(commit="", dirty=False, versions={})
 GOOD = Summary(
@@ -135,3 +138,21 @@ def test_the_command_that_repeats_a_seed_says_what_is_not_the_default() -> None:
         Request(protocol="v3", faults=("pause", "clock"), profile="beyond", seconds=9).command(7)
         == "highwater run --seed 7 --protocol v3 --faults pause,clock --profile beyond --seconds 9"
     )
+
+
+@pytest.mark.parametrize("faults", [(), ("all",), ("network", "point"), ("clog", "commands")])
+def test_of_families_and_mixes_a_stage_is_spared_what_it_cannot_perform(faults: tuple[str, ...]) -> None:
+    request = Request(faults=faults, profile="beyond", backend="docker", seconds=120)
+
+    request.check(range(10))
+
+    in_simulator = replace(request, backend="sim")
+    assert any(refusals("docker", in_simulator.plan(seed).schedule) for seed in range(10))
+
+
+def test_a_kind_that_was_named_and_cannot_be_performed_is_refused_before_the_first_run() -> None:
+    request = Request(faults=("crash-leader", "packets"), backend="docker", seconds=120)
+    seed = next(seed for seed in count() if refusals("docker", request.plan(seed).schedule))
+
+    with pytest.raises(UsageError, match=f"^seed {seed}: window .* \\(packets\\): the docker backend cannot: TCP hides"):
+        request.check(range(seed + 1))
