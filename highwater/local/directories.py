@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -89,7 +90,10 @@ class LogDirs:
         condition = self._conditions[dir_]
         self.set(dir_, SOUND)
         (image,) = look([self.paths[dir_]])
-        shutil.rmtree(self.paths[dir_])
+        # Moved away first: a probe of another window may write in it just now, and then it cannot be removed as a whole.
+        gone = Path(tempfile.mkdtemp(prefix="swapped-", dir=self.paths[dir_].parent))
+        self.paths[dir_].rename(gone / "logs")
+        shutil.rmtree(gone, ignore_errors=True)
         self.paths[dir_].mkdir()
         self._give(self.paths[dir_])
         self.set(dir_, condition)

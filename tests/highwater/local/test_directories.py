@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,25 @@ def test_a_directory_to_which_another_window_does_something_is_swapped_all_the_s
         assert (dirs.paths[0].stat().st_mode & 0o777 == 0) is condition.unreadable
     assert after(dirs, SOUND).holds
     assert list(dirs.paths[0].iterdir()) == []
+
+
+def test_a_directory_in_which_a_probe_writes_is_swapped_all_the_same(dirs: LogDirs) -> None:
+    """A probe of another window may look at any moment."""
+    is_over = threading.Event()
+
+    def probe() -> None:
+        while not is_over.is_set():
+            with suppress(OSError):
+                (dirs.paths[0] / ".probe").write_bytes(b"x")
+
+    thread = threading.Thread(target=probe)
+    thread.start()
+    try:
+        for _ in range(200):
+            dirs.swap(0)
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def test_a_full_directory_that_is_swapped_is_full_again(tmp_path: Path) -> None:
