@@ -69,6 +69,7 @@ def _asked(f: str) -> str:
     return f"admin:{f}"
 
 
+_COUNTED = ("message:", "error:")  # from messages
 STOP_AND_DELETE = f"{_message(StopReplica)}:{DELETE}"
 
 
@@ -133,9 +134,14 @@ def read(path: Path) -> tuple[str, ...]:
 
 
 def table(summaries: Sequence[Summary], wanted: Sequence[str] = ()) -> tuple[Reached, ...]:
-    """How often each thing was reached, in the order of `known`."""
+    """How often each thing was reached, in the order of `known`.
+
+    What real nodes say to each other is not counted: of what only such a count can tell, nothing is told there.
+    """
     counts = _counts(summaries)
-    return tuple(Reached(name=name, count=counts[name], wanted=name in wanted) for name in known())
+    are_counted = not summaries or any(message.kind != CLIENTS for summary in summaries for message in summary.messages)
+    lines = (Reached(name=name, count=counts[name], wanted=name in wanted) for name in known())
+    return tuple(line for line in lines if line.count or line.wanted or are_counted or not line.name.startswith(_COUNTED))
 
 
 def _counts(summaries: Sequence[Summary]) -> Counter[str]:

@@ -80,6 +80,20 @@ def test_an_error_that_a_server_sent_is_not_counted_again_where_the_client_repor
     assert counts(replace(RUN, messages=(sent, reported)))["error:NOT_ENOUGH_REPLICAS"] == 5
 
 
+def test_what_nobody_counted_is_not_said_to_have_never_happened() -> None:
+    """On real nodes clients alone tell of errors, and nobody of messages."""
+    by_clients = replace(RUN, backend="docker", messages=(MessageCount(kind=CLIENTS, error="REQUEST_TIMED_OUT", count=4),))
+    wanted = "message:leader-and-isr"
+
+    told = {line.name: line.count for line in table([by_clients])}
+    missed = {line.name for line in table([by_clients], (wanted,)) if line.missed}
+
+    assert [name for name in told if name.startswith(("message:", "error:"))] == ["error:REQUEST_TIMED_OUT"]
+    assert told[RECOVERY_ELECTIONS] == 1
+    assert told[EXCUSED_LOSSES] == 0
+    assert missed == {wanted}
+
+
 def test_a_wound_is_survived_only_where_nothing_was_lost() -> None:
     """docs/promise.md N3."""
     names = (WOUNDS_SURVIVED, RECOVERY_ELECTIONS, ELECTIONS_FROM_ELR, EXCUSED_LOSSES)
