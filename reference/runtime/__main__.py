@@ -6,8 +6,10 @@ Exit codes: 0 ended, or healthy; 1 halted, or not healthy; 2 it does not start, 
 import argparse
 import asyncio
 import logging
+import resource
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from reference.node import Node
@@ -27,6 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # kazoo warns of every lost connection; what the node makes of it stands in its notes.
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     given = parser.parse_args(arguments)
+    # As the JVM does: of the usual 1024 clients alone could take all, and a directory in which nothing can be opened has failed.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems call no limit what they do not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         settings = load(given.config)
         return _health(settings) if given.health else asyncio.run(run(settings, Node.boot))

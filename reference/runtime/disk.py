@@ -39,6 +39,7 @@ CHECKPOINT = "replication-offset-checkpoint"
 CLEAN = ".kafka_cleanshutdown"
 SEGMENT_BYTES = 1 << 30  # log.segment.bytes
 _METADATA = "partition.metadata"
+_NAME_MAX = 255  # bytes, on any file system
 _MARK = "meta.properties"
 
 
@@ -93,7 +94,7 @@ class Disk:
         """An empty log with its metadata, durable when this returns: made aside and renamed."""
         self._faults.meet(dir_, needs_room=True)
         path = self._paths[dir_]
-        aside = path / f"{tp}{ASIDE}"
+        aside = path / _beside(tp, ASIDE)
         aside.mkdir()
         _write_durably(aside / _METADATA, metadata_text(Metadata(born, topic_id)))
         _write_durably(aside / segment_name(0), "")
@@ -125,7 +126,7 @@ class Disk:
         """Remove a log: under another name now, with its files in the next sweep."""
         self._faults.meet(dir_, needs_room=False)
         path = self._paths[dir_]
-        gone = path / f"{tp}.{secrets.token_hex(16)}{DELETED}"
+        gone = path / _beside(tp, f".{secrets.token_hex(16)}{DELETED}")
         (path / tp).rename(gone)
         self._ledger.renamed(dir_, tp, gone.name)
         self._logs.pop((dir_, tp)).close()
@@ -234,6 +235,11 @@ def _image(dir_: int, path: Path, batches: Callable[[Path, bool], tuple[Batch, .
         return DirImage(dir_, True, tuple(logs), entries, found.born, found.dirs, clean)
     except (OSError, ValueError, KeyError):
         return DirImage(dir_, readable=False)
+
+
+def _beside(tp: TopicPartition, suffix: str) -> str:
+    """The name of a folder that is no replica (yet, any more). The longest that topics may have leave no room for a suffix."""
+    return f"{tp[: _NAME_MAX - len(suffix)]}{suffix}"
 
 
 def _write_durably(path: Path, content: str) -> None:

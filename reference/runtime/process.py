@@ -5,6 +5,7 @@ in its way, and ends.
 """
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -36,6 +37,7 @@ from reference.types import Address, BrokerId, TopicPartition, broker_address
 from reference.wire.clients.exchange import Facing
 from reference.wire.clients.tasks import AnyResult, AnyTask, Directory, Dirs, ListDirs, Pause
 
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handles]  # settings, what is on disk, life
 
 
@@ -126,7 +128,10 @@ class _Process:
         self._end.set()
 
     def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self._broken.append(context.get("exception") or RuntimeError(context["message"]))
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in _NO_ROOM and "socket" in context:
+            return  # a connection that cannot be taken: asyncio takes none for a second, and no callback was broken off
+        self._broken.append(error or RuntimeError(context["message"]))
         self._end.set()
 
     def _look_at_start(self) -> None:

@@ -130,6 +130,22 @@ def test_a_deleted_replica_is_gone_and_can_be_made_again(tmp_path: Path) -> None
     assert found(tmp_path)[0].logs == (image(ORDERS, batch(0, "new")),)
 
 
+def test_a_topic_may_have_the_longest_name_that_kafka_allows(tmp_path: Path) -> None:
+    """With its partition it fills the name of a folder, and is made and deleted under a longer one: no failure of the disk."""
+    longest = TopicPartition(f"{'x' * 249}-1000")
+    disk = opened(tmp_path)
+    for _ in range(2):
+        disk.create(0, longest, BORN)
+        disk.append(0, longest, [batch(0)])
+        disk.delete(0, longest)
+    disk.create(0, longest, BORN)
+    disk.sweep_job(0)()
+    disk.close()
+
+    assert [path.name for path in tmp_path.iterdir()] == [longest]
+    assert found(tmp_path) == (DirImage(0, readable=True, logs=(image(longest),)),)
+
+
 def test_files_of_a_deleted_replica_go_in_a_sweep_or_at_a_restart(tmp_path: Path) -> None:
     """Not while somebody waits for a flush: there may be a gigabyte of them."""
     disk = opened(tmp_path)
