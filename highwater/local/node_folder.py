@@ -1,6 +1,7 @@
 """What every node has on this machine, process or container: a folder with its settings, notes, output and log directories."""
 
 import asyncio
+import errno
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,6 +31,7 @@ from reference.types import TopicPartition, broker_address
 LOOK_S = 0.02
 MET_LOOKS_MAX = 150
 LISTENS_S_MAX = 60.0  # a process that is being started, on a busy machine
+_BROKEN = str(OSError(errno.EIO, os.strerror(errno.EIO)))  # what a process says that met a broken directory
 ANSWER_S_MAX = 1.0  # one that stands still does not answer
 
 
@@ -146,6 +148,7 @@ class NodeFolder:
     async def set_dir_fault(self, dir_: int, fault: DirFault) -> Probe:
         """The disk layer of this process and of those to come meets this fault; how to measure that it does."""
         self._dir_faults[dir_] = fault
+        read = len(self.notes())
         before = await self._told(dir_) or Counts()
 
         async def probe() -> Proof:
@@ -157,12 +160,20 @@ class NodeFolder:
                 counts = await self._counts(dir_)
             # Who has nothing to write meets no fault: one that was set, or is left of two windows, is there all the same.
             otherwise = True if fault == SOUND else None
+            if fault.broken and self._died_of(dir_, read):
+                return Proof(True, f"it ended of directory {dir_}: {_BROKEN}")
             if counts is None:
                 return Proof(otherwise, "there is no process; the next one meets what holds then")
             words = f"{counts.refused} accesses to directory {dir_} were refused, {counts.delayed} flushes delayed"
             return Proof(True if _met(before, counts) else otherwise, f"{words} in this life")
 
         return probe
+
+    def _died_of(self, dir_: int, read: int) -> bool:
+        """Since so many notes: whose last directory fails ends at once (KIP-112), and nobody can ask what it had met."""
+        lines = self.notes()[read:]
+        failed = (line.note for line in lines if line.note.kind == EventKind.DIR_FAILED)
+        return any(note.dir == dir_ and note.detail == _BROKEN for note in failed)
 
     async def tell_faults(self, is_running: Callable[[], Awaitable[bool]]) -> None:
         """A process was started with the faults that hold: until it listens, for a fault that ends before that ends unheard of.

@@ -5,12 +5,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from highwater.errors import HarnessError
 from highwater.local.node_folder import Needs, NodeFolder, Start
 from highwater.local.site import Proof
 from reference.config import SAFE, BrokerConfig
+from reference.effects import Note
+from reference.runtime.control import NoteLine
 from reference.runtime.faults import DirFault, DirFaults
 from reference.runtime.settings import Listener
 from reference.runtime.side_channel import SideChannel
@@ -19,6 +22,7 @@ from reference.types import Address, BrokerId
 B1 = Address("b1")
 SLOW = DirFault(flush_ms=1)
 SLOW_START_S = 0.2
+BROKEN = "[Errno 5] Input/output error"
 
 
 @pytest.fixture
@@ -65,6 +69,34 @@ def test_a_life_that_has_met_nothing_yet_does_not_prove_a_fault(node: NodeFolder
 
 def test_a_fault_is_proven_by_the_life_that_meets_it(node: NodeFolder) -> None:
     assert proven(node, flushed(5), flushed(0), flushes=2).holds
+
+
+@pytest.mark.parametrize(
+    ("dir_", "detail", "holds"),
+    [
+        (0, "[Errno 5] Input/output error", True),
+        (0, "[Errno 13] Permission denied", None),
+        (1, "[Errno 5] Input/output error", None),
+    ],
+)
+def test_who_ended_of_its_broken_directory_proves_it_by_its_note(
+    node: NodeFolder, dir_: int, detail: str, holds: bool | None
+) -> None:
+    """Nobody is there any more who could be asked what he met."""
+    failed = NoteLine(node="b1", life=1, time_ns=0, note=Note(kind="dir-failed", dir=dir_, detail=detail))
+    notes = node._folder / "notes.jsonl"
+    notes.write_bytes(msgspec.json.encode(failed) + b"\n")  # of an earlier fault
+
+    async def scene() -> tuple[Proof, Proof]:
+        probe = await node.set_dir_fault(0, DirFault(broken=True))
+        before = await probe()
+        notes.write_bytes(notes.read_bytes() * 2)
+        return before, await probe()
+
+    before, after = asyncio.run(scene())
+
+    assert before.holds is None
+    assert after.holds is holds
 
 
 async def runs() -> bool:
