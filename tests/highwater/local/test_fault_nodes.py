@@ -67,16 +67,18 @@ class Toy:
 
 
 class Keeper:
-    """Knows the session of the node; it is over when it is to be ended."""
+    """Knows the session of the node, and then another one; it is over when it is to be ended, or ended then."""
 
-    def __init__(self, then: int | None) -> None:
-        self._sessions = [SESSION, then]
+    def __init__(self, *then: int | None, is_over: bool = True) -> None:
+        self._sessions = [SESSION, *then]
+        self._is_over = is_over
 
     async def session_of(self, _: BrokerId) -> int | None:
-        return self._sessions.pop(0)
+        return self._sessions.pop(0) if len(self._sessions) > 1 else self._sessions[0]
 
     async def expire(self, session: int) -> None:
-        raise OverError(f"session 0x{session:x} could not be taken over")
+        if self._is_over:
+            raise OverError(f"session 0x{session:x} could not be taken over")
 
 
 class Ground:
@@ -133,7 +135,25 @@ def test_a_session_whose_time_ran_out_before_it_was_ended_was_not_ended(then: in
     assert played(scene, Keeper(then)) == ["no-effect: it has no session"]
 
 
-def test_a_session_that_is_there_and_cannot_be_ended_is_a_failure_of_the_laboratory() -> None:
+@pytest.mark.parametrize(
+    ("is_over", "found"), [(False, f"acts: ZooKeeper ended session 0x{SESSION:x}"), (True, "no-effect: it has no session")]
+)
+def test_a_server_that_is_behind_tells_of_a_session_that_was_ended_no_longer_than_it_may(
+    monkeypatch: pytest.MonkeyPatch, is_over: bool, found: str
+) -> None:
+    """The laboratory reads from one server of a quorum, and the session was ended at another."""
+    monkeypatch.setattr("highwater.local.fault_nodes.LOOK_S", 0)
+
+    async def scene(faults: NodeFaults, _: Toy) -> None:
+        expiry = ExpireSession()
+        await faults.begin(window(expiry), expiry, ONE)
+
+    assert played(scene, Keeper(SESSION, SESSION, None, is_over=is_over)) == [found]
+
+
+def test_a_session_that_is_there_and_cannot_be_ended_is_a_failure_of_the_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.local.fault_nodes.LOOK_S", 0)
+
     async def scene(faults: NodeFaults, _: Toy) -> None:
         expiry = ExpireSession()
         with pytest.raises(HarnessError, match="could not be taken over"):
