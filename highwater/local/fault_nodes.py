@@ -36,6 +36,7 @@ from reference.types import BrokerId, index_of, topic_of
 
 ASSERTED = "halt:assertion"
 LOOK_S = 0.1
+NOTED_S = 1.0  # until a node has noted what it was told before
 BEHIND_LOOKS_MAX = 20  # a server that is further behind its leader than SYNC_TICKS of `zookeeper`, a second, serves nobody
 NodeFault = (
     ClockJump
@@ -90,6 +91,11 @@ class NodeFaults:
         for broker, node in self._nodes.items():
             with self._at_work_on(broker):
                 await node.resume()
+        if any(trouble.dirs for trouble in self._trouble.values()):
+            # An access may have failed right before its directory was sound again, or before a pause: that is noted after it.
+            await asyncio.sleep(NOTED_S)
+        for broker, node in self._nodes.items():
+            with self._at_work_on(broker):
                 await self._restart_with_sound_dirs(broker)
                 if not await node.is_running():
                     await self._start(node)

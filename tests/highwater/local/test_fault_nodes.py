@@ -35,6 +35,7 @@ class Toy:
         self.life = 1
         self.is_up = True
         self.stands_still = False
+        self.is_told = True
 
     async def start(self) -> Probe:
         self.life, self.is_up, self.stands_still = self.life + 1, True, False
@@ -62,8 +63,8 @@ class Toy:
         return None
 
     def notes(self) -> list[NoteLine]:
-        """Of its first life: a directory has failed."""
-        return [NoteLine(node="b1", life=1, time_ns=0, note=Note(kind=EventKind.DIR_FAILED, dir=0))]
+        """Of its first life: a directory has failed, as soon as it is told."""
+        return self.is_told * [NoteLine(node="b1", life=1, time_ns=0, note=Note(kind=EventKind.DIR_FAILED, dir=0))]
 
 
 class Keeper:
@@ -160,3 +161,22 @@ def test_a_session_that_is_there_and_cannot_be_ended_is_a_failure_of_the_laborat
             await faults.begin(window(expiry), expiry, ONE)
 
     played(scene, Keeper(SESSION))
+
+
+def test_who_is_told_of_a_failed_directory_after_it_was_mended_begins_anew_before_all_is_healed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An access fails, the directory is mended, and then the broker notes it: its replicas there would stay dead for good."""
+    monkeypatch.setattr("highwater.local.fault_nodes.NOTED_S", 0)
+
+    async def scene(faults: NodeFaults, node: Toy) -> None:
+        node.is_told = False
+        failure = DirFailure()
+        await faults.begin(window(failure), failure, ONE)
+        await faults.end(window(failure), failure, ONE)
+        assert node.life == 1
+        asyncio.get_running_loop().call_soon(lambda: setattr(node, "is_told", True))
+        await faults.heal()
+        assert node.life == 2
+
+    played(scene)
