@@ -6,6 +6,7 @@ The harness speaks to containers by their addresses and shares folders with them
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from highwater.backends.scene import broker_config, brokers_of
 from highwater.containers.engine import Engine
@@ -13,6 +14,7 @@ from highwater.containers.links import AgentClient, ContainerLinks
 from highwater.containers.node import ANYWHERE, CLIENTS_PORT, PEERS_PORT, ZOOKEEPER_PORT, NodeContainer, ServerContainer
 from highwater.containers.place import Grounds, Place, make_grounds, make_place
 from highwater.errors import HarnessError
+from highwater.local.ending import end_all
 from highwater.local.node_folder import Start, needs_of
 from highwater.local.run_folder import RunFolder
 from highwater.local.servers import commits
@@ -90,22 +92,23 @@ class ContainerSite:
 
     def stop(self) -> None:
         """No broker runs any more."""
-        for node in self.nodes.values():
-            node.process.end()
+        end_all(node.process.end for node in self.nodes.values())
 
     def close(self) -> None:
         """No container, no network and no file is left."""
-        engine, self._engine = self._engine, None
-        folder, self._folder = self._folder, None
-        if engine is not None and folder is not None:
-            for left in engine.left(folder.run):
-                engine.remove(left)
-        if engine is not None:
-            engine.close()
-        for node in self.nodes.values():
-            node.release()
-        if folder is not None:
-            folder.remove()
+        end_all([self._remove_made, *(node.release for node in self.nodes.values()), self._remove_folder])
+        # Not before nothing is left: who calls again has what is there tried again.
+        if self._engine is not None:
+            self._engine.close()
+        self._engine = self._folder = None
+
+    def _remove_made(self) -> None:
+        if self._engine is not None and self._folder is not None:
+            end_all(partial(self._engine.remove, left) for left in self._engine.left(self._folder.run))
+
+    def _remove_folder(self) -> None:
+        if self._folder is not None:
+            self._folder.remove()
 
 
 def _listener(places: dict[Address, Place], port: int, brokers: Sequence[Address]) -> Listener:

@@ -5,10 +5,12 @@ before what the engine says, which learns of an end a moment later.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from highwater.containers.engine import Engine, Service
+from highwater.errors import HarnessError
 from highwater.local.processes import LOOK_S, state_of
 from highwater.local.site import Probe, Proof
 
@@ -80,14 +82,23 @@ class ContainerProcess:
     async def freeze(self) -> None:
         """Its cgroup stands still. Nothing where there is no process, or it stands still already."""
         if self._container is not None and self.is_running() and not self._frozen:
-            await asyncio.to_thread(self._engine.pause, self._container)
-            self._frozen = True
+            self._frozen = await self._done_to_it(self._engine.pause, self._container)
 
     async def thaw(self) -> None:
         """It goes on, if it stood still."""
         if self._container is not None and self._frozen:
-            await asyncio.to_thread(self._engine.unpause, self._container)
+            await self._done_to_it(self._engine.unpause, self._container)
             self._frozen = False
+
+    async def _done_to_it(self, deed: Callable[[str], None], container: str) -> bool:
+        """Or did the process end by itself meanwhile, so that there is nothing any more to do it to?"""
+        try:
+            await asyncio.to_thread(deed, container)
+        except HarnessError:
+            if self.is_running():
+                raise
+            return False
+        return True
 
     def last_words(self) -> str:
         """The last line that it printed."""

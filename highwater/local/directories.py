@@ -11,8 +11,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from highwater.errors import HarnessError
@@ -82,21 +82,31 @@ class LogDirs:
 
         return probe
 
+    @contextmanager
+    def sound(self, dirs: Iterable[int]) -> Iterator[None]:
+        """As they are on the device itself, whatever windows do to them; afterwards as before."""
+        conditions = {dir_: self._conditions[dir_] for dir_ in dirs}
+        for dir_ in conditions:
+            self.set(dir_, SOUND)
+        try:
+            yield
+        finally:
+            for dir_, condition in conditions.items():
+                self.set(dir_, condition)
+
     def swap(self, dir_: int) -> tuple[Wound, ...]:
         """An empty one in the place of this one; an empty log is a wound too: whoever counts on it cannot know.
 
         What other windows do to the directory is done to the new one as well.
         """
-        condition = self._conditions[dir_]
-        self.set(dir_, SOUND)
-        (image,) = look([self.paths[dir_]])
-        # Moved away first: a probe of another window may write in it just now, and then it cannot be removed as a whole.
-        gone = Path(tempfile.mkdtemp(prefix="swapped-", dir=self.paths[dir_].parent))
-        self.paths[dir_].rename(gone / "logs")
-        shutil.rmtree(gone, ignore_errors=True)
-        self.paths[dir_].mkdir()
-        self._give(self.paths[dir_])
-        self.set(dir_, condition)
+        with self.sound([dir_]):
+            (image,) = look([self.paths[dir_]])
+            # Moved away first: a probe of another window may write in it just now, and then it cannot be removed as a whole.
+            gone = Path(tempfile.mkdtemp(prefix="swapped-", dir=self.paths[dir_].parent))
+            self.paths[dir_].rename(gone / "logs")
+            shutil.rmtree(gone, ignore_errors=True)
+            self.paths[dir_].mkdir()
+            self._give(self.paths[dir_])
         return tuple(
             Wound(tp=log.tp, topic_id=log.topic_id, dir=dir_, offset=log.batches[0].base_offset if log.batches else Offset(0))
             for log in image.logs

@@ -141,7 +141,9 @@ class NodeFolder:
         """Cut files back to what was flushed, or a drawn part further."""
         ledger = self._folder / "power-ledger"
         try:
-            return tuple(await asyncio.to_thread(lose_power, ledger, self.log_dirs, dirs, how))
+            # What a cut had taken off is written again, for which a full directory has no room.
+            with self._dirs.sound(dirs):
+                return tuple(await asyncio.to_thread(lose_power, ledger, self.log_dirs, dirs, how))
         except (OSError, msgspec.MsgspecError) as error:
             raise HarnessError(f"what {self.address} did not flush cannot be taken away: {error}") from error
 

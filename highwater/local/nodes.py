@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import reference
+from highwater.errors import HarnessError
 from highwater.local.clocks import forget, library, note_faked
 from highwater.local.directories import obeying
 from highwater.local.node_folder import NodeFolder, Start
@@ -77,7 +78,10 @@ class NodeProcess(NodeFolder):
         """The same, outside of the loop."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(END_TIMEOUT_S)
+            try:
+                self._process.wait(END_TIMEOUT_S)
+            except subprocess.TimeoutExpired as error:
+                raise HarnessError(f"killing {self.address}: {error}") from error
         self._close()
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from highwater.backends.scene import broker_config, brokers_of
 from highwater.local.clocks import forget_all, library
 from highwater.local.conversation import between_brokers
 from highwater.local.directories import obeying
+from highwater.local.ending import end_all
 from highwater.local.node_folder import Start, needs_of
 from highwater.local.nodes import NodeProcess
 from highwater.local.proxy_links import ProxyLinks
@@ -112,19 +113,21 @@ class ProcessSite:
 
     def stop(self) -> None:
         """No broker runs any more."""
-        for node in self.nodes.values():
-            node.end()
+        end_all(node.end for node in self.nodes.values())
 
     def close(self) -> None:
         """No process and no file is left."""
-        for node in self.nodes.values():
-            node.close()
+        end_all([*(node.close for node in self.nodes.values()), self._stop_zookeeper, self._remove_folder])
+
+    def _stop_zookeeper(self) -> None:
         if self._zookeeper is not None:
             self._zookeeper.stop()
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            forget_all(folder.path)  # of every life, one that an interrupt met on its way too
-            folder.remove()
+
+    def _remove_folder(self) -> None:
+        if self._folder is not None:
+            forget_all(self._folder.path)  # of every life, one that an interrupt met on its way too
+            self._folder.remove()
+            self._folder = None
 
 
 def _text(where: HostPort) -> str:

@@ -55,6 +55,10 @@ class Proving:
         except HarnessError as error:
             self.failure = self.failure or error
             return
+        except OSError as error:
+            # A probe starts processes and opens connections, and this machine may have no room for another.
+            self.failure = self.failure or HarnessError(f"looking at window {window.id} ({window.kind}): {error}")
+            return
         if not is_so():
             return
         word = _word(proof, healing=healing)

@@ -81,6 +81,7 @@ class Flow:
         self.target: asyncio.Transport | None = None
         self._waiting: deque[tuple[float, str, bytes | None]] = deque()  # None: the end
         self.waiting_bytes = 0
+        self._congested = False  # the target, which has not taken what was written
         self._due_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         link.flows[self] = None
@@ -99,8 +100,7 @@ class Flow:
             self._waiting.append((self._due_s, kind, piece))
             self.waiting_bytes += 0 if piece is None else len(piece)
         self.pump()
-        if self.waiting_bytes > WAITING_BYTES_MAX and self.source is not None:
-            self.source.pause_reading()
+        self._read_what_there_is_room_for()
 
     def pump(self) -> None:
         """Write what is due."""
@@ -110,7 +110,6 @@ class Flow:
             self._timer = None
         if self.target is None:
             return
-        full = self.waiting_bytes > WAITING_BYTES_MAX
         waiting, self._waiting = self._waiting, deque()
         for due_s, kind, piece in waiting:
             # What is held by its kind is overtaken by what is not, but the end comes behind everything.
@@ -125,7 +124,20 @@ class Flow:
             else:
                 self.waiting_bytes -= len(piece)
                 self.target.write(piece)
-        if full and self.waiting_bytes <= WAITING_BYTES_MAX and self.source is not None and not self.source.is_closing():
+        self._read_what_there_is_room_for()
+
+    def congest(self, *, congested: bool) -> None:
+        """The target has not taken what was written, or has taken it now."""
+        self._congested = congested
+        self._read_what_there_is_room_for()
+
+    def _read_what_there_is_room_for(self) -> None:
+        """What waits here and what waits at the target add up: neither makes way for more while the other is full."""
+        if self.source is None or self.source.is_closing():
+            return
+        if self._congested or self.waiting_bytes > WAITING_BYTES_MAX:
+            self.source.pause_reading()
+        else:
             self.source.resume_reading()
 
     def _is_held(self, kind: str) -> bool:
@@ -158,12 +170,10 @@ class _Side(asyncio.Protocol):
         self._flow.feed(data)
 
     def pause_writing(self) -> None:
-        if self._back.source is not None:
-            self._back.source.pause_reading()
+        self._back.congest(congested=True)
 
     def resume_writing(self) -> None:
-        if self._back.source is not None and not self._back.source.is_closing():
-            self._back.source.resume_reading()
+        self._back.congest(congested=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._back.end()

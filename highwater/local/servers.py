@@ -83,7 +83,7 @@ def commits(servers: Sequence[Logged]) -> Iterable[AnyCommit]:
             of_server: dict[int, list[AnyCommit]] = {}
             for commit in read_log(server.data_dir):
                 of_server.setdefault(commit.zxid, []).append(commit)
-        except LogError as error:
+        except (LogError, OSError) as error:
             raise HarnessError(f"reading what {server.address} committed: {error}") from error
         found.update(of_server)
     return [commit for zxid in sorted(found) for commit in found[zxid]]

@@ -9,7 +9,8 @@ time. Nothing of a site is left when a run ends, however it ends.
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from time import monotonic_ns
 from typing import Any
 
@@ -31,6 +32,7 @@ from highwater.local.merge import merged
 from highwater.local.run_folder import cramped
 from highwater.local.site import Site
 from highwater.plan import Plan
+from highwater.zookeeper_log import AnyCommit
 from history.digest import digest
 from history.event import EventKind
 from history.history import History
@@ -55,23 +57,24 @@ def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> 
     """Play the plan on a site, which is closed at the end. A KeyboardInterrupt ends it early, with what was recorded."""
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # a silent ZooKeeper is a fault, told by rows and not on stderr
     outcome: Outcome = "completed"
-    failure = None
     stage = Stage(plan, site)
     try:
         try:
-            asyncio.run(stage.play())
+            with stage.told():
+                asyncio.run(stage.play())
         except KeyboardInterrupt:
             outcome = "interrupted"
-        except HarnessError as error:
-            outcome, failure = "harness-fault", str(error)
-        try:
+        # Nothing that goes wrong from here on is a reason to lose what is recorded: an anomaly may be proven by it.
+        with stage.told():
             site.stop()
-        except HarnessError as error:
-            # A broker that does not end is no reason to lose what is recorded: an anomaly may be proven by it.
-            outcome, failure = "harness-fault", failure or str(error)
-        return Run(history=stage.history(provenance, outcome, backend=backend), failure=failure)
+        history = stage.history(provenance, outcome, backend=backend)
     finally:
-        site.close()
+        with stage.told():
+            site.close()
+    if stage.failures:
+        broken = replace(history.manifest, outcome="harness-fault")
+        history = History(broken, operations=history.operations, events=history.events)
+    return Run(history=history, failure=next(iter(stage.failures), None))
 
 
 class Stage:
@@ -89,6 +92,15 @@ class Stage:
         self._end_ns: int | None = None
         self._seen: tuple[EndState, ...] = ()  # in the end
         self._broken: str | None = None  # what went wrong in a callback of the loop
+        self.failures: list[str] = []  # of the laboratory, in words
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """A failure of the laboratory ends what is attempted in this context, and is one of `failures`."""
+        try:
+            yield
+        except HarnessError as error:
+            self.failures.append(str(error))
 
     def _now_ns(self) -> int:
         return monotonic_ns() - self._start_ns
@@ -210,7 +222,10 @@ class Stage:
 
     def history(self, provenance: Provenance, outcome: Outcome, *, backend: str) -> History:
         """What was recorded anywhere, in one order, up to the end of the run. Not before all brokers are stopped."""
-        commits = list(self._site.commits())
+        commits: list[AnyCommit] = []
+        with self.told():  # without them checkers find less, as where a run ends before its first commit
+            commits = list(self._site.commits())
+        outcome = "harness-fault" if self.failures else outcome
         end_ns = whole_until(
             commits,
             end_ns=self._now_ns() if self._end_ns is None else self._end_ns,

@@ -35,6 +35,7 @@ class Toy:
         self.life = 1
         self.is_up = True
         self.stands_still = False
+        self.is_told = True
 
     async def start(self) -> Probe:
         self.life, self.is_up, self.stands_still = self.life + 1, True, False
@@ -62,21 +63,23 @@ class Toy:
         return None
 
     def notes(self) -> list[NoteLine]:
-        """Of its first life: a directory has failed."""
-        return [NoteLine(node="b1", life=1, time_ns=0, note=Note(kind=EventKind.DIR_FAILED, dir=0))]
+        """Of its first life: a directory has failed, as soon as it is told."""
+        return self.is_told * [NoteLine(node="b1", life=1, time_ns=0, note=Note(kind=EventKind.DIR_FAILED, dir=0))]
 
 
 class Keeper:
-    """Knows the session of the node; it is over when it is to be ended."""
+    """Knows the session of the node, and then another one; it is over when it is to be ended, or ended then."""
 
-    def __init__(self, then: int | None) -> None:
-        self._sessions = [SESSION, then]
+    def __init__(self, *then: int | None, is_over: bool = True) -> None:
+        self._sessions = [SESSION, *then]
+        self._is_over = is_over
 
     async def session_of(self, _: BrokerId) -> int | None:
-        return self._sessions.pop(0)
+        return self._sessions.pop(0) if len(self._sessions) > 1 else self._sessions[0]
 
     async def expire(self, session: int) -> None:
-        raise OverError(f"session 0x{session:x} could not be taken over")
+        if self._is_over:
+            raise OverError(f"session 0x{session:x} could not be taken over")
 
 
 class Ground:
@@ -133,10 +136,47 @@ def test_a_session_whose_time_ran_out_before_it_was_ended_was_not_ended(then: in
     assert played(scene, Keeper(then)) == ["no-effect: it has no session"]
 
 
-def test_a_session_that_is_there_and_cannot_be_ended_is_a_failure_of_the_laboratory() -> None:
+@pytest.mark.parametrize(
+    ("is_over", "found"), [(False, f"acts: ZooKeeper ended session 0x{SESSION:x}"), (True, "no-effect: it has no session")]
+)
+def test_a_server_that_is_behind_tells_of_a_session_that_was_ended_no_longer_than_it_may(
+    monkeypatch: pytest.MonkeyPatch, is_over: bool, found: str
+) -> None:
+    """The laboratory reads from one server of a quorum, and the session was ended at another."""
+    monkeypatch.setattr("highwater.local.fault_nodes.LOOK_S", 0)
+
+    async def scene(faults: NodeFaults, _: Toy) -> None:
+        expiry = ExpireSession()
+        await faults.begin(window(expiry), expiry, ONE)
+
+    assert played(scene, Keeper(SESSION, SESSION, None, is_over=is_over)) == [found]
+
+
+def test_a_session_that_is_there_and_cannot_be_ended_is_a_failure_of_the_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.local.fault_nodes.LOOK_S", 0)
+
     async def scene(faults: NodeFaults, _: Toy) -> None:
         expiry = ExpireSession()
         with pytest.raises(HarnessError, match="could not be taken over"):
             await faults.begin(window(expiry), expiry, ONE)
 
     played(scene, Keeper(SESSION))
+
+
+def test_who_is_told_of_a_failed_directory_after_it_was_mended_begins_anew_before_all_is_healed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An access fails, the directory is mended, and then the broker notes it: its replicas there would stay dead for good."""
+    monkeypatch.setattr("highwater.local.fault_nodes.NOTED_S", 0)
+
+    async def scene(faults: NodeFaults, node: Toy) -> None:
+        node.is_told = False
+        failure = DirFailure()
+        await faults.begin(window(failure), failure, ONE)
+        await faults.end(window(failure), failure, ONE)
+        assert node.life == 1
+        asyncio.get_running_loop().call_soon(lambda: setattr(node, "is_told", True))
+        await faults.heal()
+        assert node.life == 2
+
+    played(scene)

@@ -1,8 +1,10 @@
 """What a node's folder shows of its process, through all its lives."""
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -10,16 +12,22 @@ import pytest
 
 from highwater.errors import HarnessError
 from highwater.local.node_folder import Needs, NodeFolder, Start
-from highwater.local.site import Proof
+from highwater.local.site import DirCondition, Proof
 from reference.config import SAFE, BrokerConfig
 from reference.effects import Note
+from reference.messages import Batch
 from reference.runtime.control import NoteLine
+from reference.runtime.disk import Disk
 from reference.runtime.faults import DirFault, DirFaults
+from reference.runtime.ledger import Ledger
+from reference.runtime.power import Loss
 from reference.runtime.settings import Listener
 from reference.runtime.side_channel import SideChannel
-from reference.types import Address, BrokerId
+from reference.types import Address, BrokerId, Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
+from reference.wire.records import sealed
 
 B1 = Address("b1")
+TP = TopicPartition("t-0")
 SLOW = DirFault(flush_ms=1)
 SLOW_START_S = 0.2
 BROKEN = "[Errno 5] Input/output error"
@@ -28,10 +36,14 @@ BROKEN = "[Errno 5] Input/output error"
 @pytest.fixture
 def node() -> Iterator[NodeFolder]:
     """One that is not started; the name of a Unix socket has 107 bytes at most, of which tmp_path takes too many."""
+    with tempfile.TemporaryDirectory(prefix="hw-") as folder:
+        yield made(Path(folder), Needs())
+
+
+def made(folder: Path, needs: Needs) -> NodeFolder:
     where = Listener(bind="127.0.0.1:1", advertised={B1: "127.0.0.1:1"})
     config = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
-    with tempfile.TemporaryDirectory(prefix="hw-") as folder:
-        yield NodeFolder(Path(folder), Start(config=config, zookeeper="127.0.0.1:1", peers=where, clients=where, needs=Needs()))
+    return NodeFolder(folder, Start(config=config, zookeeper="127.0.0.1:1", peers=where, clients=where, needs=needs))
 
 
 def flushed(times: int) -> DirFaults:
@@ -145,3 +157,30 @@ def test_a_process_that_runs_and_never_listens_is_a_failure_of_the_laboratory(
             await node.tell_faults(runs)
 
     asyncio.run(scene())
+
+
+def test_power_is_lost_on_a_full_directory_too(tmp_path: Path) -> None:
+    """A truncation that was not synced is undone, which takes room: on a real disk those bytes are still there."""
+    if os.geteuid():
+        pytest.skip("only root can mount a small file system")
+    node = made(tmp_path, Needs(small_dirs=True))
+    try:
+        kept = Batch(Offset(0), LeaderEpoch(0), sealed(["x" * 100_000]))
+        with closing(Ledger(tmp_path / B1 / "power-ledger")) as ledger, closing(Disk(node.log_dirs, ledger=ledger)) as disk:
+            disk.recover()
+            disk.create(0, TP, Incarnation(1), TopicId(9))
+            disk.append(0, TP, [kept])
+            disk.flush_job(0)()
+            disk.truncate(0, TP, Offset(0))
+
+        async def scene() -> Proof:
+            probe = await node.set_dir(0, DirCondition(full=True))
+            await node.lose_unflushed([0], Loss(seed=1, lose_all=True))
+            return await probe()
+
+        assert asyncio.run(scene()).holds  # it is full again
+
+        ((log,),) = [image.logs for image in node.disks()]
+        assert [batch.base_offset for batch in log.batches] == [0]
+    finally:
+        node.release()

@@ -88,13 +88,22 @@ def test_what_was_changed_meanwhile_is_not_looked_at_any_more() -> None:
     assert rows == []
 
 
-def test_a_probe_that_fails_is_a_failure_of_the_laboratory() -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (HarnessError("the engine is gone"), "the engine is gone"),
+        (BlockingIOError("no process more"), r"looking at window f1 \(crash-one\): no process more"),
+    ],
+)
+def test_a_probe_that_fails_is_a_failure_of_the_laboratory(error: Exception, told: str) -> None:
+    """Whether the machine had no room for it, or the engine: a run that ends by anything else has no record."""
+
     async def broken() -> Proof:
-        raise HarnessError("the engine is gone")
+        raise error
 
     async def scene(proving: Proving) -> None:
         proving.acts(WINDOW, NODE, broken, "b1 process")
-        with pytest.raises(HarnessError, match="the engine is gone"):
+        with pytest.raises(HarnessError, match=told):
             await proving.settle()
 
     assert play(scene)[0] == []

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -276,5 +277,34 @@ def test_a_held_link_takes_no_more_than_its_window() -> None:
         received = 0
         while received < 32 * len(piece):
             received += len(await asyncio.wait_for(reader.read(1 << 20), SOON_S))
+
+    play(scene)
+
+
+def test_a_far_end_that_takes_nothing_is_not_read_for() -> None:
+    """What was late and is written at last makes room here, and none where it goes to."""
+
+    async def scene(wire: Wire) -> None:
+        reader, writer = await wire.connect()
+        writer.write(b"a")
+        await comes(reader, 1)
+        (flow,) = wire.there.flows
+        assert flow.target is not None
+        wire.far[0].pause_reading()
+        for transport, buffer in ((flow.target, socket.SO_SNDBUF), (wire.far[0], socket.SO_RCVBUF)):
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, buffer, 65536)  # else the kernel takes all of it
+        wire.there.set(HELD)
+        for _ in range(32):
+            writer.write(bytes(1024 * 1024))
+        await asyncio.sleep(NOTHING_S)
+
+        wire.there.set(JOINED)
+
+        await asyncio.sleep(2 * NOTHING_S)
+        assert flow.waiting_bytes + flow.target.get_write_buffer_size() < 2 * WAITING_BYTES_MAX
+
+        wire.far[0].resume_reading()
+        while sum(map(len, wire.heard)) < 5 * WAITING_BYTES_MAX:
+            await asyncio.sleep(0.01)
 
     play(scene)

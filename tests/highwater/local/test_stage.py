@@ -14,13 +14,18 @@ from tests.zookeeper.test_process_backend import PROVENANCE, plan
 
 
 class Nowhere:
-    """A site that does not come up, and a broker of which does not end."""
+    """A site that does not come up, and of which these methods fail."""
 
     nodes: dict[int, object] = {}
 
-    def __init__(self, trouble: BaseException) -> None:
+    def __init__(self, trouble: BaseException, *failing: str) -> None:
         self.trouble = trouble
+        self.failing = failing
         self.is_closed = False
+
+    def _does(self, name: str) -> None:
+        if name in self.failing:
+            raise HarnessError(f"{name} fails")
 
     async def open(self) -> None:
         raise self.trouble
@@ -29,23 +34,28 @@ class Nowhere:
         """Nothing is there."""
 
     def stop(self) -> None:
-        raise HarnessError("a broker does not end")
+        self._does("stop")
 
     def commits(self) -> Sequence[AnyCommit]:
+        self._does("commits")
         return ()
 
     def close(self) -> None:
         self.is_closed = True
+        self._does("close")
 
 
-@pytest.mark.parametrize(
-    ("trouble", "told"), [(KeyboardInterrupt(), "a broker does not end"), (HarnessError("no engine"), "no engine")]
-)
-def test_a_broker_that_does_not_end_takes_no_record_with_it(trouble: BaseException, told: str) -> None:
+NO_ENGINE = HarnessError("no engine")
+
+
+@pytest.mark.parametrize("failing", [("stop",), ("commits",), ("close",), ("stop", "commits", "close")])
+@pytest.mark.parametrize("trouble", [KeyboardInterrupt(), NO_ENGINE])
+def test_what_fails_after_the_last_row_takes_no_record_with_it(trouble: BaseException, failing: tuple[str, ...]) -> None:
     """The record may hold what proves an anomaly, whatever becomes of the laboratory afterwards."""
-    site = Nowhere(trouble)
+    site = Nowhere(trouble, *failing)
 
     run: Run = perform(plan(faults_ms=1000), PROVENANCE, cast(Site, site), backend="process")
 
+    told = "no engine" if trouble is NO_ENGINE else f"{failing[0]} fails"
     assert (run.history.manifest.outcome, run.failure) == ("harness-fault", told)
     assert site.is_closed
