@@ -52,6 +52,9 @@ class Inside(Protocol):
     def perform(self, task: AnyTask, answer: Callable[[AnyResult], None]) -> None:
         """A task; answered once, perhaps before this returns."""
 
+    def lost(self, source: Address) -> None:
+        """A connection is gone: nobody waits for what was asked over it."""
+
 
 class Gateway:
     """The listeners for clients of one node. Belongs to the loop's thread."""
@@ -111,6 +114,7 @@ class Gateway:
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
+        self.inside.lost(address)
 
 
 class _Connection(asyncio.Protocol):

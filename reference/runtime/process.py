@@ -171,6 +171,10 @@ class _Process:
         """A question of a client to the machine."""
         self._host.received(source, message)
 
+    def lost(self, source: Address) -> None:
+        """The connection of a client is gone."""
+        self._host.connection_lost(source)
+
     def perform(self, task: AnyTask, answer: Callable[[AnyResult], None]) -> None:
         """A task of a client's request."""
         assert not isinstance(task, Pause), "connections wait by themselves"

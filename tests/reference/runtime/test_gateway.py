@@ -27,6 +27,7 @@ class Inside:
         self.gateway = Gateway(self, limits)
         self.asked: list[tuple[Address, Request]] = []
         self.tasks: list[AnyTask] = []
+        self.lost_ones: list[Address] = []
         self.answers = True
 
     def received(self, source: Address, message: Request) -> None:
@@ -40,6 +41,9 @@ class Inside:
     def perform(self, task: AnyTask, answer: Callable[[AnyResult], None]) -> None:
         self.tasks.append(task)
         answer(Done(task.correlation))
+
+    def lost(self, source: Address) -> None:
+        self.lost_ones.append(source)
 
 
 def asked(correlation: int) -> bytes:
@@ -221,6 +225,26 @@ def test_an_answer_to_a_connection_that_is_gone_is_dropped() -> None:
         assert await client.is_closed()
         inside.answer(source, message)
         inside.gateway.disconnect(source)
+
+    played(scene)
+
+
+def test_the_node_is_told_which_connection_is_gone() -> None:
+    """What it keeps for them would stay for as long as each of them said that it would wait."""
+
+    async def scene(inside: Inside, dial: Dial) -> None:
+        inside.answers = False
+        first, second = await dial(), await dial()
+        for client in (first, second):
+            client.writer.write(asked(1))
+        await until(lambda: len(inside.asked) == 2)
+        (source, _), (other, _) = inside.asked
+        second.writer.write(b"nonsense")  # closed by this end
+        await until(lambda: inside.lost_ones == ["@c2"])
+        first.writer.close()
+        await until(lambda: inside.lost_ones == ["@c2", "@c1"])
+
+        assert {source, other} == set(inside.lost_ones)
 
     played(scene)
 
