@@ -80,7 +80,7 @@ class SegmentedLog:
         names = _segments_in(self._folder)
         for index, path in enumerate(names):
             if path.name != segment_name(expected):
-                _unlink(names[index:])
+                self._unlink(names[index:])
                 break
             segment = self._open(expected)
             size = os.fstat(segment.fd).st_size
@@ -94,10 +94,17 @@ class SegmentedLog:
             segment.is_dirty = True
             if segment.length < size:
                 self._cut(segment, segment.length)
-                _unlink(names[index + 1 :])
+                self._unlink(names[index + 1 :])
                 break
         if not self._segments:
             self._roll(Offset(0))
+
+    def _unlink(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            path.unlink()
+        if paths:
+            # A file that comes back when power is lost may begin where a log ends by then that has nothing to do with it.
+            sync_folder(self._folder)
 
     def _open(self, base: int) -> Segment:
         segment = Segment(self._folder, base)
@@ -300,11 +307,6 @@ def _segments_in(folder: Path) -> list[Path]:
     if found and found[0].name != segment_name(0):
         raise FileNotFoundError(errno.ENOENT, "the first segment is gone", str(folder))
     return found
-
-
-def _unlink(paths: Sequence[Path]) -> None:
-    for path in paths:
-        path.unlink()
 
 
 def sync_folder(path: Path) -> None:

@@ -196,6 +196,30 @@ def test_a_flush_syncs_every_segment_that_was_written(tmp_path: Path, monkeypatc
     assert synced == [segment_name(0), segment_name(1), segment_name(2)]
 
 
+@pytest.mark.parametrize("damage", ["torn", "gap"])
+def test_segments_behind_a_damage_are_gone_for_good(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Power may go when the log has grown again to where the next one began: its old records would follow the new ones."""
+    disk = opened(tmp_path, segment_bytes=100)
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, [batch(0), batch(1), batch(2)])
+    disk.close()
+    second = tmp_path / ORDERS / segment_name(1)
+    if damage == "torn":
+        second.write_bytes(second.read_bytes()[:-1])
+    else:
+        second.unlink()
+    synced: list[tuple[str, bool]] = []
+
+    def sync(fd: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        synced.append((path.name, (tmp_path / ORDERS / segment_name(2)).exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    found(tmp_path)
+
+    assert (ORDERS, False) in synced
+
+
 def test_a_directory_that_cannot_be_read_is_shown_as_such_and_the_others_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
 
