@@ -108,6 +108,13 @@ class Gateway:
         self._by_host[host] = self._by_host.get(host, 0) + 1
         return address
 
+    def is_over(self) -> bool:
+        """Do all connections hold more than they may? Nothing tells of what is sent meanwhile: they are asked again first."""
+        if self.held > self.limits.held_bytes:
+            for connection in self._connections.values():
+                connection.count()
+        return self.held > self.limits.held_bytes
+
     def forget(self, address: Address, host: str) -> None:
         """A connection is gone."""
         del self._connections[address]
@@ -189,6 +196,13 @@ class _Connection(asyncio.Protocol):
             self._gateway.forget(self._address, self._host)
             self._address = None
 
+    def count(self) -> None:
+        """What it holds now."""
+        if self._transport is not None:
+            held = self._session.buffered + self._transport.get_write_buffer_size()
+            self._gateway.held += held - self._held
+            self._held = held
+
     def hang_up(self) -> None:
         """Close it; what is written is sent, nothing more is heard."""
         self._over = True
@@ -230,10 +244,8 @@ class _Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._address is None:
             return
-        held = self._session.buffered + transport.get_write_buffer_size()
-        self._gateway.held += held - self._held
-        self._held = held
-        if self._gateway.held > self._gateway.limits.held_bytes:
+        self.count()
+        if self._gateway.is_over():
             self._over = True
             transport.abort()
             return

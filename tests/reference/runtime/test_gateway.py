@@ -197,6 +197,32 @@ def test_bytes_that_all_connections_hold_are_limited() -> None:
     played(scene, held_bytes=5000)
 
 
+def test_what_was_sent_meanwhile_is_not_held_against_those_who_come_next() -> None:
+    """A response that waits a moment for its reader is counted with it, for as long as this connection says nothing more."""
+
+    async def scene(inside: Inside, dial: Dial) -> None:
+        wordy = replace(FACING, advertised={ME: ("x" * 30_000, 9092)})
+        port = await inside.gateway.listen("127.0.0.1", 0, wordy)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
+        client, answers = Client(reader, writer), 0
+        while inside.gateway.held < 1000:
+            client.writer.write(asked(answers))
+            answers += 1
+            while len(inside.asked) < answers:
+                await asyncio.sleep(0)
+        for _ in range(answers):
+            await client.answered()
+        inside.gateway.limits = replace(inside.gateway.limits, held_bytes=inside.gateway.held)
+        modest = await dial()
+        modest.writer.write(asked(1)[:-1])
+        await until(lambda: inside.gateway.held < 1000)
+        modest.writer.write(asked(1)[-1:])
+        assert await modest.answered() == 1
+        writer.close()
+
+    played(scene)
+
+
 def test_a_request_that_is_too_long_or_makes_no_sense_closes_its_connection_alone() -> None:
     async def scene(inside: Inside, dial: Dial) -> None:
         modest = await dial()
