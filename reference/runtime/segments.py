@@ -13,7 +13,7 @@ import os
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -229,21 +229,20 @@ class SegmentedLog:
         for segment in self._segments:
             yield from ((segment, index) for index, offset in enumerate(segment.offsets) if offset == base)
 
-    def sync_job(self) -> Callable[[], None]:
-        """What makes durable all that was written so far: to be run once, on any thread, though the log be deleted meanwhile."""
-        dirty = [segment for segment in self._segments if segment.is_dirty]
-        held = [(os.dup(s.fd), self._name(s), s.length, s.cuts) for s in dirty]
-        for segment in dirty:
-            segment.is_dirty = False
+    def sync_job(self, held: ExitStack) -> Callable[[], None]:
+        """What makes durable all that was written so far: on any thread, before `held` is closed, though the log be deleted."""
+        jobs = []
+        for segment in self._segments:
+            if segment.is_dirty:
+                fd = os.dup(segment.fd)
+                held.callback(os.close, fd)
+                jobs.append((fd, self._name(segment), segment.length, segment.cuts))
+                segment.is_dirty = False
 
         def job() -> None:
-            try:
-                for fd, name, length, cuts in held:
-                    os.fsync(fd)
-                    self._ledger.synced(self._dir, name, length=length, cuts=cuts)
-            finally:
-                for fd, *_ in held:
-                    os.close(fd)
+            for fd, name, length, cuts in jobs:
+                os.fsync(fd)
+                self._ledger.synced(self._dir, name, length=length, cuts=cuts)
 
         return job
 
