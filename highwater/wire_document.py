@@ -75,6 +75,8 @@ def _nodes() -> str:
         ("bytes of frames that are not whole, of all connections", transport.HELD_BYTES_MAX),
         ("connections that come in", transport.CONNECTIONS_MAX),
         ("requests of one connection without an answer", transport.OPEN_MAX),
+        ("seconds in which a connection must stand", transport.DIAL_S_MAX),
+        ("seconds without a word on a connection that came in", transport.IDLE_S_MAX),
     )
     return (
         _BETWEEN_NODES
@@ -82,7 +84,7 @@ def _nodes() -> str:
         + "\nTagged fields of ours in Kafka's requests:\n\n"
         + _table(("request", "tag", "field", "type"), tags)
         + "\nLimits:\n\n"
-        + _table(("limit", "value"), ((name, f"{value:,}") for name, value in limits))
+        + _table(("limit", "value"), ((name, f"{value:,.0f}") for name, value in limits))
     )
 
 

@@ -64,7 +64,10 @@ class DirFailed(Event, frozen=True, tag=True):
 
 
 class ConnectionLost(Event, frozen=True, tag=True):
-    """The connection to a peer broke: requests in flight on it have an unknown outcome. Brokers may ignore it and time out."""
+    """A connection broke. To a peer: requests in flight on it have an unknown outcome; brokers may ignore it and time out.
+
+    That of a client, where a process tells of it: nobody takes the answers to what was asked over it.
+    """
 
     peer: Address
 

@@ -150,8 +150,8 @@ class Node:
                 log_dirs.on_dir_failed(turn, state.broker, dir_, error)
             case ShutDown():
                 controlled_shutdown.begin(turn, state.broker)
-            case ConnectionLost():
-                pass  # requests in flight run into their timers
+            case ConnectionLost(peer=peer):
+                brokers.on_connection_lost(state.broker, peer)
             case _ as unreachable:
                 assert_never(unreachable)
         elected = state.controller.elected

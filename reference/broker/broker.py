@@ -318,6 +318,12 @@ def on_park_timer(turn: Turn, broker: Broker) -> None:
             delayed.expire(turn, partition)
 
 
+def on_connection_lost(broker: Broker, peer: Address) -> None:
+    """What this broker has asked that peer runs into its timers; what a client has asked nobody waits for any more."""
+    for partition in broker.partitions.values():
+        delayed.asker_gone(partition, peer)
+
+
 def on_flushed(turn: Turn, broker: Broker, dir_: int, id_: int) -> None:
     """What stood in the page cache at that flush is durable."""
     flush = _flush_of(broker, dir_)

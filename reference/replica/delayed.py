@@ -9,7 +9,7 @@ from reference.log import log as logs
 from reference.machine import Turn
 from reference.messages import Batch, FetchReply, ProduceReply
 from reference.replica.partition import ParkedFetch, ParkedProduce, Partition, stable_leo
-from reference.types import Offset
+from reference.types import Address, Offset
 
 
 def visible_end(turn: Turn, partition: Partition, fetch: ParkedFetch) -> Offset:
@@ -87,6 +87,15 @@ def expire(turn: Turn, partition: Partition) -> None:
         else:
             turn.due(parked.deadline_ms)
     partition.produces = [p for p in partition.produces if p.deadline_ms > now]
+
+
+def asker_gone(partition: Partition, source: Address) -> None:
+    """A client is gone: it may have meant to wait for weeks, and there may be many like it.
+
+    A follower asks over a connection of its own, which is not the one that broke.
+    """
+    partition.fetches = [f for f in partition.fetches if f.source != source or f.replica is not None]
+    partition.produces = [p for p in partition.produces if p.source != source]
 
 
 def epoch_began(turn: Turn, partition: Partition) -> None:

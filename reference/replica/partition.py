@@ -152,12 +152,13 @@ def truncate(turn: Turn, partition: Partition, to: Offset, why: str) -> None:
     if to >= partition.log.leo:
         return
     logs.truncate(turn, partition.log, to)
-    partition.flushed = min(partition.flushed, to)
-    partition.flushing = min(partition.flushing, to)
+    end = partition.log.leo  # below `to` where that was inside of a sealed batch: what comes there next is not flushed yet
+    partition.flushed = min(partition.flushed, end)
+    partition.flushing = min(partition.flushing, end)
     topic_id, epoch = partition.log.topic_id, partition.leader_epoch
     turn.note(Note(kind="truncate", tp=partition.tp, topic_id=topic_id, offset=to, leader_epoch=epoch, detail=why))
-    if turn.config.variant.hw_clamp and partition.hw > to:
-        partition.hw = to
+    if turn.config.variant.hw_clamp and partition.hw > end:
+        partition.hw = end
 
 
 def progress_of(leader: Leader, broker: BrokerId) -> FollowerProgress | None:

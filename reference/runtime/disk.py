@@ -15,6 +15,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from reference.events import DirImage, LogImage
@@ -60,7 +61,9 @@ class Disk:
         self._faults = DirFaults(len(self._paths)) if faults is None else faults
         self._logs: dict[tuple[int, TopicPartition], SegmentedLog] = {}
         self._dirty: dict[int, dict[TopicPartition, None]] = {}  # logs with writes that no flush has taken yet, in order
-        self._deleted: dict[int, list[Path]] = {}  # renamed folders whose names may not be durable
+        self._deleted: dict[int, list[Path]] = {}  # renamed folders that no sweep has taken yet
+        self._renames: dict[int, int] = {}  # how many there were
+        self._settled: dict[int, int] = {}  # how many of them are durable
 
     # --- at the beginning --------------------------------------------------------------------------------------------------
 
@@ -132,6 +135,7 @@ class Disk:
         self._logs.pop((dir_, tp)).close()
         self._dirty.get(dir_, {}).pop(tp, None)
         self._deleted.setdefault(dir_, []).append(gone)
+        self._renames[dir_] = self._renames.get(dir_, 0) + 1
 
     def append(self, dir_: int, tp: TopicPartition, batches: Sequence[Batch]) -> None:
         """Write sealed batches, whole, at the end; in the page cache when this returns."""
@@ -161,18 +165,26 @@ class Disk:
 
     def flush_job(self, dir_: int) -> Callable[[], None]:
         """What makes durable all that was written to the directory so far: fsync, to be run once, on any thread."""
-        jobs = [self._logs[dir_, tp].sync_job() for tp in self._dirty.pop(dir_, {})]
-        is_renamed = bool(self._deleted.get(dir_))
+        with ExitStack() as taken:
+            jobs = [self._logs[dir_, tp].sync_job(taken) for tp in self._dirty.pop(dir_, {})]
+            held = taken.pop_all()  # until it is run, and then given back whatever comes of it
+        renames = self._renames.get(dir_, 0)
 
         def job() -> None:
-            self._faults.wait(dir_)
-            self._faults.meet(dir_, needs_room=False)
-            for sync in jobs:
-                sync()
-            if is_renamed:
-                self._settle(dir_)
+            with held:
+                self._faults.wait(dir_)
+                self._faults.meet(dir_, needs_room=False)
+                for sync in jobs:
+                    sync()
+            self._settle_renames(dir_, renames)
 
         return job
+
+    def _settle_renames(self, dir_: int, renames: int) -> None:
+        """Make durable the first so many. Another thread may be about the same ones: it does not count before it is done."""
+        if self._settled.get(dir_, 0) < renames:
+            self._settle(dir_)
+            self._settled[dir_] = renames
 
     def _settle(self, dir_: int) -> None:
         sync_folder(self._paths[dir_])
@@ -181,10 +193,10 @@ class Disk:
     def sweep_job(self, dir_: int) -> Callable[[], None]:
         """What removes the files of deleted replicas, once their other names are durable; on any thread."""
         deleted = self._deleted.pop(dir_, [])
+        renames = self._renames.get(dir_, 0)
 
         def job() -> None:
-            if deleted:
-                self._settle(dir_)
+            self._settle_renames(dir_, renames)
             for folder in deleted:
                 shutil.rmtree(folder)
 

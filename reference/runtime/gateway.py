@@ -52,6 +52,9 @@ class Inside(Protocol):
     def perform(self, task: AnyTask, answer: Callable[[AnyResult], None]) -> None:
         """A task; answered once, perhaps before this returns."""
 
+    def lost(self, source: Address) -> None:
+        """A connection is gone: nobody waits for what was asked over it."""
+
 
 class Gateway:
     """The listeners for clients of one node. Belongs to the loop's thread."""
@@ -105,12 +108,20 @@ class Gateway:
         self._by_host[host] = self._by_host.get(host, 0) + 1
         return address
 
+    def is_over(self) -> bool:
+        """Do all connections hold more than they may? Nothing tells of what is sent meanwhile: they are asked again first."""
+        if self.held > self.limits.held_bytes:
+            for connection in self._connections.values():
+                connection.count()
+        return self.held > self.limits.held_bytes
+
     def forget(self, address: Address, host: str) -> None:
         """A connection is gone."""
         del self._connections[address]
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
+        self.inside.lost(address)
 
 
 class _Connection(asyncio.Protocol):
@@ -185,6 +196,13 @@ class _Connection(asyncio.Protocol):
             self._gateway.forget(self._address, self._host)
             self._address = None
 
+    def count(self) -> None:
+        """What it holds now."""
+        if self._transport is not None:
+            held = self._session.buffered + self._transport.get_write_buffer_size()
+            self._gateway.held += held - self._held
+            self._held = held
+
     def hang_up(self) -> None:
         """Close it; what is written is sent, nothing more is heard."""
         self._over = True
@@ -226,10 +244,8 @@ class _Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._address is None:
             return
-        held = self._session.buffered + transport.get_write_buffer_size()
-        self._gateway.held += held - self._held
-        self._held = held
-        if self._gateway.held > self._gateway.limits.held_bytes:
+        self.count()
+        if self._gateway.is_over():
             self._over = True
             transport.abort()
             return

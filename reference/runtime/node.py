@@ -160,7 +160,7 @@ class Host:
         self.deliver(Received(source, message))
 
     def connection_lost(self, peer: Address) -> None:
-        """The connection to a peer broke."""
+        """The connection to a peer, or of a client, broke."""
         self.deliver(ConnectionLost(peer))
 
     def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:

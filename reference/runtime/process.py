@@ -73,7 +73,9 @@ class _Process:
         self._notes = _notes(settings, me)
         self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._stopped)
         peers = {peer: host_and_port(where) for peer, where in settings.peers.advertised.items() if peer != me}
-        self._transport = Transport(me, peers, self._host.received, self._host.connection_lost)
+        # A machine asks again after this time. What is not answered then either is the fault of the connection.
+        patience_s = (settings.broker.request_timeout_ms + settings.broker.fetch_wait_max_ms) / 1000
+        self._transport = Transport(me, peers, self._host.received, self._host.connection_lost, silence_s_max=2 * patience_s)
         self._gateway = Gateway(self, settings.limits)
         timeout_ms = settings.broker.session_timeout_ms
         self._zookeeper = KazooCoordination(settings.zookeeper, timeout_ms, self, loop.call_soon_threadsafe)
@@ -168,6 +170,10 @@ class _Process:
     def received(self, source: Address, message: Request) -> None:
         """A question of a client to the machine."""
         self._host.received(source, message)
+
+    def lost(self, source: Address) -> None:
+        """The connection of a client is gone."""
+        self._host.connection_lost(source)
 
     def perform(self, task: AnyTask, answer: Callable[[AnyResult], None]) -> None:
         """A task of a client's request."""

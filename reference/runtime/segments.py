@@ -13,7 +13,7 @@ import os
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -80,7 +80,7 @@ class SegmentedLog:
         names = _segments_in(self._folder)
         for index, path in enumerate(names):
             if path.name != segment_name(expected):
-                _unlink(names[index:])
+                self._unlink(names[index:])
                 break
             segment = self._open(expected)
             size = os.fstat(segment.fd).st_size
@@ -94,10 +94,17 @@ class SegmentedLog:
             segment.is_dirty = True
             if segment.length < size:
                 self._cut(segment, segment.length)
-                _unlink(names[index + 1 :])
+                self._unlink(names[index + 1 :])
                 break
         if not self._segments:
             self._roll(Offset(0))
+
+    def _unlink(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            path.unlink()
+        if paths:
+            # A file that comes back when power is lost may begin where a log ends by then that has nothing to do with it.
+            sync_folder(self._folder)
 
     def _open(self, base: int) -> Segment:
         segment = Segment(self._folder, base)
@@ -222,21 +229,20 @@ class SegmentedLog:
         for segment in self._segments:
             yield from ((segment, index) for index, offset in enumerate(segment.offsets) if offset == base)
 
-    def sync_job(self) -> Callable[[], None]:
-        """What makes durable all that was written so far: to be run once, on any thread, though the log be deleted meanwhile."""
-        dirty = [segment for segment in self._segments if segment.is_dirty]
-        held = [(os.dup(s.fd), self._name(s), s.length, s.cuts) for s in dirty]
-        for segment in dirty:
-            segment.is_dirty = False
+    def sync_job(self, held: ExitStack) -> Callable[[], None]:
+        """What makes durable all that was written so far: on any thread, before `held` is closed, though the log be deleted."""
+        jobs = []
+        for segment in self._segments:
+            if segment.is_dirty:
+                fd = os.dup(segment.fd)
+                held.callback(os.close, fd)
+                jobs.append((fd, self._name(segment), segment.length, segment.cuts))
+                segment.is_dirty = False
 
         def job() -> None:
-            try:
-                for fd, name, length, cuts in held:
-                    os.fsync(fd)
-                    self._ledger.synced(self._dir, name, length=length, cuts=cuts)
-            finally:
-                for fd, *_ in held:
-                    os.close(fd)
+            for fd, name, length, cuts in jobs:
+                os.fsync(fd)
+                self._ledger.synced(self._dir, name, length=length, cuts=cuts)
 
         return job
 
@@ -300,11 +306,6 @@ def _segments_in(folder: Path) -> list[Path]:
     if found and found[0].name != segment_name(0):
         raise FileNotFoundError(errno.ENOENT, "the first segment is gone", str(folder))
     return found
-
-
-def _unlink(paths: Sequence[Path]) -> None:
-    for path in paths:
-        path.unlink()
 
 
 def sync_folder(path: Path) -> None:

@@ -6,6 +6,10 @@ holds up nobody. Each incoming connection is an address of its own, "@1", "@2", 
 dropped, as the network may: the connection refused, or more bytes waiting than UNSENT_BYTES_MAX because the peer stands still.
 What is malformed, too large, or no request between nodes closes its connection. A message to oneself does not touch the network.
 
+What a network swallowed TCP repeats after as long again as that has lasted: a minute after the end of a minute. So whoever asked
+and hears nothing for too long breaks the connection, and the next question goes over another one. Whoever was connected to breaks
+one that is silent for long: its end may have been swallowed too.
+
 A fetch names its topic by an id. Which topic that is is learnt from the commands that pass through here: nobody leads a partition
 whose command did not.
 """
@@ -31,6 +35,9 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 UNSENT_BYTES_MAX = 64 * 1024 * 1024  # of one connection
 HELD_BYTES_MAX = 256 * 1024 * 1024  # of frames that are not whole yet, of all incoming connections
 CONNECTIONS_MAX = 256  # incoming
+DIAL_S_MAX = 5.0  # socket.connection.setup.timeout.ms
+SILENCE_S_MAX = 5.0  # of a peer that was asked, where the node does not say otherwise
+IDLE_S_MAX = 60.0  # of an incoming connection (connections.max.idle.ms)
 OPEN_MAX = 10_000  # requests of one connection that have no answer; the oldest is forgotten
 TOPICS_MAX = 100_000  # ids that are remembered; the oldest is forgotten
 
@@ -46,8 +53,11 @@ class Transport:
         peers: Mapping[Address, tuple[str, int]],
         received: Callable[[Address, AnyMessage], None],
         lost: Callable[[Address], None],
+        *,
+        silence_s_max: float = SILENCE_S_MAX,
     ) -> None:
         self.address = address
+        self.silence_s_max = silence_s_max
         self.held = 0
         self._received = received
         self._lost = lost
@@ -91,7 +101,8 @@ class Transport:
     async def _dial(self, to: Address, connection: "_Outgoing") -> None:
         host, port = self._peers[to]
         try:
-            await asyncio.get_running_loop().create_connection(lambda: connection, host, port)
+            async with asyncio.timeout(DIAL_S_MAX):
+                await asyncio.get_running_loop().create_connection(lambda: connection, host, port)
         except OSError:
             self.broken(connection)
         finally:
@@ -159,6 +170,40 @@ class _Open(dict[int, tuple[NodeRequest, int]]):
             del self[next(iter(self))]
 
 
+class _Watch:
+    """Calls `over` once it was silent for `limit_s`. One timer for each such time, however much is heard in it."""
+
+    def __init__(self, limit_s: float, over: Callable[[], None]) -> None:
+        self._limit_s = limit_s
+        self._over = over
+        self._heard_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def heard(self) -> None:
+        """The silence begins here."""
+        self._heard_s = asyncio.get_running_loop().time()
+
+    def begin(self) -> None:
+        """It does, and is looked for."""
+        self.heard()
+        if self._timer is None:
+            self._look()
+
+    def end(self) -> None:
+        """It is not any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        left_s = self._heard_s + self._limit_s - loop.time()
+        if left_s > 0:
+            self._timer = loop.call_later(left_s, self._look)
+        else:
+            self._timer = None
+            self._over()
+
+
 class _Outgoing(asyncio.Protocol):
     """A connection to a peer: requests go, answers come."""
 
@@ -170,6 +215,7 @@ class _Outgoing(asyncio.Protocol):
         self._waiting_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._buffer = FrameBuffer(FRAME_BYTES_MAX)
+        self._watch = _Watch(owner.silence_s_max, self._fell_silent)
 
     def ask(self, request: NodeRequest) -> None:
         """Send, or drop where too much waits already."""
@@ -184,6 +230,8 @@ class _Outgoing(asyncio.Protocol):
             return
         else:
             self._transport.write(frame)
+            if not self._open:
+                self._watch.begin()
         self._open.add(request, version)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -191,8 +239,10 @@ class _Outgoing(asyncio.Protocol):
         self._transport = transport
         transport.writelines(self._waiting)
         self._waiting.clear()
+        self._watch.begin()
 
     def data_received(self, data: bytes) -> None:
+        self._watch.heard()
         try:
             for frame in self._buffer.feed(data):
                 asked = self._open.pop(read_correlation(frame), None)
@@ -203,7 +253,12 @@ class _Outgoing(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._watch.end()
         self._owner.broken(self)
+
+    def _fell_silent(self) -> None:
+        if self._open:
+            self.close()
 
     def close(self) -> None:
         """Break it now."""
@@ -221,6 +276,7 @@ class _Incoming(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = FrameBuffer(FRAME_BYTES_MAX)
         self._held = 0
+        self._watch = _Watch(IDLE_S_MAX, self.close)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -228,8 +284,11 @@ class _Incoming(asyncio.Protocol):
         self._address = self._owner.admit(self)
         if self._address is None:
             transport.abort()
+        else:
+            self._watch.begin()
 
     def data_received(self, data: bytes) -> None:
+        self._watch.heard()
         try:
             for frame in self._buffer.feed(data):
                 if self._address is None:
@@ -254,6 +313,7 @@ class _Incoming(asyncio.Protocol):
             self._transport.write(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._watch.end()
         self._account(0)
         if self._address is not None:
             self._owner.gone(self._address)

@@ -9,7 +9,7 @@ from reference.controller.context import LiveBroker
 from reference.coordination import paths
 from reference.coordination.api import SetData
 from reference.errors import ErrorCode
-from reference.events import Received
+from reference.events import ConnectionLost, Received
 from reference.log import epoch_cache
 from reference.log.epoch_cache import EpochStart
 from reference.machine import Now, Turn
@@ -357,6 +357,23 @@ def test_an_acknowledgement_does_not_outlive_the_epoch_that_appended() -> None:
 
         assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == errors
         assert not isinstance(lab.partition(1).role, Leader)
+
+
+def test_nothing_waits_for_a_client_that_is_gone() -> None:
+    """It may have named a wait of weeks, and come again over another connection, and again. Others wait on, followers too."""
+    lab = full()
+    lab.held = lambda letter: letter[1] in ("b2", "b3")
+    assert fetch(lab, 1, 0) is None  # c9
+    for gone in ("c8", "b2", "c9"):
+        lab.tell(1, ConnectionLost(Address(gone)))
+    fetchers = [parked.source for parked in lab.partition(1).fetches]
+    lab.produce(1, "x")  # c1
+    lab.tell(1, ConnectionLost(Address("c8")))
+    producers = [parked.source for parked in lab.partition(1).produces]
+    lab.tell(1, ConnectionLost(Address("c1")))
+
+    assert (fetchers, producers) == (["b2", "b3"], ["c1"])
+    assert lab.partition(1).produces == []
 
 
 @pytest.mark.parametrize(("fenced", "there"), [(True, True), (False, False)])

@@ -8,6 +8,8 @@ from reference.config import SAFE, BrokerConfig
 from reference.log.log import Log, append, end_of, read, truncate, without_head
 from reference.machine import Ids, Now, Turn
 from reference.messages import Batch
+from reference.replica.partition import Partition
+from reference.replica.partition import truncate as cut
 from reference.sealed import HEADER_BYTES, count, in_the_clear, size
 from reference.types import NO_INCARNATION, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
 
@@ -49,6 +51,15 @@ def test_cut_inside_of_a_sealed_batch_takes_all_of_it(turn: Turn) -> None:
     log = log_of(turn, batch(0, 2), batch(2, 3))
     truncate(turn, log, Offset(4))
     assert (log.leo, log.batches) == (2, [batch(0, 2)])
+
+
+def test_a_cut_inside_of_a_sealed_batch_takes_what_was_durable_of_it_too(turn: Turn) -> None:
+    """What is appended there next would count as flushed, and as committed, before it is."""
+    partition = Partition(tp=TP, log=log_of(turn, batch(0, 2), batch(2, 3)), min_isr=1, before_ack=True)
+    partition.flushed = partition.flushing = partition.hw = Offset(5)
+    cut(turn, partition, Offset(4), "inside")
+
+    assert (partition.flushed, partition.flushing, partition.hw) == (2, 2, 2)
 
 
 def test_read_ends_with_a_whole_batch_below_the_limit(turn: Turn) -> None:

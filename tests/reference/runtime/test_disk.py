@@ -163,6 +163,57 @@ def test_files_of_a_deleted_replica_go_in_a_sweep_or_at_a_restart(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_flush_makes_a_deletion_durable_that_a_sweep_is_about_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep may wait for its thread for long, or die before it has done anything; the flush says that it is done."""
+    disk = opened(tmp_path)
+    disk.create(0, ORDERS, BORN)
+    disk.delete(0, ORDERS)
+    sweep = disk.sweep_job(0)
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))
+    disk.flush_job(0)()
+    flushed = list(synced)
+    sweep()
+    disk.flush_job(0)()
+    disk.close()
+
+    assert flushed == [tmp_path.name]
+    assert synced == [tmp_path.name]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flush_that_comes_to_nothing_gives_its_descriptors_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that comes and goes must not use up what the node may open."""
+    faults = DirFaults(1)
+    disk = Disk([tmp_path], faults=faults)
+    disk.recover()
+    for tp in (ORDERS, BILLS):
+        disk.create(0, tp, BORN)
+    disk.flush_job(0)()
+    open_ = [_open_below(tmp_path)]
+    for broken in (True, False):  # at the door, and in the first of two
+        disk.append(0, ORDERS, [batch(0 if broken else 1)])
+        disk.append(0, BILLS, [batch(0 if broken else 1)])
+        flush = disk.flush_job(0)
+        faults.set(0, DirFault(broken=broken))
+        monkeypatch.setattr(os, "fsync", _refused)
+        with pytest.raises(OSError, match="Input/output error"):
+            flush()
+        faults.set(0, DirFault())
+        open_.append(_open_below(tmp_path))
+    disk.close()
+
+    assert open_ == [2, 2, 2]
+
+
+def _open_below(path: Path) -> int:
+    return sum(Path(entry.path).resolve().is_relative_to(path) for entry in os.scandir("/proc/self/fd"))
+
+
+def _refused(fd: int) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
 def test_a_flush_syncs_each_log_that_was_written_since_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = opened(tmp_path)
     synced: list[str] = []
@@ -194,6 +245,30 @@ def test_a_flush_syncs_every_segment_that_was_written(tmp_path: Path, monkeypatc
     disk.flush_job(0)()
     disk.close()
     assert synced == [segment_name(0), segment_name(1), segment_name(2)]
+
+
+@pytest.mark.parametrize("damage", ["torn", "gap"])
+def test_segments_behind_a_damage_are_gone_for_good(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Power may go when the log has grown again to where the next one began: its old records would follow the new ones."""
+    disk = opened(tmp_path, segment_bytes=100)
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, [batch(0), batch(1), batch(2)])
+    disk.close()
+    second = tmp_path / ORDERS / segment_name(1)
+    if damage == "torn":
+        second.write_bytes(second.read_bytes()[:-1])
+    else:
+        second.unlink()
+    synced: list[tuple[str, bool]] = []
+
+    def sync(fd: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        synced.append((path.name, (tmp_path / ORDERS / segment_name(2)).exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    found(tmp_path)
+
+    assert (ORDERS, False) in synced
 
 
 def test_a_directory_that_cannot_be_read_is_shown_as_such_and_the_others_as_they_are(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ class Inside:
         self.gateway = Gateway(self, limits)
         self.asked: list[tuple[Address, Request]] = []
         self.tasks: list[AnyTask] = []
+        self.lost_ones: list[Address] = []
         self.answers = True
 
     def received(self, source: Address, message: Request) -> None:
@@ -40,6 +41,9 @@ class Inside:
     def perform(self, task: AnyTask, answer: Callable[[AnyResult], None]) -> None:
         self.tasks.append(task)
         answer(Done(task.correlation))
+
+    def lost(self, source: Address) -> None:
+        self.lost_ones.append(source)
 
 
 def asked(correlation: int) -> bytes:
@@ -193,6 +197,32 @@ def test_bytes_that_all_connections_hold_are_limited() -> None:
     played(scene, held_bytes=5000)
 
 
+def test_what_was_sent_meanwhile_is_not_held_against_those_who_come_next() -> None:
+    """A response that waits a moment for its reader is counted with it, for as long as this connection says nothing more."""
+
+    async def scene(inside: Inside, dial: Dial) -> None:
+        wordy = replace(FACING, advertised={ME: ("x" * 30_000, 9092)})
+        port = await inside.gateway.listen("127.0.0.1", 0, wordy)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
+        client, answers = Client(reader, writer), 0
+        while inside.gateway.held < 1000:
+            client.writer.write(asked(answers))
+            answers += 1
+            while len(inside.asked) < answers:
+                await asyncio.sleep(0)
+        for _ in range(answers):
+            await client.answered()
+        inside.gateway.limits = replace(inside.gateway.limits, held_bytes=inside.gateway.held)
+        modest = await dial()
+        modest.writer.write(asked(1)[:-1])
+        await until(lambda: inside.gateway.held < 1000)
+        modest.writer.write(asked(1)[-1:])
+        assert await modest.answered() == 1
+        writer.close()
+
+    played(scene)
+
+
 def test_a_request_that_is_too_long_or_makes_no_sense_closes_its_connection_alone() -> None:
     async def scene(inside: Inside, dial: Dial) -> None:
         modest = await dial()
@@ -221,6 +251,26 @@ def test_an_answer_to_a_connection_that_is_gone_is_dropped() -> None:
         assert await client.is_closed()
         inside.answer(source, message)
         inside.gateway.disconnect(source)
+
+    played(scene)
+
+
+def test_the_node_is_told_which_connection_is_gone() -> None:
+    """What it keeps for them would stay for as long as each of them said that it would wait."""
+
+    async def scene(inside: Inside, dial: Dial) -> None:
+        inside.answers = False
+        first, second = await dial(), await dial()
+        for client in (first, second):
+            client.writer.write(asked(1))
+        await until(lambda: len(inside.asked) == 2)
+        (source, _), (other, _) = inside.asked
+        second.writer.write(b"nonsense")  # closed by this end
+        await until(lambda: inside.lost_ones == ["@c2"])
+        first.writer.close()
+        await until(lambda: inside.lost_ones == ["@c2", "@c1"])
+
+        assert {source, other} == set(inside.lost_ones)
 
     played(scene)
 

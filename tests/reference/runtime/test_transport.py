@@ -1,7 +1,9 @@
 """Messages between nodes over real sockets: in order, to whom they belong, and dropped without harm where there is nobody."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
@@ -70,10 +72,24 @@ class End:
         return [message for _, message in self.heard]
 
 
+async def has_heard(end: End, count: int) -> None:
+    await until(lambda: len(end.heard) == count)
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+def skip(seconds: float) -> None:
+    """So much later it is, for all that the loop has to do."""
+    loop = asyncio.get_running_loop()
+    loop.time = partial(_later, loop.time, seconds)  # type: ignore[method-assign]  # timers ask it
+
+
+def _later(time: Callable[[], float], seconds: float) -> float:
+    return time() + seconds
 
 
 def played(scene: Callable[[End, End, int], Awaitable[None]]) -> None:
@@ -275,6 +291,76 @@ def test_bytes_of_frames_that_never_end_are_counted(monkeypatch: pytest.MonkeyPa
         await until(lambda: two.transport.held == 0)
         one.transport.send(B2, question(1))
         await until(lambda: bool(two.heard))
+
+    played(scene)
+
+
+def test_a_dial_that_comes_to_nothing_is_given_up() -> None:
+    """Its SYN was dropped: TCP repeats it after as long as the drop has lasted, perhaps a minute after that is over."""
+
+    async def main() -> None:
+        full = socket.create_server(("127.0.0.1", 0), backlog=0)
+        with full, socket.create_connection(full.getsockname()):  # nobody takes it, and there is no room for another one
+            one = End(B1)
+            await one.open({B2: full.getsockname()[1]})
+            one.transport.send(B2, question(1))
+            await asyncio.sleep(0)
+            skip(transport.DIAL_S_MAX)
+            await until(lambda: one.lost == [B2])
+            await one.transport.close()
+
+    asyncio.run(main())
+
+
+def test_who_was_asked_and_says_nothing_is_asked_over_another_connection() -> None:
+    """What a network has dropped for a minute comes up to a minute after it is whole again."""
+
+    async def scene(one: End, two: End, port: int) -> None:
+        one.transport.send(B2, question(1))
+        await until(lambda: len(two.heard) == 1)
+        skip(transport.SILENCE_S_MAX)
+        await until(lambda: one.lost == [B2])
+        one.transport.send(B2, question(2))
+        await until(lambda: len(two.heard) == 2)
+
+        assert two.heard == [(Address("@1"), question(1)), (Address("@2"), question(2))]
+
+    played(scene)
+
+
+def test_a_connection_on_which_something_is_heard_or_nothing_is_asked_stands() -> None:
+    """One question may wait for long (a deletion, for ZooKeeper) while others are answered."""
+
+    async def scene(one: End, two: End, port: int) -> None:
+        one.transport.send(B2, question(1))
+        for n in (2, 3, 4, 5):
+            one.transport.send(B2, question(n))
+            await has_heard(two, n)
+            two.transport.send(Address("@1"), answer(n))
+            await has_heard(one, n - 1)
+            skip(transport.SILENCE_S_MAX / 2)
+            await asyncio.sleep(0)
+        two.transport.send(Address("@1"), answer(1))
+        await has_heard(one, 5)
+        skip(2 * transport.SILENCE_S_MAX)
+        one.transport.send(B2, question(6))
+        await has_heard(two, 6)
+
+        assert one.lost == []
+
+    played(scene)
+
+
+def test_who_connected_and_is_silent_for_long_holds_no_place() -> None:
+    """The end of a connection may be dropped like anything else: each would leave one that nobody ends, of few that there are."""
+
+    async def scene(one: End, two: End, port: int) -> None:
+        one.transport.send(B2, question(1))
+        await until(lambda: bool(two.heard))
+        two.transport.send(Address("@1"), answer(1))
+        await until(lambda: bool(one.heard))
+        skip(transport.IDLE_S_MAX)
+        await until(lambda: one.lost == [B2])
 
     played(scene)
 
