@@ -125,11 +125,16 @@ class Host:
         """Begin the life of the machine."""
         self._network = network
         self._coordination = coordination
-        self.deliver(Booted())
+        self._inbox.appendleft(Booted())  # listeners are open already, and somebody may have asked
+        self._drain()
 
     def deliver(self, event: AnyEvent) -> None:
-        """Tell the machine, after all that was delivered before."""
+        """Tell the machine, once it has started, after all that was delivered before."""
         self._inbox.append(event)
+        if self._network is not None:
+            self._drain()
+
+    def _drain(self) -> None:
         if self._busy:
             return
         self._busy = True

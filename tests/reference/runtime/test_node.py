@@ -59,6 +59,9 @@ class World:
         self.disk.recover()
         loop = asyncio.get_running_loop()
         self.host = Host(toy, self.disk, loop=loop, note=self.done.append, stopped=self.reasons.append)
+        self.begin()
+
+    def begin(self) -> None:
         self.host.start(self, self)
 
     def send(self, to: Address, message: AnyMessage) -> None:
@@ -124,6 +127,23 @@ def test_an_event_that_comes_while_effects_are_performed_waits_for_them(tmp_path
         return Loud(toy, tmp_path).done
 
     assert asyncio.run(main()) == [(B2, Metadata(1)), (B2, Metadata(2)), Note(kind="heard")]
+
+
+def test_who_asks_before_the_machine_has_started_is_heard_after_it_has(tmp_path: Path) -> None:
+    """Listeners open first: a port that is taken is a reason not to start."""
+
+    class Early(World):
+        def begin(self) -> None:
+            self.host.received(B2, Metadata(9))
+            super().begin()
+
+    toy = Toy(lambda event: (Note(kind="heard"),) if isinstance(event, Received) else (Send(B2, Metadata(1)),))
+
+    async def main() -> list[object]:
+        return Early(toy, tmp_path).done
+
+    assert asyncio.run(main()) == [(B2, Metadata(1)), Note(kind="heard")]
+    assert toy.told == [Booted(), Received(B2, Metadata(9))]
 
 
 def test_a_flush_is_answered_when_it_is_durable(tmp_path: Path) -> None:
