@@ -162,8 +162,8 @@ class NodeFolder:
                 counts = await self._counts(dir_)
             # Who has nothing to write meets no fault: one that was set, or is left of two windows, is there all the same.
             otherwise = True if fault == SOUND else None
-            if fault.broken and self._died_of(dir_, read):
-                return Proof(True, f"it ended of directory {dir_}: {_BROKEN}")
+            if fault.broken and self._noted_broken(dir_, read):
+                return Proof(True, f"it noted that directory {dir_} failed: {_BROKEN}")
             if counts is None:
                 return Proof(otherwise, "there is no process; the next one meets what holds then")
             words = f"{counts.refused} accesses to directory {dir_} were refused, {counts.delayed} flushes delayed"
@@ -171,8 +171,8 @@ class NodeFolder:
 
         return probe
 
-    def _died_of(self, dir_: int, read: int) -> bool:
-        """Since so many notes: whose last directory fails ends at once (KIP-112), and nobody can ask what it had met."""
+    def _noted_broken(self, dir_: int, read: int) -> bool:
+        """After so many notes? Whose last directory fails ends at once (KIP-112), and nobody can ask what it had met."""
         lines = self.notes()[read:]
         failed = (line.note for line in lines if line.note.kind == EventKind.DIR_FAILED)
         return any(note.dir == dir_ and note.detail == _BROKEN for note in failed)

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from reference.messages import Reply, Request
 from reference.runtime.node import clock
+from reference.runtime.silence import Watch
 from reference.types import Address
 from reference.wire.clients.exchange import Facing
 from reference.wire.clients.session import Session
@@ -138,8 +139,7 @@ class _Connection(asyncio.Protocol):
         self._settling = False
         self._reading = True
         self._over = False
-        self._heard_s = 0.0
-        self._idle: asyncio.TimerHandle | None = None
+        self._watch = Watch(gateway.limits.idle_ms / 1000, self._fell_silent)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -152,12 +152,12 @@ class _Connection(asyncio.Protocol):
             transport.abort()
             return
         transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
-        self._look_for_silence()
+        self._watch.begin()
 
     def data_received(self, data: bytes) -> None:
         if self._over:
             return
-        self._heard_s = self._now_s()
+        self._watch.heard()
         try:
             self._session.feed(data, clock().monotonic_ms)
         except WireError:
@@ -189,8 +189,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._over = True
-        if self._idle is not None:
-            self._idle.cancel()
+        self._watch.end()
         if self._address is not None:
             self._gateway.held -= self._held
             self._gateway.forget(self._address, self._host)
@@ -257,19 +256,9 @@ class _Connection(asyncio.Protocol):
             else:
                 transport.pause_reading()
 
-    def _now_s(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def _look_for_silence(self) -> None:
+    def _fell_silent(self) -> None:
         """A client that has said nothing for too long is gone, whatever TCP thinks of it."""
-        left_s = self._heard_s + self._gateway.limits.idle_ms / 1000 - self._now_s() if self._heard_s else None
-        if left_s is None:
-            self._heard_s = self._now_s()
-            left_s = self._gateway.limits.idle_ms / 1000
-        if left_s <= 0:
-            self._over = True
-            if self._transport is not None:
-                # Not closed: what it does not read would never be sent, and the connection never end.
-                self._transport.abort()
-            return
-        self._idle = asyncio.get_running_loop().call_later(left_s, self._look_for_silence)
+        self._over = True
+        if self._transport is not None:
+            # Not closed: what it does not read would never be sent, and the connection never end.
+            self._transport.abort()

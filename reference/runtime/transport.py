@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import cast, get_args
 
 from reference.messages import AnyMessage, LeaderAndIsr, UpdateMetadata
+from reference.runtime.silence import Watch
 from reference.types import NO_TOPIC_ID, Address, TopicId, topic_of
 from reference.wire.codec import (
     NodeReply,
@@ -170,40 +171,6 @@ class _Open(dict[int, tuple[NodeRequest, int]]):
             del self[next(iter(self))]
 
 
-class _Watch:
-    """Calls `over` once it was silent for `limit_s`. One timer for each such time, however much is heard in it."""
-
-    def __init__(self, limit_s: float, over: Callable[[], None]) -> None:
-        self._limit_s = limit_s
-        self._over = over
-        self._heard_s = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-
-    def heard(self) -> None:
-        """The silence begins here."""
-        self._heard_s = asyncio.get_running_loop().time()
-
-    def begin(self) -> None:
-        """It does, and is looked for."""
-        self.heard()
-        if self._timer is None:
-            self._look()
-
-    def end(self) -> None:
-        """It is not any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _look(self) -> None:
-        loop = asyncio.get_running_loop()
-        left_s = self._heard_s + self._limit_s - loop.time()
-        if left_s > 0:
-            self._timer = loop.call_later(left_s, self._look)
-        else:
-            self._timer = None
-            self._over()
-
-
 class _Outgoing(asyncio.Protocol):
     """A connection to a peer: requests go, answers come."""
 
@@ -215,7 +182,7 @@ class _Outgoing(asyncio.Protocol):
         self._waiting_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._buffer = FrameBuffer(FRAME_BYTES_MAX)
-        self._watch = _Watch(owner.silence_s_max, self._fell_silent)
+        self._watch = Watch(owner.silence_s_max, self._fell_silent)
 
     def ask(self, request: NodeRequest) -> None:
         """Send, or drop where too much waits already."""
@@ -276,7 +243,7 @@ class _Incoming(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = FrameBuffer(FRAME_BYTES_MAX)
         self._held = 0
-        self._watch = _Watch(IDLE_S_MAX, self.close)
+        self._watch = Watch(IDLE_S_MAX, self.close)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
