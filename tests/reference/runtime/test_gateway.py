@@ -167,6 +167,10 @@ def test_who_says_nothing_for_too_long_is_hung_up_on() -> None:
             await busy.answered()
             await asyncio.sleep(0.01)
         assert closed.result()
+        for _ in range(20):  # for longer than one may be silent
+            busy.writer.write(asked(1))
+            await busy.answered()
+            await asyncio.sleep(0.01)
 
     played(scene, idle_ms=100)
 
