@@ -1,11 +1,11 @@
-# One broker: `reference` and what it imports, no build tools, nothing of the harness. Run it with a configuration file:
+# One broker: `reference`, `server` and what they import, no build tools, nothing of the harness. Run it with a configuration file:
 #     docker run … highwater-node --config /etc/highwater/b1.json
 ARG BASE=highwater-base
 FROM ${BASE}
 COPY site /opt/highwater
 ENV PYTHONPATH=/opt/highwater PYTHONUNBUFFERED=1
 # Compiled here, since the root is read-only when it runs; imported once, so that a wrong Python or a missing wheel ends the build.
-RUN python3 -m compileall -q /opt/highwater && python3 -m reference.runtime --help >/dev/null
+RUN python3 -m compileall -q /opt/highwater && python3 -m server.runtime --help >/dev/null
 USER 10001:10001
 WORKDIR /opt/highwater
-ENTRYPOINT ["python3", "-m", "reference.runtime"]
+ENTRYPOINT ["python3", "-m", "server.runtime"]

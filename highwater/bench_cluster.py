@@ -18,13 +18,13 @@ from msgspec import Struct
 
 from highwater.errors import HarnessError
 from reference.coordination import paths
-from reference.runtime.health import ask, told_by
 from reference.types import BrokerId
-from reference.wire.clients.apis import ApiKey
-from reference.wire.clients.metadata import MetadataRequest, MetadataRequestTopic
-from reference.wire.clients.produce import PartitionData, ProduceRequest, ProduceResponse, TopicData
-from reference.wire.framing import WireError
-from reference.wire.records import sealed
+from server.runtime.health import ask, told_by
+from server.wire.clients.apis import ApiKey
+from server.wire.clients.metadata import MetadataRequest, MetadataRequestTopic
+from server.wire.clients.produce import PartitionData, ProduceRequest, ProduceResponse, TopicData
+from server.wire.framing import WireError
+from server.wire.records import sealed
 
 TOPIC = "bench"
 RECORD_BYTES = 100

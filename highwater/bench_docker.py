@@ -16,8 +16,8 @@ from highwater.local.processes import resident_kb
 from highwater.plan import ClusterShape, Plan, WorkloadSpec
 from history.promise import Promise, TopicPromise
 from reference.config import TopicSpec
-from reference.runtime.health import is_serving
 from reference.types import BrokerId
+from server.runtime.health import is_serving
 
 # A dead broker is noticed by the end of its session, which is what the failover is measured from.
 _SESSION_MS = 6000

@@ -1,6 +1,6 @@
 """A broker's port under fire: requests of stock clients with bytes changed, cut, repeated and made too long, and plain noise.
 
-    python -m highwater.fuzz_port --seconds 600 --requests tests/reference/wire/stock_requests.txt
+    python -m highwater.fuzz_port --seconds 600 --requests tests/server/wire/stock_requests.txt
 
 A cluster of three processes is started; one of its brokers is the target, at the listener for clients and at the one between
 brokers. Beside the noise a stock client produces, and reads all at the end: it must be served throughout. Printed are what was

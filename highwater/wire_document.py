@@ -11,14 +11,14 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 from msgspec import Struct
 from msgspec.structs import fields
 
-from reference.runtime import transport
-from reference.runtime.gateway import Limits
-from reference.wire import control, proposals
-from reference.wire.clients import apis
-from reference.wire.codec import APIS
-from reference.wire.entities import ELEMENTS_MAX
-from reference.wire.replication import OWN_TAGS
-from reference.wire.versions import FIRST_OWN_KEY, VERSIONS, is_flexible
+from server.runtime import transport
+from server.runtime.gateway import Limits
+from server.wire import control, proposals
+from server.wire.clients import apis
+from server.wire.codec import APIS
+from server.wire.entities import ELEMENTS_MAX
+from server.wire.replication import OWN_TAGS
+from server.wire.versions import FIRST_OWN_KEY, VERSIONS, is_flexible
 
 _HEAD = """# The wire
 

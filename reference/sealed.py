@@ -2,7 +2,7 @@
 
 The simulator carries values in the clear, as tuples of strings; over Kafka's wire protocol come sealed batches, compressed
 perhaps, that brokers store and hand on as they came. The offset of the first record and the leader epoch stand outside of what
-the CRC covers, and are written into the header where a batch leaves the machine (`reference.wire.records`). A sealed batch is
+the CRC covers, and are written into the header where a batch leaves the machine (`server.wire.records`). A sealed batch is
 never divided: a log that is cut inside of one loses all of it, and what is read of a log ends with a whole one, as in Kafka.
 The header alone stands for a batch where the records are on a disk.
 """

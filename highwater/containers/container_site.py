@@ -21,8 +21,8 @@ from highwater.local.servers import commits
 from highwater.local.site import CLIENTS, HostPort
 from highwater.plan import Plan
 from highwater.zookeeper_log import AnyCommit
-from reference.runtime.settings import Listener
 from reference.types import Address, BrokerId, broker_address
+from server.runtime.settings import Listener
 
 
 class ContainerSite:

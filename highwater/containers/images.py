@@ -3,7 +3,7 @@
     python -m highwater.containers.images
 
     highwater-base       BASE_IMAGE, else a Debian made here with debootstrap, with Java, iptables, tc and libfaketime
-    highwater-node       + `reference` and what it imports
+    highwater-node       + `reference`, `server` and what they import
     highwater-zookeeper  + the jars that ship with PySpark
 
 Everything is copied in from this machine, so that no build but that of the base needs a network. An image remembers the digest
@@ -34,7 +34,8 @@ NODE = "highwater-node:latest"
 ZOOKEEPER = "highwater-zookeeper:latest"
 BASE = "highwater-base:latest"
 COMMAND = "make images"
-# The distributions that `reference` imports: all that a broker's image holds beside it.
+# The packages of a broker, and the distributions that they import: all that its image holds.
+PACKAGES = ("reference", "server")
 BROKER = ("msgspec", "kazoo", "kio", "crc32c")
 _LOCAL = "highwater-debian"  # the base that debootstrap made
 _BASE_IMAGE = "python:3.11-slim-bookworm"
@@ -86,7 +87,7 @@ def _base_inputs() -> str:
 
 def _node_inputs(base: str) -> str:
     """Of our source the contents, of what others made the versions."""
-    source = sorted((_ROOT / "reference").rglob("*.py"))
+    source = sorted(path for package in PACKAGES for path in (_ROOT / package).rglob("*.py"))
     versions = [f"{name}=={metadata.version(name)}" for name in sorted(_closure(_requirements()))]
     contents = [f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in source]
     return _digest(base, _dockerfile("node.Dockerfile"), *versions, *contents)
@@ -174,8 +175,9 @@ def _unmount_below(folder: Path) -> None:
 
 
 def _collect_node(site: Path) -> None:
-    """`reference` and the distributions that it needs: those installed here, or by pip where this Python is another one."""
-    shutil.copytree(_ROOT / "reference", site / "reference", ignore=shutil.ignore_patterns("__pycache__"))
+    """The packages of a broker and the distributions they need: the installed ones, or pip's where this Python differs."""
+    for package in PACKAGES:
+        shutil.copytree(_ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
     wanted = _requirements()
     if sys.version_info[:2] != _PYTHON or sys.platform != "linux":
         return _install(site, wanted)

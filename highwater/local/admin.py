@@ -19,10 +19,10 @@ from reference.coordination.api import (
     SessionState,
     Unknown,
 )
-from reference.coordination.kazoo_client import KazooCoordination
 from reference.coordination.memory import MemoryZooKeeper, Znode
 from reference.messages import PartitionState
 from reference.types import BrokerId, TopicPartition
+from server.kazoo_client import KazooCoordination
 
 # kazoo asks a silent server after a third of this whether it is there, leaves it after another third, and waits as long again
 # divided by their number for the next one: well before ANSWER_TIMEOUT_S, where one of three servers stands still.

@@ -2,7 +2,7 @@
 
 from highwater.backends.attempts import ADMIN_TIMEOUT_MS, Heard, heard
 from reference.client.commands import Command
-from reference.runtime.admin_session import AdminSession
+from server.runtime.admin_session import AdminSession
 
 
 class Administrator:

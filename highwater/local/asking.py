@@ -12,10 +12,10 @@ from history.recorder import Recorder
 from reference.coordination import paths
 from reference.coordination.api import Children, Data, GetChildren, GetData
 from reference.messages import IsrMember, PartitionState
-from reference.runtime.health import told_by
 from reference.types import NO_INCARNATION, Address, BrokerId, ControllerEpoch, LeaderEpoch, ZkVersion, topic_partition
-from reference.wire.clients.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from reference.wire.framing import WireError
+from server.runtime.health import told_by
+from server.wire.clients.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from server.wire.framing import WireError
 
 LOOKS_MAX = 20
 BETWEEN_LOOKS_S = 0.5

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from highwater.local.processes import state_of
 from highwater.local.site import RIGHT, ClockCondition, Probe, Proof
-from reference.runtime.control import NoteLine
+from server.lab.notes import NoteLine
 
 LIBRARIES = tuple(
     Path(folder) / "faketime" / "libfaketime.so.1"

@@ -22,11 +22,11 @@ import reference
 from highwater.errors import HarnessError
 from highwater.zookeeper import free_port
 from reference.config import SAFE, BrokerConfig
-from reference.runtime.control import NotesReader
-from reference.runtime.gateway import Limits
-from reference.runtime.health import is_serving
-from reference.runtime.settings import Listener, NodeSettings
 from reference.types import Address, BrokerId, Millis, broker_address
+from server.lab.notes import NotesReader
+from server.runtime.gateway import Limits
+from server.runtime.health import is_serving
+from server.runtime.settings import Listener, NodeSettings
 
 HOST = "127.0.0.1"
 START_S_MAX = 30.0
@@ -103,7 +103,7 @@ class LocalCluster:
         environment = {**os.environ, "PYTHONPATH": str(Path(next(iter(reference.__path__))).parent)}
         with (self._folder / f"b{broker}.log").open("ab") as output:
             self._processes[broker] = subprocess.Popen(
-                [sys.executable, "-m", "reference.runtime", "--config", str(path)],
+                [sys.executable, "-m", "server.runtime", "--config", str(path)],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,

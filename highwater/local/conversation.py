@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from highwater.local.proxy import Divide
 from highwater.plan import kebab
-from reference.runtime.transport import FRAME_BYTES_MAX
-from reference.wire.codec import APIS
-from reference.wire.framing import FrameBuffer, WireError, encode_frame, read_correlation, read_request_header
+from server.runtime.transport import FRAME_BYTES_MAX
+from server.wire.codec import APIS
+from server.wire.framing import FrameBuffer, WireError, encode_frame, read_correlation, read_request_header
 
 _KINDS = {int(api): kebab(message.__name__) for message, api in APIS.items()}
 OPEN_MAX = 10_000  # requests that were not answered; the oldest is forgotten

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from highwater.errors import HarnessError
 from highwater.local.site import SOUND, DirCondition, Probe, Proof
-from reference.runtime.disk import look
-from reference.runtime.power import Wound
 from reference.types import Offset
+from server.disk.disk import look
+from server.lab.power import Wound
 
 SMALL_BYTES = 64 * 1024 * 1024
 _ASIDE = "aside"

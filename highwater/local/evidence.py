@@ -21,8 +21,8 @@ from history.recorder import Recorder
 from reference.coordination import paths
 from reference.coordination.api import Data
 from reference.messages import PartitionState
-from reference.runtime.control import NoteLine
 from reference.types import Address, BrokerId, TopicPartition, broker_address, index_of, topic_of
+from server.lab.notes import NoteLine
 
 _MS = 1_000_000
 NEAR_NS = 20 * _MS  # as far as the time of a commit may be off: a millisecond, and what the wall clock was moved meanwhile

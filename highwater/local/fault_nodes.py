@@ -31,8 +31,8 @@ from nemesis.faults import (
     Shutdown,
 )
 from nemesis.schedule import Window
-from reference.runtime.power import Loss, Wound
 from reference.types import BrokerId, index_of, topic_of
+from server.lab.power import Loss, Wound
 
 ASSERTED = "halt:assertion"
 LOOK_S = 0.1

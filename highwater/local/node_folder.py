@@ -20,13 +20,13 @@ from history.event import EventKind
 from nemesis.faults import ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
 from reference.config import BrokerConfig
 from reference.events import DirImage
-from reference.runtime.control import NoteLine, NotesReader
-from reference.runtime.disk import replica_folders
-from reference.runtime.faults import SOUND, Counts, DirFault
-from reference.runtime.power import Loss, Wound, lose_power
-from reference.runtime.settings import Listener, NodeSettings
-from reference.runtime.side_channel import Ask, Look, Refused, SetDir, ask
 from reference.types import TopicPartition, broker_address
+from server.disk.disk import replica_folders
+from server.lab.dir_faults import SOUND, Counts, DirFault
+from server.lab.notes import NoteLine, NotesReader
+from server.lab.power import Loss, Wound, lose_power
+from server.lab.side_channel import Ask, Look, Refused, SetDir, ask
+from server.runtime.settings import Listener, NodeSettings
 
 LOOK_S = 0.02
 MET_LOOKS_MAX = 150

@@ -49,7 +49,7 @@ class NodeProcess(NodeFolder):
                     *obedient,
                     sys.executable,
                     "-m",
-                    "reference.runtime",
+                    "server.runtime",
                     "--config",
                     str(settings),
                 ],

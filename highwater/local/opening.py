@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from highwater.errors import HarnessError
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
-from reference.runtime.control import NoteLine
-from reference.runtime.disk import look
-from reference.wire.records import LENGTH_FROM, read_header
+from server.disk.disk import look
+from server.lab.notes import NoteLine
+from server.wire.records import LENGTH_FROM, read_header
 
 
 def opened(batch: Batch) -> Batch:

@@ -24,8 +24,8 @@ from highwater.plan import Plan
 from highwater.zookeeper import LocalZooKeeper, Server, free_port
 from highwater.zookeeper_log import AnyCommit
 from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
-from reference.runtime.settings import Listener
 from reference.types import Address, BrokerId, broker_address
+from server.runtime.settings import Listener
 
 _PROXIES = 254  # last part of the address at which all proxies of a run listen; brokers have their numbers
 

@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from highwater.zookeeper_log import AnyCommit
 from reference.events import DirImage
-from reference.runtime.control import NoteLine
-from reference.runtime.power import Loss, Wound
 from reference.types import Address, BrokerId, TopicPartition
+from server.lab.notes import NoteLine
+from server.lab.power import Loss, Wound
 
 CLIENTS = Address("c")
 Pair = tuple[Address, Address]  # from whom, to whom

@@ -14,10 +14,10 @@ from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, M
 from reference.events import DirImage
 from reference.log.log import recover
 from reference.messages import Batch
-from reference.runtime.power import Loss
 from reference.sealed import count
 from reference.types import Incarnation, Offset, TopicId, TopicPartition
-from tests.reference.runtime.batches import batch, held
+from server.lab.power import Loss
+from tests.server.runtime.batches import batch, held
 
 DiskEffect = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Truncate | WriteCheckpoint
 T0, T1 = TopicPartition("t-0"), TopicPartition("t-1")

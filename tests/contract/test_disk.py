@@ -14,11 +14,11 @@ from highwater.sim.network import Acting
 from history.seed import Draws
 from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, MarkDir, Truncate, WriteCheckpoint
 from reference.events import DirImage
-from reference.runtime.disk import Disk
-from reference.runtime.faults import DirFault, DirFaults
-from reference.runtime.ledger import Ledger
-from reference.runtime.power import Loss, lose_power
 from reference.types import TopicPartition
+from server.disk.disk import Disk
+from server.lab.dir_faults import DirFault, DirFaults
+from server.lab.flush_ledger import FlushLedger
+from server.lab.power import Loss, lose_power
 from tests.contract.disk import STEPS, Bench, DiskContract, DiskEffect, check_that_power_undoes_a_suffix, losses
 
 
@@ -65,7 +65,7 @@ class Real:
         self._begin()
 
     def _begin(self) -> None:
-        self._book = Ledger(self._ledger)
+        self._book = FlushLedger(self._ledger)
         self.disk = Disk(self._paths, segment_bytes=200, ledger=self._book, faults=self.faults)
         self.disk.recover()
 

@@ -17,11 +17,11 @@ from reference.coordination.api import AnyOp
 from reference.effects import AnyEffect, Append, CreateReplica, Flush, Note, Send, SetTimer
 from reference.events import AnyEvent, DirFailed, DirImage, Flushed, Received, TimerFired
 from reference.messages import AnyMessage, Metadata
-from reference.runtime.disk import Disk
-from reference.runtime.node import Host
 from reference.types import Address, BrokerId, TopicPartition
+from server.disk.disk import Disk
+from server.runtime.node import Host
 from tests.highwater.sim.stages import Cast, Script, Scripted, stage
-from tests.reference.runtime.batches import batch, held
+from tests.server.runtime.batches import batch, held
 
 BAD, GOOD = TopicPartition("t-0"), TopicPartition("t-1")
 A = batch(0, "a")

@@ -8,8 +8,8 @@ import pytest
 from highwater.sim.scheduler import MS
 from reference.events import AnyEvent, ConnectionLost, Received
 from reference.messages import AnyMessage, LogInfo, LogInfoReply
-from reference.runtime.transport import Transport
 from reference.types import Address
+from server.runtime.transport import Transport
 from tests.contract.transport import B1, B2, Bench, TransportContract
 from tests.highwater.sim.stages import stage
 

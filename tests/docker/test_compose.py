@@ -7,7 +7,7 @@ import yaml
 
 from highwater.containers.images import NODE, ZOOKEEPER
 from reference.config import SAFE
-from reference.runtime.settings import load
+from server.runtime.settings import load
 
 DOCKER = Path(__file__).parents[2] / "docker"
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("history", "reference", "nemesis", "workloads", "checkers", "reports", "pipeline", "highwater")
+PACKAGES = ("history", "reference", "server", "nemesis", "workloads", "checkers", "reports", "pipeline", "highwater")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

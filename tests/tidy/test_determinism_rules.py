@@ -129,7 +129,7 @@ def test_nothing_simulated_asks_for_entropy() -> None:
     """The runtime lives in the world; everything else gets time and chance as arguments."""
     found = []
     for source in sources(*SIMULATED, "checkers"):
-        if source.name.startswith("reference/runtime/"):
+        if source.name.startswith("server/runtime/"):
             continue
         for node in ast.walk(source.tree):
             match node:

@@ -1,4 +1,4 @@
-"""The distribution: eight import names, no stranger under them, every third party declared, nothing of one machine inside."""
+"""The distribution: nine import names, no stranger under them, every third party declared, nothing of one machine inside."""
 
 import ast
 import importlib
@@ -31,9 +31,9 @@ def _name(requirement: str) -> str:
 
 
 def _declared(package: str) -> set[str]:
-    """What a part may stand on: an image of a broker has what `reference` imports alone, and Spark is an extra."""
+    """What a part may stand on: an image of a broker has what `reference` and `server` import alone, and Spark is an extra."""
     project = PYPROJECT["project"]
-    if package == "reference":
+    if package in ("reference", "server"):
         return set(BROKER)
     spark = project["optional-dependencies"]["spark"] if package == "pipeline" else []
     return {_name(r) for r in project["dependencies"] + spark}
@@ -63,7 +63,7 @@ def test_a_package_imports_what_is_declared_for_it(package: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_our_names_are_ours(package: str) -> None:
-    """Eight generic names: a dependency that brought one of them would shadow us."""
+    """Nine generic names: a dependency that brought one of them would shadow us."""
     module = importlib.import_module(package)
 
     assert module.__file__ is not None
@@ -71,7 +71,7 @@ def test_our_names_are_ours(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()
 
 
-def test_the_wheel_holds_the_eight_names_and_no_other(tmp_path: Path) -> None:
+def test_the_wheel_holds_the_nine_names_and_no_other(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
         cwd=ROOT,

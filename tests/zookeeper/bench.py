@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from highwater.local.sessions import end_session
 from reference.coordination.api import AnyAnswer, AnyOp, Change, Create, Exists, SessionState
-from reference.coordination.kazoo_client import KazooCoordination
+from server.kazoo_client import KazooCoordination
 
 PATIENCE_S = 20.0  # then something hangs
 SESSION_TIMEOUT_MS = 10_000

@@ -12,7 +12,7 @@ import pytest
 from highwater.local.clocks import FakeClock, forget, library
 from highwater.local.site import RIGHT, ClockCondition, Proof
 from reference.effects import Note
-from reference.runtime.control import NoteLine
+from server.lab.notes import NoteLine
 
 _PRINT = "import time; print(time.time_ns(), time.monotonic_ns())"
 

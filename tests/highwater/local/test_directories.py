@@ -12,9 +12,9 @@ import pytest
 from highwater.local.directories import LogDirs, obeying
 from highwater.local.site import SOUND, DirCondition, Probe, Proof
 from reference.messages import Batch
-from reference.runtime.disk import Disk
 from reference.types import Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
-from reference.wire.records import sealed
+from server.disk.disk import Disk
+from server.wire.records import sealed
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from history.event import ClusterEvent, EventKind
 from reference.coordination import paths
 from reference.effects import Note
 from reference.messages import Batch, IsrMember, PartitionState
-from reference.runtime.control import NoteLine
 from reference.types import (
     BrokerId,
     ControllerEpoch,
@@ -19,6 +18,7 @@ from reference.types import (
     TopicPartition,
     ZkVersion,
 )
+from server.lab.notes import NoteLine
 
 TP = TopicPartition("orders-1")
 MS = 1_000_000

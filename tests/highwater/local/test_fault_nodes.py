@@ -18,8 +18,8 @@ from history.seed import Draws
 from nemesis.faults import DirFailure, ExpireSession, Pause, Restart
 from nemesis.schedule import Window
 from reference.effects import Note
-from reference.runtime.control import NoteLine
 from reference.types import Address, BrokerId
+from server.lab.notes import NoteLine
 
 ONE = BrokerId(1)
 SESSION = 0x1234

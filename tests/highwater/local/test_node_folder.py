@@ -16,15 +16,15 @@ from highwater.local.site import DirCondition, Proof
 from reference.config import SAFE, BrokerConfig
 from reference.effects import Note
 from reference.messages import Batch
-from reference.runtime.control import NoteLine
-from reference.runtime.disk import Disk
-from reference.runtime.faults import DirFault, DirFaults
-from reference.runtime.ledger import Ledger
-from reference.runtime.power import Loss
-from reference.runtime.settings import Listener
-from reference.runtime.side_channel import SideChannel
 from reference.types import Address, BrokerId, Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
-from reference.wire.records import sealed
+from server.disk.disk import Disk
+from server.lab.dir_faults import DirFault, DirFaults
+from server.lab.flush_ledger import FlushLedger
+from server.lab.notes import NoteLine
+from server.lab.power import Loss
+from server.lab.side_channel import SideChannel
+from server.runtime.settings import Listener
+from server.wire.records import sealed
 
 B1 = Address("b1")
 TP = TopicPartition("t-0")
@@ -166,7 +166,7 @@ def test_power_is_lost_on_a_full_directory_too(tmp_path: Path) -> None:
     node = made(tmp_path, Needs(small_dirs=True))
     try:
         kept = Batch(Offset(0), LeaderEpoch(0), sealed(["x" * 100_000]))
-        with closing(Ledger(tmp_path / B1 / "power-ledger")) as ledger, closing(Disk(node.log_dirs, ledger=ledger)) as disk:
+        with closing(FlushLedger(tmp_path / B1 / "power-ledger")) as ledger, closing(Disk(node.log_dirs, ledger=ledger)) as disk:
             disk.recover()
             disk.create(0, TP, Incarnation(1), TopicId(9))
             disk.append(0, TP, [kept])

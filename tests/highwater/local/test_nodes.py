@@ -9,8 +9,8 @@ from highwater.local.node_folder import Needs, Start
 from highwater.local.nodes import NodeProcess
 from highwater.local.site import Proof
 from reference.config import SAFE, BrokerConfig
-from reference.runtime.settings import Listener
 from reference.types import Address, BrokerId
+from server.runtime.settings import Listener
 
 B1 = Address("b1")
 NOBODY = "127.0.0.1:1"  # a port that nothing listens on

@@ -10,10 +10,10 @@ from highwater.errors import HarnessError
 from highwater.local.opening import opened, opened_dirs, opened_line
 from reference.effects import Note
 from reference.messages import Batch
-from reference.runtime.control import NoteLine
-from reference.runtime.disk import Disk
 from reference.types import Incarnation, LeaderEpoch, Offset, TopicPartition
-from reference.wire.records import batch_of, sealed
+from server.disk.disk import Disk
+from server.lab.notes import NoteLine
+from server.wire.records import batch_of, sealed
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 

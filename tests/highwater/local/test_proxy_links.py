@@ -12,7 +12,7 @@ from highwater.local.site import JOINED, LinkCondition, Pair
 from reference.errors import ErrorCode
 from reference.messages import EpochEnd, EpochEndReply
 from reference.types import Address, BrokerId, LeaderEpoch, Offset, TopicPartition
-from reference.wire.codec import reply_frame, request_frame, version_of
+from server.wire.codec import reply_frame, request_frame, version_of
 
 HOST = "127.0.0.1"
 A, B = Address("b1"), Address("b2")

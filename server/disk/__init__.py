@@ -1,0 +1,1 @@
+"""Log directories as real files; knows nothing of who watches or harms them (`ports`)."""

@@ -1,0 +1,266 @@
+"""Log directories as real files: what Append, Truncate, Flush and WriteCheckpoint mean on a file system.
+
+A directory holds a folder for each replica, named like its partition (`server.disk.segments`), and beside them the small
+files of `server.disk.checkpoints`, which are only ever replaced as a whole: written aside, synced, renamed, folder synced.
+So are new replicas made. A replica that is deleted gets another name at once; its files go later, when that is durable, for a
+name that comes back must not come back without them.
+
+Writes reach the page cache at once. `flush_job` gives what makes them durable, for another thread. Of the records only the
+headers are given to the machine; `with_records` puts the rest back where they leave it. Every failure of the file system is an
+OSError: the caller tells the machine that the directory failed.
+"""
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from reference.events import DirImage, LogImage
+from reference.messages import Batch
+from reference.types import NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
+from server.disk.checkpoints import (
+    DirMark,
+    Metadata,
+    mark_of,
+    mark_text,
+    metadata_of,
+    metadata_text,
+    offsets_of,
+    offsets_text,
+)
+from server.disk.ports import DiskHarm, FlushObserver, Unharmed, Unwatched
+from server.disk.segments import ASIDE, DELETED, SegmentedLog, headers_in, segment_name, sync_folder
+from server.wire.records import batch_of
+
+CHECKPOINT = "replication-offset-checkpoint"
+CLEAN = ".kafka_cleanshutdown"
+SEGMENT_BYTES = 1 << 30  # log.segment.bytes
+_METADATA = "partition.metadata"
+_NAME_MAX = 255  # bytes, on any file system
+_MARK = "meta.properties"
+
+
+class Disk:
+    """The log directories of one broker; directory i of the effects is the i-th path. One life of a process has one Disk."""
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        ledger: FlushObserver | None = None,
+        faults: DiskHarm | None = None,
+    ) -> None:
+        self._paths = tuple(paths)
+        self._segment_bytes = segment_bytes
+        self._ledger: FlushObserver = Unwatched() if ledger is None else ledger
+        self._faults: DiskHarm = Unharmed() if faults is None else faults
+        self._logs: dict[tuple[int, TopicPartition], SegmentedLog] = {}
+        self._dirty: dict[int, dict[TopicPartition, None]] = {}  # logs with writes that no flush has taken yet, in order
+        self._deleted: dict[int, list[Path]] = {}  # renamed folders that no sweep has taken yet
+        self._renames: dict[int, int] = {}  # how many there were
+        self._settled: dict[int, int] = {}  # how many of them are durable
+
+    # --- at the beginning --------------------------------------------------------------------------------------------------
+
+    def recover(self) -> tuple[DirImage, ...]:
+        """What the directories hold, with torn ends cut off; missing directories are made. Called once, first."""
+        return tuple(self._recover_dir(dir_, path) for dir_, path in enumerate(self._paths))
+
+    def _recover_dir(self, dir_: int, path: Path) -> DirImage:
+        def batches(folder: Path, trusted: bool) -> tuple[Batch, ...]:
+            tp = TopicPartition(folder.name)
+            log = self._logs[dir_, tp] = self._log(dir_, folder)
+            self._dirty.setdefault(dir_, {})[tp] = None
+            return tuple(log.recover(trusted=trusted))
+
+        try:
+            self._faults.meet(dir_, needs_room=False)
+            path.mkdir(parents=True, exist_ok=True)
+            for leftover in (*path.glob(f"*{ASIDE}"), *path.glob(f"*{DELETED}")):
+                shutil.rmtree(leftover)
+            self._settle(dir_)
+        except OSError:
+            return DirImage(dir_, readable=False)
+        return _image(dir_, path, batches)
+
+    def _log(self, dir_: int, folder: Path) -> SegmentedLog:
+        return SegmentedLog(folder, dir_, segment_bytes=self._segment_bytes, ledger=self._ledger)
+
+    # --- what a machine does -----------------------------------------------------------------------------------------------
+
+    def create(self, dir_: int, tp: TopicPartition, born: Incarnation, topic_id: TopicId = NO_TOPIC_ID) -> None:
+        """An empty log with its metadata, durable when this returns: made aside and renamed."""
+        self._faults.meet(dir_, needs_room=True)
+        path = self._paths[dir_]
+        aside = path / _beside(tp, ASIDE)
+        aside.mkdir()
+        _write_durably(aside / _METADATA, metadata_text(Metadata(born, topic_id)))
+        _write_durably(aside / segment_name(0), "")
+        sync_folder(aside)
+        self._ledger.made(dir_, f"{tp}/{segment_name(0)}")  # before it has the name of an earlier one
+        folder = aside.rename(path / tp)
+        self._settle(dir_)
+        log = self._logs[dir_, tp] = self._log(dir_, folder)
+        assert not tuple(log.recover(trusted=True))
+
+    def mark(self, dir_: int, born: Incarnation, dirs: int) -> None:
+        """Note, durably, since when this directory is in use, and among how many."""
+        self._replace(dir_, _MARK, mark_text(DirMark(born, dirs)))
+
+    def replicas_in(self, dir_: int) -> tuple[TopicPartition, ...]:
+        """Whose logs a directory holds."""
+        return tuple(tp for where, tp in self._logs if where == dir_)
+
+    def mark_clean(self, dir_: int, *, clean: bool) -> None:
+        """Set or remove the clean-shutdown marker, durably."""
+        self._faults.meet(dir_, needs_room=clean)
+        if clean:
+            _write_durably(self._paths[dir_] / CLEAN, "")
+        else:
+            (self._paths[dir_] / CLEAN).unlink(missing_ok=True)
+        sync_folder(self._paths[dir_])
+
+    def delete(self, dir_: int, tp: TopicPartition) -> None:
+        """Remove a log: under another name now, with its files in the next sweep."""
+        self._faults.meet(dir_, needs_room=False)
+        path = self._paths[dir_]
+        gone = path / _beside(tp, f".{secrets.token_hex(16)}{DELETED}")
+        (path / tp).rename(gone)
+        self._ledger.renamed(dir_, tp, gone.name)
+        self._logs.pop((dir_, tp)).close()
+        self._dirty.get(dir_, {}).pop(tp, None)
+        self._deleted.setdefault(dir_, []).append(gone)
+        self._renames[dir_] = self._renames.get(dir_, 0) + 1
+
+    def append(self, dir_: int, tp: TopicPartition, batches: Sequence[Batch]) -> None:
+        """Write sealed batches, whole, at the end; in the page cache when this returns."""
+        self._faults.meet(dir_, needs_room=True)
+        self._logs[dir_, tp].append(batches)
+        self._dirty.setdefault(dir_, {})[tp] = None
+
+    def truncate(self, dir_: int, tp: TopicPartition, to: Offset) -> None:
+        """Cut off every batch that begins at `to` or above."""
+        self._faults.meet(dir_, needs_room=False)
+        self._logs[dir_, tp].truncate(to)
+        self._dirty.setdefault(dir_, {})[tp] = None
+
+    def write_checkpoint(self, dir_: int, entries: tuple[tuple[TopicPartition, Offset], ...]) -> None:
+        """Replace the checkpoint, atomically and durably."""
+        self._replace(dir_, CHECKPOINT, offsets_text(entries))
+
+    def _replace(self, dir_: int, name: str, content: str) -> None:
+        self._faults.meet(dir_, needs_room=True)
+        path = self._paths[dir_] / name
+        aside = path.with_suffix(".tmp")
+        _write_durably(aside, content)
+        aside.rename(path)
+        sync_folder(path.parent)
+
+    # --- making durable ----------------------------------------------------------------------------------------------------
+
+    def flush_job(self, dir_: int) -> Callable[[], None]:
+        """What makes durable all that was written to the directory so far: fsync, to be run once, on any thread."""
+        with ExitStack() as taken:
+            jobs = [self._logs[dir_, tp].sync_job(taken) for tp in self._dirty.pop(dir_, {})]
+            held = taken.pop_all()  # until it is run, and then given back whatever comes of it
+        renames = self._renames.get(dir_, 0)
+
+        def job() -> None:
+            with held:
+                self._faults.wait(dir_)
+                self._faults.meet(dir_, needs_room=False)
+                for sync in jobs:
+                    sync()
+            self._settle_renames(dir_, renames)
+
+        return job
+
+    def _settle_renames(self, dir_: int, renames: int) -> None:
+        """Make durable the first so many. Another thread may be about the same ones: it does not count before it is done."""
+        if self._settled.get(dir_, 0) < renames:
+            self._settle(dir_)
+            self._settled[dir_] = renames
+
+    def _settle(self, dir_: int) -> None:
+        sync_folder(self._paths[dir_])
+        self._ledger.settled(dir_)
+
+    def sweep_job(self, dir_: int) -> Callable[[], None]:
+        """What removes the files of deleted replicas, once their other names are durable; on any thread."""
+        deleted = self._deleted.pop(dir_, [])
+        renames = self._renames.get(dir_, 0)
+
+        def job() -> None:
+            self._settle_renames(dir_, renames)
+            for folder in deleted:
+                shutil.rmtree(folder)
+
+        return job
+
+    # --- reading -----------------------------------------------------------------------------------------------------------
+
+    def with_records(self, dir_: int, tp: TopicPartition, batches: Sequence[Batch]) -> list[bytes]:
+        """The whole bytes of batches of a log, of which the headers are given."""
+        self._faults.meet(dir_, needs_room=False)
+        return self._logs[dir_, tp].records(batches)
+
+    def dir_of(self, tp: TopicPartition) -> int:
+        """In which directory the log of this replica stands; the last one made, where a bad directory holds another."""
+        return next(dir_ for dir_, held in reversed(self._logs) if held == tp)
+
+    def close(self) -> None:
+        """Give the files back."""
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+
+
+def look(paths: Sequence[Path]) -> tuple[DirImage, ...]:
+    """What a process would find in these directories; nothing is changed."""
+    return tuple(_image(dir_, path, _batches) for dir_, path in enumerate(paths))
+
+
+def replica_folders(path: Path) -> list[Path]:
+    """The folders of replicas in a log directory, by name. OSError where it cannot be read."""
+    return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.endswith((ASIDE, DELETED)))
+
+
+def _batches(folder: Path, _: bool) -> tuple[Batch, ...]:
+    return tuple(map(batch_of, headers_in(folder)))
+
+
+def _image(dir_: int, path: Path, batches: Callable[[Path, bool], tuple[Batch, ...]]) -> DirImage:
+    try:
+        clean = (path / CLEAN).exists()
+        logs = []
+        for folder in replica_folders(path):
+            metadata = metadata_of((folder / _METADATA).read_text())
+            logs.append(LogImage(TopicPartition(folder.name), batches(folder, clean), metadata.born, metadata.topic_id))
+        checkpoint, mark = path / CHECKPOINT, path / _MARK
+        entries = offsets_of(checkpoint.read_text()) if checkpoint.exists() else ()
+        found = mark_of(mark.read_text()) if mark.exists() else DirMark()
+        return DirImage(dir_, True, tuple(logs), entries, found.born, found.dirs, clean)
+    except (OSError, ValueError, KeyError):
+        return DirImage(dir_, readable=False)
+
+
+def _beside(tp: TopicPartition, suffix: str) -> str:
+    """The name of a folder that is no replica (yet, any more). The longest that topics may have leave no room for a suffix."""
+    return f"{tp[: _NAME_MAX - len(suffix)]}{suffix}"
+
+
+def _write_durably(path: Path, content: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    data = content.encode()
+    try:
+        written = os.write(fd, data)
+        if written != len(data):
+            # Of a nearly full disk a write takes what has room and calls that a success; half a checkpoint must not replace one.
+            raise OSError(errno.ENOSPC, f"{written} of {len(data)} bytes of {path.name} were written")
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,69 @@
+"""What a disk asks of whoever watches it or harms it. A broker outside of a harness has `Unwatched` and `Unharmed`."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class FlushObserver(Protocol):
+    """Is told what a disk does to its files, so that it knows what of them is durable (`server.lab.flush_ledger`)."""
+
+    def made(self, dir_: int, file: str) -> None:
+        """A segment was created; the empty file and its name are durable."""
+
+    def synced(self, dir_: int, file: str, *, length: int, cuts: int) -> None:
+        """fsync returned: the first `length` bytes, as they were after `cuts` truncations, are durable."""
+
+    def cut(self, dir_: int, file: str, *, length: int, lost: Callable[[], bytes]) -> None:
+        """A segment is about to be truncated to `length` bytes; `lost` returns the bytes behind that."""
+
+    def renamed(self, dir_: int, before: str, after: str) -> None:
+        """A replica's folder was renamed; the new name is not durable yet."""
+
+    def settled(self, dir_: int) -> None:
+        """fsync of a log directory returned: the names in it are durable."""
+
+    def cuts_of(self, dir_: int, file: str) -> int:
+        """How often this segment was truncated since it was created."""
+
+
+class DiskHarm(Protocol):
+    """May refuse or delay what a disk does (`server.lab.dir_faults`)."""
+
+    def meet(self, dir_: int, *, needs_room: bool) -> None:
+        """OSError if an access to this directory fails now."""
+
+    def wait(self, dir_: int) -> None:
+        """Block the flushing thread for as long as flushes of this directory are slowed down."""
+
+
+class Unwatched:
+    """Nobody asks what is durable."""
+
+    def made(self, dir_: int, file: str) -> None:
+        """Keep nothing."""
+
+    def synced(self, dir_: int, file: str, *, length: int, cuts: int) -> None:
+        """Keep nothing."""
+
+    def cut(self, dir_: int, file: str, *, length: int, lost: Callable[[], bytes]) -> None:
+        """Keep nothing."""
+
+    def renamed(self, dir_: int, before: str, after: str) -> None:
+        """Keep nothing."""
+
+    def settled(self, dir_: int) -> None:
+        """Keep nothing."""
+
+    def cuts_of(self, dir_: int, file: str) -> int:
+        """Count nothing."""
+        return 0
+
+
+class Unharmed:
+    """Every access goes to the file system."""
+
+    def meet(self, dir_: int, *, needs_room: bool) -> None:
+        """Refuse nothing."""
+
+    def wait(self, dir_: int) -> None:
+        """Delay nothing."""

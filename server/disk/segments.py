@@ -1,0 +1,320 @@
+"""One log as files: segments named by their first offset, record batches in them as they go over the wire (Kafka's log format).
+
+The last segment is appended to; where it would grow beyond `segment_bytes` the next one begins. Of each batch its offset and
+place are known here, sixteen bytes; the records are read from the file when somebody wants them. `recover` walks the segments
+from the first: what is no whole batch, has a bad CRC or does not follow the one before it ends the log, and goes with all that
+stands behind it (Kafka's LogSegment.recover). A log that was closed in good order is believed, and its records are not read.
+
+`leader-epoch-checkpoint` follows from the headers and is written for whoever looks; it is not read.
+"""
+
+import errno
+import os
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from reference.messages import Batch
+from reference.sealed import HEADER_BYTES
+from reference.sealed import size as size_of
+from reference.types import LeaderEpoch, Offset
+from server.disk.checkpoints import epochs_text
+from server.disk.ports import FlushObserver
+from server.wire.records import LENGTH_FROM, MAGIC, BatchHeader, RecordsError, batch_with, check, pieces, read_header
+
+EPOCHS = "leader-epoch-checkpoint"
+ASIDE = "-creating"  # ends the names of folders that are not replicas yet
+DELETED = "-delete"  # and of those that are none any more, as Kafka marks them
+_SUFFIX = ".log"
+_READ_BYTES = 1 << 20
+
+
+def segment_name(base: int) -> str:
+    """As Kafka's: twenty digits."""
+    return f"{base:020d}{_SUFFIX}"
+
+
+class Segment:
+    """One file, open; which batches begin where in it."""
+
+    def __init__(self, folder: Path, base: int) -> None:
+        self.path = folder / segment_name(base)
+        self.base = base
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self.length = 0
+        self.offsets = array("q")
+        self.positions = array("q")
+        self.cuts = 0
+        self.is_dirty = False
+
+    def forget(self, batches: int) -> None:
+        """Only so many batches stand in it."""
+        self.length = self.positions[batches] if batches < len(self.positions) else self.length
+        del self.offsets[batches:]
+        del self.positions[batches:]
+
+    def end_of(self, index: int) -> int:
+        """Where a batch ends."""
+        return self.positions[index + 1] if index + 1 < len(self.positions) else self.length
+
+
+class SegmentedLog:
+    """The files of one replica. Every failure is an OSError, and leaves what was there."""
+
+    def __init__(self, folder: Path, dir_: int, *, segment_bytes: int, ledger: FlushObserver) -> None:
+        self._folder = folder
+        self._dir = dir_
+        self._segment_bytes = segment_bytes
+        self._ledger = ledger
+        self._segments: list[Segment] = []
+        self._epochs: list[tuple[LeaderEpoch, Offset]] = []
+
+    # --- at the beginning --------------------------------------------------------------------------------------------------
+
+    def recover(self, *, trusted: bool) -> Iterator[Batch]:
+        """The batches that are there, with their headers for values; torn ends are cut off. To its end, first, once."""
+        expected = 0
+        names = _segments_in(self._folder)
+        for index, path in enumerate(names):
+            if path.name != segment_name(expected):
+                self._unlink(names[index:])
+                break
+            segment = self._open(expected)
+            size = os.fstat(segment.fd).st_size
+            with path.open("rb", buffering=_READ_BYTES) as file:
+                for data, header in _whole(file, size, expected, trusted=trusted):
+                    batch = batch_with(header, data)
+                    self._took(segment, batch, LENGTH_FROM + header.length)
+                    expected = _end(header)
+                    yield batch
+            # What a crash left in the page cache is not durable yet, so the first flush of this life covers it.
+            segment.is_dirty = True
+            if segment.length < size:
+                self._cut(segment, segment.length)
+                self._unlink(names[index + 1 :])
+                break
+        if not self._segments:
+            self._roll(Offset(0))
+
+    def _unlink(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            path.unlink()
+        if paths:
+            # A file that comes back when power is lost may begin where a log ends by then that has nothing to do with it.
+            sync_folder(self._folder)
+
+    def _open(self, base: int) -> Segment:
+        segment = Segment(self._folder, base)
+        segment.cuts = self._ledger.cuts_of(self._dir, self._name(segment))
+        self._segments.append(segment)
+        return segment
+
+    # --- writing -----------------------------------------------------------------------------------------------------------
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        """Whole sealed batches at the end; in the page cache when this returns."""
+        waiting: list[Batch] = []
+        bytes_ = 0
+        for batch in batches:
+            size = len(batch.values)
+            assert isinstance(batch.values, bytes), "batches on disks are sealed"
+            assert size == size_of(batch.values), "records are missing"
+            length = self._segments[-1].length + bytes_
+            if length and length + size > self._segment_bytes:
+                self._write(waiting)
+                self._roll(batch.base_offset)
+                waiting, bytes_ = [], 0
+            waiting.append(batch)
+            bytes_ += size
+        self._write(waiting)
+
+    def _write(self, batches: Sequence[Batch]) -> None:
+        if not batches:
+            return
+        segment = self._segments[-1]
+        data = b"".join(piece for batch in batches for piece in pieces(batch))
+        try:
+            written = os.write(segment.fd, data)
+            if written != len(data):
+                raise OSError(errno.ENOSPC, f"{written} of {len(data)} bytes were written")
+        except OSError:
+            with suppress(OSError):  # the first error is told; what is left of the write is no whole batch
+                os.ftruncate(segment.fd, segment.length)
+            raise
+        segment.is_dirty = True
+        known = len(self._epochs)
+        for batch in batches:
+            self._took(segment, batch, len(batch.values))
+        if len(self._epochs) > known:
+            self._write_epochs()
+
+    def _took(self, segment: Segment, batch: Batch, size: int) -> None:
+        segment.offsets.append(batch.base_offset)
+        segment.positions.append(segment.length)
+        segment.length += size
+        if not self._epochs or batch.leader_epoch > self._epochs[-1][0]:
+            self._epochs.append((batch.leader_epoch, batch.base_offset))
+
+    def _roll(self, base: Offset) -> None:
+        self._ledger.made(self._dir, f"{self._folder.name}/{segment_name(base)}")
+        self._open(base)
+        sync_folder(self._folder)
+
+    def truncate(self, to: Offset) -> None:
+        """Cut off every batch that begins at `to` or above."""
+        gone = 0
+        while len(self._segments) - gone > 1 and self._segments[-1 - gone].base >= to:
+            gone += 1
+        segment = self._segments[-1 - gone]
+        keep = len(segment.offsets)
+        while keep and segment.offsets[keep - 1] >= to:
+            keep -= 1
+        if keep == len(segment.offsets) and not gone:
+            return
+        self._cut(segment, segment.positions[keep] if keep < len(segment.positions) else segment.length)
+        segment.forget(keep)
+        for _ in range(gone):
+            dropped = self._segments.pop()
+            os.close(dropped.fd)
+            dropped.path.unlink()
+        if gone:
+            # Beyond the border of a segment, which is rare, the cut is durable at once: no file comes back.
+            os.fsync(segment.fd)
+            sync_folder(self._folder)
+            self._ledger.synced(self._dir, self._name(segment), length=segment.length, cuts=segment.cuts)
+        self._epochs = [epoch for epoch in self._epochs if epoch[1] < to]
+        self._write_epochs()
+
+    def _cut(self, segment: Segment, length: int) -> None:
+        def lost() -> bytes:
+            return os.pread(segment.fd, os.fstat(segment.fd).st_size - length, length)
+
+        # Noted first: what is noted and not done is undone like the rest.
+        self._ledger.cut(self._dir, self._name(segment), length=length, lost=lost)
+        segment.cuts += 1
+        os.ftruncate(segment.fd, length)
+        segment.is_dirty = True
+
+    def _write_epochs(self) -> None:
+        path = self._folder / EPOCHS
+        aside = path.with_suffix(".tmp")
+        aside.write_text(epochs_text(self._epochs))
+        aside.rename(path)
+
+    # --- reading, and making durable -----------------------------------------------------------------------------------------
+
+    def records(self, batches: Sequence[Batch]) -> list[bytes]:
+        """The whole bytes of batches that stand in the log, of which the headers are given."""
+        return [self._read(batch) for batch in batches]
+
+    def _read(self, batch: Batch) -> bytes:
+        assert isinstance(batch.values, bytes)
+        rest = batch.values[16:HEADER_BYTES]
+        for segment, index in self._candidates(batch.base_offset):
+            start = segment.positions[index]
+            data = os.pread(segment.fd, segment.end_of(index) - start, start)
+            if data[16:HEADER_BYTES] == rest:
+                return data
+        raise OSError(f"the batch at offset {batch.base_offset} is not where it was written in {self._folder.name}")
+
+    def _candidates(self, base: Offset) -> Iterator[tuple[Segment, int]]:
+        for segment in reversed(self._segments):
+            index = bisect_left(segment.offsets, base)
+            if index < len(segment.offsets) and segment.offsets[index] == base:
+                yield segment, index
+        # A log that was written without looking (B-03) may begin anew below its end.
+        for segment in self._segments:
+            yield from ((segment, index) for index, offset in enumerate(segment.offsets) if offset == base)
+
+    def sync_job(self, held: ExitStack) -> Callable[[], None]:
+        """What makes durable all that was written so far: on any thread, before `held` is closed, though the log be deleted."""
+        jobs = []
+        for segment in self._segments:
+            if segment.is_dirty:
+                fd = os.dup(segment.fd)
+                held.callback(os.close, fd)
+                jobs.append((fd, self._name(segment), segment.length, segment.cuts))
+                segment.is_dirty = False
+
+        def job() -> None:
+            for fd, name, length, cuts in jobs:
+                os.fsync(fd)
+                self._ledger.synced(self._dir, name, length=length, cuts=cuts)
+
+        return job
+
+    def _name(self, segment: Segment) -> str:
+        return f"{self._folder.name}/{segment.path.name}"
+
+    def close(self) -> None:
+        """Give the files back."""
+        for segment in self._segments:
+            os.close(segment.fd)
+        self._segments.clear()
+
+
+def _end(header: BatchHeader) -> int:
+    return header.base_offset + header.last_offset_delta + 1
+
+
+def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterator[tuple[bytes, BatchHeader]]:
+    """The headers of the batches in a file, up to the first that is not whole or does not follow."""
+    at = 0
+    while size - at >= HEADER_BYTES:
+        header = file.read(HEADER_BYTES)
+        fields = read_header(header)
+        end = at + LENGTH_FROM + fields.length
+        follows = fields.magic == MAGIC and fields.base_offset == expected and fields.last_offset_delta >= 0
+        if not follows or end - at < HEADER_BYTES or end > size:
+            return
+        if trusted:
+            file.seek(end)
+        else:
+            try:
+                check(header + file.read(end - at - HEADER_BYTES))
+            except RecordsError:
+                return
+        yield header, fields
+        expected = _end(fields)
+        at = end
+
+
+def headers_in(folder: Path) -> list[bytes]:
+    """The headers of the batches that `recover` would find, in order; nothing is changed."""
+    found: list[bytes] = []
+    expected = 0
+    for path in _segments_in(folder):
+        if path.name != segment_name(expected):
+            break
+        size, whole = path.stat().st_size, 0
+        with path.open("rb", buffering=_READ_BYTES) as file:
+            for data, header in _whole(file, size, expected, trusted=False):
+                expected = _end(header)
+                whole += LENGTH_FROM + header.length
+                found.append(data)
+        if whole < size:
+            break
+    return found
+
+
+def _segments_in(folder: Path) -> list[Path]:
+    """The segments of a log, by their first offsets. OSError where the first is gone: there is no retention to have taken it."""
+    found = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX)
+    if found and found[0].name != segment_name(0):
+        raise FileNotFoundError(errno.ENOENT, "the first segment is gone", str(folder))
+    return found
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable; nothing where it was deleted since."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

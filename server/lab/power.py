@@ -1,0 +1,210 @@
+"""Losing power on real disks: files are cut back to what their ledger knows to be durable, or a drawn part further.
+
+What was done to a segment since its last fsync that came back is undone from its end, as far as is drawn: appends down to any
+batch (or any byte, where writes are torn), truncations with the bytes that they had cut off. So the disk of the simulator does it
+(`highwater.sim.disk`). A folder whose new name was not durable may have its old one again. To be called while no process uses the
+directories, the ledger's own node above all.
+
+`python -m server.lab.power --ledger FILE --dir DIR … --seed N [--torn] [--all] [--only I …]` does it and prints the wounds
+as JSON lines.
+"""
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reference.types import Offset, TopicId, TopicPartition
+from server.disk.checkpoints import metadata_of
+from server.disk.disk import replica_folders
+from server.disk.segments import headers_in
+from server.lab.flush_ledger import Cut, FlushLedger, Made, Renamed, Settled, Synced, bytes_file, read_ledger
+from server.wire.records import RecordsError, check, read_header
+
+_METADATA = "partition.metadata"
+
+
+class Wound(Struct, frozen=True, kw_only=True):
+    """A log that has lost records: the first offset whose record is not the one that was there."""
+
+    dir: int
+    tp: TopicPartition
+    topic_id: TopicId
+    offset: Offset
+
+
+class Loss(Struct, frozen=True, kw_only=True):
+    """What is drawn from, and how much may go: `torn` cuts batches too, `lose_all` leaves nothing that was not synced."""
+
+    seed: int
+    torn: bool = False
+    lose_all: bool = False
+
+
+class _File(Struct):
+    """What is known of one segment: `durable` bytes of what it was before `cuts`."""
+
+    durable: int = 0
+    cuts: list[Cut] = []
+    made: int = 0  # truncations before those
+
+
+class _Book(Struct):
+    """What a ledger comes to."""
+
+    files: dict[tuple[int, str], _File] = {}
+    renames: list[Renamed] = []
+
+
+def lose_power(ledger: Path, dirs: Sequence[Path], only: Sequence[int], loss: Loss) -> list[Wound]:
+    """Play it on the directories of these numbers, and note in the ledger what is durable now: all that is left."""
+    book = _book(ledger)
+    chance = random.Random(loss.seed)
+    wounds: list[Wound] = []
+    keeper = FlushLedger(ledger)
+    try:
+        for dir_ in sorted(only):
+            if not dirs[dir_].is_dir():
+                continue
+            before = _logs(dirs[dir_])
+            for rename in book.renames:
+                if rename.dir == dir_:
+                    _undo_rename(dirs[dir_], rename, chance, lose_all=loss.lose_all)
+            for folder in replica_folders(dirs[dir_]):
+                for path in sorted(folder.glob("*.log")):
+                    name = f"{folder.name}/{path.name}"
+                    known = book.files.get((dir_, name))
+                    if known is not None:
+                        _cut_back(path, known, bytes_file(ledger), chance, loss)
+                    keeper.made(dir_, name)
+                    keeper.synced(dir_, name, length=path.stat().st_size, cuts=0)
+            keeper.settled(dir_)
+            wounds += _wounds(dir_, dirs[dir_], before)
+    finally:
+        keeper.close()
+    return wounds
+
+
+def _book(ledger: Path) -> _Book:
+    book = _Book()
+    for entry in read_ledger(ledger):
+        match entry:
+            case Made():
+                book.files[entry.dir, entry.file] = _File()
+            case Synced():
+                file = book.files.setdefault((entry.dir, entry.file), _File())
+                # A flush that began before a truncation has made durable what stood there before it.
+                del file.cuts[: entry.cuts - file.made]
+                file.made = max(file.made, entry.cuts)
+                file.durable = entry.length
+            case Cut():
+                book.files.setdefault((entry.dir, entry.file), _File(durable=entry.length + entry.size)).cuts.append(entry)
+            case Renamed():
+                book.renames.append(entry)
+            case Settled():
+                book.renames = [rename for rename in book.renames if rename.dir != entry.dir]
+    return book
+
+
+def _undo_rename(path: Path, rename: Renamed, chance: random.Random, *, lose_all: bool) -> None:
+    before, after = path / rename.before, path / rename.after
+    if after.is_dir() and not before.exists() and (lose_all or chance.randrange(2)):
+        after.rename(before)
+
+
+def _cut_back(path: Path, known: _File, cut_bytes: Path, chance: random.Random, loss: Loss) -> None:
+    """Undo a drawn suffix of what was done to a segment since it was synced."""
+    survive = 0 if loss.lose_all else chance.randrange(len(known.cuts) + 1)
+    undone = known.cuts[survive:]
+    data = path.read_bytes()
+    for cut in reversed(undone):
+        data = data[: cut.length] + _bytes_at(cut_bytes, cut)
+    floor = min(known.cuts[survive - 1].length if survive else known.durable, len(data))
+    if loss.lose_all:
+        length = floor
+    elif loss.torn and chance.randrange(2):
+        length = chance.randint(floor, len(data))
+    else:
+        length = chance.choice([end for end in (*_ends(data), len(data)) if end >= floor])
+    if undone:
+        path.write_bytes(data[:length])
+    else:
+        with path.open("r+b") as file:
+            file.truncate(length)
+
+
+def _bytes_at(path: Path, cut: Cut) -> bytes:
+    with path.open("rb") as file:
+        file.seek(cut.at)
+        return file.read(cut.size)
+
+
+def _ends(data: bytes) -> list[int]:
+    """Where batches end, and 0."""
+    ends = [0]
+    while ends[-1] < len(data):
+        try:
+            _, end = check(data, ends[-1])
+        except RecordsError:
+            break
+        ends.append(end)
+    return ends
+
+
+# --- wounds ---------------------------------------------------------------------------------------------------------------
+
+
+def _logs(path: Path) -> dict[str, list[bytes]]:
+    return {folder.name: headers_in(folder) for folder in replica_folders(path)}
+
+
+def _wounds(dir_: int, path: Path, before: dict[str, list[bytes]]) -> list[Wound]:
+    found = []
+    for name, old in before.items():
+        offset = _first_difference(old, headers_in(path / name))
+        if offset is not None:
+            topic_id = metadata_of((path / name / _METADATA).read_text()).topic_id
+            found.append(Wound(dir=dir_, tp=TopicPartition(name), topic_id=topic_id, offset=Offset(offset)))
+    return found
+
+
+def _first_difference(before: list[bytes], after: list[bytes]) -> int | None:
+    for old, new in zip(before, after, strict=False):
+        if old != new:
+            return read_header(old).base_offset
+    return None if len(after) >= len(before) else read_header(before[len(after)]).base_offset
+
+
+# --- for a shell ------------------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, do it, print the wounds. Exit code 2 where a file is no ledger or a directory has no such number."""
+    parser = argparse.ArgumentParser(prog="python -m server.lab.power", description="Lose power.")
+    parser.add_argument("--ledger", required=True, type=Path, metavar="FILE")
+    parser.add_argument("--dir", required=True, type=Path, action="append", metavar="DIR", help="log directories, in order")
+    parser.add_argument("--seed", required=True, type=int)
+    parser.add_argument("--torn", action="store_true", help="cut inside of batches too")
+    parser.add_argument("--all", action="store_true", help="leave nothing that was not synced")
+    parser.add_argument("--only", type=int, action="append", metavar="I", help="the directory of this number (default: all)")
+    given = parser.parse_args(arguments)
+    only = range(len(given.dir)) if given.only is None else given.only
+    if not set(only) <= set(range(len(given.dir))):
+        sys.stderr.write(f"there are {len(given.dir)} directories, numbered from 0\n")
+        return 2
+    try:
+        wounds = lose_power(given.ledger, given.dir, only, Loss(seed=given.seed, torn=given.torn, lose_all=given.all))
+    except (OSError, msgspec.MsgspecError, ValueError) as error:
+        sys.stderr.write(f"{given.ledger}: {error}\n")
+        return 2
+    for wound in wounds:
+        sys.stdout.write(msgspec.json.encode(wound).decode() + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""The machine of `reference.client.admin` at work: over a ZooKeeper session of its own, which its first command opens."""
+
+import asyncio
+
+from reference.client.admin import Admin, Outputs
+from reference.client.calls import Answered
+from reference.client.commands import Command
+from reference.coordination.api import AnyAnswer, AnyOp, Change, SessionExpired, SessionState, Unknown
+from reference.effects import CancelTimer, SetTimer, ZkConnect, ZkRequest
+from reference.events import AnyEvent, TimerFired, ZkReplied, ZkState, ZkWatch
+from reference.types import Millis
+from server.kazoo_client import KazooCoordination
+from server.runtime.timers import Timers
+
+_FIRST_LOOK = 1 << 40  # ids of our own requests; those of the machine count from 1
+
+
+class AdminSession:
+    """One command at a time. Belongs to the loop's thread."""
+
+    def __init__(self, zookeeper: str, session_timeout_ms: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._zookeeper = KazooCoordination(zookeeper, session_timeout_ms, self, self._loop.call_soon_threadsafe)
+        self._machine = Admin(Millis(0))  # each command brings its own time
+        self._timers = Timers(self._loop, lambda name: self._handle(TimerFired(name)))
+        self._answer: asyncio.Future[Answered] | None = None
+        self._looks: dict[int, asyncio.Future[tuple[AnyAnswer, ...]]] = {}
+        self._last = _FIRST_LOOK
+
+    async def run(self, command: Command, timeout_ms: int) -> Answered:
+        """Ask, and wait until it is done, refused or given up."""
+        self._machine.timeout_ms = Millis(timeout_ms)
+        self._answer = self._loop.create_future()
+        self._do(self._machine.start(command))
+        return await self._answer
+
+    async def look(self, *ops: AnyOp, timeout_s: float) -> tuple[AnyAnswer, ...]:
+        """What ZooKeeper holds; nothing where it does not answer, or not in time."""
+        self._last += 1
+        id_, future = self._last, self._loop.create_future()
+        self._looks[id_] = future
+        self._zookeeper.request(id_, ops, atomic=False)
+        try:
+            answers = await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            return ()
+        finally:
+            del self._looks[id_]
+        # Whose connection broke meanwhile has seen nothing: that is not the same as that there is nothing.
+        return () if any(isinstance(answer, Unknown | SessionExpired) for answer in answers) else answers
+
+    def close(self) -> None:
+        """End the session; nobody is answered any more."""
+        self._timers.cancel_all()
+        self._zookeeper.close()
+
+    # --- told by ZooKeeper -------------------------------------------------------------------------------------------------
+
+    def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
+        """To a request of the machine, or of ours."""
+        if request_id < _FIRST_LOOK:
+            self._handle(ZkReplied(request_id, answers))
+        elif request_id in self._looks and not self._looks[request_id].done():
+            self._looks[request_id].set_result(answers)
+
+    def watch_fired(self, path: str, change: Change) -> None:
+        """A watch fired."""
+        self._handle(ZkWatch(path, change))
+
+    def state_changed(self, state: SessionState, session: int) -> None:
+        """The session changed."""
+        self._handle(ZkState(state, session))
+
+    def _handle(self, event: AnyEvent) -> None:
+        self._do(self._machine.handle(event))
+
+    def _do(self, outputs: Outputs) -> None:
+        for output in outputs:
+            match output:
+                case ZkConnect():
+                    self._zookeeper.connect()
+                case ZkRequest():
+                    self._zookeeper.request(output.id, output.ops, atomic=output.atomic)
+                case SetTimer():
+                    self._timers.set(output.name, output.lo_ms, output.hi_ms)
+                case CancelTimer():
+                    self._timers.cancel(output.name)
+                case Answered():
+                    assert self._answer is not None
+                    if not self._answer.done():  # who asked has given up
+                        self._answer.set_result(output)
+                case _:
+                    raise AssertionError(f"an administrator has no business with {output}")

@@ -1,0 +1,142 @@
+"""What clients ask of the cluster, done as an administrator does it: by znodes, over a session of its own (docs/decisions/0012).
+
+One command at a time, in the order in which they were asked; the machine that performs it is `reference.client.admin`. The
+session is opened by the first command. What is not done when its time is up is answered REQUEST_TIMED_OUT and may be done all the
+same.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import assert_never
+
+from reference.client.commands import (
+    AllowReassignments,
+    CancelReassignments,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    ListPending,
+    Reassign,
+)
+from reference.coordination.admin_paths import REASSIGN, REASSIGN_EXTRA, decode_reassignments
+from reference.coordination.api import Data, GetData
+from reference.errors import ErrorCode
+from server.runtime.admin_session import AdminSession
+from server.wire.clients.tasks import (
+    AnyResult,
+    CancelMoves,
+    Done,
+    DropTopic,
+    ListMoves,
+    MakeTopic,
+    Move,
+    Moves,
+    PendingMove,
+)
+
+WAITING_MAX = 64  # commands; more are refused
+STEP_MS_MIN = 2000  # a znode is written within that, whatever the client's timeout: it is not asked for twice
+CANCEL_MS_MAX = 60_000  # how long a rollback is watched before the reassignments that are left may go on
+LOOK_AGAIN_S = 0.05
+
+ByZnodes = MakeTopic | DropTopic | Move | CancelMoves | ListMoves
+
+
+class Administration:
+    """Performs what is asked, one after the other. Belongs to the loop's thread."""
+
+    def __init__(self, zookeeper: str, session_timeout_ms: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._session = AdminSession(zookeeper, session_timeout_ms)
+        self._waiting: asyncio.Queue[tuple[ByZnodes, float, Callable[[AnyResult], None]]] = asyncio.Queue(WAITING_MAX)
+        self._worker: asyncio.Task[None] | None = None
+
+    def perform(self, task: ByZnodes, answer: Callable[[AnyResult], None]) -> None:
+        """Do it when its turn comes; answered once."""
+        if self._worker is None:
+            self._worker = self._loop.create_task(self._work())
+        try:
+            self._waiting.put_nowait((task, self._loop.time() + task.timeout_ms / 1000, answer))
+        except asyncio.QueueFull:
+            answer(_told(task, ErrorCode.REQUEST_TIMED_OUT))
+
+    async def close(self) -> None:
+        """End the session; nobody is answered any more."""
+        if self._worker is not None:
+            self._worker.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._worker
+        self._session.close()
+
+    # --- one after the other -----------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            task, deadline_s, answer = await self._waiting.get()
+            match task:
+                case MakeTopic():
+                    answer(_told(task, await self._run(CreateTopic(id=1, topic=task.topic, assignment=task.assignment))))
+                case DropTopic():
+                    answer(_told(task, await self._again(deadline_s, DeleteTopic(id=1, topic=task.topic))))
+                case Move():
+                    first = Reassign(id=1, tp=task.tp, replicas=task.replicas)
+                    beside = Reassign(id=1, tp=task.tp, replicas=task.replicas, extra=True)
+                    answer(_told(task, await self._again(deadline_s, first, beside)))
+                case ListMoves():
+                    error, pending = await self._pending()
+                    answer(Moves(task.correlation, error, pending))
+                case CancelMoves():
+                    await self._cancel(task, deadline_s, answer)
+                case _:
+                    assert_never(task)
+
+    async def _again(self, deadline_s: float, *commands: Command) -> ErrorCode:
+        """The first of these that nobody else's request stands in the way of; again and again until the time is up."""
+        while True:
+            left_ms = int((deadline_s - self._loop.time()) * 1000)
+            for command in commands:
+                error = await self._run(command, left_ms)
+                if error is not ErrorCode.REASSIGNMENT_IN_PROGRESS:
+                    return error
+            if left_ms <= 0:
+                return ErrorCode.REQUEST_TIMED_OUT
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _pending(self) -> tuple[ErrorCode, tuple[PendingMove, ...]]:
+        error = await self._run(ListPending(id=1))
+        if error is not ErrorCode.NONE:
+            return error, ()
+        answers = await self._session.look(GetData(REASSIGN), GetData(REASSIGN_EXTRA), timeout_s=STEP_MS_MIN / 1000)
+        found: dict[str, PendingMove] = {}
+        for answer in answers:
+            for tp, entry in decode_reassignments(answer.data)[0].items() if isinstance(answer, Data) else ():
+                found[tp] = PendingMove(tp, entry.replicas, entry.original)
+        return ErrorCode.NONE if answers else ErrorCode.REQUEST_TIMED_OUT, tuple(found[tp] for tp in sorted(found))
+
+    async def _cancel(self, task: CancelMoves, deadline_s: float, answer: Callable[[AnyResult], None]) -> None:
+        """Roll back, watch it, and allow new reassignments again: as long as the znode stands there are none (R-233, R-239)."""
+        error = await self._run(CancelReassignments(id=1))
+        if error is not ErrorCode.NONE:
+            answer(Done(task.correlation, error))
+            return
+        give_up_s = max(deadline_s, self._loop.time() + CANCEL_MS_MAX / 1000)
+        is_told = False
+        while self._loop.time() < give_up_s:
+            error, pending = await self._pending()
+            if error is ErrorCode.NONE and not pending:
+                break
+            if not is_told and self._loop.time() >= deadline_s:
+                is_told = True
+                answer(Done(task.correlation, ErrorCode.REQUEST_TIMED_OUT))
+            await asyncio.sleep(LOOK_AGAIN_S)
+        await self._run(AllowReassignments(id=1))
+        if not is_told:
+            answer(Done(task.correlation))
+
+    async def _run(self, command: Command, timeout_ms: int = 0) -> ErrorCode:
+        return (await self._session.run(command, max(timeout_ms, STEP_MS_MIN))).error
+
+
+def _told(task: ByZnodes, error: ErrorCode) -> AnyResult:
+    return Moves(task.correlation, error) if isinstance(task, ListMoves) else Done(task.correlation, error)

@@ -1,0 +1,268 @@
+"""The life of one node process: its parts put together, run until it ends. The machine is a parameter.
+
+SIGTERM asks the machine to end in good order. A node that does not get as far as its registration within its time says what stood
+in its way, and ends.
+"""
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reference.config import BrokerConfig
+from reference.coordination.api import AnyAnswer, Change, SessionState
+from reference.effects import SHUT_DOWN, Note
+from reference.events import DirImage, ShutDown
+from reference.messages import AnyMessage, Request
+from reference.types import Address, BrokerId, TopicPartition, broker_address
+from server.disk.disk import Disk, replica_folders
+from server.kazoo_client import KazooCoordination
+from server.lab.dir_faults import DirFaults
+from server.lab.flush_ledger import FlushLedger
+from server.lab.notes import NoteWriter, end_with_stdin
+from server.lab.side_channel import SideChannel
+from server.runtime.administration import Administration
+from server.runtime.gateway import PREFIX, Gateway
+from server.runtime.node import Handles, Host
+from server.runtime.settings import Listener, NodeSettings, SettingsError, advertised, host_and_port
+from server.runtime.transport import Transport
+from server.wire.clients.exchange import Facing
+from server.wire.clients.tasks import AnyResult, AnyTask, Directory, Dirs, ListDirs, Pause
+
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handles]  # settings, what is on disk, life
+
+
+async def run(settings: NodeSettings, boot: Boot) -> int:
+    """Live until the machine halts, an assertion fails or the harness is gone; returns the exit code: 0 ended, 1 halted."""
+    process = _Process(settings, boot)
+    try:
+        await process.listen()
+        return await process.live()
+    finally:
+        await process.close()
+
+
+class _Process:
+    """The parts of a node, and what each is told by the others."""
+
+    def __init__(self, settings: NodeSettings, boot: Boot) -> None:
+        loop = asyncio.get_running_loop()
+        me = broker_address(settings.broker.broker)
+        self._settings = settings
+        self._loop = loop
+        self._end = asyncio.Event()
+        self._reasons: list[str] = []
+        self._broken: list[BaseException] = []
+        self._is_registered = False
+        self._has_session = False
+        self._bad_dirs: set[int] = set()
+        self._faults = DirFaults(len(settings.log_dirs))
+        for index, fault in enumerate(settings.dir_faults):
+            self._faults.set(index, fault)
+        self._disk = _disk(settings, self._faults)
+        machine = boot(settings.broker, self._disk.recover(), settings.life)
+        self._notes = _notes(settings, me)
+        self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._stopped)
+        peers = {peer: host_and_port(where) for peer, where in settings.peers.advertised.items() if peer != me}
+        # A machine asks again after this time. What is not answered then either is the fault of the connection.
+        patience_s = (settings.broker.request_timeout_ms + settings.broker.fetch_wait_max_ms) / 1000
+        self._transport = Transport(me, peers, self._host.received, self._host.connection_lost, silence_s_max=2 * patience_s)
+        self._gateway = Gateway(self, settings.limits)
+        timeout_ms = settings.broker.session_timeout_ms
+        self._zookeeper = KazooCoordination(settings.zookeeper, timeout_ms, self, loop.call_soon_threadsafe)
+        self._administration = Administration(settings.zookeeper, timeout_ms)
+        self._side_channel = SideChannel(self._faults)
+
+    async def listen(self) -> None:
+        """Take connections; SettingsError where an address is taken."""
+        peers, clients = self._settings.peers, self._settings.clients
+        await _bound(peers, self._transport.listen)
+        for listener in clients:
+            await _bound(listener, partial(self._gateway.listen, facing=_facing(self._settings, listener)))
+        await self._open_side_channel()
+
+    async def _open_side_channel(self) -> None:
+        path = self._settings.side_channel
+        if path is not None:
+            try:
+                await self._side_channel.listen(Path(path))
+            except OSError as error:
+                raise SettingsError(f"cannot make the side-channel {path}: {error.strerror or error}") from None
+
+    async def live(self) -> int:
+        """From the first event to the last; SettingsError where it never came to be a broker."""
+        # asyncio would log it and go on; a node of which one callback was broken off must not.
+        self._loop.set_exception_handler(self._failed)
+        if self._settings.end_with_stdin:
+            end_with_stdin(self._loop, self._end)
+        self._loop.add_signal_handler(signal.SIGTERM, self._host.deliver, ShutDown())
+        if self._settings.startup_timeout_ms is not None:
+            self._loop.call_later(self._settings.startup_timeout_ms / 1000, self._look_at_start)
+        self._host.start(self, self._zookeeper)
+        await self._end.wait()
+        if self._broken:
+            raise self._broken[0]
+        for reason in self._reasons:
+            self._notes.write(Note(kind="node-stopped", detail=reason))
+            if reason != f"halt:{SHUT_DOWN}":
+                sys.stderr.write(f"{reason.removeprefix('halt:')}\n")
+        # The session is left to time out, as that of a process that died: closing it would tell the others at once.
+        return 1 if [reason for reason in self._reasons if reason != f"halt:{SHUT_DOWN}"] else 0
+
+    async def close(self) -> None:
+        """Break all connections."""
+        await self._side_channel.close()
+        await self._gateway.close()
+        await self._administration.close()
+        await self._transport.close()
+
+    def _stopped(self, reason: str) -> None:
+        self._reasons.append(reason)
+        self._end.set()
+
+    def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in _NO_ROOM and "socket" in context:
+            return  # a connection that cannot be taken: asyncio takes none for a second, and no callback was broken off
+        self._broken.append(error or RuntimeError(context["message"]))
+        self._end.set()
+
+    def _look_at_start(self) -> None:
+        if self._is_registered or self._end.is_set():
+            return
+        me, zookeeper = self._settings.broker.broker, self._settings.zookeeper
+        trouble = (
+            f"id {me} is registered by another process" if self._has_session else f"ZooKeeper at {zookeeper} is out of reach"
+        )
+        waited_s = (self._settings.startup_timeout_ms or 0) / 1000
+        self._broken.append(SettingsError(f"{trouble}, still after {waited_s:g} s"))
+        self._notes.write(Note(kind="node-stopped", detail=f"not started: {trouble}"))
+        self._end.set()
+
+    # --- the network, as the machine sees it -------------------------------------------------------------------------------
+
+    def send(self, to: Address, message: AnyMessage) -> None:
+        """To a broker, or to the connection of a client."""
+        if to.startswith(PREFIX):
+            assert not isinstance(message, Request), "clients are asked nothing"
+            self._gateway.send(to, message)
+        else:
+            self._transport.send(to, message)
+
+    def disconnect(self, peer: Address) -> None:
+        """Break the connection that this peer opened, if there is one."""
+        if peer.startswith(PREFIX):
+            self._gateway.disconnect(peer)
+        else:
+            self._transport.disconnect(peer)
+
+    # --- what clients ask --------------------------------------------------------------------------------------------------
+
+    def received(self, source: Address, message: Request) -> None:
+        """A question of a client to the machine."""
+        self._host.received(source, message)
+
+    def lost(self, source: Address) -> None:
+        """The connection of a client is gone."""
+        self._host.connection_lost(source)
+
+    def perform(self, task: AnyTask, answer: Callable[[AnyResult], None]) -> None:
+        """A task of a client's request."""
+        assert not isinstance(task, Pause), "connections wait by themselves"
+        if isinstance(task, ListDirs):
+            answer(Dirs(task.correlation, self._directories()))
+        else:
+            self._administration.perform(task, answer)
+
+    def _directories(self) -> tuple[Directory, ...]:
+        """The log directories as they are; one that cannot be read is told of as bad."""
+        found = []
+        for index, path in enumerate(self._settings.log_dirs):
+            try:
+                sizes = _sizes(Path(path)) if index not in self._bad_dirs else None
+            except OSError:
+                sizes = None
+            found.append(Directory(path, online=sizes is not None, sizes=sizes or ()))
+        return tuple(found)
+
+    # --- ZooKeeper and notes, on their way to the machine and to whoever reads -----------------------------------------------
+
+    def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
+        """To the machine."""
+        self._host.replied(request_id, answers)
+
+    def watch_fired(self, path: str, change: Change) -> None:
+        """To the machine."""
+        self._host.watch_fired(path, change)
+
+    def state_changed(self, state: SessionState, session: int) -> None:
+        """To the machine; that ZooKeeper was reached at all is remembered."""
+        self._has_session = self._has_session or state == "connected"
+        self._host.state_changed(state, session)
+
+    def _note(self, note: Note) -> None:
+        self._is_registered = self._is_registered or note.kind == "registered"
+        if note.kind == "dir-failed" and note.dir is not None:
+            self._bad_dirs.add(note.dir)
+            path = self._settings.log_dirs[note.dir]
+            sys.stderr.write(f"log directory {path}: {_trouble(Path(path)) or note.detail}\n")
+        self._notes.write(note)
+
+
+def _disk(settings: NodeSettings, faults: DirFaults) -> Disk:
+    try:
+        ledger = None if settings.power_ledger is None else FlushLedger(Path(settings.power_ledger))
+    except (OSError, msgspec.MsgspecError) as error:
+        raise SettingsError(f"cannot keep the ledger {settings.power_ledger}: {error}") from None
+    paths = [Path(path) for path in settings.log_dirs]
+    return Disk(paths, segment_bytes=settings.segment_bytes, ledger=ledger, faults=faults)
+
+
+def _trouble(path: Path) -> str | None:
+    """What the file system says when this directory is looked at and written to; None where it has nothing against it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        next(path.iterdir(), None)
+        with tempfile.TemporaryFile(dir=path):
+            return None
+    except OSError as error:
+        return error.strerror
+
+
+def _notes(settings: NodeSettings, me: Address) -> NoteWriter:
+    try:
+        return NoteWriter(settings.notes, node=me, life=settings.life)
+    except OSError as error:
+        raise SettingsError(f"cannot write notes to {settings.notes}: {error.strerror}") from None
+
+
+async def _bound(listener: Listener, listen: Callable[[str, int], Awaitable[int]]) -> None:
+    try:
+        await listen(*host_and_port(listener.bind))
+    except OSError as error:
+        # asyncio makes a sentence of its own of what the system says; a name that is not known has no number of the system's
+        reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
+        raise SettingsError(f"cannot listen on {listener.bind}: {reason}") from None
+
+
+def _facing(settings: NodeSettings, listener: Listener) -> Facing:
+    return Facing(
+        broker=BrokerId(settings.broker.broker),
+        advertised=advertised(listener),
+        batch_bytes_max=settings.limits.batch_bytes,
+        response_bytes_max=settings.limits.response_bytes,
+    )
+
+
+def _sizes(path: Path) -> tuple[tuple[TopicPartition, int], ...]:
+    """Bytes of all files of each log below a directory."""
+    return tuple((TopicPartition(f.name), sum(file.stat().st_size for file in f.iterdir())) for f in replica_folders(path))

@@ -1,0 +1,298 @@
+"""Messages between nodes over TCP, as requests and responses of Kafka's protocol (`server.wire.codec`).
+
+To each peer there is one outgoing connection, opened when there is something to send and again after it broke; what it brings are
+answers to what was asked over it, found by their correlation and taken as they come, so that a parked fetch of one partition
+holds up nobody. Each incoming connection is an address of its own, "@1", "@2", …, which its answers go to. What cannot be sent is
+dropped, as the network may: the connection refused, or more bytes waiting than UNSENT_BYTES_MAX because the peer stands still.
+What is malformed, too large, or no request between nodes closes its connection. A message to oneself does not touch the network.
+
+What a network swallowed TCP repeats after as long again as that has lasted: a minute after the end of a minute. So whoever asked
+and hears nothing for too long breaks the connection, and the next question goes over another one. Whoever was connected to breaks
+one that is silent for long: its end may have been swallowed too.
+
+A fetch names its topic by an id. Which topic that is is learnt from the commands that pass through here: nobody leads a partition
+whose command did not.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import cast, get_args
+
+from reference.messages import AnyMessage, LeaderAndIsr, UpdateMetadata
+from reference.types import NO_TOPIC_ID, Address, TopicId, topic_of
+from server.runtime.silence import Watch
+from server.wire.codec import (
+    NodeReply,
+    NodeRequest,
+    read_reply,
+    read_request,
+    reply_frame,
+    request_frame,
+    version_of,
+)
+from server.wire.framing import FrameBuffer, WireError, read_correlation, read_request_header
+
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+UNSENT_BYTES_MAX = 64 * 1024 * 1024  # of one connection
+HELD_BYTES_MAX = 256 * 1024 * 1024  # of frames that are not whole yet, of all incoming connections
+CONNECTIONS_MAX = 256  # incoming
+DIAL_S_MAX = 5.0  # socket.connection.setup.timeout.ms
+SILENCE_S_MAX = 5.0  # of a peer that was asked, where the node does not say otherwise
+IDLE_S_MAX = 60.0  # of an incoming connection (connections.max.idle.ms)
+OPEN_MAX = 10_000  # requests of one connection that have no answer; the oldest is forgotten
+TOPICS_MAX = 100_000  # ids that are remembered; the oldest is forgotten
+
+_REQUESTS = get_args(NodeRequest)
+
+
+class Transport:
+    """The network as one node sees it. `received` gets each message with its sender, `lost` each peer that was cut off."""
+
+    def __init__(
+        self,
+        address: Address,
+        peers: Mapping[Address, tuple[str, int]],
+        received: Callable[[Address, AnyMessage], None],
+        lost: Callable[[Address], None],
+        *,
+        silence_s_max: float = SILENCE_S_MAX,
+    ) -> None:
+        self.address = address
+        self.silence_s_max = silence_s_max
+        self.held = 0
+        self._received = received
+        self._lost = lost
+        self._peers = dict(peers)
+        self._topics: dict[TopicId, str] = {}
+        self._outgoing: dict[Address, _Outgoing] = {}
+        self._incoming: dict[Address, _Incoming] = {}
+        self._last = 0
+        self._dialling: dict[Address, asyncio.Task[None]] = {}
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Take connections; returns the port (0 asks for any). OSError where it is taken."""
+        self._server = await asyncio.get_running_loop().create_server(lambda: _Incoming(self), host, port)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    def send(self, to: Address, message: AnyMessage) -> None:
+        """Send or drop; never waits."""
+        if to == self.address:
+            asyncio.get_running_loop().call_soon(self.received, to, message)  # not now: its sender is still at work
+        elif isinstance(message, _REQUESTS):
+            self._ask(to, cast(NodeRequest, message))
+        elif to in self._incoming:
+            self._incoming[to].answer(cast(NodeReply, message))
+
+    def disconnect(self, peer: Address) -> None:
+        """Break the connection of this address, if there is one."""
+        connection = self._incoming.get(peer)
+        if connection is not None:
+            connection.close()
+
+    def _ask(self, to: Address, request: NodeRequest) -> None:
+        if to not in self._peers:
+            return
+        if to not in self._outgoing:
+            connection = self._outgoing[to] = _Outgoing(self, to)
+            self._dialling[to] = asyncio.get_running_loop().create_task(self._dial(to, connection))
+        self._outgoing[to].ask(request)
+
+    async def _dial(self, to: Address, connection: "_Outgoing") -> None:
+        host, port = self._peers[to]
+        try:
+            async with asyncio.timeout(DIAL_S_MAX):
+                await asyncio.get_running_loop().create_connection(lambda: connection, host, port)
+        except OSError:
+            self.broken(connection)
+        finally:
+            self._dialling.pop(to, None)
+
+    async def close(self) -> None:
+        """Break all connections and stop listening; nobody is told."""
+        self._lost = lambda _: None
+        for task in list(self._dialling.values()):
+            task.cancel()
+        for outgoing in list(self._outgoing.values()):
+            outgoing.close()
+        for incoming in list(self._incoming.values()):
+            incoming.close()
+        if self._server is not None:
+            self._server.close()
+        await asyncio.sleep(0)  # aborted connections close in the loop's next round
+
+    # --- told by connections -----------------------------------------------------------------------------------------------
+
+    def received(self, source: Address, message: AnyMessage) -> None:
+        """A message came in."""
+        if isinstance(message, LeaderAndIsr | UpdateMetadata):
+            for state in message.states:
+                self._learn(state.topic_id, topic_of(state.tp))
+        self._received(source, message)
+
+    def _learn(self, topic_id: TopicId, topic: str) -> None:
+        if topic_id != NO_TOPIC_ID and topic_id not in self._topics:
+            self._topics[topic_id] = topic
+            if len(self._topics) > TOPICS_MAX:
+                del self._topics[next(iter(self._topics))]
+
+    def topic_of(self, topic_id: TopicId) -> str | None:
+        """The topic that has or had this id; ids are never given again."""
+        return self._topics.get(topic_id)
+
+    def admit(self, connection: "_Incoming") -> Address | None:
+        """The address of a new connection; None where there are too many."""
+        if len(self._incoming) >= CONNECTIONS_MAX:
+            return None
+        self._last += 1
+        address = Address(f"@{self._last}")
+        self._incoming[address] = connection
+        return address
+
+    def gone(self, address: Address) -> None:
+        """An incoming connection broke."""
+        self._incoming.pop(address, None)
+
+    def broken(self, connection: "_Outgoing") -> None:
+        """An outgoing one broke, or never stood."""
+        if self._outgoing.get(connection.peer) is connection:
+            del self._outgoing[connection.peer]
+        self._lost(connection.peer)
+
+
+class _Open(dict[int, tuple[NodeRequest, int]]):
+    """Requests without an answer and their versions, by correlation, the oldest first."""
+
+    def add(self, request: NodeRequest, version: int) -> None:
+        self.pop(request.correlation, None)
+        self[request.correlation] = (request, version)
+        if len(self) > OPEN_MAX:
+            del self[next(iter(self))]
+
+
+class _Outgoing(asyncio.Protocol):
+    """A connection to a peer: requests go, answers come."""
+
+    def __init__(self, owner: Transport, peer: Address) -> None:
+        self.peer = peer
+        self._owner = owner
+        self._open = _Open()
+        self._waiting: list[bytes] = []  # to be sent once the connection stands
+        self._waiting_bytes = 0
+        self._transport: asyncio.Transport | None = None
+        self._buffer = FrameBuffer(FRAME_BYTES_MAX)
+        self._watch = Watch(owner.silence_s_max, self._fell_silent)
+
+    def ask(self, request: NodeRequest) -> None:
+        """Send, or drop where too much waits already."""
+        version = version_of(request)
+        frame = request_frame(request, version=version, client_id=self._owner.address)
+        if self._transport is None:
+            if self._waiting_bytes + len(frame) > UNSENT_BYTES_MAX:
+                return
+            self._waiting.append(frame)
+            self._waiting_bytes += len(frame)
+        elif self._transport.get_write_buffer_size() + len(frame) > UNSENT_BYTES_MAX:
+            return
+        else:
+            self._transport.write(frame)
+            if not self._open:
+                self._watch.begin()
+        self._open.add(request, version)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.writelines(self._waiting)
+        self._waiting.clear()
+        self._watch.begin()
+
+    def data_received(self, data: bytes) -> None:
+        self._watch.heard()
+        try:
+            for frame in self._buffer.feed(data):
+                asked = self._open.pop(read_correlation(frame), None)
+                if asked is None:
+                    raise WireError("an answer to nothing that was asked")
+                self._owner.received(self.peer, read_reply(*asked, frame))
+        except WireError:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._watch.end()
+        self._owner.broken(self)
+
+    def _fell_silent(self) -> None:
+        if self._open:
+            self.close()
+
+    def close(self) -> None:
+        """Break it now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _Incoming(asyncio.Protocol):
+    """A connection that somebody opened: requests come, answers go."""
+
+    def __init__(self, owner: Transport) -> None:
+        self._owner = owner
+        self._open = _Open()
+        self._address: Address | None = None
+        self._transport: asyncio.Transport | None = None
+        self._buffer = FrameBuffer(FRAME_BYTES_MAX)
+        self._held = 0
+        self._watch = Watch(IDLE_S_MAX, self.close)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._address = self._owner.admit(self)
+        if self._address is None:
+            transport.abort()
+        else:
+            self._watch.begin()
+
+    def data_received(self, data: bytes) -> None:
+        self._watch.heard()
+        try:
+            for frame in self._buffer.feed(data):
+                if self._address is None:
+                    return
+                header, at = read_request_header(frame)
+                request = read_request(header, frame, at, self._owner.topic_of)
+                self._open.add(request, header.api_version)
+                self._owner.received(self._address, request)
+        except WireError:
+            self.close()
+        self._account(self._buffer.pending)
+
+    def answer(self, reply: NodeReply) -> None:
+        """Send; a connection that takes nothing any more is broken."""
+        asked = self._open.pop(reply.correlation, None)
+        if asked is None or self._transport is None:
+            return
+        frame = reply_frame(*asked, reply)
+        if self._transport.get_write_buffer_size() + len(frame) > UNSENT_BYTES_MAX:
+            self.close()
+        else:
+            self._transport.write(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._watch.end()
+        self._account(0)
+        if self._address is not None:
+            self._owner.gone(self._address)
+            self._address = None
+
+    def close(self) -> None:
+        """Break it now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _account(self, held: int) -> None:
+        self._owner.held += held - self._held
+        self._held = held
+        if self._owner.held > HELD_BYTES_MAX:
+            self.close()

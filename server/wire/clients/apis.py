@@ -1,0 +1,107 @@
+"""The APIs that clients are served: which versions, by which exchange. ApiVersions tells them so (KIP-35, KIP-511).
+
+No version but of ApiVersions and the two of KIP-455 is flexible: librdkafka's Metadata from 9 on is malformed, and nothing that
+is served here needs a later one. What is not in the table is not told and not answered.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+
+from msgspec import Struct
+
+from server.wire.clients import fetch, metadata, moves, offsets, produce, topics
+from server.wire.clients.errors import EdgeError
+from server.wire.clients.exchange import Call, Exchange
+from server.wire.entities import read_request
+from server.wire.framing import RequestHeader
+
+
+class ApiKey(IntEnum):
+    """Kafka's numbers."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_LOG_DIRS = 35
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+
+
+class ApiVersion(Struct, frozen=True):
+    """One line of the table; versions from `min_version` to `max_version`."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+class ApiVersionsRequest(Struct, frozen=True):
+    """What is asked; who asks does not matter."""
+
+
+class ApiVersionsResponse(Struct, frozen=True):
+    """What is answered."""
+
+    error_code: int
+    api_keys: tuple[ApiVersion, ...]
+
+
+def _api_versions(call: Call, request: ApiVersionsRequest) -> Exchange:
+    yield from ()
+    return ApiVersionsResponse(0, VERSIONS)
+
+
+class _Api(Struct, frozen=True):
+    key: ApiKey
+    min_version: int
+    max_version: int
+    start: Callable[[Call, bytes, int], Exchange]
+
+
+def _api(key: ApiKey, versions: tuple[int, int], kind: type[Struct], exchange: Callable[..., Exchange]) -> _Api:
+    """One line; `exchange` takes a request of that kind."""
+
+    def start(call: Call, frame: bytes, at: int) -> Exchange:
+        return exchange(call, read_request(key, call.version, kind, frame, at))
+
+    return _Api(key, *versions, start)
+
+
+_APIS = (
+    _api(ApiKey.PRODUCE, (3, 8), produce.ProduceRequest, produce.produce),
+    _api(ApiKey.FETCH, (4, 11), fetch.FetchRequest, fetch.fetch),
+    _api(ApiKey.LIST_OFFSETS, (1, 5), offsets.ListOffsetsRequest, offsets.list_offsets),
+    _api(ApiKey.METADATA, (4, 8), metadata.MetadataRequest, metadata.metadata),
+    _api(ApiKey.FIND_COORDINATOR, (0, 2), metadata.FindCoordinatorRequest, metadata.find_coordinator),
+    _api(ApiKey.API_VERSIONS, (0, 3), ApiVersionsRequest, _api_versions),
+    _api(ApiKey.CREATE_TOPICS, (2, 4), topics.CreateTopicsRequest, topics.create_topics),
+    _api(ApiKey.DELETE_TOPICS, (1, 3), topics.DeleteTopicsRequest, topics.delete_topics),
+    _api(ApiKey.INIT_PRODUCER_ID, (0, 1), metadata.InitProducerIdRequest, metadata.init_producer_id),
+    _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 3), offsets.EpochRequest, offsets.epoch_ends),
+    _api(ApiKey.DESCRIBE_LOG_DIRS, (0, 1), moves.DescribeRequest, moves.describe_dirs),
+    _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, (0, 0), moves.AlterRequest, moves.alter),
+    _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), moves.ListRequest, moves.list_moves),
+)
+_BY_KEY: dict[int, _Api] = {api.key: api for api in _APIS}
+VERSIONS = tuple(ApiVersion(api.key, api.min_version, api.max_version) for api in _APIS)
+
+# KIP-511: to a version of ApiVersions that is not known the answer is in version 0, with what is known.
+UNSUPPORTED = ApiVersionsResponse(EdgeError.UNSUPPORTED_VERSION, VERSIONS)
+
+
+def is_served(header: RequestHeader) -> bool:
+    """Is this API spoken in this version?"""
+    api = _BY_KEY.get(header.api_key)
+    return api is not None and api.min_version <= header.api_version <= api.max_version
+
+
+def start(header: RequestHeader, call: Call, frame: bytes, at: int) -> Exchange:
+    """The exchange of a request that is served; WireError where its body is malformed."""
+    return _BY_KEY[header.api_key].start(call, frame, at)

@@ -1,0 +1,280 @@
+"""AlterPartitionReassignments 0, ListPartitionReassignments 0 and DescribeLogDirs 1: where replicas are, and where they go.
+
+Reassignments are those of KIP-236: asked for by a znode, gone on with by whoever is the controller. Its rollback takes back all
+that is pending, where KIP-455 cancels one partition: a request cancels all, or is refused where it leaves some out.
+"""
+
+from collections.abc import Generator
+
+from msgspec import Struct
+
+from reference.errors import ErrorCode
+from reference.messages import MetadataReply, PartitionState
+from reference.types import BrokerId, Millis, TopicPartition, index_of, topic_of
+from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.exchange import Call, Exchange, Heard, metadata_of
+from server.wire.clients.metadata import live_brokers
+from server.wire.clients.names import asked_partition
+from server.wire.clients.tasks import CancelMoves, Dirs, Done, ListDirs, ListMoves, Move, Moves, PendingMove
+
+Result = tuple[int, str | None]
+
+
+class ReassignablePartition(Struct, frozen=True):
+    """Of one partition; None cancels."""
+
+    partition_index: int
+    replicas: tuple[int, ...] | None
+
+
+class ReassignableTopic(Struct, frozen=True):
+    """Of one topic."""
+
+    name: str
+    partitions: tuple[ReassignablePartition, ...]
+
+
+class AlterRequest(Struct, frozen=True, kw_only=True):
+    """What is asked."""
+
+    timeout_ms: int
+    topics: tuple[ReassignableTopic, ...]
+
+
+class AlteredPartition(Struct, frozen=True, kw_only=True):
+    """What became of one partition."""
+
+    partition_index: int
+    error_code: int
+    error_message: str | None
+
+
+class AlteredTopic(Struct, frozen=True):
+    """Of one topic."""
+
+    name: str
+    partitions: tuple[AlteredPartition, ...]
+
+
+class AlterResponse(Struct, frozen=True, kw_only=True):
+    """What is answered."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    responses: tuple[AlteredTopic, ...] = ()
+
+
+def alter(call: Call, request: AlterRequest) -> Exchange:
+    """The exchange."""
+    known = yield from metadata_of(call)
+    if known.controller != call.facing.broker:
+        return AlterResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=f"the controller is {known.controller}")
+    deadline_ms = call.now_ms + max(request.timeout_ms, 0)
+    asked = {
+        asked_partition(topic.name, partition.partition_index): partition.replicas
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    results: dict[TopicPartition, Result] = {}
+    cancelled = [tp for tp, replicas in asked.items() if replicas is None]
+    if cancelled:
+        results.update((yield from _cancel(call, cancelled, _left(call, deadline_ms))))
+    for tp, replicas in asked.items():
+        if replicas is None:
+            continue
+        refusal = _refusal(call, known, tp, replicas)
+        if refusal is None:
+            brokers = tuple(BrokerId(broker) for broker in replicas)
+            call.ask(Move(call.number(), tp, brokers, _left(call, deadline_ms)))
+            result = yield
+            assert isinstance(result, Done)
+            refusal = _told(result.error)
+        results[tp] = refusal
+    return AlterResponse(
+        responses=tuple(
+            AlteredTopic(topic.name, tuple(_altered(topic.name, partition, results) for partition in topic.partitions))
+            for topic in request.topics
+        )
+    )
+
+
+def _left(call: Call, deadline_ms: int) -> Millis:
+    return Millis(max(deadline_ms - call.now_ms, 0))
+
+
+def _told(error: ErrorCode) -> Result:
+    return told(error), None if error is ErrorCode.NONE else error.name
+
+
+def _altered(topic: str, partition: ReassignablePartition, results: dict[TopicPartition, Result]) -> AlteredPartition:
+    error, text = results[asked_partition(topic, partition.partition_index)]
+    return AlteredPartition(partition_index=partition.partition_index, error_code=error, error_message=text)
+
+
+def _refusal(call: Call, known: MetadataReply, tp: TopicPartition, replicas: tuple[int, ...]) -> Result | None:
+    if all(state.tp != tp for state in known.states):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp} does not exist"
+    if not replicas or len(set(replicas)) < len(replicas):
+        return EdgeError.INVALID_REPLICA_ASSIGNMENT, f"{tp}: no replicas, or one of them twice"
+    strange = sorted(set(replicas) - set(live_brokers(call.facing, known)))
+    if strange:
+        return EdgeError.INVALID_REPLICA_ASSIGNMENT, f"{tp}: broker {strange[0]} is not alive"
+    return None
+
+
+def _cancel(call: Call, tps: list[TopicPartition], left_ms: Millis) -> Generator[None, Heard, dict[TopicPartition, Result]]:
+    call.ask(ListMoves(call.number(), left_ms))
+    found = yield
+    assert isinstance(found, Moves)
+    if found.error is not ErrorCode.NONE:
+        return dict.fromkeys(tps, _told(found.error))
+    pending = {move.tp for move in found.pending}
+    results = {tp: _told(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) for tp in tps if tp not in pending}
+    wanted = [tp for tp in tps if tp in pending]
+    left_out = sorted(pending - set(wanted))
+    if wanted and left_out:
+        text = f"all that is pending is cancelled together, and {left_out[0]} is not in the request"
+        results.update(dict.fromkeys(wanted, (int(ErrorCode.INVALID_REQUEST), text)))
+    elif wanted:
+        call.ask(CancelMoves(call.number(), left_ms))
+        result = yield
+        assert isinstance(result, Done)
+        results.update(dict.fromkeys(wanted, _told(result.error)))
+    return results
+
+
+# --- ListPartitionReassignments --------------------------------------------------------------------------------------------
+
+
+class ListedTopic(Struct, frozen=True):
+    """Partitions of one topic that are asked for."""
+
+    name: str
+    partition_indexes: tuple[int, ...]
+
+
+class ListRequest(Struct, frozen=True, kw_only=True):
+    """What is asked; None for all."""
+
+    timeout_ms: int
+    topics: tuple[ListedTopic, ...] | None
+
+
+class OngoingPartition(Struct, frozen=True, kw_only=True):
+    """One partition on its way."""
+
+    partition_index: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+
+class OngoingTopic(Struct, frozen=True):
+    """Of one topic."""
+
+    name: str
+    partitions: tuple[OngoingPartition, ...]
+
+
+class ListResponse(Struct, frozen=True, kw_only=True):
+    """What is answered."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    topics: tuple[OngoingTopic, ...] = ()
+
+
+def list_moves(call: Call, request: ListRequest) -> Exchange:
+    """The exchange."""
+    known = yield from metadata_of(call)
+    if known.controller != call.facing.broker:
+        return ListResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=f"the controller is {known.controller}")
+    call.ask(ListMoves(call.number(), Millis(max(request.timeout_ms, 0))))
+    found = yield
+    assert isinstance(found, Moves)
+    if found.error is not ErrorCode.NONE:
+        return ListResponse(error_code=told(found.error), error_message=found.error.name)
+    wanted = None
+    if request.topics is not None:
+        wanted = {asked_partition(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+    states = {state.tp: state for state in known.states}
+    rows: dict[str, list[OngoingPartition]] = {}
+    for move in found.pending:
+        if wanted is None or move.tp in wanted:
+            rows.setdefault(topic_of(move.tp), []).append(_ongoing(move, states.get(move.tp)))
+    return ListResponse(topics=tuple(OngoingTopic(name, tuple(of)) for name, of in rows.items()))
+
+
+def _ongoing(move: PendingMove, state: PartitionState | None) -> OngoingPartition:
+    """KIP-455: the replicas are those of before and after together, as long as it is not done."""
+    before = move.original or (() if state is None else state.replicas)
+    adding = tuple(broker for broker in move.replicas if broker not in before)
+    removing = tuple(broker for broker in before if broker not in move.replicas)
+    return OngoingPartition(
+        partition_index=index_of(move.tp), replicas=(*before, *adding), adding_replicas=adding, removing_replicas=removing
+    )
+
+
+# --- DescribeLogDirs -------------------------------------------------------------------------------------------------------
+
+
+class DescribableTopic(Struct, frozen=True):
+    """Partitions of one topic that are asked for."""
+
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class DescribeRequest(Struct, frozen=True):
+    """What is asked; None for all."""
+
+    topics: tuple[DescribableTopic, ...] | None
+
+
+class DescribedPartition(Struct, frozen=True, kw_only=True):
+    """One log; its lag behind the high watermark is not told."""
+
+    partition_index: int
+    partition_size: int
+
+
+class DescribedTopic(Struct, frozen=True):
+    """Of one topic."""
+
+    name: str
+    partitions: tuple[DescribedPartition, ...]
+
+
+class DescribedDir(Struct, frozen=True, kw_only=True):
+    """One directory."""
+
+    error_code: int
+    log_dir: str
+    topics: tuple[DescribedTopic, ...]
+
+
+class DescribeResponse(Struct, frozen=True):
+    """What is answered."""
+
+    results: tuple[DescribedDir, ...]
+
+
+def describe_dirs(call: Call, request: DescribeRequest) -> Exchange:
+    """The exchange. Kafka's brokers tell of their own directories only, whoever is asked."""
+    call.ask(ListDirs(call.number()))
+    found = yield
+    assert isinstance(found, Dirs)
+    wanted = None
+    if request.topics is not None:
+        wanted = {asked_partition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    results = []
+    for directory in found.directories:
+        rows: dict[str, list[DescribedPartition]] = {}
+        for tp, size in directory.sizes:
+            if wanted is None or tp in wanted:
+                row = DescribedPartition(partition_index=index_of(tp), partition_size=size)
+                rows.setdefault(topic_of(tp), []).append(row)
+        topics = tuple(DescribedTopic(name, tuple(of)) for name, of in rows.items())
+        error = ErrorCode.NONE if directory.online else ErrorCode.KAFKA_STORAGE_ERROR
+        results.append(DescribedDir(error_code=error, log_dir=directory.path, topics=topics))
+    return DescribeResponse(tuple(results))

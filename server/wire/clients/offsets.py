@@ -1,0 +1,169 @@
+"""ListOffsets 1 to 5 and OffsetForLeaderEpoch 2 to 3: where a log begins and ends, and where an epoch did (KIP-79, KIP-320)."""
+
+from msgspec import Struct
+
+from reference.errors import ErrorCode
+from reference.messages import EARLIEST, LATEST, EpochEnd, EpochEndReply, ListOffsets, ListOffsetsReply
+from reference.types import BrokerId, LeaderEpoch
+from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.exchange import Call, Exchange
+from server.wire.clients.names import asked_partition
+
+_NO_REPLICA = BrokerId(-1)
+
+
+class ListOffsetsPartition(Struct, frozen=True, kw_only=True):
+    """Of one partition."""
+
+    partition_index: int
+    current_leader_epoch: int = -1
+    timestamp: int
+
+
+class ListOffsetsTopic(Struct, frozen=True):
+    """Of one topic."""
+
+    name: str
+    partitions: tuple[ListOffsetsPartition, ...]
+
+
+class ListOffsetsRequest(Struct, frozen=True):
+    """What is asked."""
+
+    topics: tuple[ListOffsetsTopic, ...]
+
+
+class ListedPartition(Struct, frozen=True, kw_only=True):
+    """Of one partition; -1 for what is not known."""
+
+    partition_index: int
+    error_code: int
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+class ListedTopic(Struct, frozen=True):
+    """Of one topic."""
+
+    name: str
+    partitions: tuple[ListedPartition, ...]
+
+
+class ListOffsetsResponse(Struct, frozen=True):
+    """What is answered."""
+
+    topics: tuple[ListedTopic, ...]
+
+
+def list_offsets(call: Call, request: ListOffsetsRequest) -> Exchange:
+    """The exchange. By time nothing is found: logs are kept without an index of times."""
+    answers: dict[tuple[int, int], ListedPartition] = {}
+    open_: dict[int, tuple[int, int]] = {}
+    for t, topic in enumerate(request.topics):
+        for p, asked in enumerate(topic.partitions):
+            if asked.timestamp not in (LATEST, EARLIEST):
+                refusal = ListedPartition(
+                    partition_index=asked.partition_index, error_code=EdgeError.UNSUPPORTED_FOR_MESSAGE_FORMAT
+                )
+                answers[t, p] = refusal
+                continue
+            number = call.number()
+            open_[number] = (t, p)
+            tp = asked_partition(topic.name, asked.partition_index)
+            call.ask(ListOffsets(number, tp, LeaderEpoch(asked.current_leader_epoch), timestamp=asked.timestamp))
+    while open_:
+        reply = yield
+        assert isinstance(reply, ListOffsetsReply)
+        t, p = open_.pop(reply.correlation)
+        answers[t, p] = _listed(request.topics[t].partitions[p].partition_index, reply)
+    return ListOffsetsResponse(
+        tuple(
+            ListedTopic(topic.name, tuple(answers[t, p] for p in range(len(topic.partitions))))
+            for t, topic in enumerate(request.topics)
+        )
+    )
+
+
+def _listed(index: int, reply: ListOffsetsReply) -> ListedPartition:
+    if reply.error is not ErrorCode.NONE:
+        return ListedPartition(partition_index=index, error_code=told(reply.error))
+    assert reply.offset is not None
+    epoch = -1 if reply.leader_epoch is None else reply.leader_epoch
+    return ListedPartition(partition_index=index, error_code=0, offset=reply.offset, leader_epoch=epoch)
+
+
+# --- OffsetForLeaderEpoch --------------------------------------------------------------------------------------------------
+
+
+class EpochPartition(Struct, frozen=True, kw_only=True):
+    """Of one partition."""
+
+    partition: int
+    current_leader_epoch: int = -1
+    leader_epoch: int
+
+
+class EpochTopic(Struct, frozen=True):
+    """Of one topic."""
+
+    topic: str
+    partitions: tuple[EpochPartition, ...]
+
+
+class EpochRequest(Struct, frozen=True, kw_only=True):
+    """What is asked; whoever asks here is a consumer, whatever replica it says it is."""
+
+    topics: tuple[EpochTopic, ...]
+
+
+class EpochEndOffset(Struct, frozen=True, kw_only=True):
+    """Of one partition; -1 where the leader cannot say."""
+
+    error_code: int
+    partition: int
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+class EpochTopicResult(Struct, frozen=True):
+    """Of one topic."""
+
+    topic: str
+    partitions: tuple[EpochEndOffset, ...]
+
+
+class EpochResponse(Struct, frozen=True):
+    """What is answered."""
+
+    topics: tuple[EpochTopicResult, ...]
+
+
+def epoch_ends(call: Call, request: EpochRequest) -> Exchange:
+    """The exchange."""
+    answers: dict[tuple[int, int], EpochEndOffset] = {}
+    open_: dict[int, tuple[int, int]] = {}
+    for t, topic in enumerate(request.topics):
+        for p, asked in enumerate(topic.partitions):
+            number = call.number()
+            open_[number] = (t, p)
+            tp = asked_partition(topic.topic, asked.partition)
+            current, epoch = LeaderEpoch(asked.current_leader_epoch), LeaderEpoch(asked.leader_epoch)
+            call.ask(EpochEnd(number, tp, _NO_REPLICA, current, epoch))
+    while open_:
+        reply = yield
+        assert isinstance(reply, EpochEndReply)
+        t, p = open_.pop(reply.correlation)
+        answers[t, p] = _end(request.topics[t].partitions[p].partition, reply)
+    return EpochResponse(
+        tuple(
+            EpochTopicResult(topic.topic, tuple(answers[t, p] for p in range(len(topic.partitions))))
+            for t, topic in enumerate(request.topics)
+        )
+    )
+
+
+def _end(index: int, reply: EpochEndReply) -> EpochEndOffset:
+    if reply.error is not ErrorCode.NONE or reply.end_offset is None:
+        return EpochEndOffset(error_code=told(reply.error), partition=index)
+    return EpochEndOffset(error_code=0, partition=index, leader_epoch=reply.leader_epoch, end_offset=reply.end_offset)

@@ -1,0 +1,140 @@
+"""Produce 3 to 8: one message to the machine for each partition, and one response when all are answered (KIP-98, KIP-467).
+
+A partition brings one record batch, of which the header is checked and the CRC; what is in it stays closed. A batch that is
+refused never reaches the machine. With acks=0 there is no response, and a refusal breaks the connection, so that the client looks
+at its metadata again (KAFKA-955).
+"""
+
+from msgspec import Struct
+
+from reference.errors import ErrorCode
+from reference.messages import Produce, ProduceReply
+from reference.types import Millis, ProducerId
+from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.exchange import Call, Exchange, HangUpError
+from server.wire.clients.names import asked_partition
+from server.wire.records import RecordsError, check_produced
+
+_ZSTD = 4
+_COMPRESSION = 0x07
+_ZSTD_FROM_VERSION = 7
+_STORAGE_ERROR_FROM_VERSION = 4
+
+
+class PartitionData(Struct, frozen=True):
+    """Of one partition."""
+
+    index: int
+    records: bytes | None
+
+
+class TopicData(Struct, frozen=True):
+    """Of one topic."""
+
+    name: str
+    partition_data: tuple[PartitionData, ...]
+
+
+class ProduceRequest(Struct, frozen=True, kw_only=True):
+    """What is asked."""
+
+    transactional_id: str | None = None
+    acks: int
+    timeout_ms: int
+    topic_data: tuple[TopicData, ...]
+
+
+class PartitionResponse(Struct, frozen=True, kw_only=True):
+    """Of one partition; `base_offset` -1 where there is none."""
+
+    index: int
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+
+
+class TopicResponse(Struct, frozen=True):
+    """Of one topic."""
+
+    name: str
+    partition_responses: tuple[PartitionResponse, ...]
+
+
+class ProduceResponse(Struct, frozen=True):
+    """What is answered."""
+
+    responses: tuple[TopicResponse, ...]
+
+
+def produce(call: Call, request: ProduceRequest) -> Exchange:
+    """The exchange."""
+    answers: dict[tuple[str, int], PartitionResponse] = {}
+    places: set[tuple[str, int]] = set()
+    open_: dict[int, tuple[str, int]] = {}
+    if request.transactional_id is not None:
+        raise HangUpError("a transactional producer; there are no transactions here")
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            place = (topic.name, partition.index)
+            number = call.number()
+            question = _question(call, request, number, topic.name, partition)
+            if place in places:
+                raise HangUpError("a partition stands twice in a produce request")
+            places.add(place)
+            if isinstance(question, Produce):
+                open_[number] = place
+                call.ask(question)
+            else:
+                answers[place] = question
+    if request.acks == 0:
+        if answers:
+            raise HangUpError(f"a produce that wants no answer was refused: {next(iter(answers.values())).error_message}")
+        return None
+    while open_:
+        reply = yield
+        assert isinstance(reply, ProduceReply)
+        place = open_.pop(reply.correlation)
+        answers[place] = _answer(call, place[1], reply)
+    return ProduceResponse(
+        tuple(
+            TopicResponse(topic.name, tuple(answers[topic.name, partition.index] for partition in topic.partition_data))
+            for topic in request.topic_data
+        )
+    )
+
+
+def _question(
+    call: Call, request: ProduceRequest, number: int, topic: str, partition: PartitionData
+) -> Produce | PartitionResponse:
+    """What the machine is asked, or the refusal where the bytes are not to be appended."""
+    records = partition.records or b""
+    if len(records) > call.facing.batch_bytes_max:
+        text = f"{len(records)} bytes are more than a batch may have ({call.facing.batch_bytes_max})"
+        return PartitionResponse(index=partition.index, error_code=EdgeError.MESSAGE_TOO_LARGE, error_message=text)
+    try:
+        header = check_produced(records)
+    except RecordsError as error:
+        return PartitionResponse(index=partition.index, error_code=error.error, error_message=str(error))
+    if header.attributes & _COMPRESSION == _ZSTD and call.version < _ZSTD_FROM_VERSION:
+        text = f"zstd comes with Produce {_ZSTD_FROM_VERSION}, this is {call.version} (KIP-110)"
+        return PartitionResponse(index=partition.index, error_code=EdgeError.UNSUPPORTED_COMPRESSION_TYPE, error_message=text)
+    return Produce(
+        number,
+        asked_partition(topic, partition.index),
+        request.acks,
+        records,
+        Millis(max(request.timeout_ms, 0)),
+        producer_id=ProducerId(header.producer_id),
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
+
+
+def _answer(call: Call, index: int, reply: ProduceReply) -> PartitionResponse:
+    if reply.error is not ErrorCode.NONE:
+        error = told(reply.error, knows_storage_error=call.version >= _STORAGE_ERROR_FROM_VERSION)
+        return PartitionResponse(index=index, error_code=error)
+    assert reply.offset is not None
+    return PartitionResponse(index=index, error_code=0, base_offset=reply.offset, log_start_offset=0)

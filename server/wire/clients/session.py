@@ -1,0 +1,125 @@
+"""One connection of a client: frames in, responses out in the order of their requests (Kafka protocol guide, "Network").
+
+Sans-IO: the process feeds bytes and answers, and takes from `asks` what the machine and the process are to be asked and from
+`out` what is to be sent. Several requests may be in progress, IN_FLIGHT at most: what comes beyond waits, and `is_full` says that
+nothing more should be read. Whatever a connection sends that cannot be answered raises WireError: it is to be closed.
+"""
+
+from collections import deque
+
+from msgspec import Struct
+
+from server.wire.clients import apis
+from server.wire.clients.exchange import Ask, Call, Exchange, Facing, Heard, Numbers
+from server.wire.entities import write_response
+from server.wire.framing import (
+    FrameBuffer,
+    RequestHeader,
+    WireError,
+    encode_frame,
+    encode_response_header,
+    read_request_header,
+)
+from server.wire.versions import API_VERSIONS
+
+
+class _Slot:
+    """A request in progress; `response` once there is one, b"" where none is wanted."""
+
+    __slots__ = ("call", "exchange", "header", "response")
+
+    def __init__(self, header: RequestHeader, call: Call, exchange: Exchange) -> None:
+        self.header = header
+        self.call = call
+        self.exchange = exchange
+        self.response: bytes | None = None
+
+
+class Session:
+    """The connection."""
+
+    def __init__(self, facing: Facing, *, request_bytes_max: int, in_flight_max: int) -> None:
+        self.asks: list[Ask] = []
+        self.out: list[bytes] = []
+        self.is_held = False  # nothing new is begun: the client does not read what it is answered
+        self._facing = facing
+        self._in_flight_max = in_flight_max
+        self._buffer = FrameBuffer(request_bytes_max)
+        self._numbers = Numbers()
+        self._waiting: deque[bytes] = deque()
+        self._slots: deque[_Slot] = deque()
+        self._open: dict[int, _Slot] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Are as many requests in progress as may be, or is it held?"""
+        return self.is_held or len(self._slots) >= self._in_flight_max
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of requests that have not begun."""
+        return self._buffer.pending + sum(map(len, self._waiting))
+
+    def feed(self, data: bytes, now_ms: int) -> None:
+        """Bytes of the client. WireError where the connection must be closed; what stands in `out` goes first."""
+        self._waiting.extend(self._buffer.feed(data))
+        self._go_on(now_ms)
+
+    def hear(self, answer: Heard, now_ms: int) -> None:
+        """An answer to one of the `asks`; one that nobody waits for any more is dropped."""
+        slot = self._open.pop(answer.correlation, None)
+        if slot is not None and slot.response is None:
+            self._advance(slot, answer, now_ms)
+            self._flush()
+        self._go_on(now_ms)
+
+    def _go_on(self, now_ms: int) -> None:
+        while self._waiting and not self.is_full:
+            self._begin(self._waiting.popleft(), now_ms)
+            self._flush()
+
+    def _begin(self, frame: bytes, now_ms: int) -> None:
+        header, at = read_request_header(frame)
+        if header.api_key == API_VERSIONS and not apis.is_served(header):
+            version_0 = RequestHeader(api_key=API_VERSIONS, api_version=0, correlation=header.correlation)
+            slot = _Slot(version_0, Call(self._facing, 0, self._numbers, now_ms), _over())
+            slot.response = _encoded(version_0, apis.UNSUPPORTED)
+            self._slots.append(slot)
+            return
+        if not apis.is_served(header):
+            raise WireError(f"API {header.api_key} in version {header.api_version} is not served")
+        call = Call(self._facing, header.api_version, self._numbers, now_ms)
+        slot = _Slot(header, call, apis.start(header, call, frame, at))
+        self._slots.append(slot)
+        self._advance(slot, None, now_ms)
+
+    def _advance(self, slot: _Slot, answer: Heard | None, now_ms: int) -> None:
+        slot.call.now_ms = now_ms
+        try:
+            if answer is None:
+                next(slot.exchange)
+            else:
+                slot.exchange.send(answer)
+        except StopIteration as end:
+            response = end.value
+            slot.response = b"" if response is None else _encoded(slot.header, response)
+        for ask in slot.call.asks:
+            self._open[ask.correlation] = slot
+        self.asks += slot.call.asks
+        slot.call.asks.clear()
+
+    def _flush(self) -> None:
+        while self._slots and self._slots[0].response is not None:
+            response = self._slots.popleft().response
+            if response:
+                self.out.append(response)
+
+
+def _over() -> Exchange:
+    yield from ()
+    return None
+
+
+def _encoded(header: RequestHeader, response: Struct) -> bytes:
+    start = encode_response_header(header.api_key, header.api_version, header.correlation)
+    return encode_frame(start, *write_response(header.api_key, header.api_version, response))

@@ -1,0 +1,220 @@
+"""CreateTopics 2 to 4 and DeleteTopics 1 to 3: checked against what the broker knows, asked for by znodes, answered when done.
+
+Only the controller performs them (KIP-4); another broker answers NOT_CONTROLLER. A topic is made when every partition has a
+leader in this broker's metadata, and gone when it is not in it any more; after the client's timeout the answer is
+REQUEST_TIMED_OUT, while the request stands and is gone on with. What a topic is configured with stands in the settings of the
+brokers.
+"""
+
+from collections import Counter
+from collections.abc import Generator
+
+from msgspec import Struct
+
+from reference.errors import ErrorCode
+from reference.messages import MetadataReply
+from reference.placement import placed
+from reference.types import BrokerId, Millis, topic_of
+from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.exchange import Call, Exchange, Heard, metadata_of, pause
+from server.wire.clients.metadata import live_brokers
+from server.wire.clients.names import is_topic_name
+from server.wire.clients.tasks import Done, DropTopic, MakeTopic
+
+LOOK_AGAIN_MS = 20
+_UNSET = -1
+Assignment = tuple[tuple[BrokerId, ...], ...]
+
+
+class CreatableAssignment(Struct, frozen=True):
+    """The replicas of one partition."""
+
+    partition_index: int
+    broker_ids: tuple[int, ...]
+
+
+class CreatableConfig(Struct, frozen=True):
+    """One setting."""
+
+    name: str
+
+
+class CreatableTopic(Struct, frozen=True, kw_only=True):
+    """One topic."""
+
+    name: str
+    num_partitions: int
+    replication_factor: int
+    assignments: tuple[CreatableAssignment, ...]
+    configs: tuple[CreatableConfig, ...]
+
+
+class CreateTopicsRequest(Struct, frozen=True, kw_only=True):
+    """What is asked."""
+
+    topics: tuple[CreatableTopic, ...]
+    timeout_ms: int
+    validate_only: bool
+
+
+class TopicResult(Struct, frozen=True, kw_only=True):
+    """What became of one topic."""
+
+    name: str
+    error_code: int
+    error_message: str | None = None
+
+
+class CreateTopicsResponse(Struct, frozen=True):
+    """What is answered."""
+
+    topics: tuple[TopicResult, ...]
+
+
+class _RefusedError(Exception):
+    def __init__(self, error: ErrorCode | EdgeError, text: str) -> None:
+        super().__init__(text)
+        self.error = error
+
+
+def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
+    """The exchange."""
+    known = yield from metadata_of(call)
+    deadline_ms = call.now_ms + max(request.timeout_ms, 0)
+    names = Counter(topic.name for topic in request.topics)
+    results: dict[str, TopicResult] = {}
+    waited: dict[str, int] = {}
+    for topic in request.topics:
+        try:
+            if known.controller != call.facing.broker:
+                raise _RefusedError(ErrorCode.NOT_CONTROLLER, f"the controller is {known.controller}")
+            if names[topic.name] > 1:
+                raise _RefusedError(ErrorCode.INVALID_REQUEST, "the topic stands twice in the request")
+            assignment = _assignment(call, topic, known)
+            if not request.validate_only:
+                left_ms = Millis(max(deadline_ms - call.now_ms, 0))
+                yield from _perform(call, MakeTopic(call.number(), topic.name, assignment, left_ms))
+                waited[topic.name] = len(assignment)
+            results[topic.name] = TopicResult(name=topic.name, error_code=0)
+        except _RefusedError as refusal:
+            results[topic.name] = TopicResult(name=topic.name, error_code=refusal.error, error_message=str(refusal))
+    while waited:
+        known = yield from metadata_of(call)
+        led = Counter(topic_of(state.tp) for state in known.states if state.leader is not None)
+        waited = {name: partitions for name, partitions in waited.items() if led[name] < partitions}
+        if waited and (yield from _is_late(call, deadline_ms)):
+            for name in waited:
+                text = "the topic is asked for, and not ready yet"
+                results[name] = TopicResult(name=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=text)
+            break
+    return CreateTopicsResponse(tuple(results[name] for name in names))
+
+
+def _assignment(call: Call, topic: CreatableTopic, known: MetadataReply) -> Assignment:
+    """The replicas of each partition; _RefusedError as Kafka refuses."""
+    live = live_brokers(call.facing, known)
+    if not is_topic_name(topic.name):
+        raise _RefusedError(EdgeError.INVALID_TOPIC_EXCEPTION, "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")
+    if any(topic_of(state.tp) == topic.name for state in known.states):
+        raise _RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
+    if topic.configs:
+        raise _RefusedError(EdgeError.INVALID_CONFIG, "what a topic is configured with stands in the settings of the brokers")
+    if topic.assignments:
+        return _given(topic, live, call.facing.partitions_max)
+    partitions = 1 if topic.num_partitions == _UNSET else topic.num_partitions
+    factor = 1 if topic.replication_factor == _UNSET else topic.replication_factor
+    if not 1 <= partitions <= call.facing.partitions_max:
+        raise _RefusedError(
+            EdgeError.INVALID_PARTITIONS, f"{partitions} partitions; from 1 to {call.facing.partitions_max} are made"
+        )
+    if not 1 <= factor <= len(live):
+        raise _RefusedError(EdgeError.INVALID_REPLICATION_FACTOR, f"{factor} replicas; {len(live)} brokers are alive")
+    return placed(live, partitions=partitions, replication_factor=factor)
+
+
+def _given(topic: CreatableTopic, live: tuple[BrokerId, ...], partitions_max: int) -> Assignment:
+    if topic.num_partitions != _UNSET or topic.replication_factor != _UNSET:
+        text = "replicas are given: number of partitions and replication factor must be -1"
+        raise _RefusedError(ErrorCode.INVALID_REQUEST, text)
+    by_index = {given.partition_index: given.broker_ids for given in topic.assignments}
+    if len(topic.assignments) > partitions_max:
+        raise _RefusedError(
+            EdgeError.INVALID_PARTITIONS, f"{len(topic.assignments)} partitions; at most {partitions_max} are made"
+        )
+    if sorted(by_index) != list(range(len(topic.assignments))):
+        raise _RefusedError(EdgeError.INVALID_REPLICA_ASSIGNMENT, "partitions count up from 0, each once")
+    for index, replicas in sorted(by_index.items()):
+        if not replicas or len(set(replicas)) < len(replicas) or len(replicas) != len(by_index[0]):
+            raise _RefusedError(
+                EdgeError.INVALID_REPLICA_ASSIGNMENT, f"partition {index}: as many brokers for each, none of them twice"
+            )
+        unknown = sorted(set(replicas) - set(live))
+        if unknown:
+            raise _RefusedError(EdgeError.INVALID_REPLICA_ASSIGNMENT, f"partition {index}: broker {unknown[0]} is not alive")
+    return tuple(tuple(BrokerId(broker) for broker in by_index[index]) for index in sorted(by_index))
+
+
+def _perform(call: Call, task: MakeTopic | DropTopic) -> Generator[None, Heard, None]:
+    call.ask(task)
+    result = yield
+    assert isinstance(result, Done)
+    if result.error is not ErrorCode.NONE:
+        raise _RefusedError(ErrorCode(told(result.error)), f"{task.topic}: {result.error.name}")
+
+
+def _is_late(call: Call, deadline_ms: int) -> Generator[None, Heard, bool]:
+    """Is the time up? Else a moment passes."""
+    if call.now_ms >= deadline_ms:
+        return True
+    yield from pause(call, LOOK_AGAIN_MS)
+    return False
+
+
+# --- DeleteTopics ----------------------------------------------------------------------------------------------------------
+
+
+class DeleteTopicsRequest(Struct, frozen=True, kw_only=True):
+    """What is asked."""
+
+    topic_names: tuple[str, ...]
+    timeout_ms: int
+
+
+class DeletedTopic(Struct, frozen=True, kw_only=True):
+    """What became of one topic."""
+
+    name: str
+    error_code: int
+
+
+class DeleteTopicsResponse(Struct, frozen=True):
+    """What is answered."""
+
+    responses: tuple[DeletedTopic, ...]
+
+
+def delete_topics(call: Call, request: DeleteTopicsRequest) -> Exchange:
+    """The exchange."""
+    known = yield from metadata_of(call)
+    deadline_ms = call.now_ms + max(request.timeout_ms, 0)
+    there = {topic_of(state.tp) for state in known.states}
+    errors: dict[str, int] = {}
+    waited: set[str] = set()
+    for name in dict.fromkeys(request.topic_names):
+        try:
+            if known.controller != call.facing.broker:
+                raise _RefusedError(ErrorCode.NOT_CONTROLLER, "")
+            if name not in there:
+                raise _RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+            yield from _perform(call, DropTopic(call.number(), name, Millis(max(deadline_ms - call.now_ms, 0))))
+            waited.add(name)
+            errors[name] = 0
+        except _RefusedError as refusal:
+            errors[name] = refusal.error
+    while waited:
+        known = yield from metadata_of(call)
+        waited &= {topic_of(state.tp) for state in known.states}
+        if waited and (yield from _is_late(call, deadline_ms)):
+            errors.update(dict.fromkeys(sorted(waited), ErrorCode.REQUEST_TIMED_OUT))
+            break
+    return DeleteTopicsResponse(tuple(DeletedTopic(name=name, error_code=error) for name, error in errors.items()))

@@ -1,0 +1,180 @@
+"""Messages between nodes as frames of Kafka's protocol: one message is one request, one answer its response.
+
+A request is read knowing its header; a response is read knowing the request that it answers, which its asker keeps under the
+correlation id, and is written knowing the request and its version, which the receiver keeps. Whatever is wrong with bytes from
+outside is a WireError.
+"""
+
+from typing import assert_never, cast
+
+from msgspec import Struct
+
+from reference.messages import (
+    EpochEnd,
+    EpochEndReply,
+    Fetch,
+    FetchReply,
+    IsrChange,
+    IsrChangeReply,
+    LeaderAndIsr,
+    LeaderAndIsrReply,
+    LogInfo,
+    LogInfoReply,
+    MetadataHeartbeat,
+    MetadataHeartbeatReply,
+    StopReplica,
+    StopReplicaReply,
+    UpdateMetadata,
+    UpdateMetadataReply,
+)
+from server.wire import control, frames, proposals, replication
+from server.wire.entities import read_body, write_body
+from server.wire.framing import (
+    RequestHeader,
+    WireError,
+    encode_frame,
+    encode_request_header,
+    encode_response_header,
+    response_body_at,
+)
+from server.wire.replication import Names
+from server.wire.versions import VERSIONS, Api, is_flexible
+
+NodeRequest = Fetch | EpochEnd | LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo | MetadataHeartbeat | IsrChange
+NodeReply = (
+    FetchReply
+    | EpochEndReply
+    | LeaderAndIsrReply
+    | StopReplicaReply
+    | UpdateMetadataReply
+    | LogInfoReply
+    | MetadataHeartbeatReply
+    | IsrChangeReply
+)
+
+APIS: dict[type[NodeRequest], Api] = {
+    Fetch: Api.FETCH,
+    EpochEnd: Api.OFFSET_FOR_LEADER_EPOCH,
+    LeaderAndIsr: Api.LEADER_AND_ISR,
+    StopReplica: Api.STOP_REPLICA,
+    UpdateMetadata: Api.UPDATE_METADATA,
+    LogInfo: Api.LOG_INFO,
+    MetadataHeartbeat: Api.METADATA_HEARTBEAT,
+    IsrChange: Api.ISR_CHANGE,
+}
+_OWN: dict[Api, type[control.Command | proposals.Proposal]] = {
+    Api.LEADER_AND_ISR: LeaderAndIsr,
+    Api.STOP_REPLICA: StopReplica,
+    Api.UPDATE_METADATA: UpdateMetadata,
+    Api.LOG_INFO: LogInfo,
+    Api.METADATA_HEARTBEAT: MetadataHeartbeat,
+    Api.ISR_CHANGE: IsrChange,
+}
+_LAYOUTS: dict[type, tuple[tuple[type[Struct], type[Struct]], ...]] = {**control.LAYOUTS, **proposals.LAYOUTS}
+
+
+def version_of(request: NodeRequest) -> int:
+    """The version in which a node sends this request: the last, and of Fetch the one that fits."""
+    return replication.version_of(request) if isinstance(request, Fetch) else VERSIONS[APIS[type(request)]][-1]
+
+
+# --- requests -------------------------------------------------------------------------------------------------------------
+
+
+def request_frame(request: NodeRequest, *, version: int | None = None, client_id: str | None = None) -> bytes:
+    """A request as it goes over the connection. A message that does not fit its layout is a mistake of ours: struct.error."""
+    number = version_of(request) if version is None else version
+    header = RequestHeader(api_key=APIS[type(request)], api_version=number, correlation=request.correlation, client_id=client_id)
+    return encode_frame(encode_request_header(header), *_request_body(request, number))
+
+
+def _request_body(request: NodeRequest, version: int) -> list[bytes]:
+    match request:
+        case Fetch():
+            return replication.write_fetch(request, version)
+        case EpochEnd():
+            return replication.write_epoch_end(request)
+        case LeaderAndIsr() | StopReplica() | UpdateMetadata() | LogInfo():
+            return _write_own(request, version, control.frame_of(request, version))
+        case MetadataHeartbeat() | IsrChange():
+            return _write_own(request, version, proposals.frame_of(request, version))
+        case _:
+            assert_never(request)
+
+
+def speaks(header: RequestHeader) -> bool:
+    """Is this a request between nodes?"""
+    return any(header.api_key == api and header.api_version in versions for api, versions in VERSIONS.items())
+
+
+def read_request(header: RequestHeader, frame: bytes, at: int, names: Names) -> NodeRequest:
+    """The request whose body begins there. WireError where it is none, or of an API or a version that nodes do not speak."""
+    if not speaks(header):
+        raise WireError(f"API {header.api_key} version {header.api_version} between nodes")
+    api, version = Api(header.api_key), header.api_version
+    if api is Api.FETCH:
+        return replication.read_fetch(header.correlation, version, frame, at, names)
+    if api is Api.OFFSET_FOR_LEADER_EPOCH:
+        return replication.read_epoch_end(header.correlation, frame, at)
+    kind = _OWN[api]
+    layout, _ = _LAYOUTS[kind][version]
+    found = read_body(frames.schema(layout, flexible=is_flexible(api, version)), layout, frame, at)
+    if kind in control.LAYOUTS:
+        return control.command_of(header.correlation, cast(control.CommandFrame, found))
+    return proposals.proposal_of(header.correlation, cast(proposals.ProposalFrame, found))
+
+
+# --- responses ------------------------------------------------------------------------------------------------------------
+
+
+def reply_frame(request: NodeRequest, version: int, reply: NodeReply) -> bytes:
+    """The response to a request of this version as it goes over the connection."""
+    header = encode_response_header(APIS[type(request)], version, request.correlation)
+    return encode_frame(header, *_reply_body(request, version, reply))
+
+
+def _reply_body(request: NodeRequest, version: int, reply: NodeReply) -> list[bytes]:
+    match request, reply:
+        case Fetch(), FetchReply():
+            return replication.write_fetch_reply(request, version, reply)
+        case EpochEnd(), EpochEndReply():
+            return replication.write_epoch_end_reply(request, reply)
+        case (
+            LeaderAndIsr() | StopReplica() | UpdateMetadata() | LogInfo(),
+            LeaderAndIsrReply() | StopReplicaReply() | UpdateMetadataReply() | LogInfoReply(),
+        ):
+            return _write_own(request, version, control.answer_frame(request, version, reply))
+        case MetadataHeartbeat() | IsrChange(), MetadataHeartbeatReply() | IsrChangeReply():
+            return _write_own(request, version, proposals.decision_frame(version, reply))
+        case _:
+            raise AssertionError(f"{type(reply).__name__} to {type(request).__name__}")
+
+
+def read_reply(request: NodeRequest, version: int, frame: bytes) -> NodeReply:
+    """The response to a request that was sent in this version."""
+    at = response_body_at(frame, APIS[type(request)], version)
+    match request:
+        case Fetch():
+            return replication.read_fetch_reply(request, version, frame, at)
+        case EpochEnd():
+            return replication.read_epoch_end_reply(request, frame, at)
+        case LeaderAndIsr() | StopReplica() | UpdateMetadata() | LogInfo():
+            return control.answer_of(request, cast(control.AnswerFrame, _read_own_reply(request, version, frame, at)))
+        case MetadataHeartbeat() | IsrChange():
+            found = cast(proposals.DecisionFrame, _read_own_reply(request, version, frame, at))
+            return proposals.decision_of(request.correlation, found)
+        case _:
+            assert_never(request)
+
+
+# --- frames of our own ----------------------------------------------------------------------------------------------------
+
+
+def _write_own(request: NodeRequest, version: int, frame: Struct) -> list[bytes]:
+    flexible = is_flexible(APIS[type(request)], version)
+    return write_body(frames.schema(type(frame), flexible=flexible), frame)
+
+
+def _read_own_reply(request: NodeRequest, version: int, frame: bytes, at: int) -> Struct:
+    _, layout = _LAYOUTS[type(request)][version]
+    return read_body(frames.schema(layout, flexible=is_flexible(APIS[type(request)], version)), layout, frame, at)

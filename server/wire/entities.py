@@ -1,0 +1,366 @@
+"""Bodies of requests and responses: Structs of ours in and out, in any version of Kafka's schemas.
+
+kio's generated classes are the schemas: which fields an API has in which version, of which type, with which default. They are
+read and written here, because kio's own reader takes the length of an array for granted (one that claims 2^31 elements ends the
+process) and knows no tagged field that is newer than itself.
+
+One Struct stands for all versions of an API. A field that the version does not have keeps the default of the Struct when it is
+read and is left out when it is written; one that the Struct does not have is skipped, or written with the default of the schema.
+Names are kio's, but times end in `_ms` and are integers, error codes and UUIDs are integers as well, and records may be written
+as a tuple of pieces. What was read of one body holds at most ELEMENTS_MAX elements of arrays in all.
+"""
+
+import struct
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
+
+import msgspec
+from kio.index import load_request_schema, load_response_schema
+
+from server.wire.framing import WireError, read_varint, skip_tagged_fields
+
+ELEMENTS_MAX = 100_000
+
+S = typing.TypeVar("S", bound=msgspec.Struct)
+_Schema = type
+_FIXED = {
+    "bool": struct.Struct(">?"),
+    "int8": struct.Struct(">b"),
+    "int16": struct.Struct(">h"),
+    "int32": struct.Struct(">i"),
+    "int64": struct.Struct(">q"),
+    "uint8": struct.Struct(">B"),
+    "uint16": struct.Struct(">H"),
+    "uint32": struct.Struct(">I"),
+    "uint64": struct.Struct(">Q"),
+    "float64": struct.Struct(">d"),
+    "error_code": struct.Struct(">h"),
+    "timedelta_i32": struct.Struct(">i"),
+    "timedelta_i64": struct.Struct(">q"),
+    "datetime_i64": struct.Struct(">q"),
+}
+_NO_TIME = {"timedelta_i32": 0, "timedelta_i64": 0, "datetime_i64": -1}
+_TIMES = frozenset(_NO_TIME)
+
+
+class _Cursor:
+    """Where reading stands."""
+
+    __slots__ = ("at", "data", "elements")
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data = data
+        self.at = at
+        self.elements = 0
+
+    def take(self, size: int) -> bytes:
+        start, self.at = self.at, self.at + size
+        if size < 0 or self.at > len(self.data):
+            raise WireError(f"{size} bytes are announced where {len(self.data) - start} are left")
+        return self.data[start : self.at]
+
+    def varint(self) -> int:
+        value, self.at = read_varint(self.data, self.at)
+        return value
+
+    def count(self, size: int) -> int:
+        # Whatever an element is, it takes a byte at least.
+        self.elements += size
+        if size < 0 or size > len(self.data) - self.at or self.elements > ELEMENTS_MAX:
+            raise WireError(f"an array of {size} elements in {len(self.data) - self.at} bytes")
+        return size
+
+
+_Read = Callable[[_Cursor], object]
+_Write = Callable[[list[bytes], object], None]
+
+
+def read_request(api_key: int, version: int, into: type[S], data: bytes, at: int) -> S:
+    """The body of a request that begins there. WireError where it is none; bytes behind it are left alone, as Kafka does."""
+    return read_body(_request_schema(api_key, version), into, data, at)
+
+
+def read_response(api_key: int, version: int, into: type[S], data: bytes, at: int) -> S:
+    """The body of a response that begins there; WireError where it is none."""
+    return read_body(_response_schema(api_key, version), into, data, at)
+
+
+def write_request(api_key: int, version: int, entity: msgspec.Struct) -> list[bytes]:
+    """The pieces of the body of a request."""
+    return write_body(_request_schema(api_key, version), entity)
+
+
+def write_response(api_key: int, version: int, entity: msgspec.Struct) -> list[bytes]:
+    """The pieces of the body of a response."""
+    return write_body(_response_schema(api_key, version), entity)
+
+
+def read_body(schema: _Schema, into: type[S], data: bytes, at: int) -> S:
+    """What a body by this schema says that begins there; WireError where it is none."""
+    try:
+        found = _struct_reader(schema, into)(_Cursor(data, at))
+    except struct.error:
+        raise WireError("a body is cut short") from None
+    except UnicodeDecodeError:
+        raise WireError("a string that is not UTF-8") from None
+    assert isinstance(found, into)
+    return found
+
+
+def write_body(schema: _Schema, entity: msgspec.Struct) -> list[bytes]:
+    """The pieces of a body by this schema."""
+    pieces: list[bytes] = []
+    _struct_writer(schema, type(entity))(pieces, entity)
+    return pieces
+
+
+@cache
+def _request_schema(api_key: int, version: int) -> _Schema:
+    return load_request_schema(api_key, version)  # importing what kio generated for this version alone
+
+
+@cache
+def _response_schema(api_key: int, version: int) -> _Schema:
+    return load_response_schema(api_key, version)
+
+
+# --- schemas ---------------------------------------------------------------------------------------------------------------
+
+
+def _name(field: Field[object]) -> str:
+    return f"{field.name}_ms" if field.metadata.get("kafka_type") in _TIMES else field.name
+
+
+def _bare(kind: object) -> object:
+    """Of "X | None", X."""
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        return next(part for part in typing.get_args(kind) if part is not types.NoneType)
+    return kind
+
+
+def _is_nullable(kind: object) -> bool:
+    return types.NoneType in typing.get_args(kind) and typing.get_origin(kind) is not tuple
+
+
+def _element(kind: object) -> object:
+    """Of "tuple[X, ...] | None", X; of X, X."""
+    bare = _bare(kind)
+    return _bare(typing.get_args(bare)[0]) if typing.get_origin(bare) is tuple else bare
+
+
+def _is_array(field: Field[object]) -> bool:
+    return typing.get_origin(_bare(field.type)) is tuple
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> _Read:
+    """Reads one entity; `into` None skips it."""
+    known = {} if into is None else {field.name: field.type for field in msgspec.structs.fields(into)}
+    flexible: bool = schema.__flexible__  # type: ignore[attr-defined]  # of kio's classes
+    plain: list[tuple[str | None, _Read]] = []
+    tagged: dict[int, tuple[str | None, _Read]] = {}
+    for field in fields(schema):
+        name = _name(field)
+        entry = (name if name in known else None, _field_reader(field, flexible, known.get(name)))
+        if "tag" in field.metadata:
+            tagged[field.metadata["tag"]] = entry
+        else:
+            plain.append(entry)
+
+    def read(cursor: _Cursor) -> object:
+        values: dict[str, object] = {}
+        for name, part in plain:
+            value = part(cursor)
+            if name is not None:
+                values[name] = value
+        if flexible:
+            _read_tagged(cursor, tagged, values)
+        return None if into is None else into(**values)
+
+    return read
+
+
+def _read_tagged(cursor: _Cursor, tagged: dict[int, tuple[str | None, _Read]], values: dict[str, object]) -> None:
+    if not tagged:
+        cursor.at = skip_tagged_fields(cursor.data, cursor.at)
+        return
+    for _ in range(cursor.varint()):
+        tag, size = cursor.varint(), cursor.varint()
+        end = cursor.at + size
+        if end > len(cursor.data):
+            raise WireError("a tagged field is cut short")
+        if tag in tagged:
+            name, part = tagged[tag]
+            value = part(cursor)
+            if cursor.at > end:
+                raise WireError("a tagged field is longer than it says")
+            if name is not None:
+                values[name] = value
+        cursor.at = end
+
+
+def _field_reader(field: Field[object], flexible: bool, wanted: object) -> _Read:
+    element = _element(field.type)
+    if is_dataclass(element):
+        inner = _element(wanted)
+        assert isinstance(element, type)
+        into = inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else None
+        one = _struct_reader(element, into)
+    else:
+        one = _primitive_reader(field.metadata["kafka_type"], flexible, nullable=_is_nullable(field.type))
+    return _array_reader(one, flexible, nullable=_is_nullable(field.type)) if _is_array(field) else one
+
+
+def _array_reader(one: _Read, flexible: bool, *, nullable: bool) -> _Read:
+    def read(cursor: _Cursor) -> object:
+        size = cursor.varint() - 1 if flexible else int.from_bytes(cursor.take(4), "big", signed=True)
+        if size == -1 and nullable:
+            return None
+        return tuple([one(cursor) for _ in range(cursor.count(size))])
+
+    return read
+
+
+def _primitive_reader(kind: str, flexible: bool, *, nullable: bool) -> _Read:
+    if kind in _FIXED:
+        return _fixed_reader(_FIXED[kind])
+    if kind == "uuid":
+        return lambda cursor: int.from_bytes(cursor.take(16), "big")
+    assert kind in ("string", "bytes", "records"), kind
+    width = 2 if kind == "string" else 4
+
+    def read(cursor: _Cursor) -> object:
+        size = cursor.varint() - 1 if flexible else int.from_bytes(cursor.take(width), "big", signed=True)
+        if size == -1 and nullable:
+            return None
+        found = cursor.take(size)
+        return found.decode() if kind == "string" else found
+
+    return read
+
+
+def _fixed_reader(layout: struct.Struct) -> _Read:
+    def read(cursor: _Cursor) -> object:
+        (value,) = layout.unpack_from(cursor.data, cursor.at)
+        cursor.at += layout.size
+        return value
+
+    return read
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _struct_writer(schema: _Schema, kind: type[msgspec.Struct]) -> _Write:
+    flexible: bool = schema.__flexible__  # type: ignore[attr-defined]  # of kio's classes
+    known = {field.name: field for field in msgspec.structs.fields(kind)}
+    plain: list[tuple[str | None, object, _Write]] = []
+    tagged: list[tuple[int, str, object, _Write]] = []
+    for field in sorted(fields(schema), key=lambda field: field.metadata.get("tag", -1)):
+        name = _name(field)
+        write = _field_writer(field, flexible, known[name].type if name in known else None)
+        if "tag" not in field.metadata:
+            plain.append((name if name in known else None, _default(field), write))
+        elif name in known:
+            tagged.append((field.metadata["tag"], name, known[name].default, write))
+
+    def write_entity(pieces: list[bytes], entity: object) -> None:
+        for name, default, part in plain:
+            part(pieces, default if name is None else getattr(entity, name))
+        if flexible:
+            said = [entry for entry in tagged if getattr(entity, entry[1]) != entry[2]]
+            pieces.append(_varint(len(said)))
+            for tag, name, _, part in said:
+                body: list[bytes] = []
+                part(body, getattr(entity, name))
+                pieces += (_varint(tag), _varint(sum(map(len, body))), *body)
+
+    return write_entity
+
+
+def _default(field: Field[object]) -> object:
+    """What an entity says of a field that its Struct does not have."""
+    kind = field.metadata.get("kafka_type")
+    if kind in _TIMES:
+        seconds = getattr(field.default, "total_seconds", None)  # of a timedelta
+        return _NO_TIME[kind] if seconds is None else int(seconds() * 1000)
+    if field.default is not MISSING:
+        return field.default
+    if _is_array(field):
+        return ()
+    if _is_nullable(field.type):
+        return None
+    return {"string": "", "bytes": b"", "records": b"", "bool": False}.get(str(kind), 0)
+
+
+def _field_writer(field: Field[object], flexible: bool, given: object) -> _Write:
+    element = _element(field.type)
+    if is_dataclass(element):
+        inner = _element(given)
+        assert isinstance(element, type)
+        is_ours = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
+        one = _struct_writer(element, inner) if is_ours else _never
+    else:
+        one = _primitive_writer(field.metadata["kafka_type"], flexible)
+    return _array_writer(one, flexible) if _is_array(field) else one
+
+
+def _never(pieces: list[bytes], value: object) -> None:
+    raise AssertionError("an entity that no Struct stands for is written in empty arrays alone")
+
+
+def _array_writer(one: _Write, flexible: bool) -> _Write:
+    def write(pieces: list[bytes], value: object) -> None:
+        assert value is None or isinstance(value, tuple)
+        size = -1 if value is None else len(value)
+        pieces.append(_varint(size + 1) if flexible else size.to_bytes(4, "big", signed=True))
+        for item in value or ():
+            one(pieces, item)
+
+    return write
+
+
+def _primitive_writer(kind: str, flexible: bool) -> _Write:
+    if kind in _FIXED:
+        layout = _FIXED[kind]
+        return lambda pieces, value: pieces.append(layout.pack(value))
+    if kind == "uuid":
+        return lambda pieces, value: pieces.append(int(value or 0).to_bytes(16, "big"))  # type: ignore[call-overload]
+    width = 2 if kind == "string" else 4
+
+    def write(pieces: list[bytes], value: object) -> None:
+        body = _pieces(value)
+        size = -1 if body is None else sum(map(len, body))
+        pieces.append(_varint(size + 1) if flexible else size.to_bytes(width, "big", signed=True))
+        pieces += body or ()
+
+    return write
+
+
+def _pieces(value: object) -> tuple[bytes, ...] | None:
+    match value:
+        case None:
+            return None
+        case str():
+            return (value.encode(),)
+        case tuple():
+            return value
+        case _:
+            assert isinstance(value, bytes)
+            return (value,)
+
+
+def _varint(value: int) -> bytes:
+    groups = bytearray()
+    while value >= 0x80:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    groups.append(value)
+    return bytes(groups)

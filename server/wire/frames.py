@@ -1,0 +1,380 @@
+"""Bodies of the control requests: frames of our own, for no released version of Kafka has the documents' fields together.
+
+The first layouts are the documents' letter, in their order and with the old lengths; of what they leave open (where a live broker
+is reached) nothing is said. A layout that ends in `All` has every field of its message. Fields are annotated with Kafka's types,
+from which `schema` makes what `server.wire.entities` reads and writes by.
+"""
+
+import dataclasses
+from functools import cache
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+
+Int8 = Annotated[int, "int8"]
+Int16 = Annotated[int, "int16"]
+Int32 = Annotated[int, "int32"]
+Int64 = Annotated[int, "int64"]
+Text = Annotated[str, "string"]
+NullableText = Annotated[str | None, "string"]
+Bool = Annotated[bool, "bool"]
+
+
+class TopicPartitionFrame(Struct, frozen=True):
+    """A partition by name and index."""
+
+    topic: Text
+    partition: Int32
+
+
+class PartitionError(Struct, frozen=True):
+    """What became of one partition."""
+
+    topic: Text
+    partition: Int32
+    error_code: Int16
+
+
+class ControlResponse(Struct, frozen=True, kw_only=True):
+    """One code for all, and one for each partition."""
+
+    error_code: Int16
+    partitions: tuple[PartitionError, ...] = ()
+
+
+class V3Response(Struct, frozen=True, kw_only=True):
+    """LeaderAndISRResponse and StopReplicaResponse of V3: codes by partition alone."""
+
+    version_id: Int16
+    response_map: tuple[PartitionError, ...]
+
+
+# --- LeaderAndIsr ---------------------------------------------------------------------------------------------------------
+
+
+class LeaderAndIsrOfV3(Struct, frozen=True):
+    """LeaderAndISR of V3, with its key in the map."""
+
+    topic: Text
+    partition: Int32
+    leader: Int32  # -1: none
+    leader_epoch: Int32
+    isr: tuple[Int32, ...]
+    zk_version: Int64
+
+
+class LeaderAndIsrV3(Struct, frozen=True, kw_only=True):
+    """LeaderAndISRRequest of V3."""
+
+    client_id: Int32  # the broker id of the controller
+    ack_timeout_ms: Int32
+    is_init: Int8
+    leader_and_isr_map: tuple[LeaderAndIsrOfV3, ...]
+
+
+class StateKip112(Struct, frozen=True, kw_only=True):
+    """LeaderAndIsrRequestPartitionState of KIP-112."""
+
+    topic: Text
+    partition: Int32
+    controller_epoch: Int32
+    leader: Int32
+    leader_epoch: Int32
+    isr: tuple[Int32, ...]
+    zk_version: Int32
+    replicas: tuple[Int32, ...]
+    is_new_replica: Bool
+
+
+class LiveLeader(Struct, frozen=True, kw_only=True):
+    """Where a leader is reached: nobody is told so here, nodes know it from their settings."""
+
+    id: Int32
+    host: Text
+    port: Int32
+
+
+class LeaderAndIsrKip112(Struct, frozen=True, kw_only=True):
+    """LeaderAndIsrRequest of KIP-112."""
+
+    controller_id: Int32
+    controller_epoch: Int32
+    partition_states: tuple[StateKip112, ...]
+    live_leaders: tuple[LiveLeader, ...] = ()
+
+
+class MemberFrame(Struct, frozen=True):
+    """A replica and the registration under which it counts."""
+
+    broker: Int32
+    incarnation: Int64
+
+
+class StateAll(Struct, frozen=True, kw_only=True):
+    """A partition's state with all that is known of it."""
+
+    topic: Text
+    partition: Int32
+    topic_id: Int64
+    controller_epoch: Int32
+    leader: Int32
+    leader_incarnation: Int64
+    leader_epoch: Int32
+    isr: tuple[MemberFrame, ...]
+    elr: tuple[MemberFrame, ...]
+    zk_version: Int32
+    replicas: tuple[Int32, ...]
+    offline_replicas: tuple[Int32, ...]
+
+
+class LeaderAndIsrAll(Struct, frozen=True, kw_only=True):
+    """LeaderAndIsr."""
+
+    controller_id: Int32
+    controller_epoch: Int32
+    broker_incarnation: Int64
+    is_init: Bool
+    partition_states: tuple[StateAll, ...]
+    new_replicas: tuple[TopicPartitionFrame, ...]
+
+
+# --- StopReplica ----------------------------------------------------------------------------------------------------------
+
+
+class StopReplicaV3(Struct, frozen=True, kw_only=True):
+    """StopReplicaRequest of V3."""
+
+    client_id: Int32
+    ack_timeout_ms: Int32
+    stop_replica_set: tuple[TopicPartitionFrame, ...]
+
+
+class StopPartitionAll(Struct, frozen=True, kw_only=True):
+    """One replica to be stopped."""
+
+    topic: Text
+    partition: Int32
+    topic_id: Int64
+    leader_epoch: Int32
+    delete: Bool
+    moved: Bool
+
+
+class StopReplicaAll(Struct, frozen=True, kw_only=True):
+    """StopReplica."""
+
+    controller_id: Int32
+    controller_epoch: Int32
+    broker_incarnation: Int64
+    partitions: tuple[StopPartitionAll, ...]
+
+
+# --- UpdateMetadata ---------------------------------------------------------------------------------------------------------
+
+
+class MetadataStateKip112(Struct, frozen=True, kw_only=True):
+    """UpdateMetadataRequestPartitionState of KIP-112."""
+
+    topic: Text
+    partition: Int32
+    controller_epoch: Int32
+    leader: Int32
+    leader_epoch: Int32
+    isr: tuple[Int32, ...]
+    zk_version: Int32
+    replicas: tuple[Int32, ...]
+    offline_replicas: tuple[Int32, ...]
+
+
+class EndPoint(Struct, frozen=True, kw_only=True):
+    """Where a broker is reached: nobody is told so here."""
+
+    port: Int32
+    host: Text
+    listener_name: Text
+    security_protocol: Int16
+
+
+class LiveBrokerFrame(Struct, frozen=True, kw_only=True):
+    """UpdateMetadataRequestBroker."""
+
+    id: Int32
+    end_points: tuple[EndPoint, ...] = ()
+    rack: NullableText = None
+
+
+class UpdateMetadataKip112(Struct, frozen=True, kw_only=True):
+    """UpdateMetadataRequest of KIP-112."""
+
+    controller_id: Int32
+    controller_epoch: Int32
+    partition_states: tuple[MetadataStateKip112, ...]
+    live_brokers: tuple[LiveBrokerFrame, ...]
+
+
+class UpdateMetadataAll(Struct, frozen=True, kw_only=True):
+    """UpdateMetadata."""
+
+    controller_id: Int32
+    controller_epoch: Int32
+    broker_incarnation: Int64
+    live_brokers: tuple[Int32, ...]
+    partition_states: tuple[StateAll, ...]
+    full: Bool
+    number: Int64
+
+
+class UpdateMetadataResponse(Struct, frozen=True, kw_only=True):
+    """Taken, or refused."""
+
+    error_code: Int16
+
+
+# --- MetadataHeartbeat --------------------------------------------------------------------------------------------------------
+
+
+class HeartbeatKip343(Struct, frozen=True, kw_only=True):
+    """MetadataHeartbeatRequest of KIP-343."""
+
+    broker_id: Int32
+    incarnation_id: Int64
+    target_state: Int8
+
+
+class HeartbeatResponseKip343(Struct, frozen=True, kw_only=True):
+    """MetadataHeartbeatResponse of KIP-343."""
+
+    error_code: Int16
+    error_string: NullableText
+    current_state: Int8
+
+
+# --- IsrChange ------------------------------------------------------------------------------------------------------------
+
+
+class IsrChangePartitionKip343(Struct, frozen=True, kw_only=True):
+    """partition of KIP-343's IsrChangeRequest."""
+
+    leader_epoch: Int32
+    partition_index: Int32
+    isr_nodes: tuple[Int32, ...]
+
+
+class IsrChangeTopicKip343(Struct, frozen=True, kw_only=True):
+    """topic of KIP-343's IsrChangeRequest."""
+
+    topic_name: Text
+    partitions: tuple[IsrChangePartitionKip343, ...]
+
+
+class IsrChangeKip343(Struct, frozen=True, kw_only=True):
+    """IsrChangeRequest of KIP-343."""
+
+    broker_id: Int32
+    incarnation_id: Int64
+    topics: tuple[IsrChangeTopicKip343, ...]
+
+
+class IsrResultKip343(Struct, frozen=True, kw_only=True):
+    """result of KIP-343's IsrChangeResponse."""
+
+    error_code: Int16
+    error_message: NullableText
+
+
+class IsrChangeResponseKip343(Struct, frozen=True, kw_only=True):
+    """IsrChangeResponse of KIP-343."""
+
+    top_level_error_code: Int16
+    top_level_error_message: NullableText
+    results: tuple[IsrResultKip343, ...]
+
+
+class IsrProposalAll(Struct, frozen=True, kw_only=True):
+    """One partition of an IsrChange."""
+
+    topic: Text
+    partition: Int32
+    topic_id: Int64
+    leader_epoch: Int32
+    zk_version: Int32
+    isr: tuple[MemberFrame, ...]
+
+
+class IsrChangeAll(Struct, frozen=True, kw_only=True):
+    """IsrChange."""
+
+    broker_id: Int32
+    incarnation_id: Int64
+    changes: tuple[IsrProposalAll, ...]
+
+
+class IsrResultAll(Struct, frozen=True, kw_only=True):
+    """What became of one proposal; no state, or one."""
+
+    error_code: Int16
+    error_message: NullableText
+    state: tuple[StateAll, ...]
+
+
+class IsrChangeResponseAll(Struct, frozen=True, kw_only=True):
+    """The answer to an IsrChange."""
+
+    top_level_error_code: Int16
+    top_level_error_message: NullableText
+    results: tuple[IsrResultAll, ...]
+
+
+# --- LogInfo --------------------------------------------------------------------------------------------------------------
+
+
+class LogInfoAll(Struct, frozen=True, kw_only=True):
+    """LogInfo."""
+
+    controller_id: Int32
+    controller_epoch: Int32
+    broker_incarnation: Int64
+    partitions: tuple[TopicPartitionFrame, ...]
+
+
+class LogEndAll(Struct, frozen=True, kw_only=True):
+    """The end of one log."""
+
+    topic: Text
+    partition: Int32
+    topic_id: Int64
+    last_epoch: Int32
+    log_end_offset: Int64
+    born: Int64
+
+
+class LogInfoResponseAll(Struct, frozen=True, kw_only=True):
+    """The answer to a LogInfo."""
+
+    error_code: Int16
+    ends: tuple[LogEndAll, ...]
+    offline: tuple[TopicPartitionFrame, ...]
+
+
+# --- as kio's schemas are -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def schema(frame: type[Struct], *, flexible: bool) -> type:
+    """A dataclass like those that kio generates, of the fields of a frame."""
+    fields = []
+    for name, annotation in get_type_hints(frame, include_extras=True).items():
+        element = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
+        inner, metadata = _element(element, flexible=flexible)
+        kind = tuple[inner, ...] if get_origin(annotation) is tuple else inner  # type: ignore[valid-type]  # made here
+        fields.append((name, kind, dataclasses.field(metadata=metadata)))
+    return dataclasses.make_dataclass(frame.__name__, fields, kw_only=True, namespace={"__flexible__": flexible})
+
+
+def _element(annotation: object, *, flexible: bool) -> tuple[object, dict[str, str]]:
+    if get_origin(annotation) is Annotated:
+        kind, kafka_type = get_args(annotation)
+        return kind, {"kafka_type": kafka_type}
+    assert isinstance(annotation, type)
+    assert issubclass(annotation, Struct)
+    return schema(annotation, flexible=flexible), {}

@@ -1,0 +1,181 @@
+"""Record batches in Kafka's format v2 (KIP-98): the header is read, the records never are.
+
+Bytes of a batch: base offset 8, length of the rest 4, leader epoch 4, magic 1, CRC-32C 4, attributes 2, last offset delta 4,
+base and largest timestamp 8 each, producer id 8, producer epoch 2, base sequence 4, number of records 4, records. The CRC covers
+all from the attributes on. Base offset and leader epoch stand before it, so that a broker writes both where the batch stands and
+nothing else changes, compressed or not.
+"""
+
+import struct
+from collections.abc import Sequence
+
+from crc32c import crc32c
+from msgspec import Struct
+
+from reference.errors import ErrorCode
+from reference.messages import Batch
+from reference.sealed import HEADER_BYTES, count
+from reference.types import NO_PRODUCER_ID, NO_SEQUENCE, LeaderEpoch, Offset, ProducerId
+from server.wire.framing import WireError
+
+MAGIC = 2
+LENGTH_FROM = 12  # the length counts the bytes after it
+_CRC_FROM = 21
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_PREFIX = struct.Struct(">qii")  # base offset, length, leader epoch
+_COMPRESSION = 0x07
+_COMPRESSION_MAX = 4  # none, gzip, snappy, lz4, zstd
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_DELETE_HORIZON = 0x40
+_NOT_OF_A_CLIENT = _TRANSACTIONAL | _CONTROL | _DELETE_HORIZON
+
+
+class RecordsError(WireError):
+    """Bytes that are no record batch to be appended; `error` is what their producer is told."""
+
+    def __init__(self, error: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.error = error
+
+
+class BatchHeader(Struct, frozen=True, array_like=True):
+    """The first HEADER_BYTES bytes of a batch, in their order; times are milliseconds since 1970."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records: int
+
+
+def read_header(data: bytes, at: int = 0) -> BatchHeader:
+    """The header that begins there, unchecked; RecordsError where bytes are missing."""
+    if len(data) - at < HEADER_BYTES:
+        raise RecordsError(ErrorCode.CORRUPT_MESSAGE, f"{len(data) - at} bytes; a record batch has at least {HEADER_BYTES}")
+    return BatchHeader(*_HEADER.unpack_from(data, at))
+
+
+def check(data: bytes, at: int = 0) -> tuple[BatchHeader, int]:
+    """The whole batch that begins there, and where it ends. RecordsError where it is cut short, not v2, or its CRC is wrong."""
+    header = read_header(data, at)
+    end = at + LENGTH_FROM + header.length
+    # The magic is looked at first: what an older client sends has other fields in the place of the rest (KIP-98).
+    if header.magic != MAGIC:
+        raise RecordsError(ErrorCode.INVALID_RECORD, f"records of format {header.magic}; format {MAGIC} is taken")
+    if end - at < HEADER_BYTES or end > len(data):
+        raise RecordsError(ErrorCode.CORRUPT_MESSAGE, f"a record batch of {end - at} bytes, of which {len(data) - at} are there")
+    if crc32c(memoryview(data)[at + _CRC_FROM : end]) != header.crc:
+        raise RecordsError(ErrorCode.CORRUPT_MESSAGE, "a record batch does not match its CRC")
+    if header.last_offset_delta < 0:
+        raise RecordsError(ErrorCode.CORRUPT_MESSAGE, f"a record batch that ends {header.last_offset_delta} after its start")
+    return header, end
+
+
+def check_produced(records: bytes) -> BatchHeader:
+    """The one batch of a produce request (KIP-98), as a broker may append it; RecordsError where it may not."""
+    header, end = check(records)
+    if end != len(records):
+        raise RecordsError(ErrorCode.INVALID_RECORD, f"{len(records) - end} bytes after the one record batch of a produce")
+    if header.attributes & _NOT_OF_A_CLIENT or header.attributes & _COMPRESSION > _COMPRESSION_MAX:
+        raise RecordsError(ErrorCode.INVALID_RECORD, f"a record batch with attributes {header.attributes:#06x}")
+    if header.records <= 0 or header.last_offset_delta != header.records - 1:
+        offsets = header.last_offset_delta + 1
+        raise RecordsError(ErrorCode.INVALID_RECORD, f"a record batch of {header.records} records with {offsets} offsets")
+    return header
+
+
+def split(data: bytes) -> list[bytes]:
+    """Batches that stand one after the other, as in a fetch response, each checked; a last one that is cut short is an error."""
+    batches = []
+    at = 0
+    while at < len(data):
+        _, end = check(data, at)
+        batches.append(data[at:end])
+        at = end
+    return batches
+
+
+def batch_of(data: bytes) -> Batch:
+    """A whole batch as the machines carry it: offsets, epoch and the producer's numbers from its header."""
+    return batch_with(read_header(data), data)
+
+
+def batch_with(header: BatchHeader, data: bytes) -> Batch:
+    """The same, of a header that was read."""
+    return Batch(
+        base_offset=Offset(header.base_offset),
+        leader_epoch=LeaderEpoch(header.leader_epoch),
+        values=data,
+        producer_id=ProducerId(header.producer_id),
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
+
+
+def patched(batch: Batch) -> bytes:
+    """A sealed batch as it leaves the machine: its offset and leader epoch written into its header. TypeError of clear values."""
+    values = batch.values
+    if not isinstance(values, bytes):
+        raise TypeError("values in the clear have no bytes on the wire")
+    return b"".join(pieces(batch))
+
+
+def pieces(batch: Batch) -> tuple[bytes, bytes]:
+    """A sealed batch as it leaves the machine, in two pieces: what its broker decides on, and the rest as it came."""
+    values = batch.values
+    assert isinstance(values, bytes)
+    return prefix(batch), values[_PREFIX.size :]
+
+
+def prefix(batch: Batch) -> bytes:
+    """The bytes of a batch that its broker decides on: those before the magic."""
+    values = batch.values
+    assert isinstance(values, bytes)
+    return _PREFIX.pack(batch.base_offset, int.from_bytes(values[8:LENGTH_FROM], "big", signed=True), batch.leader_epoch)
+
+
+def sealed(
+    values: Sequence[str],
+    *,
+    timestamp_ms: int = 0,
+    producer_id: ProducerId = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytes:
+    """Values as one batch, not compressed, without keys, at offset 0: for tests and tools. At least one value."""
+    assert values
+    body = b"".join(_record(index, value.encode()) for index, value in enumerate(values))
+    times = (timestamp_ms, timestamp_ms)
+    last = len(values) - 1
+    fields = (0, last, *times, producer_id, producer_epoch, base_sequence, len(values))
+    covered = struct.pack(">hiqqqhii", *fields) + body
+    start = struct.pack(">qiibI", 0, HEADER_BYTES - LENGTH_FROM + len(body), -1, MAGIC, crc32c(covered))
+    batch = start + covered
+    assert count(batch) == len(values)
+    return batch
+
+
+def _record(index: int, value: bytes) -> bytes:
+    """One record: attributes, timestamp delta, offset delta, no key, the value, no headers."""
+    body = b"\0" + _zigzag(0) + _zigzag(index) + _zigzag(-1) + _zigzag(len(value)) + value + _zigzag(0)
+    return _zigzag(len(body)) + body
+
+
+def _zigzag(number: int) -> bytes:
+    """A signed number in groups of seven bits, small ones of either sign short."""
+    rest = number * 2 if number >= 0 else -number * 2 - 1
+    groups = bytearray()
+    while rest >= 0x80:
+        groups.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    groups.append(rest)
+    return bytes(groups)

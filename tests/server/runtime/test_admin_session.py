@@ -1,0 +1,35 @@
+"""What an administrator's session sees, and what it says when it has seen nothing."""
+
+import asyncio
+
+import pytest
+
+from reference.coordination.api import AnyAnswer, Data, GetData, NoNode, SessionExpired, Unknown
+from server.runtime.admin_session import AdminSession
+
+NOBODY = "127.0.0.1:1"  # a port that nothing listens on
+
+
+def looked(*answers: AnyAnswer) -> tuple[AnyAnswer, ...]:
+    """What a look at two znodes brings, to which ZooKeeper answers so."""
+
+    async def scene() -> tuple[AnyAnswer, ...]:
+        session = AdminSession(NOBODY, 2000)
+        look = asyncio.ensure_future(session.look(GetData("/a"), GetData("/b"), timeout_s=5))
+        await asyncio.sleep(0)
+        session.replied(session._last, answers)
+        return await look
+
+    return asyncio.run(scene())
+
+
+def test_a_look_shows_what_zookeeper_holds() -> None:
+    there = Data(b"x", 0, 1)
+
+    assert looked(there, NoNode()) == (there, NoNode())
+
+
+@pytest.mark.parametrize("lost", [Unknown(), SessionExpired()])
+def test_a_look_that_lost_its_connection_has_seen_nothing(lost: AnyAnswer) -> None:
+    """Or a broker that was cut off for a moment tells clients that no partition is being moved."""
+    assert looked(lost, lost) == ()

@@ -1,0 +1,506 @@
+"""What is written to real files is what a restart finds."""
+
+import errno
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiokafka.record.memory_records import MemoryRecords
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference.events import DirImage, LogImage
+from reference.messages import Batch
+from reference.sealed import count
+from reference.types import Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
+from server.disk.disk import CHECKPOINT, CLEAN, Disk, look
+from server.disk.segments import segment_name
+from server.lab.dir_faults import DirFault, DirFaults
+from server.wire.records import check
+from tests.server.runtime.batches import batch, held
+
+BORN = Incarnation(7)
+ORDERS = TopicPartition("orders-0")
+BILLS = TopicPartition("bills-3")
+FIRST = segment_name(0)
+
+
+def opened(*paths: Path, segment_bytes: int = 1 << 30) -> Disk:
+    disk = Disk(paths, segment_bytes=segment_bytes)
+    disk.recover()
+    return disk
+
+
+def found(*paths: Path) -> tuple[DirImage, ...]:
+    disk = Disk(paths)
+    try:
+        return disk.recover()
+    finally:
+        disk.close()
+
+
+def image(tp: TopicPartition, *batches: Batch) -> LogImage:
+    return LogImage(tp, tuple(held(b) for b in batches), BORN)
+
+
+def test_an_empty_directory_is_made_and_holds_nothing(tmp_path: Path) -> None:
+    assert found(tmp_path / "a" / "b") == (DirImage(0, readable=True),)
+
+
+def test_a_restart_finds_what_was_appended_and_checkpointed(tmp_path: Path) -> None:
+    disk = opened(tmp_path)
+    disk.create(0, ORDERS, BORN)
+    disk.create(0, BILLS, BORN)
+    disk.mark(0, BORN, 1)
+    batches = batch(0, "a", "b"), batch(2, "c", epoch=1), batch(3, "d", epoch=1)
+    disk.append(0, ORDERS, batches[:2])
+    disk.append(0, ORDERS, batches[2:])
+    disk.write_checkpoint(0, ((BILLS, Offset(0)), (ORDERS, Offset(2))))
+    disk.close()
+
+    logs = (image(BILLS), image(ORDERS, *batches))
+    checkpoint = ((BILLS, 0), (ORDERS, 2))
+    assert found(tmp_path) == (DirImage(0, readable=True, logs=logs, checkpoint=checkpoint, born=BORN, dirs=1),)
+
+
+def test_files_are_kafkas(tmp_path: Path) -> None:
+    """LogSegment, CheckpointFile and PartitionMetadataFile of Kafka: its tools read what stands here."""
+    disk = opened(tmp_path, segment_bytes=140)
+    disk.create(0, ORDERS, BORN, TopicId(77))
+    disk.append(0, ORDERS, [batch(0, "a", "b"), batch(2, "c", epoch=4), batch(3, "d", epoch=4)])
+    disk.write_checkpoint(0, ((ORDERS, Offset(3)),))
+    disk.close()
+
+    folder = tmp_path / "orders-0"
+    segments = sorted(path.name for path in folder.glob("*.log"))
+    assert segments == ["00000000000000000000.log", "00000000000000000002.log"]
+    values = []
+    for name in segments:
+        records = MemoryRecords((folder / name).read_bytes())
+        while records.has_next():
+            values += [(record.offset, record.value) for record in records.next_batch()]
+    assert values == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
+    assert (tmp_path / CHECKPOINT).read_text() == "0\n1\norders 0 3\n"
+    assert (folder / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n4 2\n"
+    assert (folder / "partition.metadata").read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAATQ\nborn: 7\n"
+
+
+def test_records_are_read_back_from_where_they_stand(tmp_path: Path) -> None:
+    disk = opened(tmp_path, segment_bytes=300)
+    disk.create(0, ORDERS, BORN)
+    batches = [batch(n, f"value {n}") for n in range(9)]
+    disk.append(0, ORDERS, batches)
+    disk.truncate(0, ORDERS, Offset(7))
+    disk.append(0, ORDERS, [batch(7, "another", epoch=1)])
+    batches[7:] = [batch(7, "another", epoch=1)]
+
+    assert disk.with_records(0, ORDERS, [held(b) for b in batches]) == [b.values for b in batches]
+    with pytest.raises(OSError, match="not where"):
+        disk.with_records(0, ORDERS, [held(batch(7, "value 7"))])
+    disk.close()
+    restarted = opened(tmp_path)
+    assert restarted.with_records(0, ORDERS, [held(b) for b in batches[6:]]) == [b.values for b in batches[6:]]
+    restarted.close()
+
+
+def test_a_log_written_without_looking_is_read_by_what_is_meant(tmp_path: Path) -> None:
+    """B-03: a follower without the check appends what begins below its end; two batches have one offset."""
+    disk = opened(tmp_path)
+    disk.create(0, ORDERS, BORN)
+    first, second = batch(0, "a", "b"), batch(0, "c", epoch=1)
+    disk.append(0, ORDERS, [first, batch(2, "x"), second])
+    assert disk.with_records(0, ORDERS, [held(first), held(second)]) == [first.values, second.values]
+    disk.close()
+
+
+def test_a_deleted_replica_is_gone_and_can_be_made_again(tmp_path: Path) -> None:
+    disk = opened(tmp_path)
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, [batch(0, "old")])
+    pending = disk.flush_job(0)
+    disk.delete(0, ORDERS)
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, [batch(0, "new")])
+    pending()  # of a log that is gone: must neither fail nor touch the new one
+    disk.flush_job(0)()
+    disk.close()
+
+    assert found(tmp_path)[0].logs == (image(ORDERS, batch(0, "new")),)
+
+
+def test_a_topic_may_have_the_longest_name_that_kafka_allows(tmp_path: Path) -> None:
+    """With its partition it fills the name of a folder, and is made and deleted under a longer one: no failure of the disk."""
+    longest = TopicPartition(f"{'x' * 249}-1000")
+    disk = opened(tmp_path)
+    for _ in range(2):
+        disk.create(0, longest, BORN)
+        disk.append(0, longest, [batch(0)])
+        disk.delete(0, longest)
+    disk.create(0, longest, BORN)
+    disk.sweep_job(0)()
+    disk.close()
+
+    assert [path.name for path in tmp_path.iterdir()] == [longest]
+    assert found(tmp_path) == (DirImage(0, readable=True, logs=(image(longest),)),)
+
+
+def test_files_of_a_deleted_replica_go_in_a_sweep_or_at_a_restart(tmp_path: Path) -> None:
+    """Not while somebody waits for a flush: there may be a gigabyte of them."""
+    disk = opened(tmp_path)
+    left = []
+    for remove in (disk.sweep_job, disk.flush_job):
+        disk.create(0, ORDERS, BORN)
+        disk.delete(0, ORDERS)
+        left.append([path.name.partition(".")[0] for path in tmp_path.iterdir()])
+        remove(0)()
+        left.append([path.name.partition(".")[0] for path in tmp_path.iterdir()])
+    disk.close()
+
+    assert left == [[ORDERS], [], [ORDERS], [ORDERS]]
+    assert found(tmp_path) == (DirImage(0, readable=True),)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flush_makes_a_deletion_durable_that_a_sweep_is_about_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep may wait for its thread for long, or die before it has done anything; the flush says that it is done."""
+    disk = opened(tmp_path)
+    disk.create(0, ORDERS, BORN)
+    disk.delete(0, ORDERS)
+    sweep = disk.sweep_job(0)
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))
+    disk.flush_job(0)()
+    flushed = list(synced)
+    sweep()
+    disk.flush_job(0)()
+    disk.close()
+
+    assert flushed == [tmp_path.name]
+    assert synced == [tmp_path.name]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flush_that_comes_to_nothing_gives_its_descriptors_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that comes and goes must not use up what the node may open."""
+    faults = DirFaults(1)
+    disk = Disk([tmp_path], faults=faults)
+    disk.recover()
+    for tp in (ORDERS, BILLS):
+        disk.create(0, tp, BORN)
+    disk.flush_job(0)()
+    open_ = [_open_below(tmp_path)]
+    for broken in (True, False):  # at the door, and in the first of two
+        disk.append(0, ORDERS, [batch(0 if broken else 1)])
+        disk.append(0, BILLS, [batch(0 if broken else 1)])
+        flush = disk.flush_job(0)
+        faults.set(0, DirFault(broken=broken))
+        monkeypatch.setattr(os, "fsync", _refused)
+        with pytest.raises(OSError, match="Input/output error"):
+            flush()
+        faults.set(0, DirFault())
+        open_.append(_open_below(tmp_path))
+    disk.close()
+
+    assert open_ == [2, 2, 2]
+
+
+def _open_below(path: Path) -> int:
+    return sum(Path(entry.path).resolve().is_relative_to(path) for entry in os.scandir("/proc/self/fd"))
+
+
+def _refused(fd: int) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_flush_syncs_each_log_that_was_written_since_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = opened(tmp_path)
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))
+    disk.create(0, ORDERS, BORN)
+    created, synced[:] = list(synced), []
+    disk.append(0, ORDERS, [batch(0)])
+    disk.flush_job(0)()
+    first, synced[:] = list(synced), []
+    disk.flush_job(0)()
+    second, synced[:] = list(synced), []
+    disk.append(0, ORDERS, [batch(1)])
+    disk.flush_job(0)()
+    disk.close()
+
+    # a new replica is durable with its name and its birth before anything is written to it
+    assert created == ["partition.metadata", FIRST, f"{ORDERS}-creating", tmp_path.name]
+    assert first == [FIRST]
+    assert second == []
+    assert synced == [FIRST]
+
+
+def test_a_flush_syncs_every_segment_that_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = opened(tmp_path, segment_bytes=100)
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, [batch(0), batch(1), batch(2)])
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))
+    disk.flush_job(0)()
+    disk.close()
+    assert synced == [segment_name(0), segment_name(1), segment_name(2)]
+
+
+@pytest.mark.parametrize("damage", ["torn", "gap"])
+def test_segments_behind_a_damage_are_gone_for_good(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Power may go when the log has grown again to where the next one began: its old records would follow the new ones."""
+    disk = opened(tmp_path, segment_bytes=100)
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, [batch(0), batch(1), batch(2)])
+    disk.close()
+    second = tmp_path / ORDERS / segment_name(1)
+    if damage == "torn":
+        second.write_bytes(second.read_bytes()[:-1])
+    else:
+        second.unlink()
+    synced: list[tuple[str, bool]] = []
+
+    def sync(fd: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        synced.append((path.name, (tmp_path / ORDERS / segment_name(2)).exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    found(tmp_path)
+
+    assert (ORDERS, False) in synced
+
+
+def test_a_directory_that_cannot_be_read_is_shown_as_such_and_the_others_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+
+    assert found(tmp_path / "file", tmp_path / "good") == (DirImage(0, readable=False), DirImage(1, readable=True))
+
+
+@pytest.mark.parametrize(
+    "content", ["", "1\n0\n", "0\n2\norders 0 1\n", "0\n1\norders 0\n", "0\n1\norders 0 x\n", "[]", "\x00\x00"]
+)
+def test_a_checkpoint_that_is_no_checkpoint_makes_the_directory_unreadable(tmp_path: Path, content: str) -> None:
+    """Kafka takes it for a failed directory too: guessing a high watermark could lose data."""
+    (tmp_path / CHECKPOINT).write_text(content)
+
+    assert found(tmp_path) == (DirImage(0, readable=False),)
+
+
+@pytest.mark.parametrize("content", ["", "version: 1\nborn: 7\n", "version: 0\ntopic_id: !\nborn: 7\n", "version: 0\nborn: x\n"])
+def test_a_log_that_does_not_say_whose_it_is_makes_the_directory_unreadable(tmp_path: Path, content: str) -> None:
+    disk = opened(tmp_path)
+    disk.create(0, ORDERS, BORN)
+    disk.close()
+    (tmp_path / ORDERS / "partition.metadata").write_text(content)
+
+    assert found(tmp_path) == (DirImage(0, readable=False),)
+
+
+def test_a_log_without_its_beginning_makes_the_directory_unreadable(tmp_path: Path) -> None:
+    """What is left is no log that anybody wrote, and its records have not gone by anybody's leave."""
+    disk = opened(tmp_path, segment_bytes=100)
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, [batch(0), batch(1)])
+    disk.close()
+    (tmp_path / ORDERS / FIRST).unlink()
+
+    assert look([tmp_path]) == found(tmp_path) == (DirImage(0, readable=False),)
+    assert (tmp_path / ORDERS / segment_name(1)).exists()
+
+
+def test_looking_changes_nothing_and_shows_what_a_restart_finds(tmp_path: Path) -> None:
+    """The harness looks at the disks of a node that is down, and the node comes back."""
+    disk = opened(tmp_path, segment_bytes=150)
+    disk.create(0, ORDERS, BORN)
+    disk.create(0, BILLS, BORN)
+    disk.append(0, ORDERS, [batch(0, "a"), batch(1, "b"), batch(2, "c"), batch(3, "d")])
+    disk.delete(0, BILLS)
+    disk.close()
+    last = sorted((tmp_path / ORDERS).glob("*.log"))[-1]
+    last.write_bytes(last.read_bytes()[:-3])
+    before = sorted((str(path), path.stat().st_size) for path in tmp_path.rglob("*"))
+
+    seen = look([tmp_path])
+    assert sorted((str(path), path.stat().st_size) for path in tmp_path.rglob("*")) == before
+    assert seen == found(tmp_path)
+    assert seen[0].logs == (image(ORDERS, batch(0, "a"), batch(1, "b"), batch(2, "c")),)
+
+
+def test_writing_to_a_full_device_fails_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    disk = opened(tmp_path)
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, [batch(0)])
+    full = os.open("/dev/full", os.O_WRONLY)
+    fd = disk._logs[0, ORDERS]._segments[-1].fd
+    kept = os.dup(fd)
+    os.dup2(full, fd)
+
+    with pytest.raises(OSError, match="No space left"):
+        disk.append(0, ORDERS, [batch(1)])
+    os.close(full)
+    os.close(kept)
+    disk.close()
+    assert found(tmp_path)[0].logs == (image(ORDERS, batch(0)),)
+
+
+def test_a_checkpoint_for_which_there_is_half_the_room_does_not_replace_the_one_before(tmp_path: Path) -> None:
+    """write() takes what fits and calls it a success; half a checkpoint would cost the directory at the next start."""
+    disk = opened(tmp_path)
+    disk.write_checkpoint(0, ((ORDERS, Offset(1)),))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(OSError, match="100 of 115 bytes of replication-offset-checkpoint"):
+            disk.write_checkpoint(0, tuple((TopicPartition(f"orders-{index}"), Offset(2)) for index in range(10)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    disk.close()
+
+    assert found(tmp_path)[0].checkpoint == ((ORDERS, 1),)
+
+
+def test_directories_fail_as_the_harness_wants_and_count_it(tmp_path: Path) -> None:
+    faults = DirFaults(2)
+    disk = Disk([tmp_path / "a", tmp_path / "b"], faults=faults)
+    disk.recover()
+    for dir_, tp in ((0, ORDERS), (1, BILLS)):
+        disk.create(dir_, tp, BORN)
+    disk.append(1, BILLS, [batch(0)])
+    faults.set(0, DirFault(broken=True))
+    faults.set(1, DirFault(full=True))
+
+    broken: tuple[Callable[[], object], ...] = (
+        lambda: disk.append(0, ORDERS, [batch(0)]),
+        lambda: disk.truncate(0, ORDERS, Offset(0)),
+        lambda: disk.mark_clean(0, clean=False),
+        lambda: disk.delete(0, ORDERS),
+        lambda: disk.with_records(0, ORDERS, []),
+        disk.flush_job(0),
+    )
+    for refused in broken:
+        with pytest.raises(OSError, match="Input/output error"):
+            refused()
+    wants_room: tuple[Callable[[], object], ...] = (
+        lambda: disk.append(1, BILLS, [batch(1)]),
+        lambda: disk.write_checkpoint(1, ()),
+    )
+    for full in wants_room:
+        with pytest.raises(OSError, match="No space left") as caught:
+            full()
+        assert caught.value.errno == errno.ENOSPC
+    disk.flush_job(1)()
+    disk.truncate(1, BILLS, Offset(0))
+    faults.set(0, DirFault())
+    disk.append(0, ORDERS, [batch(0)])
+    disk.close()
+
+    assert [counts.refused for counts in faults.counts] == [6, 2]
+
+
+def test_a_slow_directory_delays_its_flushes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = DirFaults(1)
+    slept: list[float] = []
+    monkeypatch.setattr("threading.Event.wait", lambda _, seconds: slept.append(seconds))
+    disk = Disk([tmp_path], faults=faults)
+    disk.recover()
+    faults.set(0, DirFault(flush_ms=250))
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, [batch(0)])
+    assert slept == []
+    disk.flush_job(0)()
+    disk.close()
+    assert slept == [0.25]
+    assert faults.counts[0].delayed == 1
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=6), st.integers(100, 400), st.data())
+def test_recovery_keeps_exactly_the_whole_batches_before_the_first_damage(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], segment_bytes: int, data: st.DataObject
+) -> None:
+    """A torn write, or a flipped bit, costs the batch it hit and what stands after it; never what stands before."""
+    path = tmp_path_factory.mktemp("dir")
+    batches, base = [], 0
+    for size in sizes:
+        batches.append(batch(base, *(f"v{base + i}" for i in range(size))))
+        base += size
+    disk = opened(path, segment_bytes=segment_bytes)
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, batches)
+    disk.close()
+    segments = sorted((path / ORDERS).glob("*.log"))
+    damaged = data.draw(st.sampled_from(segments))
+    content = bytearray(damaged.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans(), label="cut short, or damaged"):
+        del content[at:]
+    else:
+        content[at] ^= 1 << data.draw(st.integers(0, 7))
+    hit, start = next(i for i, b in enumerate(batches) if segment_name(b.base_offset) == damaged.name), 0
+    while start + len(batches[hit].values) <= at:
+        start += len(batches[hit].values)
+        hit += 1
+    # the leader epoch stands outside of the CRC
+    is_harmless = len(content) >= at + 1 and 12 <= at - start < 16
+    damaged.write_bytes(content)
+
+    (log,) = found(path)[0].logs
+    if not is_harmless:
+        assert log.batches == tuple(held(b) for b in batches[:hit])
+    (again,) = found(path)[0].logs
+    assert again == log
+
+
+def test_a_log_closed_in_good_order_is_believed_and_not_read(tmp_path: Path) -> None:
+    """Its headers are; a CRC would cost a look at every record."""
+    disk = opened(tmp_path)
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, [batch(0, "abc"), batch(1, "d")])
+    disk.mark_clean(0, clean=True)
+    disk.close()
+    segment = tmp_path / ORDERS / FIRST
+    segment.write_bytes(segment.read_bytes().replace(b"abc", b"abd"))
+
+    assert found(tmp_path)[0].logs == (image(ORDERS, batch(0, "abc"), batch(1, "d")),)
+    (tmp_path / CLEAN).unlink()
+    assert found(tmp_path)[0].logs == (image(ORDERS),)
+
+
+steps = st.lists(
+    st.one_of(st.tuples(st.just("append"), st.integers(1, 3)), st.tuples(st.just("truncate"), st.integers(0, 12))), max_size=12
+)
+
+
+@given(steps, st.integers(80, 400))
+def test_any_sequence_of_writes_and_truncations_is_found_again(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], segment_bytes: int
+) -> None:
+    path = tmp_path_factory.mktemp("dir")
+    disk = opened(path, segment_bytes=segment_bytes)
+    disk.create(0, ORDERS, BORN)
+    model: list[Batch] = []
+    for number, (what, argument) in enumerate(steps):
+        end = model[-1].base_offset + count(model[-1].values) if model else 0
+        if what == "append":
+            model.append(batch(end, *(f"{number}-{i}" for i in range(argument)), epoch=number))
+            disk.append(0, ORDERS, [model[-1]])
+        else:
+            boundary = max((b.base_offset for b in model if b.base_offset <= argument), default=0)
+            model = [b for b in model if b.base_offset < boundary]
+            disk.truncate(0, ORDERS, Offset(boundary))
+    assert disk.with_records(0, ORDERS, [held(b) for b in model]) == [b.values for b in model]
+    disk.close()
+
+    assert found(path)[0].logs == (image(ORDERS, *model),)
+    epochs = [(b.leader_epoch, b.base_offset) for b in model]
+    text = (path / ORDERS / "leader-epoch-checkpoint").read_text() if steps and epochs else "0\n0\n"
+    assert text == "\n".join(["0", str(len(epochs)), *(f"{epoch} {start}" for epoch, start in epochs), ""])
+
+
+def test_what_stands_in_a_segment_is_what_goes_over_the_wire(tmp_path: Path) -> None:
+    disk = opened(tmp_path)
+    disk.create(0, ORDERS, BORN)
+    disk.append(0, ORDERS, [batch(0, "a", epoch=3)])
+    disk.close()
+    header, end = check((tmp_path / ORDERS / FIRST).read_bytes())
+    assert (header.base_offset, header.leader_epoch, end) == (0, LeaderEpoch(3), (tmp_path / ORDERS / FIRST).stat().st_size)

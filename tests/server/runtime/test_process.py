@@ -1,0 +1,118 @@
+"""A node as a program: it says in one line why it does not start, serves when it says so, and ends in good order when asked."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from highwater.local.cluster import LocalCluster
+from highwater.zookeeper import LocalZooKeeper, free_port, missing
+from reference.config import SAFE, BrokerConfig
+from reference.types import Address, BrokerId, Millis
+from server.lab.notes import NotesReader
+from server.runtime.settings import Listener, NodeSettings
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
+
+TIMEOUT_S = 30
+B1 = Address("b1")
+NOBODY = "127.0.0.1:1"  # a port that nothing listens on
+
+
+@pytest.fixture(scope="module")
+def own_zookeeper() -> Iterator[str]:
+    """Brokers have their paths at the root."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with LocalZooKeeper() as server:
+        yield server.address
+
+
+def settings(folder: Path, zookeeper: str) -> NodeSettings:
+    """Of broker 1."""
+    peers, clients = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    return NodeSettings(
+        broker=BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=(), session_timeout_ms=Millis(1000)),
+        life=1,
+        peers=Listener(bind=peers, advertised={B1: peers}),
+        clients=(Listener(bind=clients, advertised={B1: clients}),),
+        zookeeper=zookeeper,
+        log_dirs=(str(folder / "data"),),
+        notes=str(folder / "notes.jsonl"),
+        startup_timeout_ms=1500,
+    )
+
+
+def program(folder: Path, wanted: NodeSettings, *more: str) -> list[str]:
+    path = folder / "node.json"
+    path.write_bytes(msgspec.json.encode(wanted))
+    return [sys.executable, "-m", "server.runtime", "--config", str(path), *more]
+
+
+def ended(folder: Path, wanted: NodeSettings, *more: str) -> tuple[int, str]:
+    """Exit code and what it printed."""
+    done = subprocess.run(program(folder, wanted, *more), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    wanted = settings(tmp_path, NOBODY)
+    both = replace(wanted, clients=(replace(wanted.clients[0], bind=wanted.peers.bind),))
+
+    assert ended(tmp_path, both) == (2, f"cannot listen on {wanted.peers.bind}: Address already in use")
+
+
+def test_a_zookeeper_that_is_out_of_reach_is_named(tmp_path: Path) -> None:
+    code, said = ended(tmp_path, settings(tmp_path, NOBODY))
+
+    assert (code, said) == (2, f"ZooKeeper at {NOBODY} is out of reach, still after 1.5 s")
+    assert NotesReader(tmp_path / "notes.jsonl").read()[-1].note.kind == "node-stopped"
+
+
+def test_a_log_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    """With no directory left the process ends (R-292)."""
+    (tmp_path / "data").write_text("a file")
+
+    code, said = ended(tmp_path, settings(tmp_path, NOBODY))
+
+    assert code == 1
+    assert said.splitlines() == [f"log directory {tmp_path}/data: File exists", "log directory 0 failed"]
+
+
+def test_notes_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    wanted = replace(settings(tmp_path, NOBODY), notes=str(tmp_path / "none" / "notes"))
+
+    assert ended(tmp_path, wanted) == (2, f"cannot write notes to {wanted.notes}: No such file or directory")
+
+
+def test_an_id_that_another_process_has_is_named_and_left_alone(tmp_path: Path, own_zookeeper: str) -> None:
+    with LocalCluster(tmp_path, own_zookeeper, brokers=1) as cluster:
+        other = tmp_path / "other"
+        other.mkdir()
+        code, said = ended(other, settings(other, own_zookeeper))
+
+        assert (code, said) == (2, "id 1 is registered by another process, still after 1.5 s")
+        cluster.wait_for(BrokerId(1))
+
+
+def test_health_is_that_of_a_broker_that_serves_and_sigterm_ends_it_in_good_order(tmp_path: Path, own_zookeeper: str) -> None:
+    """The next start trusts its logs: the marker of a clean shutdown is there."""
+    quick = {"controlled_shutdown_retry_backoff_ms": Millis(200)}
+    with LocalCluster(tmp_path, own_zookeeper, brokers=1, settings=quick) as cluster:
+        broker = BrokerId(1)
+        probe = [sys.executable, "-m", "server.runtime", "--config", str(tmp_path / "b1.json"), "--health"]
+        healthy = subprocess.run(probe, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        os.kill(cluster.pid(broker), signal.SIGTERM)
+
+        assert cluster.ended(broker, TIMEOUT_S) == 0
+        assert (healthy.returncode, healthy.stdout) == (0, "broker 1 is registered and serves clients\n")
+        assert (cluster.dir_of(broker) / ".kafka_cleanshutdown").exists()
+        gone = subprocess.run(probe, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        assert (gone.returncode, gone.stdout) == (1, "broker 1 does not serve clients\n")

@@ -1,0 +1,83 @@
+"""The harness's line to a node: directories fail on demand, what came of it is told, nonsense is refused."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from server.lab.dir_faults import Counts, DirFault, DirFaults
+from server.lab.side_channel import LINE_BYTES_MAX, Evidence, Look, Refused, SetDir, SideChannel, ask
+
+
+def played(path: Path, faults: DirFaults, scene: Callable[[Path], Awaitable[None]]) -> None:
+    async def main() -> None:
+        channel = SideChannel(faults)
+        await channel.listen(path)
+        try:
+            await scene(path)
+        finally:
+            await channel.close()
+
+    asyncio.run(main())
+
+
+def test_directories_fail_and_heal_on_demand_and_the_node_tells_what_was_refused(tmp_path: Path) -> None:
+    faults = DirFaults(2)
+
+    async def scene(path: Path) -> None:
+        assert await ask(path, SetDir(1, DirFault(broken=True))) == Evidence((Counts(), Counts()))
+        with pytest.raises(OSError, match="Input/output error"):
+            faults.meet(1, needs_room=False)
+        faults.meet(0, needs_room=True)
+        assert await ask(path, Look()) == Evidence((Counts(), Counts(refused=1)))
+        await ask(path, SetDir(1, DirFault()))
+        faults.meet(1, needs_room=True)
+
+    played(tmp_path / "s", faults, scene)
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("dir_", [2, -1])
+def test_directory_that_is_not_there_is_refused(tmp_path: Path, dir_: int) -> None:
+    async def scene(path: Path) -> None:
+        assert await ask(path, SetDir(dir_, DirFault(full=True))) == Refused("no such directory")
+
+    played(tmp_path / "s", DirFaults(2), scene)
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b"\xff\xfe\n", b'{"type":"SetDir","dir":0,"fault":{"wet":true}}\n', b"[]\n"])
+def test_what_is_no_request_is_refused_and_the_line_stays(tmp_path: Path, line: bytes) -> None:
+    async def scene(path: Path) -> None:
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(line + b'{"type":"Look"}\n')
+        assert b'"Refused"' in await reader.readline()
+        assert b'"Evidence"' in await reader.readline()
+        writer.close()
+
+    played(tmp_path / "s", DirFaults(1), scene)
+
+
+def test_line_without_end_closes_its_connection_alone(tmp_path: Path) -> None:
+    async def scene(path: Path) -> None:
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(b"x" * (LINE_BYTES_MAX + 2))
+        assert await reader.read() == b""
+        writer.close()
+        assert isinstance(await ask(path, Look()), Evidence)
+
+    played(tmp_path / "s", DirFaults(1), scene)
+
+
+def test_socket_of_an_earlier_life_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("left over")
+
+    async def scene(path: Path) -> None:
+        assert isinstance(await ask(path, Look()), Evidence)
+
+    played(tmp_path / "s", DirFaults(1), scene)
+
+
+def test_nobody_answers_where_no_node_is(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        asyncio.run(ask(tmp_path / "s", Look()))

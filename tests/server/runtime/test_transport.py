@@ -1,0 +1,378 @@
+"""Messages between nodes over real sockets: in order, to whom they belong, and dropped without harm where there is nobody."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+
+from reference.errors import ErrorCode
+from reference.messages import (
+    AnyMessage,
+    Fetch,
+    FetchReply,
+    IsrMember,
+    LogInfo,
+    LogInfoReply,
+    Metadata,
+    PartitionState,
+    UpdateMetadata,
+    UpdateMetadataReply,
+)
+from reference.types import (
+    NO_EPOCH,
+    Address,
+    BrokerId,
+    ControllerEpoch,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TopicId,
+    TopicPartition,
+    ZkVersion,
+)
+from server.runtime import transport
+from server.runtime.transport import Transport
+from server.wire.codec import request_frame
+
+PATIENCE_S = 10
+B1, B2 = Address("b1"), Address("b2")
+TP = TopicPartition("orders-0")
+
+
+def question(correlation: int) -> LogInfo:
+    return LogInfo(correlation, BrokerId(1), ControllerEpoch(3), Incarnation(70), (TP,))
+
+
+def answer(correlation: int) -> LogInfoReply:
+    return LogInfoReply(correlation, ErrorCode.NONE)
+
+
+class End:
+    """One end, with what it heard."""
+
+    def __init__(self, address: Address) -> None:
+        self.heard: list[tuple[Address, AnyMessage]] = []
+        self.lost: list[Address] = []
+        self.address = address
+
+    async def open(self, peers: dict[Address, int], *, port: int | None = None) -> int:
+        where = {peer: ("127.0.0.1", at) for peer, at in peers.items()}
+        self.transport = Transport(
+            self.address, where, lambda source, message: self.heard.append((source, message)), self.lost.append
+        )
+        return await self.transport.listen("127.0.0.1", port) if port is not None else 0
+
+    def received(self, source: Address, message: AnyMessage) -> None:
+        self.heard.append((source, message))
+
+    def messages(self) -> list[AnyMessage]:
+        return [message for _, message in self.heard]
+
+
+async def has_heard(end: End, count: int) -> None:
+    await until(lambda: len(end.heard) == count)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def skip(seconds: float) -> None:
+    """So much later it is, for all that the loop has to do."""
+    loop = asyncio.get_running_loop()
+    loop.time = partial(_later, loop.time, seconds)  # type: ignore[method-assign]  # timers ask it
+
+
+def _later(time: Callable[[], float], seconds: float) -> float:
+    return time() + seconds
+
+
+def played(scene: Callable[[End, End, int], Awaitable[None]]) -> None:
+    """With b1, who knows b2, and b2, who listens."""
+
+    async def main() -> None:
+        one, two = End(B1), End(B2)
+        port = await two.open({}, port=0)
+        await one.open({B2: port})
+        await scene(one, two, port)
+        await one.transport.close()
+        await two.transport.close()
+
+    asyncio.run(main())
+
+
+def test_requests_arrive_in_order_from_one_address() -> None:
+    async def scene(one: End, two: End, port: int) -> None:
+        questions = [question(n) for n in range(500)]
+        for asked in questions:
+            one.transport.send(B2, asked)
+        await until(lambda: len(two.heard) == 500)
+
+        assert two.heard == [(Address("@1"), asked) for asked in questions]
+        assert one.lost == []
+
+    played(scene)
+
+
+def test_answers_come_as_they_are_ready_and_are_told_apart() -> None:
+    """A parked fetch of one partition must not hold up the others of its follower."""
+
+    async def scene(one: End, two: End, port: int) -> None:
+        for n in (1, 2, 3):
+            one.transport.send(B2, question(n))
+        await until(lambda: len(two.heard) == 3)
+        source = two.heard[0][0]
+        for n in (2, 3, 1):
+            two.transport.send(source, answer(n))
+        two.transport.send(source, answer(2))  # a second one goes nowhere
+        two.transport.send(Address("@99"), answer(2))
+        await until(lambda: len(one.heard) == 3)
+
+        assert one.heard == [(B2, answer(2)), (B2, answer(3)), (B2, answer(1))]
+
+    played(scene)
+
+
+def test_a_message_to_oneself_comes_back_later_and_not_at_once() -> None:
+    """The controller is a broker too, and its effects must all be performed before its own broker hears of them."""
+
+    async def scene(one: End, two: End, port: int) -> None:
+        one.transport.send(B1, Metadata(1))
+        at_once = list(one.heard)
+        await until(lambda: bool(one.heard))
+
+        assert at_once == []
+        assert one.heard == [(B1, Metadata(1))]
+
+    played(scene)
+
+
+def test_a_topic_is_fetched_by_its_id_once_the_command_has_told_it() -> None:
+    """KIP-516: a fetch carries no name; who leads the partition was told both by the controller."""
+
+    async def scene(one: End, two: End, port: int) -> None:
+        fetch = Fetch(2, TP, BrokerId(1), Incarnation(7), LeaderEpoch(0), Offset(0), Millis(5), 10, TopicId(77))
+        member = IsrMember(BrokerId(2), Incarnation(8))
+        state = PartitionState(
+            TP,
+            BrokerId(2),
+            member.incarnation,
+            LeaderEpoch(0),
+            (member,),
+            ControllerEpoch(1),
+            ZkVersion(0),
+            (BrokerId(2), BrokerId(1)),
+            topic_id=TopicId(77),
+        )
+        command = UpdateMetadata(1, BrokerId(1), ControllerEpoch(1), Incarnation(8), (BrokerId(1),), (state,))
+        one.transport.send(B2, fetch)
+        one.transport.send(B2, command)
+        one.transport.send(B2, fetch)
+        await until(lambda: len(two.heard) == 3)
+
+        unknown, told, known = two.messages()
+        assert isinstance(unknown, Fetch)
+        assert unknown.tp != TP
+        assert (told, known) == (command, fetch)
+        reply = FetchReply(2, TP, ErrorCode.NONE, LeaderEpoch(0), Offset(0))
+        two.transport.send(Address("@1"), UpdateMetadataReply(1, ErrorCode.NONE))
+        two.transport.send(Address("@1"), reply)
+        await until(lambda: len(one.heard) == 2)
+        assert one.messages() == [UpdateMetadataReply(1, ErrorCode.NONE), reply]
+
+    played(scene)
+
+
+def test_what_cannot_be_sent_is_dropped_and_the_peer_told_lost() -> None:
+    async def scene(one: End, two: End, port: int) -> None:
+        await two.transport.close()
+        one.transport.send(B2, question(1))
+        one.transport.send(Address("b9"), question(2))  # nobody of this name is known
+        await until(lambda: one.lost == [B2])
+        await two.open({}, port=port)
+        one.transport.send(B2, question(3))
+        await until(lambda: bool(two.heard))
+
+        assert two.messages() == [question(3)]
+
+    played(scene)
+
+
+def test_a_broken_connection_is_told_and_opened_again() -> None:
+    async def scene(one: End, two: End, port: int) -> None:
+        one.transport.send(B2, question(1))
+        await until(lambda: bool(two.heard))
+        two.transport.disconnect(two.heard[0][0])
+        await until(lambda: one.lost == [B2])
+        two.transport.send(two.heard[0][0], answer(1))  # to a connection that is gone
+        one.transport.send(B2, question(2))
+        await until(lambda: len(two.heard) == 2)
+
+        assert two.heard == [(Address("@1"), question(1)), (Address("@2"), question(2))]
+
+    played(scene)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x0a\x00\x03\x00\x08\x00\x00\x00\x01\xff\xff",  # Metadata is for clients
+        request_frame(question(1))[:-6] + b"\xff" * 6,
+    ],
+    ids=["http", "length", "metadata", "body"],
+)
+def test_who_talks_nonsense_is_cut_off_and_the_others_are_not(nonsense: bytes) -> None:
+    async def scene(one: End, two: End, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(nonsense)
+        async with asyncio.timeout(PATIENCE_S):
+            assert await reader.read() == b""
+        writer.close()
+        one.transport.send(B2, question(7))
+        await until(lambda: bool(two.heard))
+
+        assert two.messages() == [question(7)]
+
+    played(scene)
+
+
+def test_an_answer_to_nothing_breaks_the_connection() -> None:
+    async def main() -> None:
+        async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"\x00\x00\x00\x04\x00\x00\x00\x63")
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        one = End(B1)
+        await one.open({B2: server.sockets[0].getsockname()[1]})
+        one.transport.send(B2, question(1))
+        await until(lambda: one.lost == [B2])
+
+        assert one.heard == []
+        await one.transport.close()
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_more_connections_than_there_may_be_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "CONNECTIONS_MAX", 1)
+
+    async def scene(one: End, two: End, port: int) -> None:
+        one.transport.send(B2, question(1))
+        await until(lambda: bool(two.heard))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(PATIENCE_S):
+            assert await reader.read() == b""
+        writer.close()
+        one.transport.send(B2, question(2))
+        await until(lambda: len(two.heard) == 2)
+
+    played(scene)
+
+
+def test_bytes_of_frames_that_never_end_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "HELD_BYTES_MAX", 1000)
+
+    async def scene(one: End, two: End, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write((100_000).to_bytes(4, "big") + bytes(2000))
+        async with asyncio.timeout(PATIENCE_S):
+            assert await reader.read() == b""
+        writer.close()
+        await until(lambda: two.transport.held == 0)
+        one.transport.send(B2, question(1))
+        await until(lambda: bool(two.heard))
+
+    played(scene)
+
+
+def test_a_dial_that_comes_to_nothing_is_given_up() -> None:
+    """Its SYN was dropped: TCP repeats it after as long as the drop has lasted, perhaps a minute after that is over."""
+
+    async def main() -> None:
+        full = socket.create_server(("127.0.0.1", 0), backlog=0)
+        with full, socket.create_connection(full.getsockname()):  # nobody takes it, and there is no room for another one
+            one = End(B1)
+            await one.open({B2: full.getsockname()[1]})
+            one.transport.send(B2, question(1))
+            await asyncio.sleep(0)
+            skip(transport.DIAL_S_MAX)
+            await until(lambda: one.lost == [B2])
+            await one.transport.close()
+
+    asyncio.run(main())
+
+
+def test_who_was_asked_and_says_nothing_is_asked_over_another_connection() -> None:
+    """What a network has dropped for a minute comes up to a minute after it is whole again."""
+
+    async def scene(one: End, two: End, port: int) -> None:
+        one.transport.send(B2, question(1))
+        await until(lambda: len(two.heard) == 1)
+        skip(transport.SILENCE_S_MAX)
+        await until(lambda: one.lost == [B2])
+        one.transport.send(B2, question(2))
+        await until(lambda: len(two.heard) == 2)
+
+        assert two.heard == [(Address("@1"), question(1)), (Address("@2"), question(2))]
+
+    played(scene)
+
+
+def test_a_connection_on_which_something_is_heard_or_nothing_is_asked_stands() -> None:
+    """One question may wait for long (a deletion, for ZooKeeper) while others are answered."""
+
+    async def scene(one: End, two: End, port: int) -> None:
+        one.transport.send(B2, question(1))
+        for n in (2, 3, 4, 5):
+            one.transport.send(B2, question(n))
+            await has_heard(two, n)
+            two.transport.send(Address("@1"), answer(n))
+            await has_heard(one, n - 1)
+            skip(transport.SILENCE_S_MAX / 2)
+            await asyncio.sleep(0)
+        two.transport.send(Address("@1"), answer(1))
+        await has_heard(one, 5)
+        skip(2 * transport.SILENCE_S_MAX)
+        one.transport.send(B2, question(6))
+        await has_heard(two, 6)
+
+        assert one.lost == []
+
+    played(scene)
+
+
+def test_who_connected_and_is_silent_for_long_holds_no_place() -> None:
+    """The end of a connection may be dropped like anything else: each would leave one that nobody ends, of few that there are."""
+
+    async def scene(one: End, two: End, port: int) -> None:
+        one.transport.send(B2, question(1))
+        await until(lambda: bool(two.heard))
+        two.transport.send(Address("@1"), answer(1))
+        await until(lambda: bool(one.heard))
+        skip(transport.IDLE_S_MAX)
+        await until(lambda: one.lost == [B2])
+
+    played(scene)
+
+
+def test_no_epoch_is_a_number_of_the_wire_too() -> None:
+    """A fetch that asks unfenced has the epoch -1 on the wire and here."""
+
+    async def scene(one: End, two: End, port: int) -> None:
+        fetch = Fetch(2, TP, BrokerId(1), Incarnation(7), NO_EPOCH, Offset(0), Millis(5), 10)
+        one.transport.send(B2, fetch)
+        await until(lambda: bool(two.heard))
+
+        assert two.messages() == [fetch]
+
+    played(scene)

@@ -1,0 +1,173 @@
+"""What stock clients do with a cluster of three real brokers: one test for each client and each thing that it can do.
+
+The clients find out by ApiVersions what the brokers serve, so that all versions that are told are spoken by one of them.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from highwater.local.cluster import LocalCluster
+from reference.types import BrokerId
+from tests.server.stock.aio import AioKafka
+from tests.server.stock.confluent import Confluent
+from tests.server.stock.kafka_python import KafkaPython
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.slow, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
+
+PATIENCE_S = 30.0
+Client = Confluent | KafkaPython | AioKafka
+CLIENTS: tuple[type[Client], ...] = (Confluent, KafkaPython, AioKafka)
+VALUES = [f"value {number} ".encode() * 20 for number in range(40)]
+COMPRESSED = [(kind, codec) for kind in CLIENTS for codec in kind.codecs]
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda kind: kind.name)
+def client(request: pytest.FixtureRequest, cluster: LocalCluster) -> Iterator[Client]:
+    """Each of the clients in turn."""
+    client: Client = request.param(cluster.bootstrap)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def kafka_python(cluster: LocalCluster) -> Iterator[KafkaPython]:
+    """The one that can most."""
+    client = KafkaPython(cluster.bootstrap)
+    yield client
+    client.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Within PATIENCE_S."""
+    end_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end_s, "nothing has come of it"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name of this test's own."""
+    return "".join(c if c.isalnum() else "-" for c in request.node.name)[-200:]
+
+
+def test_a_topic_is_made_listed_and_deleted(client: Client, topic: str) -> None:
+    """The controller has it when it answers; what another broker says follows."""
+    assert client.create(topic, partitions=3) == ""
+    until(lambda: topic in client.topics())
+    assert client.delete(topic) == ""
+    until(lambda: topic not in client.topics())
+
+
+def test_a_topic_is_not_made_twice_nor_deleted_twice(client: Client, topic: str) -> None:
+    assert client.create(topic) == ""
+    assert client.create(topic) == "TOPIC_ALREADY_EXISTS"
+    assert client.delete(topic) == ""
+    assert client.delete(topic).startswith("UNKNOWN_TOPIC_OR_PART")  # librdkafka has a shorter name for it
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_what_is_acknowledged_is_read_back_in_order(client: Client, topic: str, acks: int) -> None:
+    client.create(topic)
+
+    assert client.produce(topic, VALUES, acks=acks) == list(range(len(VALUES)))
+    assert client.consume(topic, len(VALUES)) == VALUES
+
+
+def test_what_nobody_acknowledges_arrives_all_the_same(client: Client, topic: str) -> None:
+    """With acks=0 a response would shift all those after it: there must be none."""
+    client.create(topic)
+    client.produce(topic, VALUES, acks=0)
+    client.produce(topic, [b"after"], acks=-1)
+
+    assert client.consume(topic, len(VALUES) + 1)[: len(VALUES)] == VALUES
+
+
+@pytest.mark.parametrize(("kind", "codec"), COMPRESSED, ids=[f"{kind.name}-{codec}" for kind, codec in COMPRESSED])
+def test_compressed_batches_stay_as_they_are(cluster: LocalCluster, topic: str, kind: type[Client], codec: str) -> None:
+    """Offset and leader epoch are written into a header that the CRC leaves out."""
+    client = kind(cluster.bootstrap)
+    client.create(topic)
+
+    assert client.produce(topic, VALUES, codec=codec) == list(range(len(VALUES)))
+    assert client.consume(topic, len(VALUES)) == VALUES
+    client.close()
+
+
+def test_an_idempotent_producer_is_given_its_id_and_its_sequences_are_kept(client: Client, topic: str) -> None:
+    """B-66."""
+    client.create(topic)
+
+    assert client.produce(topic, VALUES, idempotent=True) == list(range(len(VALUES)))
+    assert client.consume(topic, len(VALUES)) == VALUES
+
+
+def test_offsets_are_listed(client: Client, topic: str) -> None:
+    client.create(topic)
+
+    assert client.offsets(topic) == (0, 0)
+    client.produce(topic, VALUES)
+    assert client.offsets(topic) == (0, len(VALUES))
+
+
+def test_batches_of_one_client_are_read_by_the_others(cluster: LocalCluster, topic: str) -> None:
+    clients = [kind(cluster.bootstrap) for kind in CLIENTS]
+    clients[0].create(topic)
+    for client in clients:
+        client.produce(topic, [client.name.encode()], codec="gzip")
+
+    for client in clients:
+        assert client.consume(topic, 3) == [client.name.encode() for client in clients]
+        client.close()
+
+
+def test_reassignments_are_asked_for_listed_and_done(kafka_python: KafkaPython, topic: str) -> None:
+    """KIP-455 by kafka-python; the two others have no call for it."""
+    client = kafka_python
+    client.create(topic, replicas=1)
+    client.produce(topic, VALUES)
+
+    assert client.reassign(topic, [3, 2, 1]) == ""
+    until(lambda: client.reassignments(topic) is None)
+    until(lambda: client.replicas(topic) == [3, 2, 1])
+    assert client.consume(topic, len(VALUES)) == VALUES
+
+
+def test_a_reassignment_that_waits_for_a_dead_broker_is_told_and_cancelled(
+    cluster: LocalCluster, kafka_python: KafkaPython, topic: str
+) -> None:
+    """KIP-455 over the rollback of KIP-236; and offline replicas, as those clients see them that can (KIP-112)."""
+    client, aio = kafka_python, AioKafka(cluster.bootstrap)
+    client.create(topic, replicas=1)
+    stayer = 1  # the first partition of a topic has its first replica on the first broker (R-132)
+    other = 2 if client.controller() == 3 else 3  # the controller has to take what is asked
+    until(lambda: client.replicas(topic) == [stayer])
+    assert client.reassign(topic, None) == "NO_REASSIGNMENT_IN_PROGRESS"
+    assert client.reassign(topic, [stayer, 9]) == "INVALID_REPLICATION_ASSIGNMENT"  # its name for 39
+    with cluster.without(BrokerId(other)):
+        assert client.reassign(topic, [stayer, other]) == ""
+        until(lambda: client.reassignments(topic) is not None)
+        told = client.reassignments(topic)
+        assert told is not None
+        assert told["adding_replicas"] == [other]
+        assert told["removing_replicas"] == []
+        until(lambda: client.offline(topic) == [other])
+        until(lambda: aio.offline(topic) == [other])
+        assert client.reassign(topic, None) == ""
+        until(lambda: client.replicas(topic) == [stayer])
+
+
+def test_log_dirs_are_described(kafka_python: KafkaPython, topic: str) -> None:
+    """KIP-113 by kafka-python: each log stands in one directory of each of its brokers."""
+    client = kafka_python
+    client.create(topic)
+    client.produce(topic, VALUES)
+
+    for broker in (1, 2, 3):
+        dirs = client.dirs(BrokerId(broker))
+        found = [p for d in dirs for t in d["topics"] if t["name"] == topic for p in t["partitions"]]
+        assert [d["error_code"] for d in dirs] == [0, 0]
+        assert [p["partition_index"] for p in found] == [0]
+        assert found[0]["partition_size"] > sum(map(len, VALUES))

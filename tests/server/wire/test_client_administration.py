@@ -1,0 +1,205 @@
+"""What clients ask to be done to the cluster: checked as Kafka does, asked for by znodes, answered when it is done."""
+
+import pytest
+
+from reference.errors import ErrorCode
+from reference.messages import (
+    Metadata,
+    MetadataReply,
+)
+from reference.types import Millis, TopicPartition
+from server.wire.clients import moves, topics
+from server.wire.clients.apis import ApiKey
+from server.wire.clients.exchange import Ask, Heard
+from server.wire.clients.tasks import CancelMoves, Done, DropTopic, ListMoves, MakeTopic, Move, Moves, PendingMove
+from tests.server.wire.talking import ME, ORDERS, OTHER, THIRD, Talk, cluster, state
+
+ONE = TopicPartition("orders-1")
+SECOND = Millis(1000)
+LEADING = cluster(state(ORDERS), state(ONE))
+
+
+# --- CreateTopics, DeleteTopics --------------------------------------------------------------------------------------------
+
+
+def wanted(name: str = "new", partitions: int = 2, factor: int = 2, **more: object) -> topics.CreatableTopic:
+    given: dict[str, object] = {"assignments": (), "configs": (), **more}
+    return topics.CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **given)  # type: ignore[arg-type]
+
+
+def creation(*of: topics.CreatableTopic, timeout_ms: int = 1000, validate_only: bool = False) -> topics.CreateTopicsRequest:
+    return topics.CreateTopicsRequest(topics=of, timeout_ms=timeout_ms, validate_only=validate_only)
+
+
+def assignment(*rows: tuple[int, tuple[int, ...]]) -> tuple[topics.CreatableAssignment, ...]:
+    return tuple(topics.CreatableAssignment(index, replicas) for index, replicas in rows)
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_a_topic_is_asked_for_and_waited_for(version: int) -> None:
+    talk = Talk(LEADING)
+    talk.send(ApiKey.CREATE_TOPICS, version, creation(wanted()))
+    (look,) = talk.asks()
+    talk.hear(LEADING(look))
+    (make,) = talk.asks()
+    assert make == MakeTopic(2, "new", ((ME, OTHER), (OTHER, THIRD)), SECOND)
+    talk.hear(Done(2))
+    (look,) = talk.asks()
+    talk.hear(LEADING(look))
+    (wait,) = talk.asks()
+    assert talk.frames() == []
+    talk.hear(Done(wait.correlation))
+    (look,) = talk.asks()
+    led = [state(TopicPartition(f"new-{index}")) for index in range(2)]
+    talk.hear(MetadataReply(look.correlation, (ME, OTHER), tuple(led), controller=ME))
+
+    answer = talk.response(ApiKey.CREATE_TOPICS, version, topics.CreateTopicsResponse)
+    assert [(t.name, t.error_code) for t in answer.topics] == [("new", 0)]
+
+
+@pytest.mark.parametrize(
+    ("of", "code"),
+    [
+        (wanted("no/name"), 17),
+        (wanted(".."), 17),
+        (wanted("x" * 250), 17),
+        (wanted("orders"), 36),
+        (wanted(partitions=0), 37),
+        (wanted(partitions=1001), 37),
+        (wanted(factor=4), 38),
+        (wanted(factor=0), 38),
+        (wanted(configs=(topics.CreatableConfig("retention.ms"),)), 40),
+        (wanted(assignments=assignment((0, (1, 2)))), 42),
+        (wanted(partitions=-1, factor=-1, assignments=assignment((1, (1, 2)))), 39),
+        (wanted(partitions=-1, factor=-1, assignments=assignment((0, (1, 1)))), 39),
+        (wanted(partitions=-1, factor=-1, assignments=assignment((0, (1, 9)))), 39),
+        (wanted(partitions=-1, factor=-1, assignments=assignment((0, (1,)), (1, (1, 2)))), 39),
+        (wanted(partitions=-1, factor=-1, assignments=assignment((0, ()))), 39),
+    ],
+)
+def test_a_topic_that_cannot_be_is_refused_as_kafka_does(of: topics.CreatableTopic, code: int) -> None:
+    talk = Talk(LEADING)
+    talk.send(ApiKey.CREATE_TOPICS, 4, creation(of))
+    asked = talk.answer_all()
+
+    assert [type(ask) for ask in asked] == [Metadata]
+    (result,) = talk.response(ApiKey.CREATE_TOPICS, 4, topics.CreateTopicsResponse).topics
+    assert result.error_code == code
+    assert result.error_message
+
+
+def test_the_replicas_of_a_topic_may_be_given() -> None:
+    talk = Talk(LEADING)
+    of = wanted(partitions=-1, factor=-1, assignments=assignment((1, (3, 1)), (0, (2, 3))))
+    talk.send(ApiKey.CREATE_TOPICS, 4, creation(of))
+
+    assert [ask for ask in talk.answer_all() if isinstance(ask, MakeTopic)] == [
+        MakeTopic(2, "new", ((OTHER, THIRD), (THIRD, ME)), SECOND)
+    ]
+
+
+def test_only_the_controller_makes_and_deletes_topics() -> None:
+    elsewhere = cluster(state(ORDERS), controller=OTHER)
+    made = Talk(elsewhere).call(ApiKey.CREATE_TOPICS, 4, creation(wanted()), topics.CreateTopicsResponse)
+    request = topics.DeleteTopicsRequest(topic_names=("orders",), timeout_ms=100)
+    deleted = Talk(elsewhere).call(ApiKey.DELETE_TOPICS, 3, request, topics.DeleteTopicsResponse)
+
+    assert made.topics[0].error_code == 41
+    assert deleted.responses[0].error_code == 41
+
+
+def test_what_is_only_to_be_validated_is_not_made() -> None:
+    talk = Talk(LEADING)
+    talk.send(ApiKey.CREATE_TOPICS, 4, creation(wanted(), wanted("two"), wanted("two"), validate_only=True))
+    asked = talk.answer_all()
+
+    assert [type(ask) for ask in asked] == [Metadata]
+    results = talk.response(ApiKey.CREATE_TOPICS, 4, topics.CreateTopicsResponse).topics
+    assert [(result.name, result.error_code) for result in results] == [("new", 0), ("two", 42)]
+
+
+def test_a_topic_that_is_not_ready_in_time_is_answered_with_a_timeout() -> None:
+    talk = Talk(LEADING)
+    answer = talk.call(ApiKey.CREATE_TOPICS, 4, creation(wanted()), topics.CreateTopicsResponse)
+
+    assert answer.topics[0].error_code == 7
+    assert 1000 <= talk.now_ms < 1100
+
+
+def test_a_topic_is_deleted_and_gone_before_it_is_answered() -> None:
+    talk = Talk(LEADING)
+    talk.send(ApiKey.DELETE_TOPICS, 3, topics.DeleteTopicsRequest(topic_names=("orders", "none"), timeout_ms=1000))
+    (look,) = talk.asks()
+    talk.hear(LEADING(look))
+    (drop,) = talk.asks()
+    assert drop == DropTopic(2, "orders", SECOND)
+    talk.hear(Done(2))
+    (look,) = talk.asks()
+    talk.hear(MetadataReply(look.correlation, (ME,), (), controller=ME))
+
+    answer = talk.response(ApiKey.DELETE_TOPICS, 3, topics.DeleteTopicsResponse)
+    assert [(t.name, t.error_code) for t in answer.responses] == [("orders", 0), ("none", 3)]
+
+
+# --- reassignments, directories --------------------------------------------------------------------------------------------
+
+
+def alteration(*of: tuple[int, tuple[int, ...] | None]) -> moves.AlterRequest:
+    partitions = tuple(moves.ReassignablePartition(index, replicas) for index, replicas in of)
+    return moves.AlterRequest(timeout_ms=1000, topics=(moves.ReassignableTopic("orders", partitions),))
+
+
+def test_reassignments_are_asked_for_one_by_one_and_refused_where_they_cannot_be() -> None:
+    talk = Talk(LEADING)
+    request = alteration((0, (1, 3)), (1, ()), (2, (1, 2)), (3, (1, 1)))
+    talk.send(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request)
+    asked = talk.answer_all()
+
+    assert [ask for ask in asked if isinstance(ask, Move)] == [Move(2, ORDERS, (ME, THIRD), SECOND)]
+    answer = talk.response(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, moves.AlterResponse)
+    assert [p.error_code for p in answer.responses[0].partitions] == [0, 39, 3, 3]
+
+
+def test_a_cancellation_takes_back_all_or_nothing() -> None:
+    """KIP-236 rolls back everything: a request that leaves something out must not take it along."""
+    talk = Talk(LEADING)
+    talk.send(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, alteration((0, None), (1, None)))
+    asked = talk.answer_all()
+    answer = talk.response(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, moves.AlterResponse)
+    assert [p.error_code for p in answer.responses[0].partitions] == [0, 85]
+    assert any(isinstance(ask, CancelMoves) for ask in asked)
+
+    talk = Talk(_two_pending)
+    talk.send(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, alteration((0, None)))
+    asked = talk.answer_all()
+    answer = talk.response(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, moves.AlterResponse)
+    assert [p.error_code for p in answer.responses[0].partitions] == [42]
+    assert not any(isinstance(ask, CancelMoves) for ask in asked)
+
+
+def _two_pending(ask: Ask) -> Heard:
+    if isinstance(ask, ListMoves):
+        pending = tuple(PendingMove(tp, (ME, THIRD)) for tp in (ORDERS, ONE))
+        return Moves(ask.correlation, ErrorCode.NONE, pending)
+    return LEADING(ask)
+
+
+def test_what_is_on_its_way_is_listed_with_who_comes_and_goes() -> None:
+    answer = Talk(LEADING).call(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, moves.ListRequest(timeout_ms=100, topics=None), moves.ListResponse
+    )
+    other = moves.ListRequest(timeout_ms=100, topics=(moves.ListedTopic("orders", (1,)),))
+
+    (row,) = answer.topics[0].partitions
+    assert (row.replicas, row.adding_replicas, row.removing_replicas) == ((1, 2, 3), (3,), (2,))
+    assert Talk(LEADING).call(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, other, moves.ListResponse).topics == ()
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_directories_are_told_with_their_logs_and_bad_ones_as_bad(version: int) -> None:
+    answer = Talk(LEADING).call(ApiKey.DESCRIBE_LOG_DIRS, version, moves.DescribeRequest(None), moves.DescribeResponse)
+
+    assert [(d.log_dir, d.error_code) for d in answer.results] == [("/a", 0), ("/b", 56)]
+    assert answer.results[0].topics == (
+        moves.DescribedTopic("orders", (moves.DescribedPartition(partition_index=0, partition_size=120),)),
+    )

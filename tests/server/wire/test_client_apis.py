@@ -1,0 +1,492 @@
+"""What each API of Kafka's does with the machine: one message for each partition, their answers joined, errors as Kafka's."""
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from crc32c import crc32c
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reference.errors import ErrorCode
+from reference.messages import (
+    Batch,
+    EpochEnd,
+    Fetch,
+    FetchReply,
+    InitProducerIdReply,
+    ListOffsetsReply,
+    MetadataReply,
+    PartitionState,
+    Produce,
+    ProduceReply,
+)
+from reference.types import NO_EPOCH, LeaderEpoch, Millis, Offset, ProducerId, TopicPartition
+from server.wire.clients import fetch, metadata, offsets, produce
+from server.wire.clients.apis import ApiKey
+from server.wire.clients.exchange import Ask, Heard
+from server.wire.framing import WireError
+from server.wire.records import sealed, split
+from tests.server.wire.talking import FACING, ME, ORDERS, OTHER, SEALED, Talk, cluster, state
+
+ONE = TopicPartition("orders-1")
+SECOND = Millis(1000)
+LEADING = cluster(state(ORDERS), state(ONE))
+
+
+def failing(error: ErrorCode) -> Callable[[Ask], Heard]:
+    """Every partition answers with this error."""
+
+    def answer(ask: Ask) -> Heard:
+        match ask:
+            case Produce(n, tp=tp):
+                return ProduceReply(n, tp, error)
+            case Fetch(n, tp=tp):
+                return FetchReply(n, tp, error, NO_EPOCH, Offset(0))
+            case _:
+                return LEADING(ask)
+
+    return answer
+
+
+# --- Produce ---------------------------------------------------------------------------------------------------------------
+
+
+def to_orders(*records: bytes | None, acks: int = -1) -> produce.ProduceRequest:
+    partitions = tuple(produce.PartitionData(index, batch) for index, batch in enumerate(records))
+    return produce.ProduceRequest(acks=acks, timeout_ms=1500, topic_data=(produce.TopicData("orders", partitions),))
+
+
+def produced(talk: Talk, request: produce.ProduceRequest, version: int = 8) -> list[tuple[int, int]]:
+    """Error and base offset of each partition."""
+    answer = talk.call(ApiKey.PRODUCE, version, request, produce.ProduceResponse)
+    return [(p.error_code, p.base_offset) for topic in answer.responses for p in topic.partition_responses]
+
+
+def test_each_partition_of_a_produce_is_a_message_of_its_own() -> None:
+    talk = Talk(LEADING)
+    batch = sealed(["x"], producer_id=ProducerId(5), producer_epoch=2, base_sequence=9)
+    talk.send(ApiKey.PRODUCE, 8, to_orders(SEALED, batch))
+
+    assert talk.asks() == [
+        Produce(1, ORDERS, -1, SEALED, Millis(1500), producer_epoch=-1),
+        Produce(2, ONE, -1, batch, Millis(1500), producer_id=ProducerId(5), producer_epoch=2, base_sequence=9),
+    ]
+    talk.hear(ProduceReply(2, ONE, ErrorCode.NONE, Offset(7), LeaderEpoch(1)))
+    assert talk.frames() == []
+    talk.hear(ProduceReply(1, ORDERS, ErrorCode.NOT_ENOUGH_REPLICAS))
+    answer = talk.response(ApiKey.PRODUCE, 8, produce.ProduceResponse)
+    rows = answer.responses[0].partition_responses
+    assert [(row.index, row.error_code, row.base_offset) for row in rows] == [(0, 19, -1), (1, 0, 7)]
+
+
+def damaged(batch: bytes, at: int, layout: str, value: int) -> bytes:
+    """Another number in the header, with a CRC that fits it."""
+    data = bytearray(batch)
+    struct.pack_into(layout, data, at, value)
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        (SEALED[:-1] + b"?", 2),  # its CRC is wrong
+        (SEALED[:40], 2),
+        (None, 2),
+        (SEALED + SEALED, 87),  # two batches (KIP-98)
+        (damaged(SEALED, 16, ">b", 1), 87),  # format v1
+        (damaged(SEALED, 21, ">h", 0x10), 87),  # of a transaction
+        (damaged(SEALED, 21, ">h", 0x20), 87),  # a control batch
+        (damaged(SEALED, 23, ">i", 7), 87),  # more offsets than records
+        (damaged(SEALED, 57, ">i", 0), 87),
+        (sealed(["x" * 2000]), 10),
+    ],
+)
+def test_a_batch_that_is_not_to_be_appended_never_reaches_the_machine(records: bytes | None, code: int) -> None:
+    talk = Talk(LEADING)
+    talk.send(ApiKey.PRODUCE, 8, to_orders(records))
+
+    assert talk.asks() == []
+    answer = talk.response(ApiKey.PRODUCE, 8, produce.ProduceResponse)
+    row = answer.responses[0].partition_responses[0]
+    assert (row.error_code, row.base_offset) == (code, -1)
+    assert row.error_message
+
+
+def test_zstd_comes_with_version_7() -> None:
+    """KIP-110: an older consumer could not read it."""
+    zstd = damaged(SEALED, 21, ">h", 4)
+
+    assert produced(Talk(LEADING), to_orders(zstd), 6) == [(76, -1)]
+    assert produced(Talk(LEADING), to_orders(zstd), 7) == [(0, 10)]
+
+
+def test_without_acknowledgement_there_is_no_response() -> None:
+    talk = Talk(LEADING)
+    talk.send(ApiKey.PRODUCE, 8, to_orders(SEALED, acks=0))
+
+    assert [type(ask) for ask in talk.asks()] == [Produce]
+    assert talk.frames() == []
+    assert not talk.session.is_full
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        to_orders(SEALED[:-1] + b"?", acks=0),  # the client learns of it by nothing else (KAFKA-955)
+        replace(to_orders(SEALED), transactional_id="t"),
+        replace(to_orders(SEALED), topic_data=to_orders(SEALED).topic_data * 2),
+    ],
+)
+def test_a_produce_that_cannot_be_answered_breaks_the_connection(request_: produce.ProduceRequest) -> None:
+    talk = Talk(LEADING)
+    with pytest.raises(WireError):
+        talk.send(ApiKey.PRODUCE, 8, request_)
+
+    assert talk.asks() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "version", "code"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 8, 20),
+        (ErrorCode.BROKER_NOT_AVAILABLE, 8, 6),  # fenced (R-186): librdkafka gives up at 8
+        (ErrorCode.INVALID_INCARNATION_ID, 8, 77),  # 1000 is no number of Kafka's
+        (ErrorCode.UNKNOWN_TOPIC_ID, 8, 3),
+        (ErrorCode.KAFKA_STORAGE_ERROR, 8, 56),
+        (ErrorCode.KAFKA_STORAGE_ERROR, 3, 6),  # KIP-112 came with version 4
+    ],
+)
+def test_errors_of_the_machine_are_told_as_kafkas(error: ErrorCode, version: int, code: int) -> None:
+    assert produced(Talk(failing(error)), to_orders(SEALED), version) == [(code, -1)]
+
+
+# --- Fetch -----------------------------------------------------------------------------------------------------------------
+
+
+def from_orders(
+    *at: int, max_wait_ms: int = 500, min_bytes: int = 1, max_bytes: int = 5000, each: int = 5000
+) -> fetch.FetchRequest:
+    partitions = tuple(
+        fetch.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=each) for index, offset in enumerate(at)
+    )
+    return fetch.FetchRequest(
+        replica_id=-1,
+        max_wait_ms=500,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=0,
+        topics=(fetch.FetchTopic("orders", partitions),),
+    )
+
+
+def reply(ask: Ask, *batches: Batch, hw: int = 9, error: ErrorCode = ErrorCode.NONE) -> FetchReply:
+    assert isinstance(ask, Fetch)
+    return FetchReply(ask.correlation, ask.tp, error, LeaderEpoch(4), Offset(hw), batches)
+
+
+def batch(offset: int, values: int = 1) -> Batch:
+    return Batch(Offset(offset), LeaderEpoch(4), sealed(["v"] * values))
+
+
+class Answer(Struct, frozen=True):
+    """A fetch response as a client reads it."""
+
+    class Topic(Struct, frozen=True):
+        """One topic."""
+
+        class Partition(Struct, frozen=True):
+            """One partition."""
+
+            partition_index: int
+            error_code: int
+            high_watermark: int
+            records: bytes | None
+
+        topic: str
+        partitions: tuple[Partition, ...]
+
+    responses: tuple[Topic, ...]
+    error_code: int = 0
+    session_id: int = 0
+
+
+def fetched(talk: Talk, version: int = 11) -> list[tuple[int, int, list[int]]]:
+    """Error, high watermark, and where each batch begins, of each partition."""
+    answer = talk.response(ApiKey.FETCH, version, Answer)
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    return [
+        (p.error_code, p.high_watermark, [int.from_bytes(b[:8], "big") for b in split(p.records or b"")])
+        for topic in answer.responses
+        for p in topic.partitions
+    ]
+
+
+def test_a_fetch_is_answered_as_soon_as_one_partition_has_something() -> None:
+    talk = Talk(LEADING)
+    talk.send(ApiKey.FETCH, 11, from_orders(9, 3))
+    first, second = talk.asks()
+    assert [ask.max_wait_ms for ask in (first, second) if isinstance(ask, Fetch)] == [0, 0]
+    talk.hear(reply(second, batch(3), batch(4)))
+    assert talk.frames() == []
+    talk.hear(reply(first))
+
+    assert talk.asks() == []
+    assert fetched(talk) == [(0, 9, []), (0, 9, [3, 4])]
+
+
+def test_a_fetch_waits_for_whatever_comes_first() -> None:
+    talk = Talk(LEADING)
+    talk.send(ApiKey.FETCH, 11, from_orders(9, 9))
+    for ask in talk.asks():
+        talk.hear(reply(ask))
+    talk.now_ms = 100
+    first, second = talk.asks()
+    assert [ask.max_wait_ms for ask in (first, second) if isinstance(ask, Fetch)] == [500, 500]
+    assert talk.frames() == []
+    talk.hear(reply(second, batch(9), hw=10))
+
+    assert fetched(talk) == [(0, 9, []), (0, 10, [9])]
+    talk.hear(reply(first, batch(9)))  # too late, for nobody
+    assert talk.frames() == []
+
+
+def test_a_fetch_with_nothing_to_read_ends_when_its_time_is_up() -> None:
+    talk = Talk(LEADING)
+    talk.send(ApiKey.FETCH, 11, from_orders(9))
+    (ask,) = talk.asks()
+    assert isinstance(ask, Fetch)
+    assert ask.max_wait_ms == 500
+    talk.now_ms = 501
+    talk.hear(reply(ask))
+
+    assert talk.asks() == []
+    assert fetched(talk) == [(0, 9, [])]
+
+
+def test_a_fetch_gathers_as_many_bytes_as_the_client_waits_for() -> None:
+    talk = Talk(LEADING)
+    size = len(sealed(["v"]))
+    talk.send(ApiKey.FETCH, 11, from_orders(3, min_bytes=2 * size))
+    (ask,) = talk.asks()
+    talk.now_ms = 200
+    talk.hear(reply(ask, batch(3)))
+    (again,) = talk.asks()
+    assert isinstance(again, Fetch)
+    assert (again.offset, again.max_wait_ms) == (4, 300)
+    talk.hear(reply(again, batch(4)))
+
+    assert fetched(talk) == [(0, 9, [3, 4])]
+
+
+def test_an_error_ends_a_fetch_at_once() -> None:
+    talk = Talk(LEADING)
+    talk.send(ApiKey.FETCH, 11, from_orders(9, 9))
+    first, second = talk.asks()
+    talk.hear(reply(first))
+    talk.hear(reply(second, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    assert fetched(talk) == [(0, 9, []), (6, 9, [])]
+
+
+def test_the_bytes_of_a_response_are_limited_but_for_its_first_batch() -> None:
+    """KIP-74: a batch that is larger than all limits comes, alone: without it the consumer would stand still for ever."""
+    size = len(sealed(["v"]))
+    for max_bytes, each, expected in [
+        (1, 5000, [[3], [], []]),
+        (2 * size, 5000, [[3, 4], [], []]),
+        (5000, size, [[3], [3], [3]]),
+        (3 * size, 2 * size, [[3, 4], [3], []]),
+    ]:
+        talk = Talk(LEADING)
+        talk.send(ApiKey.FETCH, 11, from_orders(3, 3, 3, max_bytes=max_bytes, each=each))
+        for ask in talk.asks():
+            talk.hear(reply(ask, batch(3), batch(4)))
+        assert [batches for _, _, batches in fetched(talk)] == expected
+
+
+def test_offset_and_epoch_of_the_broker_stand_in_the_batch() -> None:
+    talk = Talk(LEADING)
+    talk.send(ApiKey.FETCH, 4, from_orders(1000))
+    (ask,) = talk.asks()
+    talk.hear(reply(ask, Batch(Offset(1000), LeaderEpoch(6), SEALED)))
+    answer = talk.response(ApiKey.FETCH, 4, Answer)
+
+    (records,) = split(answer.responses[0].partitions[0].records or b"")
+    assert records[:8] == (1000).to_bytes(8, "big")
+    assert records[12:16] == (6).to_bytes(4, "big")
+    assert records[16:] == SEALED[16:]
+
+
+def test_an_offset_below_zero_is_out_of_range_and_a_partition_below_zero_unknown() -> None:
+    """`t` and -1 must not be taken for the 1 of a topic `t-`."""
+    talk = Talk(LEADING)
+    request = from_orders(-5)
+    talk.send(ApiKey.FETCH, 11, request)
+    assert fetched(talk) == [(1, -1, [])]
+    below = replace(request.topics[0].partitions[0], partition=-1, fetch_offset=0)
+    talk.send(ApiKey.FETCH, 11, replace(request, topics=(fetch.FetchTopic("orders", (below,)),)))
+
+    (ask,) = talk.asks()
+    assert isinstance(ask, Fetch)
+    assert ask.tp == ""
+
+
+def test_more_partitions_than_may_be_asked_for_at_a_time_break_the_connection() -> None:
+    """Each is a question to the machine, which does nothing else meanwhile."""
+    many = tuple(fetch.FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(10_001))
+    wide = Talk(LEADING, request_bytes_max=1_000_000)
+    with pytest.raises(WireError, match="more than 10000 partitions"):
+        wide.send(ApiKey.FETCH, 11, replace(from_orders(0), topics=(fetch.FetchTopic("orders", many),)))
+
+    assert wide.asks() == []
+
+
+def test_sessions_of_fetches_are_not_kept_and_followers_do_not_fetch_here() -> None:
+    answer = Talk(LEADING).call(ApiKey.FETCH, 11, replace(from_orders(0), session_id=7), Answer)
+    assert answer == Answer((), 70)
+    with pytest.raises(WireError):
+        Talk(LEADING).send(ApiKey.FETCH, 11, replace(from_orders(0), replica_id=2))
+
+
+# --- ListOffsets, OffsetForLeaderEpoch, InitProducerId ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+def test_offsets_are_listed_at_both_ends_and_not_by_time(version: int) -> None:
+    asked = tuple(
+        offsets.ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in enumerate((-1, -2, 7))
+    )
+    request = offsets.ListOffsetsRequest((offsets.ListOffsetsTopic("orders", asked),))
+    answer = Talk(LEADING).call(ApiKey.LIST_OFFSETS, version, request, offsets.ListOffsetsResponse)
+
+    rows = answer.topics[0].partitions
+    assert [(row.error_code, row.offset) for row in rows] == [(0, 2), (0, 2), (43, -1)]
+    assert rows[0].leader_epoch == (4 if version >= 4 else -1)
+
+
+def test_an_offset_that_is_not_known_yet_is_an_error() -> None:
+    """KIP-207."""
+    request = offsets.ListOffsetsRequest(
+        (offsets.ListOffsetsTopic("orders", (offsets.ListOffsetsPartition(partition_index=0, timestamp=-1),)),)
+    )
+    talk = Talk(lambda ask: ListOffsetsReply(ask.correlation, ORDERS, ErrorCode.OFFSET_NOT_AVAILABLE))
+    answer = talk.call(ApiKey.LIST_OFFSETS, 5, request, offsets.ListOffsetsResponse)
+
+    assert [(row.error_code, row.offset) for row in answer.topics[0].partitions] == [(78, -1)]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_end_of_an_epoch_is_told_to_consumers(version: int) -> None:
+    """KIP-320: how a consumer finds out that what it read was truncated."""
+    partition = offsets.EpochPartition(partition=0, current_leader_epoch=4, leader_epoch=3)
+    request = offsets.EpochRequest(topics=(offsets.EpochTopic("orders", (partition,)),))
+    talk = Talk(LEADING)
+    talk.send(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, request)
+    (ask,) = talk.asks()
+    assert isinstance(ask, EpochEnd)
+    assert (ask.tp, ask.current_leader_epoch, ask.leader_epoch) == (ORDERS, 4, 3)
+    talk.hear(LEADING(ask))
+    answer = talk.response(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, offsets.EpochResponse)
+
+    row = answer.topics[0].partitions[0]
+    assert (row.error_code, row.leader_epoch, row.end_offset) == (0, 3, 2)
+
+
+def test_a_producer_is_given_an_id_or_told_to_come_again() -> None:
+    request = metadata.InitProducerIdRequest(None)
+    none_yet = Talk(lambda ask: InitProducerIdReply(ask.correlation, ErrorCode.BROKER_NOT_AVAILABLE))
+
+    given = Talk(LEADING).call(ApiKey.INIT_PRODUCER_ID, 1, request, metadata.InitProducerIdResponse)
+    refused = none_yet.call(ApiKey.INIT_PRODUCER_ID, 1, request, metadata.InitProducerIdResponse)
+    transactional = Talk(LEADING).call(
+        ApiKey.INIT_PRODUCER_ID, 1, metadata.InitProducerIdRequest("t"), metadata.InitProducerIdResponse
+    )
+
+    assert given == metadata.InitProducerIdResponse(0, 77, 0)
+    assert (refused.error_code, transactional.error_code) == (15, 42)
+
+
+# --- Metadata --------------------------------------------------------------------------------------------------------------
+
+
+def told(*states: PartitionState, version: int = 8, names: tuple[str, ...] | None = None) -> metadata.MetadataResponse:
+    topics_ = None if names is None else tuple(metadata.MetadataRequestTopic(name) for name in names)
+    talk = Talk(cluster(*states))
+    return talk.call(ApiKey.METADATA, version, metadata.MetadataRequest(topics=topics_), metadata.MetadataResponse)
+
+
+def test_brokers_are_told_with_the_addresses_of_the_listener() -> None:
+    answer = told(state(ORDERS))
+
+    assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, "one", 9092), (2, "two", 9092), (3, "three", 9092)]
+    assert answer.controller_id == ME
+
+
+@pytest.mark.parametrize("version", [4, 5, 6, 7, 8])
+def test_leaders_epochs_and_offline_replicas_are_told_from_their_versions_on(version: int) -> None:
+    """R-305: offline replicas since version 5; KIP-320: epochs since 7."""
+    answer = Talk(cluster(state(ORDERS, offline=(OTHER,)))).call(
+        ApiKey.METADATA, version, metadata.MetadataRequest(topics=None), _PartlyTold
+    )
+    (partition,) = answer.topics[0].partitions
+
+    assert (partition.error_code, partition.leader_id) == (0, ME)
+    assert partition.replica_nodes == (ME, OTHER)
+    assert partition.isr_nodes == (ME,)
+    assert partition.offline_replicas == ((OTHER,) if version >= 5 else ())
+    assert partition.leader_epoch == (4 if version >= 7 else -1)
+
+
+class _PartlyTold(Struct, frozen=True):
+    class Topic(Struct, frozen=True):
+        class Partition(Struct, frozen=True):
+            error_code: int
+            leader_id: int
+            replica_nodes: tuple[int, ...]
+            isr_nodes: tuple[int, ...]
+            leader_epoch: int = -1
+            offline_replicas: tuple[int, ...] = ()
+
+        partitions: tuple[Partition, ...]
+
+    topics: tuple[Topic, ...]
+
+
+def test_a_partition_without_a_leader_says_so() -> None:
+    """KAFKA-8442: and its ISR all the same."""
+    gone = replace(FACING, advertised={ME: ("one", 1)})
+    states = (state(ORDERS, None), state(ONE, OTHER))
+    by_nobody = told(*states).topics[0].partitions
+    answer = Talk(cluster(*states), facing=gone).call(
+        ApiKey.METADATA, 8, metadata.MetadataRequest(topics=None), metadata.MetadataResponse
+    )
+
+    assert [(p.error_code, p.leader_id, p.isr_nodes) for p in by_nobody] == [(5, -1, (ME, OTHER)), (0, OTHER, (ME, OTHER))]
+    # 2 is no broker that a client of this listener could find
+    assert [(p.error_code, p.leader_id, p.offline_replicas) for p in answer.topics[0].partitions] == [(5, -1, (OTHER,))] * 2
+
+
+def test_topics_are_told_by_name_and_never_made_by_asking() -> None:
+    answer = told(state(ORDERS), names=("orders", "nothing", "not a name", "orders"))
+
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [("orders", 0), ("nothing", 3), ("not a name", 17)]
+    assert told(state(ORDERS), names=()).topics == ()
+
+
+def test_a_fenced_broker_tells_nobody() -> None:
+    """R-186: clients find another one."""
+    talk = Talk(lambda ask: MetadataReply(ask.correlation, (), (), ErrorCode.BROKER_NOT_AVAILABLE))
+    request = metadata.MetadataRequest(topics=(metadata.MetadataRequestTopic("orders"),))
+    answer = talk.call(ApiKey.METADATA, 8, request, metadata.MetadataResponse)
+
+    assert (answer.brokers, answer.topics, answer.controller_id) == ((), (), -1)
+
+
+def test_there_is_no_coordinator() -> None:
+    answer = Talk(LEADING).call(
+        ApiKey.FIND_COORDINATOR, 2, metadata.InitProducerIdRequest(None), metadata.FindCoordinatorResponse
+    )
+
+    assert answer.error_code == 15

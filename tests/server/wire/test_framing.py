@@ -1,0 +1,132 @@
+"""Frames and headers of Kafka's protocol: another implementation reads what is written here, and nothing from outside harms."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.admin import ListPartitionReassignmentsRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+from kio.index import load_request_schema
+from kio.schema.index import api_key_map
+from kio.serial import entity_reader
+
+from server.wire.framing import (
+    FrameBuffer,
+    RequestHeader,
+    WireError,
+    encode_frame,
+    encode_request_header,
+    encode_response_header,
+    read_correlation,
+    read_request_header,
+    read_varint,
+    response_body_at,
+    skip_tagged_fields,
+)
+from server.wire.versions import FLEXIBLE_FROM, is_flexible
+
+HEADERS = st.builds(
+    RequestHeader,
+    api_key=st.integers(0, 1010),
+    api_version=st.integers(0, 20),
+    correlation=st.integers(-(2**31), 2**31 - 1),
+    client_id=st.none() | st.text(max_size=20),
+)
+
+
+@given(frames=st.lists(st.binary(max_size=50), max_size=6), cuts=st.lists(st.integers(0, 400), max_size=8))
+def test_frames_come_out_however_the_bytes_come_in(frames: list[bytes], cuts: list[int]) -> None:
+    data = b"".join(encode_frame(frame) for frame in frames)
+    buffer = FrameBuffer(50)
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    found = [frame for lo, hi in pairwise(edges) for frame in buffer.feed(data[lo:hi])]
+    assert found == frames
+    assert buffer.pending == 0
+
+
+@pytest.mark.parametrize("length", [b"\x00\x00\x00\x65", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x00\x00\x00"])
+def test_length_out_of_bounds_is_refused_before_its_bytes_come(length: bytes) -> None:
+    """A port scanner's GET is a frame of 1.2 GB to us: nothing may be kept for it."""
+    with pytest.raises(WireError, match="a frame of"):
+        FrameBuffer(100).feed(length)
+
+
+def test_frame_of_the_limit_is_taken() -> None:
+    assert FrameBuffer(100).feed(encode_frame(b"x" * 60, b"y" * 40)) == [b"x" * 60 + b"y" * 40]
+
+
+@given(header=HEADERS, body=st.binary(max_size=20))
+def test_request_header_comes_back(header: RequestHeader, body: bytes) -> None:
+    data = encode_request_header(header)
+    assert read_request_header(data + body) == (header, len(data))
+
+
+@given(header=HEADERS, correlation=st.integers(-(2**31), 2**31 - 1), body=st.binary(max_size=20))
+def test_response_header_comes_back(header: RequestHeader, correlation: int, body: bytes) -> None:
+    data = encode_response_header(header.api_key, header.api_version, correlation) + body
+    assert read_correlation(data) == correlation
+    assert data[response_body_at(data, header.api_key, header.api_version) :] == body
+
+
+@given(data=st.binary(max_size=40))
+def test_any_bytes_are_a_header_or_a_wire_error(data: bytes) -> None:
+    try:
+        header, at = read_request_header(data)
+    except WireError:
+        return
+    assert 0 <= at <= len(data)
+    assert header.api_key == int.from_bytes(data[:2], "big", signed=True)
+
+
+def test_flexible_versions_are_kafkas() -> None:
+    """A header of the wrong kind shifts every byte after it: each version that kio knows is compared."""
+    compared = 0
+    for key in api_key_map:
+        for version in range(20):
+            try:
+                schema = load_request_schema(key, version)
+            except Exception:  # noqa: BLE001 - kio has an own error for each way in which a version is missing
+                continue
+            if key in FLEXIBLE_FROM:
+                assert is_flexible(key, version) == schema.__flexible__, (key, version)
+                compared += 1
+    assert compared > 100
+
+
+@pytest.mark.parametrize(
+    ("request_", "key", "version"),
+    [
+        (MetadataRequest[5](topics=["t"], allow_auto_topic_creation=False), 3, 5),
+        (ApiVersionsRequest[3](client_software_name="x", client_software_version="1"), 18, 3),
+        (ListPartitionReassignmentsRequest[0](timeout_ms=1000, topics=None), 46, 0),
+    ],
+)
+def test_headers_of_kafka_python_are_read(request_: object, key: int, version: int) -> None:
+    request_.with_header(correlation_id=77, client_id="some client")  # type: ignore[attr-defined]
+    data: bytes = request_.encode(header=True)  # type: ignore[attr-defined]
+    header, at = read_request_header(data)
+    assert header == RequestHeader(api_key=key, api_version=version, correlation=77, client_id="some client")
+    body = bytes(data[at:])
+    assert entity_reader(load_request_schema(key, version))(body, 0)[1] == len(body)
+
+
+def test_response_to_api_versions_has_the_old_header_in_every_version() -> None:
+    """KIP-511: its reader does not know yet which versions the broker has."""
+    assert encode_response_header(18, 3, 1) == b"\0\0\0\1"
+    assert encode_response_header(3, 9, 1) == b"\0\0\0\1\0"
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    data = b"\x02\x00\x01a\x07\x03abc" + b"rest"
+    assert skip_tagged_fields(data, 0) == len(data) - 4
+
+
+@pytest.mark.parametrize("data", [b"", b"\x01", b"\x01\x00\x05ab", b"\xff\xff\xff\xff\xff", b"\xff\xff\xff\xff\x7f", b"\x80"])
+def test_broken_tagged_fields_are_a_wire_error(data: bytes) -> None:
+    with pytest.raises(WireError):
+        skip_tagged_fields(data, 0)
+
+
+def test_a_varint_of_five_groups_is_read_to_its_end() -> None:
+    assert read_varint(b"\xff\xff\xff\xff\x0f\x00", 0) == (2**32 - 1, 5)
