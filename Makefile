@@ -37,23 +37,23 @@ soak-docker: images
 	$(BIN)/python -m highwater campaign --backend docker --seeds $(SOAK_SEEDS) --seconds 60 --store store/soak
 
 images: $(READY)
-	$(BIN)/python -m highwater.containers.images
+	$(BIN)/python -m highwater.backends.real.containers.images
 
 bench: $(READY)
-	POLARS_MAX_THREADS=1 $(BIN)/python -m highwater.bench
+	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.simulator
 
 bench-process: $(READY)
-	$(BIN)/python -m highwater.bench_process
+	$(BIN)/python -m bench.processes
 
 bench-docker: images
-	$(BIN)/python -m highwater.bench_docker
+	$(BIN)/python -m bench.containers
 
 bench-checkers: $(READY)
-	POLARS_MAX_THREADS=1 $(BIN)/python -m highwater.bench_checkers
+	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.checkers
 
 # Every judge against its definition on 100,000 small histories each: three quarters of an hour of one core.
 prove-checkers: $(READY)
-	POLARS_MAX_THREADS=1 nice $(BIN)/python -m tests.proof --histories 100000 --workers $(WORKERS) --write docs/proof.md
+	POLARS_MAX_THREADS=1 nice $(BIN)/python -m proof --histories 100000 --workers $(WORKERS) --write docs/proof.md
 
 clean:
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

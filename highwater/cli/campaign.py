@@ -9,18 +9,18 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from highwater import clean as cleaning
-from highwater.campaign import Campaign, Limits, Request, Tally, exit_code, folder_of, run_campaign, tally
+from highwater.backends.real import clean as cleaning
+from highwater.campaigns.campaign import Campaign, Limits, Request, Tally, exit_code, folder_of, run_campaign, tally
+from highwater.campaigns.goals import STANDARD_FROM, chosen
+from highwater.campaigns.pages import write_pages
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
-from highwater.derive import MIXED
 from highwater.exit_codes import WORDS, ExitCode
-from highwater.goals import STANDARD_FROM, chosen
-from highwater.pages import write_pages
-from highwater.provenance import laboratory
-from highwater.run import BackendName, Keep
-from highwater.summary import Summary
-from highwater.workers import Done, cores
+from highwater.plans.derive import MIXED
+from highwater.runs.provenance import laboratory
+from highwater.runs.run import BackendName, Keep
+from highwater.runs.summary import Summary
+from highwater.runs.workers import Done, cores
 from history.seed import format_seed
 
 _FAILURES_SHOWN = 20

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from highwater import trace
+from highwater.catalogue import trace
 from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError

@@ -10,15 +10,25 @@ import typer
 from msgspec import Struct
 
 from checkers.verdict import Validity
-from highwater.chaos import KNOWN_BAD, Check, Means, Stage, catch, fresh_seeds, in_containers, repeat_elsewhere, replay_corpus
+from highwater.campaigns.chaos import (
+    KNOWN_BAD,
+    Check,
+    Means,
+    Stage,
+    catch,
+    fresh_seeds,
+    in_containers,
+    repeat_elsewhere,
+    replay_corpus,
+)
+from highwater.campaigns.corpus import Case, load_corpus
+from highwater.campaigns.pages import write_pages
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
-from highwater.corpus import Case, load_corpus
 from highwater.exit_codes import WORDS, ExitCode, worst
-from highwater.pages import write_pages
-from highwater.provenance import laboratory
-from highwater.run import Keep
-from highwater.workers import cores
+from highwater.runs.provenance import laboratory
+from highwater.runs.run import Keep
+from highwater.runs.workers import cores
 from history.seed import format_seed
 from reports.index import RunRow
 

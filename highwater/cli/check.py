@@ -16,10 +16,10 @@ from highwater.cli import options
 from highwater.cli.output import by_kind, first_of, say, say_json
 from highwater.cli.run import headline
 from highwater.exit_codes import of_verdict
-from highwater.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked, judge_file
-from highwater.memory import peak_mib
-from highwater.run import judge
-from highwater.summary import VALIDITY_NAMES
+from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked, judge_file
+from highwater.runs.memory import peak_mib
+from highwater.runs.run import judge
+from highwater.runs.summary import VALIDITY_NAMES
 from history import store
 from history.foreign.read import Form, form_of
 

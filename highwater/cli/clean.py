@@ -1,6 +1,6 @@
 """`highwater clean`: removes what killed runs left behind."""
 
-from highwater import clean as cleaning
+from highwater.backends.real import clean as cleaning
 from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.exit_codes import ExitCode

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from highwater.admin.describe import describe as lines_of
-from highwater.campaign import Request
+from highwater.backends.sim.world import World
+from highwater.campaigns.campaign import Request
 from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.sim.world import World
-from highwater.text import load_plan
+from highwater.plans.text import load_plan
 
 
 def describe(

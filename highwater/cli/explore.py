@@ -24,8 +24,8 @@ from highwater.explore.properties import GOALS, PROPERTIES
 from highwater.explore.search import Budget, Result, Search
 from highwater.explore.state import Bounds
 from highwater.explore.story import tell
-from highwater.plan import Plan, unknown_protocol
-from highwater.text import plan_to_yaml
+from highwater.plans.plan import Plan, unknown_protocol
+from highwater.plans.text import plan_to_yaml
 from reference.config import VARIANTS, Variant
 
 _DEFAULTS = Bounds()

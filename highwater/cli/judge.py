@@ -11,9 +11,9 @@ from highwater.cli import options
 from highwater.cli.check import explained
 from highwater.cli.output import progress, say, say_json
 from highwater.exit_codes import WORDS, of_verdict, worst
-from highwater.run import encode_verdict, honest
-from highwater.run import judge as judge_history
-from highwater.summary import VALIDITY_NAMES
+from highwater.runs.run import encode_verdict, honest
+from highwater.runs.run import judge as judge_history
+from highwater.runs.summary import VALIDITY_NAMES
 from history import store
 
 

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from highwater.errors import UsageError
-from highwater.plan import DRAWS_END
-from highwater.run import BackendName
+from highwater.plans.plan import DRAWS_END
+from highwater.runs.run import BackendName
 from nemesis.profiles import ProfileName
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else.")]

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from checkers.verdict import Anomaly
-from highwater.summary import FoundAnomaly
+from highwater.runs.summary import FoundAnomaly
 
 _LINES_SHOWN = 10
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from highwater import reassign_tool
+from highwater.admin import reassign_tool
+from highwater.admin.reassign_tool import Command
+from highwater.backends.real.admin import Admin
 from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
-from highwater.local.admin import Admin
-from highwater.reassign_tool import Command
 from reference.types import BrokerId
 
 _ADDRESS = re.compile(r"[\w.-]+:\d{1,5}(?:,[\w.-]+:\d{1,5})*(?:/[\w./-]+)?")

@@ -9,15 +9,15 @@ from typing import Annotated
 
 import typer
 
-from highwater.campaign import Request
+from highwater.campaigns.campaign import Request
 from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.cli.run import headline, show
 from highwater.errors import Nondeterminism, UsageError
-from highwater.plan import Plan
-from highwater.provenance import Laboratory, laboratory
-from highwater.run import REPEATABLE, Judged, Keep, backend_named, carry_out
-from highwater.text import load_plan
+from highwater.plans.plan import Plan
+from highwater.plans.text import load_plan
+from highwater.runs.provenance import Laboratory, laboratory
+from highwater.runs.run import REPEATABLE, Judged, Keep, backend_named, carry_out
 from history import store
 from history.manifest import RunManifest
 

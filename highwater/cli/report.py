@@ -9,8 +9,8 @@ from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.cli.run import headline
 from highwater.errors import UsageError
-from highwater.run import judge, write_page
-from highwater.summary import VALIDITY_NAMES
+from highwater.runs.run import judge, write_page
+from highwater.runs.summary import VALIDITY_NAMES
 from history import store
 
 

@@ -7,17 +7,17 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from highwater.campaign import Request
+from highwater.campaigns.campaign import Request
 from highwater.cli import options
 from highwater.cli.output import by_kind, first_of, say, say_json
-from highwater.derive import MIXED
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plan import Plan, checked
-from highwater.provenance import laboratory
-from highwater.run import Keep, backend_named, carry_out
-from highwater.summary import Summary
-from highwater.text import load_plan
+from highwater.plans.derive import MIXED
+from highwater.plans.plan import Plan, checked
+from highwater.plans.text import load_plan
+from highwater.runs.provenance import laboratory
+from highwater.runs.run import Keep, backend_named, carry_out
+from highwater.runs.summary import Summary
 from history.manifest import RunManifest
 from history.seed import format_seed
 

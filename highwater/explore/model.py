@@ -14,7 +14,13 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from highwater.explore.actions import (
+from highwater.explore.canonical import bytes_of
+from highwater.explore.machines import STALE, Machines, View
+from highwater.explore.rules import Rules
+from highwater.explore.stage import Stage, Witness
+from highwater.explore.state import TOPIC, Bounds, Flight, Ghost, Host, Spent, State
+from highwater.explore.zookeeper import Standing, ZooKeepers, empty, new_topic
+from highwater.plans.actions import (
     AnyAction,
     Crash,
     Deliver,
@@ -27,12 +33,6 @@ from highwater.explore.actions import (
     ZkHear,
     ZkPerform,
 )
-from highwater.explore.canonical import bytes_of
-from highwater.explore.machines import STALE, Machines, View
-from highwater.explore.rules import Rules
-from highwater.explore.stage import Stage, Witness
-from highwater.explore.state import TOPIC, Bounds, Flight, Ghost, Host, Spent, State
-from highwater.explore.zookeeper import Standing, ZooKeepers, empty, new_topic
 from reference.config import BrokerConfig, TopicSpec, Variant
 from reference.effects import SetTimer, WriteCheckpoint
 from reference.events import TimerFired

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from highwater.explore.actions import Path, ZkHear, ZkPerform
 from highwater.explore.state import TOPIC, Bounds
-from highwater.plan import ClusterShape, Plan, WorkloadSpec
+from highwater.plans.actions import Path, ZkHear, ZkPerform
+from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec
 from history.promise import Promise, TopicPromise
 from reference.config import VARIANTS, TopicSpec, Variant
 

@@ -9,10 +9,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from highwater.explore.actions import AnyAction, Path
 from highwater.explore.model import Model
 from highwater.explore.properties import Goal, Property
 from highwater.explore.state import State
+from highwater.plans.actions import AnyAction, Path
 
 End = Literal["violated", "exhausted", "budget", "interrupted"]
 Key = tuple[int, ...]

@@ -16,7 +16,10 @@ from typing import Protocol, assert_never
 from msgspec.structs import replace
 
 from highwater.explore import ghost
-from highwater.explore.actions import (
+from highwater.explore.canonical import bytes_of, canonical
+from highwater.explore.rules import Rules
+from highwater.explore.state import CLIENT, TP, Flight, Host, State
+from highwater.plans.actions import (
     AnyAction,
     Crash,
     Deliver,
@@ -29,9 +32,6 @@ from highwater.explore.actions import (
     ZkHear,
     ZkPerform,
 )
-from highwater.explore.canonical import bytes_of, canonical
-from highwater.explore.rules import Rules
-from highwater.explore.state import CLIENT, TP, Flight, Host, State
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, SessionExpired
 from reference.coordination.memory import Fired
 from reference.effects import (

@@ -1,8 +1,8 @@
 """A path in plain words: what each step is, and what the brokers did in it."""
 
-from highwater.explore.actions import Deliver, Path, words
 from highwater.explore.model import Model
 from highwater.explore.state import CLIENT
+from highwater.plans.actions import Deliver, Path, words
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, SetData, Written
 from reference.effects import AnyEffect, Note, Send

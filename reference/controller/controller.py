@@ -9,14 +9,14 @@ from reference.controller import (
     heartbeats,
     isr_change,
     log_dirs,
-    reassign_move,
-    reassignment,
     resign,
     state_change,
     topics,
 )
 from reference.controller.channel import ControlReply
 from reference.controller.context import Controller
+from reference.controller.reassign import move as reassign_move
+from reference.controller.reassign import reassignment
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, SessionExpired
 from reference.errors import ErrorCode

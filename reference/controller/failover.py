@@ -4,8 +4,9 @@ Everything is read from ZooKeeper, which is the truth (R-066), and told to every
 controller may have been lost (R-044).
 """
 
-from reference.controller import admin, broker_change, channel, log_dirs, reassignment, standings, state_change, topics
+from reference.controller import admin, broker_change, channel, log_dirs, standings, state_change, topics
 from reference.controller.context import ADMIN_KINDS, Controller
+from reference.controller.reassign import reassignment
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
 from reference.effects import ZkRequest

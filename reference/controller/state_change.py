@@ -7,7 +7,7 @@ replaced without knowing writes nothing (KAFKA-6082). Every write raises the lea
 from msgspec.structs import replace
 
 from reference.config import Variant, min_isr_of
-from reference.controller import channel, proposals, reassign_selection
+from reference.controller import channel, proposals
 from reference.controller.context import Controller, StateChange, Wish, electable, leaving, staying
 from reference.controller.leader_selection import (
     AskLogs,
@@ -23,6 +23,7 @@ from reference.controller.leader_selection import (
     select,
     stay,
 )
+from reference.controller.reassign import selection as reassign_selection
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,

@@ -2,7 +2,7 @@
 
 What was done to a segment since its last fsync that came back is undone from its end, as far as is drawn: appends down to any
 batch (or any byte, where writes are torn), truncations with the bytes that they had cut off. So the disk of the simulator does it
-(`highwater.sim.disk`). A folder whose new name was not durable may have its old one again. To be called while no process uses the
+(`sim.disk`). A folder whose new name was not durable may have its old one again. To be called while no process uses the
 directories, the ledger's own node above all.
 
 `python -m server.lab.power --ledger FILE --dir DIR … --seed N [--torn] [--all] [--only I …]` does it and prints the wounds

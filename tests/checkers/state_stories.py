@@ -6,7 +6,8 @@ from checkers.verdict import Validity
 from history.event import EventKind
 from history.history import History
 from history.op import OpType
-from tests.checkers.story import Expected, Story, Told, begin, committed, invalid, promise
+from proof.manifests import promise
+from tests.checkers.story import Expected, Story, Told, begin, committed, invalid
 
 
 def controlled(node: str = "b1", epoch: int = 1) -> Story:

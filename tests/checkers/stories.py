@@ -11,10 +11,11 @@ from history import jsonl
 from history.event import EventKind
 from history.history import History
 from history.op import OpType
+from proof.manifests import promise
 from tests.checkers.client_stories import CLIENT_STORIES
 from tests.checkers.end_stories import END_STORIES
 from tests.checkers.state_stories import STATE_STORIES
-from tests.checkers.story import Expected, Story, Told, begin, committed, invalid, power_out, promise
+from tests.checkers.story import Expected, Story, Told, begin, committed, invalid, power_out
 
 ROOT = Path(__file__).parents[2] / "corpus" / "histories"
 

@@ -14,8 +14,9 @@ from checkers.verdict import Validity, Verdict
 from checkers.wounds import Sessions
 from history.event import EventKind
 from history.promise import TopicPromise
+from proof.manifests import promise
 from tests.checkers import stories
-from tests.checkers.story import Story, begin, committed, power_out, promise
+from tests.checkers.story import Story, begin, committed, power_out
 
 
 def kinds(verdict: Verdict) -> list[str]:

@@ -10,8 +10,9 @@ from checkers.verdict import Verdict
 from history.event import EventKind
 from history.history import History
 from history.op import OpType
+from proof.manifests import promise
 from tests.checkers.end_stories import whole_again
-from tests.checkers.story import BOUND_NS, MS, Story, begin, committed, power_out, promise
+from tests.checkers.story import BOUND_NS, MS, Story, begin, committed, power_out
 
 
 def healed(story: Story) -> History:

@@ -3,7 +3,8 @@
 from checkers.single import judge
 from checkers.verdict import Verdict
 from history.event import EventKind
-from tests.checkers.story import begin, committed, power_out, promise
+from proof.manifests import promise
+from tests.checkers.story import begin, committed, power_out
 
 
 def kinds(verdict: Verdict) -> list[str]:

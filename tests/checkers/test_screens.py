@@ -8,18 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.histories import log_tables
 from checkers.checker import Checker
 from checkers.columns import NAMES, columns_of
 from checkers.registry import ALL
 from checkers.single import judge
 from checkers.verdict import Verdict
-from highwater.bench_histories import log_tables
 from history import store
 from history.history import History
 from history.op import Operation, OpType
 from history.seed import Rng
+from proof.manifests import manifest, promise
 from tests.checkers.stories import STORIES
-from tests.checkers.story import Story, manifest, promise
+from tests.checkers.story import Story
 from tests.checkers.toy import Toy
 
 SCREENED = tuple(checker for checker in ALL if checker.screen is not None)

@@ -8,7 +8,8 @@ log among them.
 from history.history import History
 from history.promise import Flush
 from history.seed import Rng
-from tests.checkers.story import Story, promise
+from proof.manifests import promise
+from tests.checkers.story import Story
 
 NODES = ("b1", "b2", "b3")
 

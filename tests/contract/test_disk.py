@@ -8,9 +8,9 @@ from typing import assert_never
 import pytest
 from hypothesis import example, given
 
-from highwater.sim.disk import Disk as SimulatedDisk
-from highwater.sim.disk import Refusal
-from highwater.sim.network import Acting
+from highwater.backends.sim.disk import Disk as SimulatedDisk
+from highwater.backends.sim.disk import Refusal
+from highwater.backends.sim.network import Acting
 from history.seed import Draws
 from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, MarkDir, Truncate, WriteCheckpoint
 from reference.events import DirImage

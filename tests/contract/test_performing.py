@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from highwater.backends.scene import broker_config
-from highwater.sim.disk import Refusal
-from highwater.sim.evidence import ZkEvidence
-from highwater.sim.network import Acting
-from highwater.sim.node import NodeHost
-from highwater.sim.zk import ZkServer
+from highwater.backends.sim.disk import Refusal
+from highwater.backends.sim.network import Acting
+from highwater.backends.sim.node import NodeHost
+from highwater.backends.sim.zk import ZkServer
+from highwater.rig.evidence import ZkEvidence
+from highwater.rig.scene import broker_config
 from reference.coordination.api import AnyOp
 from reference.effects import AnyEffect, Append, CreateReplica, Flush, Note, Send, SetTimer
 from reference.events import AnyEvent, DirFailed, DirImage, Flushed, Received, TimerFired
@@ -20,7 +20,7 @@ from reference.messages import AnyMessage, Metadata
 from reference.types import Address, BrokerId, TopicPartition
 from server.disk.disk import Disk
 from server.runtime.node import Host
-from tests.highwater.sim.stages import Cast, Script, Scripted, stage
+from tests.highwater.backends.sim.stages import Cast, Script, Scripted, stage
 from tests.server.runtime.batches import batch, held
 
 BAD, GOOD = TopicPartition("t-0"), TopicPartition("t-1")

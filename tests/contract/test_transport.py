@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from highwater.sim.scheduler import MS
+from highwater.backends.sim.scheduler import MS
 from reference.events import AnyEvent, ConnectionLost, Received
 from reference.messages import AnyMessage, LogInfo, LogInfoReply
 from reference.types import Address
 from server.runtime.transport import Transport
 from tests.contract.transport import B1, B2, Bench, TransportContract
-from tests.highwater.sim.stages import stage
+from tests.highwater.backends.sim.stages import stage
 
 PATIENCE_S = 20
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from highwater.backends.api import Provenance
-from highwater.derive import derive
-from highwater.plan import Plan, plan_digest
-from highwater.run import backend_named
-from highwater.summary import Summary
-from highwater.text import plan_from_yaml, plan_to_yaml
+from highwater.plans.derive import derive
+from highwater.plans.plan import Plan, plan_digest
+from highwater.plans.text import plan_from_yaml, plan_to_yaml
+from highwater.rig.backend import Provenance
+from highwater.runs.run import backend_named
+from highwater.runs.summary import Summary
 
 SECONDS = "4"
 

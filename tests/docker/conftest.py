@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.containers.engine import Engine, missing
-from highwater.containers.images import build_all
+from highwater.backends.real.containers.engine import Engine, missing
+from highwater.backends.real.containers.images import build_all
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from highwater.containers.images import NODE, ZOOKEEPER
+from highwater.backends.real.containers.images import NODE, ZOOKEEPER
 from reference.config import SAFE
 from server.runtime.settings import load
 

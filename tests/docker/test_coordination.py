@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.containers.container_site import ContainerSite
-from highwater.containers.engine import Engine
+from highwater.backends.real.containers.engine import Engine
+from highwater.backends.real.containers.site import ContainerSite
 from tests.contract.coordination import CoordinationContract
 from tests.docker.test_places import plan
 from tests.zookeeper.bench import KazooBench

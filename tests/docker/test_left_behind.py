@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.containers.engine import Engine, Left
-from highwater.local.run_folder import RunFolder
+from highwater.backends.real.containers.engine import Engine, Left
+from highwater.backends.real.run_folder import RunFolder
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -43,7 +43,7 @@ def begun(tmp_path: Path, words: str, times: int = 1) -> "subprocess.Popen[bytes
     script.write_text(
         textwrap.dedent("""
             from highwater.__main__ import end_like_ctrl_c
-            from highwater.backends.docker import DockerBackend
+            from highwater.backends.real.containers.backend import DockerBackend
             from history.event import EventKind
             from tests.zookeeper.test_process_backend import PROVENANCE, plan
 
@@ -69,7 +69,7 @@ def begun(tmp_path: Path, words: str, times: int = 1) -> "subprocess.Popen[bytes
 def test_an_interrupted_run_keeps_what_was_recorded_and_leaves_nothing(
     engine: Engine, number: signal.Signals, tmp_path: Path
 ) -> None:
-    harness = begun(tmp_path, '"kind":"append"', times=20)  # the last moments are cut off (highwater/local/evidence.py)
+    harness = begun(tmp_path, '"kind":"append"', times=20)  # the last moments are cut off (highwater/backends/real/evidence.py)
     try:
         harness.send_signal(number)
         printed, _ = harness.communicate(timeout=END_S_MAX)

@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from highwater.containers.engine import Engine, Service
-from highwater.containers.images import BASE
-from highwater.containers.links import AgentClient, ContainerLinks
-from highwater.containers.place import Grounds, Place, make_grounds, make_place
+from highwater.backends.real.containers.engine import Engine, Service
+from highwater.backends.real.containers.images import BASE
+from highwater.backends.real.containers.links import AgentClient, ContainerLinks
+from highwater.backends.real.containers.place import Grounds, Place, make_grounds, make_place
+from highwater.backends.real.run_folder import RunFolder
+from highwater.backends.real.site import CLIENTS, JOINED, LinkCondition, Pair
 from highwater.errors import HarnessError
-from highwater.local.run_folder import RunFolder
-from highwater.local.site import CLIENTS, JOINED, LinkCondition, Pair
 from reference.types import Address
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.xdist_group("links")]

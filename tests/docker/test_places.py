@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from highwater.backends.scene import brokers_of
-from highwater.containers.container_site import ContainerSite
-from highwater.containers.engine import Engine
-from highwater.local.admin import Admin
-from highwater.plan import ClusterShape, Plan, WorkloadSpec, checked
+from highwater.backends.real.admin import Admin
+from highwater.backends.real.containers.engine import Engine
+from highwater.backends.real.containers.site import ContainerSite
+from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked
+from highwater.rig.scene import brokers_of
 from history.promise import Promise, TopicPromise
 from reference.config import TopicSpec
 from reference.coordination.api import Create, Created, Data, GetData, NodeExists

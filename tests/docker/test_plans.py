@@ -11,11 +11,11 @@ import pytest
 
 from checkers.single import judge
 from checkers.verdict import Validity, Verdict
-from highwater.backends.api import Backend, Provenance
-from highwater.backends.docker import DockerBackend
-from highwater.backends.sim import SimBackend
-from highwater.containers.engine import Engine
-from highwater.text import load_plan
+from highwater.backends.real.containers.backend import DockerBackend
+from highwater.backends.real.containers.engine import Engine
+from highwater.backends.sim.backend import SimBackend
+from highwater.plans.text import load_plan
+from highwater.rig.backend import Backend, Provenance
 from history.event import EventKind
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from highwater.backends import docker
-from highwater.backends.api import Provenance
-from highwater.backends.docker import with_time_for_containers
-from highwater.campaign import Campaign, Limits, Request, exit_code, run_campaign, tally
+from highwater.backends.real.containers import backend as docker
+from highwater.backends.real.containers.backend import with_time_for_containers
+from highwater.campaigns.campaign import Campaign, Limits, Request, exit_code, run_campaign, tally
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plan import Plan
-from highwater.provenance import Laboratory
-from highwater.run import Keep
-from highwater.summary import FoundAnomaly, Summary
-from highwater.workers import Task
+from highwater.plans.plan import Plan
+from highwater.rig.backend import Provenance
+from highwater.runs.provenance import Laboratory
+from highwater.runs.run import Keep
+from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.workers import Task
 from history.manifest import FaultCount
 from nemesis.capability import refusals
 
@@ -109,7 +109,7 @@ def test_missing_runs_are_never_valid() -> None:
 
 def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupted campaign reports the runs that it has, and not as a success."""
-    monkeypatch.setattr("highwater.workers.perform", lambda task: replace(GOOD, seed=task.plan.seed))
+    monkeypatch.setattr("highwater.runs.workers.perform", lambda task: replace(GOOD, seed=task.plan.seed))
 
     def tasks() -> Iterator[Task]:
         yield Request().task(1, laboratory=HERE, keep=_NOTHING)
@@ -123,7 +123,7 @@ def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_limit_of_invalid_runs_stops_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("highwater.workers.perform", lambda task: BAD)
+    monkeypatch.setattr("highwater.runs.workers.perform", lambda task: BAD)
     tasks = (Request().task(seed, laboratory=HERE, keep=_NOTHING) for seed in range(9))
 
     found = run_campaign(tasks, wanted=9, jobs=1, limits=Limits(invalid_runs=2), seen=lambda done: None)

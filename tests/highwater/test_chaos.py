@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from highwater import chaos
-from highwater.campaign import Request
-from highwater.chaos import (
+from highwater.campaigns import chaos
+from highwater.campaigns.campaign import Request
+from highwater.campaigns.chaos import (
     IN_CONTAINERS,
     KNOWN_BAD,
     MIXES,
@@ -20,13 +20,13 @@ from highwater.chaos import (
     in_containers,
     repeat_elsewhere,
 )
+from highwater.campaigns.corpus import load_corpus
 from highwater.cli.main import run_command_line
-from highwater.corpus import load_corpus
 from highwater.exit_codes import ExitCode
-from highwater.provenance import Laboratory
-from highwater.run import Keep
-from highwater.summary import FoundAnomaly, Summary
-from highwater.workers import Task
+from highwater.runs.provenance import Laboratory
+from highwater.runs.run import Keep
+from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.workers import Task
 from reference.config import VARIANTS
 
 MEANS = Means(laboratory=Laboratory(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, seen=lambda done: None)
@@ -53,7 +53,7 @@ def _lossy(task: Task) -> Summary:
 
 
 def _performed_by(monkeypatch: pytest.MonkeyPatch, perform: Callable[[Task], Summary]) -> None:
-    monkeypatch.setattr("highwater.workers.perform", perform)
+    monkeypatch.setattr("highwater.runs.workers.perform", perform)
 
 
 def test_a_known_bad_protocol_is_run_until_it_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_an_interrupted_repetition_proves_nothing_and_ends_the_job(monkeypatch: 
     def interrupted(seed: int, hash_seed: str) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("highwater.chaos._digest_elsewhere", interrupted)
+    monkeypatch.setattr("highwater.campaigns.chaos._digest_elsewhere", interrupted)
 
     stage = repeat_elsewhere(5)
 

@@ -19,7 +19,7 @@ from checkers.verdict import Validity
 from highwater.cli.main import run_command_line
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.foreign import Asked, check_asked, judge_file
+from highwater.runs.foreign import Asked, check_asked, judge_file
 from history import jsonl, store
 from history.errors import HistoryError
 from tests.checkers.stories import STORIES

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater import clean as cleaning
+from highwater.backends.real import clean as cleaning
+from highwater.backends.real.run_folder import PREFIX, RunFolder, abandoned, is_abandoned
 from highwater.errors import HarnessError
-from highwater.local.run_folder import PREFIX, RunFolder, abandoned, is_abandoned
 
 
 @pytest.fixture(autouse=True)

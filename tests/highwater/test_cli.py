@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from highwater.backends.sim.world import World
 from highwater.cli.main import COMMANDS, run_command_line
 from highwater.cli.options import seed_of, seeds_of
-from highwater.derive import derive
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.explore.actions import Crash
-from highwater.sim.world import World
-from highwater.text import plan_to_yaml
+from highwater.plans.actions import Crash
+from highwater.plans.derive import derive
+from highwater.plans.text import plan_to_yaml
 from history import parquet, store
 from history.history import History
 from history.seed import format_seed

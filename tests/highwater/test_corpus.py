@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from highwater import corpus
-from highwater.corpus import Case, Expectation, load_corpus, load_entry
-from highwater.derive import derive
+from highwater.campaigns import corpus
+from highwater.campaigns.corpus import Case, Expectation, load_corpus, load_entry
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.provenance import Laboratory
-from highwater.run import Keep
-from highwater.summary import FoundAnomaly, Summary
-from highwater.text import plan_to_yaml
-from highwater.workers import perform
+from highwater.plans.derive import derive
+from highwater.plans.text import plan_to_yaml
+from highwater.runs.provenance import Laboratory
+from highwater.runs.run import Keep
+from highwater.runs.summary import FoundAnomaly, Summary
+from highwater.runs.workers import perform
 
 ENTRY = """\
 name: example

@@ -6,12 +6,9 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from highwater.backends.api import Provenance
-from highwater.backends.sim import SimBackend
-from highwater.campaign import Campaign, exit_code, tally
-from highwater.errors import UsageError
-from highwater.exit_codes import ExitCode
-from highwater.goals import (
+from highwater.backends.sim.backend import SimBackend
+from highwater.campaigns.campaign import Campaign, exit_code, tally
+from highwater.campaigns.goals import (
     ELECTIONS_FROM_ELR,
     EXCUSED_LOSSES,
     IDEMPOTENT,
@@ -26,14 +23,17 @@ from highwater.goals import (
     standard,
     table,
 )
-from highwater.summary import CLIENTS, Done, Summary
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.rig.backend import Provenance
+from highwater.runs.summary import CLIENTS, Done, Summary
 from history.manifest import MessageCount
 from nemesis.faults import Crash
 from nemesis.schedule import Window
 from nemesis.targets import Controller
 from reference.errors import ErrorCode
 from reference.messages import CONTROL_REQUESTS
-from tests.highwater.sim.stages import plan
+from tests.highwater.backends.sim.stages import plan
 from workloads.client import RequestF
 
 RUN = Summary(

@@ -11,11 +11,11 @@ import pytest
 from checkers.single import judge
 from checkers.verdict import Validity
 from highwater.admin.describe import describe
-from highwater.backends.api import Provenance
-from highwater.backends.sim import SimBackend
+from highwater.backends.sim.backend import SimBackend
+from highwater.backends.sim.world import World
 from highwater.cli.main import run_command_line
-from highwater.sim.world import World
-from highwater.text import load_plan
+from highwater.plans.text import load_plan
+from highwater.rig.backend import Provenance
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from reference.messages import IsrMember, MetadataReply, PartitionState

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from highwater.derive import Wishes, derive, standard_bench_plan
-from highwater.plan import PlanError, complaints, plan_digest, shape_of
+from highwater.plans.derive import Wishes, derive, standard_bench_plan
+from highwater.plans.plan import PlanError, complaints, plan_digest, shape_of
 from nemesis.faults import wounds
 from nemesis.kinds import KIND_NAMES, select
 from nemesis.profiles import default_kinds
@@ -31,7 +31,7 @@ def test_any_seed_makes_a_plan_that_can_be_performed_and_judged(seed: int) -> No
 
 def test_a_plan_does_not_depend_on_the_hash_seed_of_the_process() -> None:
     code = (
-        "from highwater.derive import derive\nfrom highwater.plan import plan_digest\n"
+        "from highwater.plans.derive import derive\nfrom highwater.plans.plan import plan_digest\n"
         "print([plan_digest(derive(s)) for s in range(20)])"
     )
     said = {

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from highwater.derive import derive
-from highwater.plan import Plan, PlanError, checked, complaints, plan_digest, shape_of
+from highwater.plans.derive import derive
+from highwater.plans.plan import Plan, PlanError, checked, complaints, plan_digest, shape_of
 from nemesis.faults import Crash, CrashAt, Packets
 from nemesis.schedule import Window
 from reference.config import SAFE

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from msgspec.structs import replace
 
-from highwater.derive import derive
-from highwater.plan import Plan, PlanError
-from highwater.text import load_plan, plan_from_yaml, plan_to_yaml
+from highwater.plans.derive import derive
+from highwater.plans.plan import Plan, PlanError
+from highwater.plans.text import load_plan, plan_from_yaml, plan_to_yaml
 from nemesis.text import Document
 from tests.nemesis.strategies import anything, seeds
 

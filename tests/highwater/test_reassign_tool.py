@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from highwater import reassign_tool
+from highwater.admin import reassign_tool
+from highwater.admin.reassign_tool import Command, entries_of
 from highwater.cli.main import run_command_line
 from highwater.errors import UsageError
-from highwater.reassign_tool import Command, entries_of
 from reference.coordination import admin_paths, paths
 from reference.coordination.api import Create, SetData
 from reference.types import BrokerId, TopicPartition

@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from checkers.single import judge as judge_history
 from checkers.verdict import Validity, Verdict
-from highwater.backends.api import Provenance, Run
-from highwater.backends.sim import SimBackend
-from highwater.campaign import Request
-from highwater.derive import derive
+from highwater.backends.sim.backend import SimBackend
+from highwater.campaigns.campaign import Request
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plan import Plan, plan_digest
-from highwater.provenance import Laboratory, laboratory
-from highwater.run import SUMMARY, Judged, Keep, carry_out, honest, judge, perform
-from highwater.summary import Summary
-from highwater.workers import perform_all
+from highwater.plans.derive import derive
+from highwater.plans.plan import Plan, plan_digest
+from highwater.rig.backend import Provenance, Run
+from highwater.runs.provenance import Laboratory, laboratory
+from highwater.runs.run import SUMMARY, Judged, Keep, carry_out, honest, judge, perform
+from highwater.runs.summary import Summary
+from highwater.runs.workers import perform_all
 from history import store
 from history.history import History
 from history.manifest import Outcome
@@ -184,7 +184,7 @@ def test_evidence_is_kept_where_judging_fails(tmp_path: Path, monkeypatch: pytes
     def broken(history: History) -> Verdict:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("highwater.run.judge_history", broken)
+    monkeypatch.setattr("highwater.runs.run.judge_history", broken)
     with pytest.raises(HarnessError, match="judging seed-1"):
         _carried_out(tmp_path)
 
@@ -206,7 +206,7 @@ def test_worker_processes_find_what_this_process_finds() -> None:
 
 def test_a_failing_task_is_a_summary_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     stages = iter([Broken(), SimBackend()])
-    monkeypatch.setattr("highwater.workers.backend_named", lambda name: next(stages))
+    monkeypatch.setattr("highwater.runs.workers.backend_named", lambda name: next(stages))
     tasks = (Request(seconds=2).task(seed, laboratory=HERE, keep=Keep()) for seed in (1, 2))
 
     failed, fine = (done.summary for done in perform_all(tasks, jobs=1))

@@ -6,10 +6,10 @@ import pytest
 
 from checkers.single import judge
 from checkers.verdict import Validity
-from highwater.backends.api import Provenance
-from highwater.backends.sim import SimBackend
-from highwater.plan import Plan, PlanError
-from highwater.text import plan_from_yaml, plan_to_yaml
+from highwater.backends.sim.backend import SimBackend
+from highwater.plans.plan import Plan, PlanError
+from highwater.plans.text import plan_from_yaml, plan_to_yaml
+from highwater.rig.backend import Provenance
 from history.event import EventKind
 from history.history import History
 

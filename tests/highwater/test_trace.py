@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from highwater import trace
+from highwater.catalogue import trace
+from highwater.catalogue.trace import Cited
 from highwater.cli.main import run_command_line
-from highwater.trace import Cited
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from checkers.kafka.judge import judge
 from checkers.verdict import Validity
-from highwater.backends.api import Provenance
-from highwater.backends.sim import SimBackend
-from highwater.text import load_plan
+from highwater.backends.sim.backend import SimBackend
+from highwater.plans.text import load_plan
+from highwater.rig.backend import Provenance
 from history.foreign import export, ours
 from history.foreign.step import Step
 from history.history import History

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from checkers import assertions, availability, convergence
 from checkers.single import judge
-from highwater.backends.api import Provenance
-from highwater.backends.sim import SimBackend
-from highwater.text import load_plan
+from highwater.backends.sim.backend import SimBackend
+from highwater.plans.text import load_plan
+from highwater.rig.backend import Provenance
 from history.history import History
 from reference.config import BrokerConfig
 from reference.effects import AnyEffect, CreateReplica

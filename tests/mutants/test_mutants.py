@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from checkers.registry import ALL
 from checkers.single import judge
 from checkers.verdict import Verdict
-from highwater.backends.api import Provenance
-from highwater.backends.sim import SimBackend
+from highwater.backends.sim.backend import SimBackend
+from highwater.catalogue.invariants import INVARIANTS, table
+from highwater.catalogue.mutants import Caught, Masked, document, is_caught, is_clean, load_mutants, plans_of
+from highwater.catalogue.trace import bugs
 from highwater.errors import UsageError
-from highwater.invariants import INVARIANTS, table
-from highwater.mutants import Caught, Masked, document, is_caught, is_clean, load_mutants, plans_of
-from highwater.plan import Plan
-from highwater.trace import bugs
+from highwater.plans.plan import Plan
+from highwater.rig.backend import Provenance
 from reference.config import VARIANTS
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +110,7 @@ def test_kinds_are_those_of_the_checker() -> None:
 
 
 def test_the_document_is_up_to_date() -> None:
-    """`python -m highwater.mutants corpus/mutants.yaml > docs/mutants.md` after a change."""
+    """`python -m highwater.catalogue.mutants corpus/mutants.yaml > docs/mutants.md` after a change."""
     assert (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8") == document(MUTANTS)
 
 

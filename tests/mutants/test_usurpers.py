@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from checkers import acked_loss, progress
 from checkers.registry import ALL
 from checkers.single import judge
-from highwater.backends.api import Provenance
-from highwater.backends.sim import SimBackend
-from highwater.plan import Plan
-from highwater.text import load_plan
+from highwater.backends.sim.backend import SimBackend
+from highwater.plans.plan import Plan
+from highwater.plans.text import load_plan
+from highwater.rig.backend import Provenance
 from history.history import History
 from reference.config import BrokerConfig
 from reference.coordination import paths

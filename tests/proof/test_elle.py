@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.proof import cycles, elle
+from proof import cycles, elle
 
 _HISTORIES = 2_500
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.proof.linearizability import prove
-from tests.proof.objects import SUBJECTS, Subject
+from proof.linearizability import prove
+from proof.objects import SUBJECTS, Subject
 
 _HISTORIES = 5_000
 

@@ -24,7 +24,7 @@ from checkers.rows import Call, EventRow
 from checkers.wounds import Sessions
 from history.event import EventKind as K
 from history.op import OpType
-from tests.proof import logs, queues
+from proof import logs, queues
 
 Patch = pytest.MonkeyPatch
 

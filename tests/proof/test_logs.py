@@ -6,9 +6,9 @@ import pytest
 
 from checkers.judges import JUDGES
 from checkers.registry import ALL
-from tests.proof import queues
-from tests.proof.log_definitions import DEFINITIONS
-from tests.proof.logs import DRAWERS, Tally, prove
+from proof import queues
+from proof.log_definitions import DEFINITIONS
+from proof.logs import DRAWERS, Tally, prove
 
 _HISTORIES = 1_500
 # What no definition is written down for: a definition of these would be their program once more (docs/proof.md).

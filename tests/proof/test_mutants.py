@@ -18,8 +18,8 @@ from checkers.linearizability.model import Model
 from checkers.linearizability.registers import CasRegister, Register
 from checkers.linearizability.search import Search
 from history.foreign.step import Call
-from tests.proof import cycles, elle, linearizability
-from tests.proof.objects import SUBJECTS
+from proof import cycles, elle, linearizability
+from proof.objects import SUBJECTS
 
 Patch = pytest.MonkeyPatch
 _OF_OBJECTS = {subject.name: subject for subject in SUBJECTS}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.proof.shapes import before, shapes, symmetries
+from proof.shapes import before, shapes, symmetries
 
 
 @pytest.mark.parametrize(("size", "count"), [(1, 1), (2, 2), (3, 5), (4, 15), (5, 53)])

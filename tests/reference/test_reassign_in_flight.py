@@ -3,7 +3,7 @@
 import pytest
 
 from reference.config import VARIANTS
-from reference.controller import reassign_requests
+from reference.controller.reassign import requests as reassign_requests
 from reference.coordination import admin_paths, paths
 from reference.coordination.admin_paths import Reassignment
 from reference.coordination.api import Create, Data, Delete, GetData, SetData

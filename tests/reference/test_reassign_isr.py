@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from reference.config import VARIANTS
-from reference.controller import reassign_selection
 from reference.controller.context import Move
 from reference.controller.leader_selection import Elect, Keep
+from reference.controller.reassign import selection as reassign_selection
 from reference.events import Received
 from reference.messages import (
     Fetch,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reference.controller import reassign_requests
+from reference.controller.reassign import requests as reassign_requests
 from reference.coordination import reassignment_requests
 from reference.coordination.admin_paths import Reassignment
 from reference.coordination.api import Data, NoNode

@@ -2,7 +2,7 @@
 that `highwater protocol` shows.
 
 `python -m tests.tidy.protocol --rewrite` gathers it anew: the tables go into the documents, below their marker, the citations
-into highwater/trace.json, and what is no longer missing goes off the list of what is (tests/tidy/missing.txt).
+into highwater/catalogue/trace.json, and what is no longer missing goes off the list of what is (tests/tidy/missing.txt).
 """
 
 import ast
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from highwater import trace
-from highwater.mutants import load_mutants
-from highwater.trace import Cited, Row
+from highwater.catalogue import trace
+from highwater.catalogue.mutants import load_mutants
+from highwater.catalogue.trace import Cited, Row
 from tests.tidy.sources import PACKAGES, Source, sources
 
 ROOT = Path(__file__).parents[2]
@@ -255,7 +255,7 @@ def known_missing() -> list[str]:
 
 
 def encoded(cited: Cited) -> bytes:
-    """highwater/trace.json."""
+    """highwater/catalogue/trace.json."""
     return msgspec.json.format(msgspec.json.encode(cited), indent=1) + b"\n"
 
 

@@ -7,7 +7,18 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("history", "reference", "server", "nemesis", "workloads", "checkers", "reports", "pipeline", "highwater")
+PACKAGES = (
+    "history",
+    "reference",
+    "server",
+    "nemesis",
+    "workloads",
+    "checkers",
+    "reports",
+    "pipeline",
+    "highwater",
+)  # the wheel's
+OUTSIDE = ("proof", "bench")  # what the repository alone has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +41,7 @@ def sources(*folders: str) -> tuple[Source, ...]:
 
 @cache
 def _all() -> tuple[Source, ...]:
-    paths = sorted(path for folder in (*PACKAGES, "tests") for path in (ROOT / folder).rglob("*.py"))
+    paths = sorted(path for folder in (*PACKAGES, *OUTSIDE, "tests") for path in (ROOT / folder).rglob("*.py"))
     texts = [(path.relative_to(ROOT).as_posix(), path.read_text()) for path in paths]
     return tuple(Source(name=name, text=text, tree=ast.parse(text, name)) for name, text in texts)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.containers.images import BROKER
+from highwater.backends.real.containers.images import BROKER
 from tests.tidy.sources import PACKAGES, ROOT, sources
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater import trace
+from highwater.catalogue import trace
 from reference.config import VARIANTS, Variant
 from tests.tidy.protocol import (
     DOCUMENT,

@@ -4,10 +4,10 @@ import pytest
 
 from checkers.single import judge
 from checkers.verdict import Validity
-from highwater.backends.api import Provenance
-from highwater.backends.scene import manifest
-from highwater.derive import derive
-from highwater.sim.world import World
+from highwater.backends.sim.world import World
+from highwater.plans.derive import derive
+from highwater.rig.backend import Provenance
+from highwater.rig.scene import manifest
 from history.op import OpType
 from tests.workloads.test_admin_storm import run
 from workloads.generate import generate

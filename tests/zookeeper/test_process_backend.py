@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from checkers.single import judge
 from checkers.verdict import Validity
-from highwater.backends.api import Provenance
-from highwater.backends.process import ProcessBackend
-from highwater.plan import ClusterShape, Plan, WorkloadSpec, checked
-from highwater.zookeeper import missing
+from highwater.backends.real.processes.backend import ProcessBackend
+from highwater.backends.real.zookeeper import missing
+from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked
+from highwater.rig.backend import Provenance
 from history.event import EventKind
 from history.promise import Promise, TopicPromise
 from nemesis.faults import (
@@ -163,7 +163,7 @@ def test_zookeeper_is_killed_stands_still_and_is_cut_off_and_nothing_is_lost(ser
 
 SCRIPT = """
 from highwater.__main__ import end_like_ctrl_c
-from highwater.backends.process import ProcessBackend
+from highwater.backends.real.processes.backend import ProcessBackend
 from tests.zookeeper.test_process_backend import PROVENANCE, hurtful_plan
 
 end_like_ctrl_c()

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from checkers.single import judge
 from checkers.verdict import Validity
-from highwater.backends.api import Backend, Provenance
-from highwater.backends.process import ProcessBackend
-from highwater.backends.sim import SimBackend
-from highwater.plan import Plan, checked
-from highwater.text import load_plan
+from highwater.backends.real.processes.backend import ProcessBackend
+from highwater.backends.sim.backend import SimBackend
+from highwater.plans.plan import Plan, checked
+from highwater.plans.text import load_plan
+from highwater.rig.backend import Backend, Provenance
 from history.event import EventKind
 from history.history import History
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from highwater import zookeeper
+from highwater.backends.real import zookeeper
+from highwater.backends.real.zookeeper import LocalZooKeeper, missing
+from highwater.backends.real.zookeeper_log import LogError, NodeCreated, NodeDeleted, NodeWritten, SessionEnded, read_log
 from highwater.errors import HarnessError
-from highwater.zookeeper import LocalZooKeeper, missing
-from highwater.zookeeper_log import LogError, NodeCreated, NodeDeleted, NodeWritten, SessionEnded, read_log
 from reference.coordination.api import Check, Create, Delete, SetData
 from tests.zookeeper.bench import Client
 

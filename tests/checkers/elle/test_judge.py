@@ -16,7 +16,7 @@ from history.foreign.pairing import Paired, pair
 from history.foreign.read import history_of
 from history.foreign.step import UNKNOWN, Call
 from history.seed import Rng, Seed
-from tests.proof.transactions import drawn
+from proof.transactions import drawn
 
 # Transactions one after another in time, each of a process of its own: (outcome, value).
 _BAD = {

@@ -1,4 +1,4 @@
-"""The judge of drawn histories: names and budgets. That it is right is proven in `tests.proof`."""
+"""The judge of drawn histories: names and budgets. That it is right is proven in `proof`."""
 
 from collections.abc import Callable
 

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from highwater.explore.actions import AnyAction, Crash, Deliver, Notice, Produce, Restart, ZkHear, ZkPerform
 from highwater.explore.model import Model
 from highwater.explore.stage import Impossible
 from highwater.explore.state import Bounds, State, values_of
+from highwater.plans.actions import AnyAction, Crash, Deliver, Notice, Produce, Restart, ZkHear, ZkPerform
 from reference.config import VARIANTS
 
 BOUNDS = Bounds(records=2, max_epochs=9, crashes=1, expiries=1, losses=1)

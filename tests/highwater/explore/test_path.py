@@ -3,15 +3,15 @@
 from msgspec.structs import replace
 
 from checkers.verdict import Validity
-from highwater.backends.api import Provenance
-from highwater.backends.explore import ExploreBackend
-from highwater.explore.actions import AnyAction, Crash, Deliver, Expire, Lose, Produce, Restart
+from highwater.explore.backend import ExploreBackend
 from highwater.explore.model import Model
 from highwater.explore.path import bounds_of, plan_of
 from highwater.explore.story import tell
-from highwater.plan import Plan
-from highwater.run import judge
-from highwater.text import plan_from_yaml, plan_to_yaml
+from highwater.plans.actions import AnyAction, Crash, Deliver, Expire, Lose, Produce, Restart
+from highwater.plans.plan import Plan
+from highwater.plans.text import plan_from_yaml, plan_to_yaml
+from highwater.rig.backend import Provenance
+from highwater.runs.run import judge
 from history.event import EventKind
 from history.op import OpType
 from reference.config import VARIANTS

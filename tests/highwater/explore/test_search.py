@@ -5,11 +5,11 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from highwater.explore.actions import Crash, Expire, Fire, words
 from highwater.explore.model import Model
 from highwater.explore.properties import COMMITTED, GOALS, PROPERTIES, Property
 from highwater.explore.search import Budget, Result, Search
 from highwater.explore.state import Bounds
+from highwater.plans.actions import Crash, Expire, Fire, words
 from reference.config import VARIANTS
 
 WEAK_ISR = next(p for p in PROPERTIES if p.name == "weak-isr")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.histories import log_tables
 from checkers.verdict import Validity
-from highwater.bench_histories import log_tables
-from highwater.foreign import Asked, exported, judge_file
+from highwater.runs.foreign import Asked, exported, judge_file
 from history import jsonl, store
 from history.errors import HistoryError
 from history.foreign import edn, export, jepsen, ours
@@ -18,8 +18,9 @@ from history.foreign.read import steps
 from history.foreign.step import Named, Pairs, Step
 from history.history import History
 from history.op import Operation, OpType
+from proof.manifests import manifest, promise
 from tests.checkers.stories import STORIES
-from tests.checkers.story import Story, manifest, promise
+from tests.checkers.story import Story
 
 _words = st.text(max_size=6)
 _names = st.from_regex(r"[a-z][a-z0-9-]{0,5}", fullmatch=True).filter(lambda name: name != "nil").map(Named)

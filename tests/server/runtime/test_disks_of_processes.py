@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from highwater.local.cluster import LocalCluster
-from highwater.zookeeper import LocalZooKeeper, missing
+from bench.local_cluster import LocalCluster
+from highwater.backends.real.zookeeper import LocalZooKeeper, missing
 from reference.config import TopicSpec
 from reference.types import BrokerId
 from server.disk.disk import CLEAN, look

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from highwater.local.cluster import LocalCluster
-from highwater.zookeeper import LocalZooKeeper, free_port, missing
+from bench.local_cluster import LocalCluster
+from highwater.backends.real.zookeeper import LocalZooKeeper, free_port, missing
 from reference.config import SAFE, BrokerConfig
 from reference.types import Address, BrokerId, Millis
 from server.lab.notes import NotesReader

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.local.cluster import LocalCluster
-from highwater.zookeeper import LocalZooKeeper, missing
+from bench.local_cluster import LocalCluster
+from highwater.backends.real.zookeeper import LocalZooKeeper, missing
 from reference.types import Millis
 
 # A broker that was killed is taken for alive for so long: a test has that time to ask for something that it must do.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from highwater.local.cluster import LocalCluster
+from bench.local_cluster import LocalCluster
 from reference.types import BrokerId
 from tests.server.stock.aio import AioKafka
 from tests.server.stock.confluent import Confluent

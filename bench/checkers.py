@@ -1,0 +1,175 @@
+"""`make bench-checkers`: how fast and in how much memory large histories are judged; medians of rounds.
+
+Each round is a process of its own, so that its peak of memory is its own and nothing is warm but the files. Seconds are given
+twice: of the processor, which other jobs on the machine change little, and by the clock. Making a history is not counted; reading
+it is, where it is read from a file. Every history is a good one, and a verdict of anything else ends the bench.
+"""
+
+import argparse
+import gc
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+
+import msgspec
+from msgspec import Struct
+
+from bench.histories import log_calls, transactions, write_log
+from bench.plot import Series, plot
+from checkers import acked_loss, committed_offsets, duplicates, offset_agreement, order, polls
+from checkers.elle.judge import judge as judge_transactions
+from checkers.linearizability.collections import PartitionLog
+from checkers.linearizability.judge import judge
+from checkers.single import judge as judge_run
+from checkers.verdict import Validity
+from highwater.cli.output import say
+from highwater.runs.foreign import Asked, judge_file
+from highwater.runs.memory import peak_mib
+from history import store
+
+_ROUNDS = 3
+_CORPORA = Path("../shared/corpora")
+_LOG_CHECKERS = (
+    acked_loss.CHECKER,
+    offset_agreement.CHECKER,
+    order.CHECKER,
+    duplicates.CHECKER,
+    polls.CHECKER,
+    committed_offsets.CHECKER,
+)
+_FOLDERS = (
+    ("porcupine-kv", "kv"),
+    ("porcupine-etcd", "cas-register"),
+    ("knossos/cas-register", "cas-register"),
+    ("knossos/multi-register", "multi-register"),
+)
+_ONE = "--one"
+
+
+class Measured(Struct, frozen=True, kw_only=True):
+    """Seconds of judging, and the peak of the process that judged."""
+
+    processor: float
+    clock: float
+    peak_mb: int
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """What is measured: `prepare` makes the history and gives the judging of it, which says whether it was found good."""
+
+    name: str
+    unit: str
+    sizes: tuple[int, ...]
+    prepare: Callable[[int, Path], Callable[[], bool]]
+
+
+def _log_checkers(size: int, folder: Path) -> Callable[[], bool]:
+    run = folder / str(size)
+    return lambda: judge_run(store.load_run(run), _LOG_CHECKERS).validity is Validity.VALID
+
+
+def _partition_log(size: int, folder: Path) -> Callable[[], bool]:
+    calls = log_calls(size)
+    return lambda: judge(PartitionLog(), calls).validity is Validity.VALID
+
+
+def _list_append(size: int, folder: Path) -> Callable[[], bool]:
+    history = transactions(size)
+    return lambda: judge_transactions("list-append", history).validity is Validity.VALID
+
+
+_MILLION = 1_000_000
+SUBJECTS = (
+    Subject(
+        name="log checkers", unit="rows, from Parquet", sizes=(10_000, 100_000, _MILLION, 10 * _MILLION), prepare=_log_checkers
+    ),
+    Subject(name="partition-log", unit="calls", sizes=(10_000, 100_000, _MILLION), prepare=_partition_log),
+    Subject(name="list-append", unit="transactions", sizes=(10_000, 100_000, _MILLION), prepare=_list_append),
+)
+
+
+def _round(subject: Subject, size: int, folder: Path) -> Measured:
+    """One round, in this process."""
+    work = subject.prepare(size, folder)
+    gc.collect()
+    gc.freeze()  # what was made for the bench is not for the collector to walk
+    clock, processor = perf_counter(), process_time()
+    good = work()
+    found = Measured(processor=process_time() - processor, clock=perf_counter() - clock, peak_mb=peak_mib())
+    if not good:
+        raise SystemExit(f"{subject.name} of {size}: the history is a good one, and the verdict is not")
+    return found
+
+
+def _median(subject: Subject, size: int, folder: Path, rounds: int) -> Measured:
+    """Of so many rounds, each in a process of its own."""
+    command = [sys.executable, "-m", "bench.checkers", _ONE, subject.name, str(size), str(folder)]
+    found = [
+        msgspec.json.decode(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout, type=Measured)
+        for _ in range(rounds)
+    ]
+    return Measured(
+        processor=median(one.processor for one in found),
+        clock=median(one.clock for one in found),
+        peak_mb=round(median(one.peak_mb for one in found)),
+    )
+
+
+def _corpora(folder: Path, rounds: int) -> None:
+    """Whole folders of published histories, read and judged by the command in one process; imports are not counted."""
+    for name, model in _FOLDERS:
+        files = sorted(path for path in (folder / name).rglob("*") if path.suffix in (".txt", ".log", ".edn"))
+        took = []
+        for _ in range(rounds):
+            for path in files:
+                start, clock = process_time(), perf_counter()
+                judge_file(path, Asked(model=model))
+                took.append((path.name, process_time() - start, perf_counter() - clock))
+        each = {path: median(p for _, p, _ in group) for path, group in groupby(sorted(took), key=lambda one: one[0])}
+        whole = median(sum(p for _, p, _ in took[at : at + len(files)]) for at in range(0, len(took), len(files)))
+        slowest = max(each, key=each.__getitem__)
+        say(f"{name:<24} {len(files):>4} files {whole:7.2f} s of processor, the slowest {slowest} {each[slowest]:.2f} s")
+
+
+def main() -> None:
+    """Measure and print; with `--plot` draw."""
+    parser = argparse.ArgumentParser(prog="bench.checkers", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=_ROUNDS)
+    parser.add_argument("--largest", type=int, default=10 * _MILLION, help="leave out what is larger")
+    parser.add_argument("--plot", type=Path, help="write the growth as SVG")
+    parser.add_argument("--corpora", type=Path, default=_CORPORA, help="published histories; left out where they are absent")
+    parser.add_argument(_ONE, nargs=3, metavar=("NAME", "SIZE", "FOLDER"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        name, size, folder = arguments.one
+        subject = next(one for one in SUBJECTS if one.name == name)
+        sys.stdout.buffer.write(msgspec.json.encode(_round(subject, int(size), Path(folder))))
+        return
+    series = []
+    with tempfile.TemporaryDirectory() as folder:
+        for subject in SUBJECTS:
+            points = []
+            for size in (size for size in subject.sizes if size <= arguments.largest):
+                if subject.prepare is _log_checkers:
+                    write_log(Path(folder) / str(size), size)
+                found = _median(subject, size, Path(folder), arguments.rounds)
+                points.append((size, found.processor))
+                rate = f"{size / found.processor / 1e6:5.2f} M/s"
+                say(
+                    f"{subject.name:<14} {size:>11,} {subject.unit:<20} {found.processor:7.2f} s of processor "
+                    f"{found.clock:7.2f} s {found.peak_mb:>6,} MB {rate}"
+                )
+            series.append(Series(name=f"{subject.name}: {subject.unit}", points=tuple(points)))
+    if arguments.plot:
+        store.write_file(arguments.plot, plot(series))
+    if arguments.corpora.is_dir():
+        _corpora(arguments.corpora, arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

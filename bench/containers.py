@@ -1,0 +1,122 @@
+"""`make bench-docker`: a cluster of three containers and one ZooKeeper on this machine, measured by a stock client."""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from bench.cluster import measure, say
+from highwater.backends.real.containers.backend import DockerBackend
+from highwater.backends.real.containers.site import ContainerSite
+from highwater.backends.real.os_process import resident_kb
+from highwater.errors import HarnessError
+from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec
+from history.promise import Promise, TopicPromise
+from reference.config import TopicSpec
+from reference.types import BrokerId
+from server.runtime.health import is_serving
+
+# A dead broker is noticed by the end of its session, which is what the failover is measured from.
+_SESSION_MS = 6000
+_LAG_MS = 10_000  # a benchmark keeps both cores busy; nobody is to leave the ISR for it
+_REQUEST_MS = 5000
+_START_S_MAX = 60.0
+_LOOK_S = 0.02
+
+
+def _plan() -> Plan:
+    """Three brokers; its topic is never made, its workload never performed."""
+    topic = TopicSpec(name="unused", partitions=1, replication_factor=3, min_insync_replicas=2, flush="none")
+    promise = Promise(
+        topics=(TopicPromise(topic="unused", min_insync_replicas=2, flush="none"),),
+        session_timeout_ms=_SESSION_MS,
+        replica_lag_time_max_ms=_LAG_MS,
+        request_timeout_ms=_REQUEST_MS,
+    )
+    shape = ClusterShape(
+        brokers=3,
+        topics=(topic,),
+        session_timeout_ms=_SESSION_MS,
+        replica_lag_time_max_ms=_LAG_MS,
+        request_timeout_ms=_REQUEST_MS,
+    )
+    workload = WorkloadSpec(producers=1, consumers=1, request_timeout_ms=_REQUEST_MS)
+    return Plan(
+        name="bench",
+        draws=1,
+        cluster=shape,
+        workload=workload,
+        promise=promise,
+        faults_ms=1000,
+        quiet_ms=promise.bound_ms,
+        schedule=(),
+    )
+
+
+class ContainerCluster:
+    """`bench.cluster.Target` over a site whose brokers run."""
+
+    def __init__(self, site: ContainerSite) -> None:
+        self._site = site
+        self.listening = {BrokerId(int(name[1:])): where for name, where in site.clients.items()}
+        self.bootstrap = ",".join(f"{host}:{port}" for host, port in site.clients.values())
+        self.zookeeper = site.zookeeper
+
+    def kill(self, broker: BrokerId) -> None:
+        """SIGKILL."""
+        self._site.nodes[broker].process.end()
+
+    def resident_kb(self, broker: BrokerId) -> int:
+        """Memory of a broker that runs."""
+        return resident_kb(self._site.nodes[broker].process.pid)
+
+
+async def _begin(site: ContainerSite) -> None:
+    try:
+        await site.open()
+        await asyncio.gather(*(node.start() for node in site.nodes.values()))
+        # A client that asks for the controller before there is one waits for much longer than it takes.
+        async with asyncio.timeout(_START_S_MAX):
+            for broker, where in zip(site.nodes, site.clients.values(), strict=True):
+                while not await asyncio.to_thread(is_serving, where, broker):
+                    await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        raise HarnessError(f"not every broker served clients {_START_S_MAX:.0f} s after it was started") from None
+    finally:
+        await site.leave()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Start, measure, print; exit 1 where the cluster did not do what was asked of it."""
+    started_s = time.monotonic()
+    parser = argparse.ArgumentParser(prog="python -m bench.containers")
+    parser.add_argument("--records", type=int, default=300_000)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    plan = _plan()
+    site = ContainerSite(plan)
+    try:
+        refusal = DockerBackend().refuse(plan)
+        if refusal is not None:
+            raise HarnessError(refusal)
+        asyncio.run(_begin(site))
+        cluster = ContainerCluster(site)
+        measured = measure(cluster, tuple(cluster.listening), given.records, started_s)
+    except HarnessError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    finally:
+        site.stop()
+        site.close()
+    if given.json:
+        sys.stdout.buffer.write(msgspec.json.encode(measured) + b"\n")
+    else:
+        say(measured)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

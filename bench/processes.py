@@ -1,0 +1,51 @@
+"""`make bench-process`: a cluster of three processes and one ZooKeeper on this machine, measured by a stock client."""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from bench.cluster import measure, say
+from bench.local_cluster import LocalCluster
+from highwater.backends.real.zookeeper import LocalZooKeeper
+from highwater.errors import HarnessError
+from reference.types import Millis
+
+# A dead broker is noticed by the end of its session, which is what the failover is measured from.
+_SETTINGS = {
+    "session_timeout_ms": Millis(2000),
+    "controller_heartbeat_timeout_ms": Millis(6000),
+    "broker_heartbeat_timeout_ms": Millis(9000),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Start, measure, print; exit 1 where the cluster did not do what was asked of it."""
+    started_s = time.monotonic()
+    parser = argparse.ArgumentParser(prog="python -m bench.processes")
+    parser.add_argument("--records", type=int, default=300_000)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder,
+            LocalZooKeeper() as zookeeper,
+            LocalCluster(Path(folder), zookeeper.address, settings=_SETTINGS) as cluster,
+        ):
+            measured = measure(cluster, tuple(cluster.listening), given.records, started_s)
+    except HarnessError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    if given.json:
+        sys.stdout.buffer.write(msgspec.json.encode(measured) + b"\n")
+    else:
+        say(measured)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""`make bench`: how fast the standard plan is simulated and judged on one core, and how much memory that takes.
+
+The plan is the same on every machine (highwater.plans.derive.standard_bench_plan), so the numbers of two commits on one machine
+can be compared. Seconds are those of the processor: another job on the machine makes a run late, and not slow. The verdict is
+printed too: a fast run that is not VALID measures something else.
+"""
+
+import argparse
+import cProfile
+import io
+import pstats
+from pathlib import Path
+from time import process_time
+
+import msgspec
+from msgspec import Struct
+
+from highwater.cli.output import say
+from highwater.plans.derive import standard_bench_plan
+from highwater.rig.backend import Run
+from highwater.runs.memory import peak_mib
+from highwater.runs.provenance import Laboratory, laboratory
+from highwater.runs.run import backend_named, judge, perform
+from highwater.runs.summary import Summary, summarize
+
+_PROFILE_LINES = 25
+
+
+class Measurement(Struct, frozen=True, kw_only=True):
+    """One performance; per second means per second of the processor, performing and judging together."""
+
+    commit: str
+    plan_digest: str
+    verdict: str
+    sim_seconds: float
+    events: int
+    ops: int
+    perform_seconds: float
+    judge_seconds: float
+    sim_seconds_per_second: float
+    events_per_second: int
+    ops_per_second: int
+    peak_memory_mib: int
+
+
+def measure(here: Laboratory) -> Measurement:
+    """Perform and judge the standard plan once, in this process."""
+    start = process_time()
+    run = _perform(here)
+    performed = process_time()
+    verdict = judge(run.history)
+    judged = process_time()
+    summary = summarize(standard_bench_plan(), run.history, verdict, repeat="make bench", wall_seconds=judged - start)
+    return _measurement(summary, here, perform_seconds=performed - start, judge_seconds=judged - performed)
+
+
+def _perform(here: Laboratory) -> Run:
+    return perform(standard_bench_plan(), backend_named("sim"), here)
+
+
+def _measurement(summary: Summary, here: Laboratory, *, perform_seconds: float, judge_seconds: float) -> Measurement:
+    seconds = perform_seconds + judge_seconds
+    return Measurement(
+        commit=here.commit,
+        plan_digest=summary.plan_digest,
+        verdict=summary.verdict,
+        sim_seconds=round(summary.sim_seconds, 1),
+        events=summary.events,
+        ops=summary.ops,
+        perform_seconds=round(perform_seconds, 2),
+        judge_seconds=round(judge_seconds, 2),
+        sim_seconds_per_second=round(summary.sim_seconds / seconds, 1),
+        events_per_second=round(summary.events / seconds),
+        ops_per_second=round(summary.ops / seconds),
+        peak_memory_mib=peak_mib(),
+    )
+
+
+def profile_lines(here: Laboratory) -> str:
+    """The functions in which a performance spends its time; imports and first calls are left out."""
+    judge(_perform(here).history)
+    profiler = cProfile.Profile()
+    profiler.enable()
+    judge(_perform(here).history)
+    profiler.disable()
+    text = io.StringIO()
+    pstats.Stats(profiler, stream=text).sort_stats("tottime").print_stats(_PROFILE_LINES)
+    return text.getvalue().replace(f"{Path(__file__).parents[1]}/", "")
+
+
+def main() -> None:
+    """Measure, print, and write JSON."""
+    parser = argparse.ArgumentParser(prog="bench.simulator", description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("store/bench.json"))
+    parser.add_argument("--rounds", type=int, default=3, help="the fastest of so many counts")
+    parser.add_argument("--profile", action="store_true", help="print where the time goes instead")
+    arguments = parser.parse_args()
+    here = laboratory()
+    if arguments.profile:
+        say(profile_lines(here))
+        return
+    best = min((measure(here) for _ in range(arguments.rounds)), key=lambda m: m.perform_seconds + m.judge_seconds)
+    for name, value in msgspec.structs.asdict(best).items():
+        say(f"{name:<24} {value}")
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_bytes(msgspec.json.format(msgspec.json.encode(best), indent=2) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

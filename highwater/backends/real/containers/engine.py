@@ -1,0 +1,333 @@
+"""The Docker engine as this package sees it: the only module that imports the SDK.
+
+Everything that is created for a run carries the labels `highwater.run` (its id) and `highwater.folder` (`highwater.backends.real.
+run_folder`), so that all of it is found, and nothing else, and whether somebody still uses it. The engine has to be one of this
+machine: folders are shared with it, and containers are spoken to by their addresses.
+Calls block; a failure of the engine is a HarnessError that says what was being attempted.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+import docker
+import requests.exceptions
+from docker.errors import APIError, BuildError, DockerException, ImageNotFound, NotFound
+from docker.models.containers import Container
+from docker.types import IPAMConfig, LogConfig, Mount
+from msgspec import Struct
+
+from highwater.errors import HarnessError
+
+RUN_LABEL = "highwater.run"
+FOLDER_LABEL = "highwater.folder"
+INPUTS_LABEL = "highwater.inputs"
+_ANSWER_S_MAX = 60
+_CONNECTIONS_MAX = 32
+FREEZE_S_MAX = 10.0
+_LOG_TAIL_LINES = 20
+_LOG_BYTES_MAX = "16m"
+_PROCESSES_MAX = 512
+
+State = Literal["created", "running", "paused", "restarting", "removing", "exited", "dead"]
+
+
+class Labels(Struct, frozen=True):
+    """Whose something is."""
+
+    run: str
+    folder: Path
+
+    def texts(self) -> dict[str, str]:
+        """As the engine keeps them."""
+        return {RUN_LABEL: self.run, FOLDER_LABEL: str(self.folder)}
+
+
+class Service(Struct, frozen=True, kw_only=True):
+    """What one container is started with. `folders` of this machine appear inside at the same path, writable."""
+
+    name: str
+    labels: Labels
+    image: str
+    command: tuple[str, ...]
+    entrypoint: str | None = None  # the image's if None
+    user: str | None = None  # uid:gid; the image's if None
+    environment: tuple[str, ...] = ()
+    folders: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()  # the same, readable only
+    networks: tuple[str, ...] = ()  # ids
+    shares_network_of: str | None = None  # the id of a container
+    capabilities: tuple[str, ...] = ()
+    memory_mb: int
+
+
+class Network(Struct, frozen=True, kw_only=True):
+    """A bridge of its own; `gateway` is this machine as the containers see it."""
+
+    id: str
+    gateway: str
+
+
+class Left(Struct, frozen=True, kw_only=True):
+    """Something of a run that is there."""
+
+    kind: Literal["container", "network", "volume"]
+    id: str
+    name: str
+    labels: Labels
+
+
+@contextmanager
+def _attempting(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (DockerException, requests.exceptions.RequestException) as error:
+        said = error.explanation if isinstance(error, APIError) and error.explanation else error
+        raise HarnessError(f"{what}: {said}") from error
+
+
+def missing() -> str | None:
+    """Why containers cannot be used here, in a sentence; None where an engine answers."""
+    try:
+        Engine().close()
+    except HarnessError as error:
+        return str(error)
+    return None
+
+
+class Engine:
+    """A connection to the engine that DOCKER_HOST names, or the local one; HarnessError where none answers."""
+
+    def __init__(self) -> None:
+        try:
+            self._client = docker.from_env(timeout=_ANSWER_S_MAX, max_pool_size=_CONNECTIONS_MAX)
+            self._client.ping()
+        except (DockerException, requests.exceptions.RequestException) as error:
+            raise HarnessError(f"no Docker engine answers ({error}); start one, or set DOCKER_HOST") from error
+        if not self._client.api.base_url.startswith("http+docker://"):
+            self.close()
+            raise HarnessError(f"the Docker engine at {os.environ.get('DOCKER_HOST')} is not one of this machine (unix://…)")
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._client.close()
+
+    # --- images ------------------------------------------------------------------------------------------------------------
+
+    def image_id(self, tag: str) -> str | None:
+        """Of an image that is here."""
+        with _attempting(f"looking for the image {tag}"):
+            try:
+                return self._client.images.get(tag).id
+            except ImageNotFound:
+                return None
+
+    def inputs_of(self, tag: str) -> str | None:
+        """The digest of what an image was built from, where we built it."""
+        with _attempting(f"looking for the image {tag}"):
+            try:
+                return self._client.images.get(tag).labels.get(INPUTS_LABEL)
+            except ImageNotFound:
+                return None
+
+    def pull(self, reference: str) -> str | None:
+        """Fetch an image; the reason where that cannot be done."""
+        try:
+            self._client.images.pull(reference)
+        except (DockerException, requests.exceptions.RequestException) as error:
+            return str(error.explanation if isinstance(error, APIError) and error.explanation else error)
+        return None
+
+    def import_root(self, tar: Path, tag: str) -> None:
+        """Make an image of one layer from a tar of a file system."""
+        with _attempting(f"importing {tag}"):
+            self._client.api.import_image(src=str(tar), repository=tag, tag="latest")
+
+    def build(self, tag: str, context: Path, *, dockerfile: str, arguments: dict[str, str], inputs: str) -> None:
+        """Build from a tar of the context; HarnessError with the builder's last words."""
+        with _attempting(f"building {tag}"), context.open("rb") as tar:
+            try:
+                self._client.images.build(
+                    fileobj=tar,
+                    custom_context=True,
+                    dockerfile=dockerfile,
+                    tag=tag,
+                    buildargs=arguments,
+                    labels={INPUTS_LABEL: inputs},
+                    rm=True,
+                    forcerm=True,
+                )
+            except BuildError as error:
+                words = "".join(str(line.get("stream") or line.get("error") or "") for line in error.build_log)
+                raise HarnessError(f"building {tag}: {' / '.join(words.strip().splitlines()[-_LOG_TAIL_LINES:])}") from error
+
+    # --- networks ----------------------------------------------------------------------------------------------------------
+
+    def create_network(self, name: str, labels: Labels) -> Network:
+        """A bridge network for one run; this machine reaches it, the rest of the world does not."""
+        with _attempting(f"creating the network {name}"):
+            network = self._client.networks.create(name, driver="bridge", ipam=IPAMConfig(), internal=True, labels=labels.texts())
+            network.reload()
+            config = network.attrs["IPAM"]["Config"][0]
+            assert network.id is not None
+            return Network(id=network.id, gateway=config["Gateway"])
+
+    # --- containers --------------------------------------------------------------------------------------------------------
+
+    def create(self, service: Service) -> str:
+        """Create, without starting it; its id. No capabilities but those named, no new privileges, a read-only root."""
+        mounts = [Mount(str(path), str(path), type="bind") for path in service.folders]
+        mounts += [Mount(str(path), str(path), type="bind", read_only=True) for path in service.files]
+        with _attempting(f"creating the container {service.name}"):
+            container = self._client.containers.create(
+                service.image,
+                list(service.command),
+                name=service.name,
+                entrypoint=service.entrypoint,
+                user=service.user,
+                environment=list(service.environment),
+                labels=service.labels.texts(),
+                network=service.networks[0] if service.networks else None,
+                network_mode=None if service.shares_network_of is None else f"container:{service.shares_network_of}",
+                mounts=mounts,
+                tmpfs={"/tmp": "size=16m", "/run": "size=1m"},
+                read_only=True,
+                cap_drop=["ALL"],
+                cap_add=list(service.capabilities),
+                security_opt=["no-new-privileges"],
+                mem_limit=f"{service.memory_mb}m",
+                memswap_limit=f"{service.memory_mb}m",
+                pids_limit=_PROCESSES_MAX,
+                log_config=LogConfig(type="json-file", config={"max-size": _LOG_BYTES_MAX}),
+            )
+            assert container.id is not None
+            for network in service.networks[1:]:
+                self._client.networks.get(network).connect(container.id)
+            return container.id
+
+    def start(self, container: str) -> None:
+        """Start one that is created or has ended; its network interface is then a new one."""
+        with _attempting("starting a container"):
+            self._container(container).start()
+
+    def kill(self, container: str, signal: str = "KILL") -> None:
+        """Send a signal to its first process. Nothing where none runs."""
+        with _attempting(f"sending SIG{signal} to a container"):
+            try:
+                self._container(container).kill(signal)
+            except APIError as error:
+                if error.status_code != 409:  # not running
+                    raise
+
+    def wait(self, container: str, timeout_s: int) -> None:
+        """Until it has ended."""
+        with _attempting("waiting for the end of a container"):
+            self._container(container).wait(timeout=timeout_s)
+
+    def pause(self, container: str) -> None:
+        """Freeze its cgroup. HarnessError where that does not come about within FREEZE_S_MAX."""
+        end_s = time.monotonic() + FREEZE_S_MAX
+        with _attempting("pausing a container"):
+            while True:
+                try:
+                    return self._container(container).pause()
+                except APIError as error:
+                    # A task freezes when it next gets a processor. runc looks a thousand times, some 0.2 s, and thaws it.
+                    if "unable to freeze" not in str(error) or time.monotonic() > end_s:
+                        raise
+
+    def unpause(self, container: str) -> None:
+        """Thaw it."""
+        with _attempting("continuing a container"):
+            self._container(container).unpause()
+
+    def state(self, container: str) -> State:
+        """As the engine calls it."""
+        with _attempting("looking at a container"):
+            status: State = self._container(container).status  # type: ignore[assignment] # of the engine's documented words
+            return status
+
+    def addresses(self, container: str) -> dict[str, str]:
+        """Its address in each of its networks, by their ids; while it runs."""
+        with _attempting("looking at a container"):
+            networks = self._container(container).attrs["NetworkSettings"]["Networks"]
+        return {network["NetworkID"]: network["IPAddress"] for network in networks.values()}
+
+    def pid(self, container: str) -> int:
+        """Of its first process, as this machine numbers it; 0 where none runs."""
+        with _attempting("looking at a container"):
+            pid: int = self._container(container).attrs["State"]["Pid"]
+        return pid
+
+    def exit_code(self, container: str) -> int | None:
+        """With which its first process ended last; None where one runs, as far as the engine knows."""
+        with _attempting("looking at a container"):
+            state = self._container(container).attrs["State"]
+        code: int = state["ExitCode"]
+        return code if state["Status"] == "exited" else None
+
+    def last_words(self, container: str) -> str:
+        """The last line it printed."""
+        with _attempting("reading what a container printed"):
+            lines = self._container(container).logs(tail=_LOG_TAIL_LINES).decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def memory_bytes(self, container: str) -> int:
+        """What its cgroup uses, without the page cache that can be given back."""
+        with _attempting("reading the memory of a container"):
+            found = self._container(container).stats(stream=False)
+        assert isinstance(found, dict)
+        stats = found["memory_stats"]
+        details = stats.get("stats", {})
+        reclaimable: int = details.get("total_inactive_file", details.get("inactive_file", 0))
+        used: int = stats["usage"]
+        return used - reclaimable
+
+    # --- the end -----------------------------------------------------------------------------------------------------------
+
+    def left(self, run: str | None = None) -> list[Left]:
+        """Everything there is of one run, or of all runs: containers first."""
+        wanted = {"label": RUN_LABEL if run is None else f"{RUN_LABEL}={run}"}
+        with _attempting("looking for what runs left behind"):
+            containers = self._client.api.containers(all=True, filters=wanted)
+            networks = self._client.api.networks(filters=wanted)
+            volumes = self._client.api.volumes(filters=wanted)["Volumes"] or []
+        return [
+            *(Left(kind="container", id=c["Id"], name=c["Names"][0][1:], labels=_labels(c["Labels"])) for c in containers),
+            *(Left(kind="network", id=n["Id"], name=n["Name"], labels=_labels(n["Labels"])) for n in networks),
+            *(Left(kind="volume", id=v["Name"], name=v["Name"], labels=_labels(v["Labels"])) for v in volumes),
+        ]
+
+    def remove(self, left: Left) -> None:
+        """Remove one thing; nothing where somebody else has."""
+        with _attempting(f"removing the {left.kind} {left.name}"):
+            try:
+                match left.kind:
+                    case "container":
+                        self._client.api.remove_container(left.id, force=True, v=True)
+                    case "network":
+                        self._client.api.remove_network(left.id)
+                    case "volume":
+                        self._client.api.remove_volume(left.id)
+            except NotFound:
+                return
+            except APIError as error:
+                if "is already in progress" not in str(error):
+                    raise
+
+    def _container(self, container: str) -> Container:
+        return self._client.containers.get(container)
+
+
+def _labels(texts: dict[str, str]) -> Labels:
+    return Labels(texts[RUN_LABEL], Path(texts.get(FOLDER_LABEL, "/")))

@@ -1,0 +1,254 @@
+"""Images of a broker and of a ZooKeeper server, built from `docker/` with and without a registry.
+
+    python -m highwater.backends.real.containers.images
+
+    highwater-base       BASE_IMAGE, else a Debian made here with debootstrap, with Java, iptables, tc and libfaketime
+    highwater-node       + `reference`, `server` and what they import
+    highwater-zookeeper  + the jars that ship with PySpark
+
+Everything is copied in from this machine, so that no build but that of the base needs a network. An image remembers the digest
+of what it was built from and is built again only when that has changed.
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+import reference
+from highwater.backends.real.containers.engine import Engine
+from highwater.backends.real.zookeeper import server_jars
+from highwater.errors import HarnessError, HighwaterError
+
+NODE = "highwater-node:latest"
+ZOOKEEPER = "highwater-zookeeper:latest"
+BASE = "highwater-base:latest"
+COMMAND = "make images"
+# The packages of a broker, and the distributions that they import: all that its image holds.
+PACKAGES = ("reference", "server")
+BROKER = ("msgspec", "kazoo", "kio", "crc32c")
+_LOCAL = "highwater-debian"  # the base that debootstrap made
+_BASE_IMAGE = "python:3.11-slim-bookworm"
+_SUITE = "bookworm"
+_PYTHON = (3, 11)  # of both bases
+_PACKAGES = "python3,openjdk-17-jre-headless,iptables,iproute2,libfaketime"
+_USELESS = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
+_ROOT = Path(next(iter(reference.__path__))).parent
+_DOCKER = _ROOT / "docker"
+
+
+def missing(engine: Engine) -> str | None:
+    """Which images are not there or not of this source, with the command that builds them; None where all are."""
+    if not _DOCKER.is_dir():
+        return "images are built from a checkout of highwater, and this is an installed package"
+    base = engine.image_id(BASE)
+    if base is None or engine.inputs_of(BASE) != _base_inputs():
+        return f"there is no image {BASE} of today's docker/base.Dockerfile: {COMMAND}"
+    for tag, inputs in ((NODE, _node_inputs(base)), (ZOOKEEPER, _zookeeper_inputs(base))):
+        there = engine.inputs_of(tag)
+        if there != inputs:
+            return f"{'there is no image' if there is None else 'out of date is the image'} {tag}: {COMMAND}"
+    return None
+
+
+def build_all(engine: Engine) -> None:
+    """Build what is not there or out of date, with a line for each image that takes time."""
+    if engine.inputs_of(BASE) != _base_inputs():
+        _build_base(engine)
+    base = engine.image_id(BASE)
+    assert base is not None
+    inputs = _node_inputs(base)
+    if engine.inputs_of(NODE) != inputs:
+        _say(f"building {NODE}")
+        with tempfile.TemporaryDirectory(prefix="highwater-images-") as folder:
+            _collect_node(Path(folder))
+            contents = [(f"site/{path.relative_to(folder)}", path) for path in sorted(Path(folder).rglob("*")) if path.is_file()]
+            _build(engine, NODE, "node.Dockerfile", contents, {"BASE": BASE}, inputs=inputs)
+    inputs = _zookeeper_inputs(base)
+    if engine.inputs_of(ZOOKEEPER) != inputs:
+        _say(f"building {ZOOKEEPER}")
+        jars = [(f"jars/{jar.name}", jar) for jar in server_jars()]
+        _build(engine, ZOOKEEPER, "zookeeper.Dockerfile", jars, {"BASE": BASE}, inputs=inputs)
+
+
+def _base_inputs() -> str:
+    return _digest(_wanted_base(), _dockerfile("base.Dockerfile"), _PACKAGES)
+
+
+def _node_inputs(base: str) -> str:
+    """Of our source the contents, of what others made the versions."""
+    source = sorted(path for package in PACKAGES for path in (_ROOT / package).rglob("*.py"))
+    versions = [f"{name}=={metadata.version(name)}" for name in sorted(_closure(_requirements()))]
+    contents = [f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in source]
+    return _digest(base, _dockerfile("node.Dockerfile"), *versions, *contents)
+
+
+def _zookeeper_inputs(base: str) -> str:
+    return _digest(base, _dockerfile("zookeeper.Dockerfile"), *(jar.name for jar in server_jars()))
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def _dockerfile(name: str) -> str:
+    return (_DOCKER / name).read_text()
+
+
+# --- the base ----------------------------------------------------------------------------------------------------------------
+
+
+def _wanted_base() -> str:
+    return os.environ.get("BASE_IMAGE", _BASE_IMAGE)
+
+
+def _build_base(engine: Engine) -> None:
+    wanted = _wanted_base()
+    below = wanted if engine.image_id(wanted) is not None else _pull_or_make(engine, wanted)
+    _say(f"building {BASE} from {below}")
+    _build(engine, BASE, "base.Dockerfile", (), {"BASE_IMAGE": below}, inputs=_base_inputs())
+
+
+def _pull_or_make(engine: Engine, wanted: str) -> str:
+    _say(f"pulling {wanted}")
+    reason = engine.pull(wanted)
+    if reason is None:
+        return wanted
+    if engine.image_id(_LOCAL) is None:
+        _say(f"{wanted} cannot be pulled ({reason.strip()}); making a Debian with debootstrap instead: a minute or two, once")
+        _debootstrap(engine)
+    return _LOCAL
+
+
+def _debootstrap(engine: Engine) -> None:
+    tool = shutil.which("debootstrap")
+    if tool is None or os.getuid() != 0:
+        raise HarnessError("without a registry the base image is made by debootstrap: install it, and run this once as root")
+    folder = Path(tempfile.mkdtemp(prefix="highwater-debian-"))
+    root, tar = folder / "root", folder / "root.tar"
+    command = [tool, "--variant=minbase", f"--include={_PACKAGES}", _SUITE, str(root), _mirror()]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise HarnessError(f"debootstrap failed: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+        for useless in _USELESS:
+            shutil.rmtree(root / useless, ignore_errors=True)
+        subprocess.run(["tar", "--one-file-system", "--numeric-owner", "-C", str(root), "-cf", str(tar), "."], check=True)
+        engine.import_root(tar, _LOCAL)
+    finally:
+        _unmount_below(folder)  # an interrupted debootstrap leaves its /proc behind
+        shutil.rmtree(folder)
+
+
+def _mirror() -> str:
+    """Where apt on this machine gets Debian's main section from."""
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    for line in listed.splitlines():
+        uri, release, component = line.split()
+        if (release, component) == (_SUITE, "main"):
+            return uri
+    raise HarnessError(f"apt on this machine knows no source of Debian {_SUITE}; set BASE_IMAGE to an image that is here")
+
+
+def _unmount_below(folder: Path) -> None:
+    mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for place in sorted((place for place in mounted if place.startswith(f"{folder}/")), reverse=True):
+        subprocess.run(["umount", place], check=True)
+
+
+# --- what brokers need -------------------------------------------------------------------------------------------------------
+
+
+def _collect_node(site: Path) -> None:
+    """The packages of a broker and the distributions they need: the installed ones, or pip's where this Python differs."""
+    for package in PACKAGES:
+        shutil.copytree(_ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
+    wanted = _requirements()
+    if sys.version_info[:2] != _PYTHON or sys.platform != "linux":
+        return _install(site, wanted)
+    for name in sorted(_closure(wanted)):
+        distribution = metadata.distribution(name)
+        for file in distribution.files or ():
+            if ".." in file.parts or "__pycache__" in file.parts:
+                continue
+            target = site / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(str(distribution.locate_file(file)), target)
+    return None
+
+
+def _requirements() -> list[str]:
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    return [text for text in project["dependencies"] if Requirement(text).name in BROKER]
+
+
+def _closure(wanted: Iterable[str]) -> set[str]:
+    """Names of all distributions that these requirements bring in."""
+    found: set[str] = set()
+    open_ones = [Requirement(text) for text in wanted]
+    while open_ones:
+        requirement = open_ones.pop()
+        if requirement.name in found or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        found.add(requirement.name)
+        open_ones += [Requirement(text) for text in metadata.requires(requirement.name) or ()]
+    return found
+
+
+def _install(site: Path, wanted: list[str]) -> None:
+    target = ["--target", str(site), "--python-version", "3.11", "--platform", f"manylinux2014_{platform.machine()}"]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", *target, "--only-binary=:all:"]
+    done = subprocess.run([*command, "-c", str(_ROOT / "constraints.txt"), *wanted], check=False)
+    if done.returncode:
+        raise HarnessError("pip could not fetch what a broker's image needs")
+
+
+# --- building ----------------------------------------------------------------------------------------------------------------
+
+
+def _build(
+    engine: Engine, tag: str, dockerfile: str, contents: Iterable[tuple[str, Path]], arguments: dict[str, str], *, inputs: str
+) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".tar") as context:
+        with tarfile.open(fileobj=context, mode="w") as tar:
+            for name, path in [(dockerfile, _DOCKER / dockerfile), *contents]:
+                entry = tar.gettarinfo(str(path), arcname=name)
+                entry.uid = entry.gid = entry.mtime = 0
+                with path.open("rb") as file:
+                    tar.addfile(entry, file)
+        context.flush()
+        engine.build(tag, Path(context.name), dockerfile=dockerfile, arguments=arguments, inputs=inputs)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"images: {line}\n")
+
+
+def main() -> int:
+    """Build; one line for what went wrong."""
+    try:
+        with Engine() as engine:
+            build_all(engine)
+    except HighwaterError as error:
+        sys.stderr.write(f"images: {error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""The network between containers: what agents do to it, and what datagrams through it show (`real.site.Links`).
+
+Every broker and every server of ZooKeeper has a network of its own, which an agent (`agent`) rules. A link is ruled where it
+ends; what goes to clients, where it begins: clients live in the harness, on this machine, which a container sees as its gateway.
+The laboratory reaches containers by another network that no rule names.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from highwater.backends.real.containers.agent import PROBE_PORT, Probes
+from highwater.backends.real.site import CLIENTS, LinkCondition, Pair, Probe, Proof
+from highwater.errors import HarnessError
+from reference.types import Address
+
+COUNT_S = 0.1  # how often agents are asked what they have hit, while anything is to be hit
+PROBES = 20  # datagrams for a link without loss
+LOST_ONCE_IN = 7000  # for loss: so many per mille of datagrams together, that none is lost once in e^7 times
+HEARD_MS = 500.0  # what has not come by then was held or lost
+JOINED_MS = 5000.0  # where all should come: an agent that waits for a processor takes them in one by one
+OPEN_S_MAX = 20.0
+ASK_S_MAX = 20.0
+_LINE_BYTES_MAX = 1 << 20
+
+
+class AgentClient:
+    """Asks one agent, over its Unix socket, one question at a time."""
+
+    def __init__(self, socket: Path, place: Address) -> None:
+        self._socket = socket
+        self._place = place
+        self._turn = asyncio.Lock()
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def open(self) -> None:
+        """Wait until it answers. HarnessError where it does not."""
+        try:
+            async with asyncio.timeout(OPEN_S_MAX):
+                while self._streams is None:
+                    try:
+                        self._streams = await asyncio.open_unix_connection(str(self._socket), limit=_LINE_BYTES_MAX)
+                    except (FileNotFoundError, ConnectionRefusedError):
+                        await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise HarnessError(f"the agent of {self._place} does not answer") from None
+
+    async def ask(self, **request: Any) -> Any:
+        """Its answer. HarnessError where it cannot do it."""
+        try:
+            async with self._turn, asyncio.timeout(ASK_S_MAX):
+                answer = msgspec.json.decode(await self._line(msgspec.json.encode(request) + b"\n"))
+        except (OSError, TimeoutError, msgspec.DecodeError) as error:
+            raise HarnessError(f"the agent of {self._place} does not answer: {error}") from error
+        if "error" in answer:
+            raise HarnessError(f"the network of {self._place}: {answer['error']}")
+        return answer["ok"]
+
+    async def _line(self, request: bytes) -> bytes:
+        """Over a connection of its own where the last one was given up: the next answer there is to a question of the past."""
+        if self._streams is None:
+            await self.open()
+        assert self._streams is not None
+        reader, writer = self._streams
+        try:
+            writer.write(request)
+            return await reader.readline()
+        except BaseException:
+            self._streams = None
+            writer.close()
+            raise
+
+    async def close(self) -> None:
+        """Hang up."""
+        streams, self._streams = self._streams, None
+        if streams is not None:
+            streams[1].close()
+            with suppress(OSError):
+                await streams[1].wait_closed()
+
+
+class ContainerLinks:
+    """All links of a run. `addresses` are those of the places in the run's network, of `clients` the gateway."""
+
+    def __init__(self) -> None:
+        self._agents: dict[Address, AgentClient] = {}
+        self._addresses: dict[Address, str] = {}
+        self._place_at: dict[str, Address] = {}
+        self._me = time.monotonic_ns()  # agents outlive us
+        self._tokens = itertools.count(1)
+        self._clients = Probes()
+        self._socket: asyncio.DatagramTransport | None = None
+        self._port = 0
+        self._counts: dict[Pair, int] = {}
+        self._at_work: dict[Pair, LinkCondition] = {}
+        self._counting: asyncio.Task[None] | None = None
+
+    async def open(self, addresses: Mapping[Address, str], agents: Mapping[Address, AgentClient]) -> None:
+        """The places are there, and their agents answer."""
+        self._addresses = dict(addresses)
+        self._place_at = {address: place for place, address in addresses.items()}
+        self._agents = dict(agents)
+        loop = asyncio.get_running_loop()
+        self._socket, _ = await loop.create_datagram_endpoint(lambda: self._clients, (addresses[CLIENTS], 0))
+        self._port = self._socket.get_extra_info("sockname")[1]
+
+    async def close(self) -> None:
+        """Hang up with all agents."""
+        if self._counting is not None:
+            self._counting.cancel()
+            await asyncio.gather(self._counting, return_exceptions=True)  # what ended it earlier is told where it mattered
+        if self._socket is not None:
+            self._socket.close()
+        for agent in self._agents.values():
+            await agent.close()
+
+    async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
+        """These links are so from now on."""
+        by_agent: dict[Address, list[dict[str, Any]]] = {}
+        for (source, target), condition in conditions.items():
+            ruler, direction, peer = (source, "out", target) if target == CLIENTS else (target, "in", source)
+            rule = {"direction": direction, "peer": self._addresses[peer], **msgspec.structs.asdict(condition)}
+            by_agent.setdefault(ruler, []).append(rule)
+        await asyncio.gather(*(self._agents[ruler].ask(do="set", links=links) for ruler, links in by_agent.items()))
+        # Nobody asks while nothing is at work: what was hit until now is not to be found later, and taken for hits of this.
+        await asyncio.gather(*(self._take_counts(ruler) for ruler in by_agent))
+        for pair, condition in conditions.items():
+            self._at_work.pop(pair, None)
+            if condition != LinkCondition():
+                self._at_work[pair] = condition
+        if self._at_work and (self._counting is None or self._counting.done()):
+            self._counting = asyncio.get_running_loop().create_task(self._count())
+        return lambda: self._look(dict(conditions))
+
+    async def reset(self, pairs: Iterable[Pair]) -> int:
+        """Break the connections over these links, in whichever direction they were opened."""
+        # Brokers come before clients ("c") and servers ("z1"); one end is enough.
+        ends = dict.fromkeys((min(pair), max(pair)) for pair in pairs)
+        asked = (self._agents[ruler].ask(do="reset", peers=[self._addresses[peer]]) for ruler, peer in ends)
+        closed: list[int] = await asyncio.gather(*asked)
+        return sum(closed)
+
+    def counts(self) -> Mapping[Pair, int]:
+        """Packets, as the agents said last."""
+        return self._counts
+
+    # --- evidence ----------------------------------------------------------------------------------------------------------
+
+    async def _count(self) -> None:
+        while self._at_work:
+            await asyncio.sleep(COUNT_S)
+            for place in sorted({target if target != CLIENTS else source for source, target in self._at_work}):
+                await self._take_counts(place)
+
+    async def _take_counts(self, place: Address) -> None:
+        for direction, peer, hits in await self._agents[place].ask(do="counts"):
+            other = self._place_at[peer]
+            self._counts[(other, place) if direction == "in" else (place, other)] = hits
+
+    async def _look(self, conditions: Mapping[Pair, LinkCondition]) -> Proof:
+        proofs = await asyncio.gather(*(self._look_at(pair, condition) for pair, condition in conditions.items()))
+        wrong = [proof for proof in proofs if not proof.holds]
+        shown = wrong or proofs[:1]
+        more = len(proofs) - 1 if not wrong else len(wrong) - 1
+        text = "; ".join(proof.detail for proof in shown[:1]) + (f" (and {more} other links alike)" if more else "")
+        return Proof(not wrong, text)
+
+    async def _look_at(self, pair: Pair, condition: LinkCondition) -> Proof:
+        """Send datagrams over the link, as its first place, and ask its second what came."""
+        source, target = pair
+        token = f"{self._me}-{next(self._tokens)}"
+        lost = condition.loss_per_mille and not condition.held
+        sent = max(PROBES, LOST_ONCE_IN // condition.loss_per_mille) if lost else PROBES
+        await self._send(source, target, token, sent)
+        patience_ms = condition.delay_ms + (HEARD_MS if condition.held or lost else JOINED_MS)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + patience_ms / 1000
+        while True:
+            heard = await self._heard(target, token)
+            if loop.time() > end or (heard["count"] == sent and not condition.held and not lost):
+                break
+            await asyncio.sleep(0.02)
+        return _judged(f"{source}>{target}", condition, sent, heard["count"], heard["ms_max"])
+
+    async def _send(self, source: Address, target: Address, token: str, count: int) -> None:
+        if source == CLIENTS:
+            await self._clients.send((self._addresses[target], PROBE_PORT), token, count)
+            return
+        port = PROBE_PORT
+        if target == CLIENTS:
+            # What a firewall of this machine lets in are answers: somebody here has to have spoken first.
+            await self._clients.send((self._addresses[source], PROBE_PORT), f"{token}-hello", 1)
+            port = self._port
+        await self._agents[source].ask(do="send", to=self._addresses[target], port=port, token=token, count=count)
+
+    async def _heard(self, target: Address, token: str) -> dict[str, Any]:
+        if target == CLIENTS:
+            return self._clients.heard(token)
+        heard: dict[str, Any] = await self._agents[target].ask(do="heard", token=token)
+        return heard
+
+
+def _judged(link: str, condition: LinkCondition, sent: int, heard: int, ms_max: float) -> Proof:
+    slowest = f", the slowest in {ms_max:.1f} ms" if heard else ""
+    detail = f"{link}: {heard} of {sent} datagrams came{slowest}"
+    if condition.held:
+        return Proof(heard == 0, detail)
+    if condition.loss_per_mille:
+        return Proof(heard < sent, detail)
+    if condition.delay_ms:
+        # Of so many draws between 0 and the delay, all in its lowest quarter: less than once in 10^12 times.
+        return Proof(heard > 0 and ms_max >= condition.delay_ms / 4, detail)
+    return Proof(heard == sent, detail)

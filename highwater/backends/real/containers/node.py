@@ -1,0 +1,146 @@
+"""Brokers and servers of ZooKeeper in containers (`highwater.backends.real.site.Node`, `Life`)."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from highwater.backends.real.containers.engine import Engine, Service
+from highwater.backends.real.containers.images import NODE, ZOOKEEPER
+from highwater.backends.real.containers.place import Grounds, Place, make_folder
+from highwater.backends.real.containers.process import ContainerProcess
+from highwater.backends.real.node_folder import NodeFolder, Start
+from highwater.backends.real.servers import SERVES_S_MAX
+from highwater.backends.real.site import HostPort, Probe, Proof
+from highwater.backends.real.zookeeper import answers, configuration
+
+PEERS_PORT, CLIENTS_PORT = 9091, 9092
+ZOOKEEPER_PORT = 2181
+FOLLOW_PORT, ELECT_PORT = 2888, 3888
+NODE_MEMORY_MB = 384
+SERVER_MEMORY_MB = 512
+ANYWHERE = "0.0.0.0"
+FAKETIME = Path("/usr/$LIB/faketime/libfaketime.so.1")  # the loader knows what $LIB is inside
+
+
+class NodeContainer(NodeFolder):
+    """One broker through all its lives."""
+
+    def __init__(self, engine: Engine, grounds: Grounds, place: Place, start: Start) -> None:
+        super().__init__(grounds.folder.path, start)
+        environment = {} if self._clock is None else self._clock.environment(FAKETIME)
+        self.process = ContainerProcess(
+            engine,
+            Service(
+                name=f"{grounds.labels.run}-{place.name}",
+                labels=grounds.labels,
+                image=NODE,
+                command=("--config", str(self._folder / "settings.json")),
+                user=f"{grounds.user}:{grounds.user}",
+                environment=tuple(f"{name}={value}" for name, value in environment.items()),
+                folders=(self._folder,),
+                shares_network_of=place.container,
+                memory_mb=NODE_MEMORY_MB,
+            ),
+        )
+
+    async def start(self) -> Probe:
+        """A new life."""
+        self.begin_life(end_with_stdin=False)
+        await self.process.start()
+        await self.tell_faults(self.is_running)
+        return self._runs
+
+    async def _runs(self) -> Proof:
+        proof = await self.process.runs()
+        why = None if proof.holds else self.stopped_itself()
+        return proof if why is None else Proof(True, f"it stopped by itself: {why}")
+
+    async def is_running(self) -> bool:
+        """Is there a process, perhaps a frozen one?"""
+        return self.process.is_running()
+
+    async def kill(self) -> Probe:
+        """SIGKILL; the page cache stays."""
+        return await self.process.kill()
+
+    async def terminate(self) -> Probe:
+        """SIGTERM."""
+        probe = self.process.gone()
+        await self.process.signal("TERM")
+        return probe
+
+    async def pause(self) -> Probe:
+        """Its cgroup is frozen."""
+        await self.process.freeze()
+        return self.process.stands_still
+
+    async def resume(self) -> Probe:
+        """Its cgroup is thawed."""
+        await self.process.thaw()
+        return self._runs
+
+    def last_words(self) -> str:
+        """The last line that the process printed."""
+        return self.process.last_words()
+
+
+class ServerContainer:
+    """One server of ZooKeeper. `places` are those of all servers, in their order."""
+
+    def __init__(self, engine: Engine, grounds: Grounds, place: Place, places: Sequence[Place]) -> None:
+        self.address = place.name
+        self.client: HostPort = (place.address, ZOOKEEPER_PORT)
+        self._laboratory: HostPort = (place.laboratory, ZOOKEEPER_PORT)
+        folder = make_folder(grounds, grounds.folder.path / place.name)
+        self.data_dir: Path = make_folder(grounds, folder / "data")
+        (self.data_dir / "myid").write_text(f"{places.index(place) + 1}\n")
+        quorum = [f"{other.address}:{FOLLOW_PORT}:{ELECT_PORT}" for other in places]
+        (folder / "zoo.cfg").write_text(configuration(self.data_dir, (ANYWHERE, ZOOKEEPER_PORT), quorum))
+        self.process = ContainerProcess(
+            engine,
+            Service(
+                name=f"{grounds.labels.run}-{place.name}",
+                labels=grounds.labels,
+                image=ZOOKEEPER,
+                command=(str(folder / "zoo.cfg"),),
+                user=f"{grounds.user}:{grounds.user}",
+                folders=(folder,),
+                shares_network_of=place.container,
+                memory_mb=SERVER_MEMORY_MB,
+            ),
+        )
+
+    async def start(self) -> Probe:
+        """A process on what an earlier one left."""
+        await self.process.start()
+        return self.serves
+
+    async def serves(self) -> Proof:
+        """It serves clients, or does so soon."""
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < SERVES_S_MAX:
+            if await asyncio.to_thread(answers, self._laboratory):
+                return Proof(True, f"{self.address} serves {time.monotonic() - began_s:.1f} s after its start")
+            if not self.process.is_running():
+                break
+            await asyncio.sleep(0.1)
+        return Proof(False, f"{self.address} does not serve: {self.process.last_words()}")
+
+    async def kill(self) -> Probe:
+        """SIGKILL."""
+        return await self.process.kill()
+
+    async def pause(self) -> Probe:
+        """Its cgroup is frozen."""
+        await self.process.freeze()
+        return self.process.stands_still
+
+    async def resume(self) -> Probe:
+        """Its cgroup is thawed."""
+        await self.process.thaw()
+        return self.process.runs
+
+    async def is_running(self) -> bool:
+        """Is there a process, perhaps a frozen one?"""
+        return self.process.is_running()

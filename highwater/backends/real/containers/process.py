@@ -1,0 +1,169 @@
+"""The first process of a container, from outside: started again and again, killed, ended, frozen, and looked at.
+
+A container is made once and started for each life. What the kernel says of its process (`os_process`) is believed
+before what the engine says, which learns of an end a moment later.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from highwater.backends.real.containers.engine import Engine, Service
+from highwater.backends.real.os_process import LOOK_S, state_of
+from highwater.backends.real.site import Probe, Proof
+from highwater.errors import HarnessError
+
+ENDED_S_MAX = 10
+_LOOKS_MAX = 150
+_FROZEN_S = 0.2  # so long it must not take any time of a processor
+_GONE = ("", "Z", "X")
+
+
+class ContainerProcess:
+    """One container that is not there before the first start."""
+
+    def __init__(self, engine: Engine, service: Service) -> None:
+        self._engine = engine
+        self._service = service
+        self._container: str | None = None
+        self._pid = 0
+        self._frozen = False
+
+    @property
+    def container(self) -> str | None:
+        """Its id, once it was started."""
+        return self._container
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last, as this machine numbers it."""
+        return self._pid
+
+    async def start(self) -> None:
+        """A new process; there must be none."""
+        assert not self.is_running()
+        await asyncio.to_thread(self._start)
+
+    def _start(self) -> None:
+        if self._container is None:
+            self._container = self._engine.create(self._service)
+        else:
+            self._engine.wait(self._container, ENDED_S_MAX)
+        self._engine.start(self._container)
+        self._pid = self._engine.pid(self._container)
+
+    def is_running(self) -> bool:
+        """Is there a process, perhaps one that stands still?"""
+        return self._pid != 0 and state_of(self._pid) not in _GONE
+
+    async def kill(self) -> Probe:
+        """SIGKILL, and its end. Nothing where there is no process, and then it did not act."""
+        if not self.is_running():
+            return _nobody
+        probe = self.gone()
+        await asyncio.to_thread(self.end)
+        return probe
+
+    def end(self) -> None:
+        """The same, outside of a loop."""
+        if self._container is None:
+            return
+        if self.is_running():
+            self._engine.kill(self._container)  # the engine thaws what is frozen
+        self._frozen = False
+        self._engine.wait(self._container, ENDED_S_MAX)
+
+    async def signal(self, name: str) -> None:
+        """Nothing where there is no process."""
+        if self._container is not None and self.is_running():
+            await asyncio.to_thread(self._engine.kill, self._container, name)
+
+    async def freeze(self) -> None:
+        """Its cgroup stands still. Nothing where there is no process, or it stands still already."""
+        if self._container is not None and self.is_running() and not self._frozen:
+            self._frozen = await self._done_to_it(self._engine.pause, self._container)
+
+    async def thaw(self) -> None:
+        """It goes on, if it stood still."""
+        if self._container is not None and self._frozen:
+            await self._done_to_it(self._engine.unpause, self._container)
+            self._frozen = False
+
+    async def _done_to_it(self, deed: Callable[[str], None], container: str) -> bool:
+        """Or did the process end by itself meanwhile, so that there is nothing any more to do it to?"""
+        try:
+            await asyncio.to_thread(deed, container)
+        except HarnessError:
+            if self.is_running():
+                raise
+            return False
+        return True
+
+    def last_words(self) -> str:
+        """The last line that it printed."""
+        return "" if self._container is None else self._engine.last_words(self._container)
+
+    # --- evidence ----------------------------------------------------------------------------------------------------------
+
+    def gone(self) -> Probe:
+        """The process that is there now has ended, or does so soon: asked for when the next one may be running already.
+
+        Of one that ended earlier that would prove nothing.
+        """
+        return partial(self._gone, self._pid) if self.is_running() else _nobody
+
+    async def _gone(self, pid: int) -> Proof:
+        container = self._container
+        if container is None:
+            return Proof(False, "there was no process")
+        for _ in range(_LOOKS_MAX):
+            if state_of(pid) in _GONE:
+                # The engine learns of it a moment later; where another process was started meanwhile, it tells of that one.
+                code = await asyncio.to_thread(self._engine.exit_code, container)
+                if pid != self._pid:
+                    return Proof(True, f"process {pid} ended")
+                if code is not None:
+                    return Proof(True, f"process {pid} ended with exit code {code}")
+            await asyncio.sleep(LOOK_S)
+        gone = state_of(pid) in _GONE
+        return Proof(gone, f"process {pid} ended" if gone else f"process {pid} is still ending")
+
+    async def runs(self) -> Proof:
+        """It is there and not frozen."""
+        pid = self._pid
+        if not self.is_running():
+            return Proof(False, f"process {pid} ended by itself")
+        state = state_of(pid)
+        container = self._container
+        assert container is not None
+        engine_says = await asyncio.to_thread(self._engine.state, container)
+        return Proof(engine_says == "running" and state != "T", f"process {pid} is in state {state}, its container {engine_says}")
+
+    async def stands_still(self) -> Proof:
+        """It is there and takes no time of a processor."""
+        pid, container = self._pid, self._container
+        if container is None or not self.is_running():
+            return Proof(False, "there is no process")
+        before = _processor_ticks(pid)
+        await asyncio.sleep(_FROZEN_S)
+        after = _processor_ticks(pid)
+        if before is None or after is None:
+            return Proof(False, f"process {pid} ended meanwhile")
+        taken = after - before
+        engine_says = await asyncio.to_thread(self._engine.state, container)
+        detail = f"process {pid} took {taken} ticks of a processor in {_FROZEN_S} s, its container is {engine_says}"
+        return Proof(taken == 0 and engine_says == "paused", detail)
+
+
+async def _nobody() -> Proof:
+    return Proof(False, "there was no process")
+
+
+def _processor_ticks(pid: int) -> int | None:
+    """Of user and of system, since its start; None where there is no such process."""
+    try:
+        fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return int(fields[11]) + int(fields[12])

@@ -1,0 +1,171 @@
+"""Log directories of one process, and what is done to them from outside: permissions, a file in the place, no room, another disk.
+
+A directory lies in a folder of its own, so that it can be taken away and put back, and so that the folder can be a small
+file system of memory, which a ballast file fills. Open files stay open whatever happens to their directory: a broker notices at
+its next access by name, as on any Unix.
+"""
+
+import asyncio
+import errno
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from highwater.backends.real.site import SOUND, DirCondition, Probe, Proof
+from highwater.errors import HarnessError
+from reference.types import Offset
+from server.disk.disk import look
+from server.lab.power import Wound
+
+SMALL_BYTES = 64 * 1024 * 1024
+_ASIDE = "aside"
+_BALLAST = "ballast"
+_TRIED_BYTES = 64 * 1024
+
+
+def obeying(user: int | None = None) -> list[str] | None:
+    """What a command is preceded with so that permissions hold for it, as for this user; None where that cannot be had.
+
+    Root is let through by two capabilities; a process without them obeys the permissions of its own files.
+    """
+    if os.geteuid():
+        return []
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        return None
+    if user is not None:
+        return [setpriv, f"--reuid={user}", f"--regid={user}", "--clear-groups", "--"]
+    return [setpriv, "--bounding-set", "-dac_override,-dac_read_search", "--"]
+
+
+class LogDirs:
+    """The log directories of one node. `user` owns them, where its processes run as somebody else."""
+
+    def __init__(self, paths: Sequence[Path], user: int | None = None) -> None:
+        self._user = user
+        self.paths = tuple(paths)
+        self._conditions = [SOUND] * len(self.paths)
+        self._mounted = False
+
+    def make(self, *, small: bool) -> None:
+        """Empty ones, on a small file system each where one of them is to be full."""
+        for path in self.paths:
+            path.parent.mkdir(parents=True)
+            self._give(path.parent)
+            if small:
+                _run("mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES},mode=755", "highwater", str(path.parent))
+                self._mounted = True
+                self._give(path.parent)
+            path.mkdir()
+            self._give(path)
+
+    def set(self, dir_: int, condition: DirCondition) -> Probe:
+        """It is so from now on."""
+        path, before = self.paths[dir_], self._conditions[dir_]
+        self._conditions[dir_] = condition
+        if condition.is_file != before.is_file:
+            (_put_file if condition.is_file else _take_file)(path)
+        if condition.unreadable != before.unreadable:
+            target = path.parent / _ASIDE if condition.is_file else path
+            target.chmod(0o000 if condition.unreadable else 0o755)
+        if condition.full != before.full:
+            _fill(path.parent) if condition.full else (path.parent / _BALLAST).unlink()
+        wanted = errno.EACCES if condition.unreadable else errno.ENOSPC if condition.full else 0
+        wanted = errno.ENOTDIR if condition.is_file else wanted
+
+        async def probe() -> Proof:
+            return await asyncio.to_thread(self._try, path, wanted)
+
+        return probe
+
+    @contextmanager
+    def sound(self, dirs: Iterable[int]) -> Iterator[None]:
+        """As they are on the device itself, whatever windows do to them; afterwards as before."""
+        conditions = {dir_: self._conditions[dir_] for dir_ in dirs}
+        for dir_ in conditions:
+            self.set(dir_, SOUND)
+        try:
+            yield
+        finally:
+            for dir_, condition in conditions.items():
+                self.set(dir_, condition)
+
+    def swap(self, dir_: int) -> tuple[Wound, ...]:
+        """An empty one in the place of this one; an empty log is a wound too: whoever counts on it cannot know.
+
+        What other windows do to the directory is done to the new one as well.
+        """
+        with self.sound([dir_]):
+            (image,) = look([self.paths[dir_]])
+            # Moved away first: a probe of another window may write in it just now, and then it cannot be removed as a whole.
+            gone = Path(tempfile.mkdtemp(prefix="swapped-", dir=self.paths[dir_].parent))
+            self.paths[dir_].rename(gone / "logs")
+            shutil.rmtree(gone, ignore_errors=True)
+            self.paths[dir_].mkdir()
+            self._give(self.paths[dir_])
+        return tuple(
+            Wound(tp=log.tp, topic_id=log.topic_id, dir=dir_, offset=log.batches[0].base_offset if log.batches else Offset(0))
+            for log in image.logs
+        )
+
+    def close(self) -> None:
+        """Everything as it was, and nothing mounted. May be called again."""
+        for dir_, path in enumerate(self.paths):
+            with suppress(OSError):
+                self.set(dir_, SOUND)
+            if self._mounted:
+                subprocess.run(["umount", "-l", str(path.parent)], capture_output=True, check=False)
+        self._mounted = False
+
+    def _give(self, path: Path) -> None:
+        if self._user is not None:
+            os.chown(path, self._user, self._user)
+
+    def _try(self, path: Path, wanted: int) -> Proof:
+        """Write a file as the broker would."""
+        script = f'head -c {_TRIED_BYTES} /dev/zero > "$1/.probe"; code=$?; rm -f "$1/.probe"; exit $code'
+        found = subprocess.run(
+            [*(obeying(self._user) or []), "sh", "-c", script, "sh", str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"LC_ALL": "C", "PATH": os.defpath},
+        )
+        said = (found.stderr.strip().splitlines() or ["no error"])[0].rpartition(": ")[2]
+        detail = f"writing {_TRIED_BYTES // 1024} KiB in {path.parent.name}: {said}"
+        # A shell has words of its own for a directory that is none.
+        expected = "irectory" if wanted == errno.ENOTDIR else os.strerror(wanted)
+        return Proof(expected in said if wanted else found.returncode == 0, detail)
+
+
+def _put_file(path: Path) -> None:
+    path.rename(path.parent / _ASIDE)
+    path.write_bytes(b"")
+
+
+def _take_file(path: Path) -> None:
+    path.unlink()
+    (path.parent / _ASIDE).rename(path)
+
+
+def _fill(folder: Path) -> None:
+    """Until nothing more fits."""
+    with (folder / _BALLAST).open("wb", buffering=0) as ballast:
+        piece = bytes(SMALL_BYTES // 64)
+        while piece:
+            try:
+                ballast.write(piece)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                piece = piece[: len(piece) // 2]
+
+
+def _run(*command: str) -> None:
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise HarnessError(f"{' '.join(command)}: {found.stderr.strip()}")

@@ -1,0 +1,178 @@
+"""Faults of the network on real nodes: what the open windows do to each link, added up, and handed to the site.
+
+A link shows the sum of all windows: held where one of them holds it, the delays added, the worst loss.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import assert_never
+
+from highwater.backends.real.site import CLIENTS, JOINED, LinkCondition, Links, Pair, Probe, Proof
+from highwater.rig.cuts import ZOOKEEPER, Geography
+from history.seed import Draws
+from nemesis.faults import Clog, Packets, Partition, Reset, Slow
+from nemesis.schedule import Window
+from reference.types import Address, BrokerId
+
+LOOK_S = 0.02
+LinkFault = Partition | Packets | Slow | Clog | Reset
+
+
+class LinkFaults:
+    """What windows do to the links of one site; `servers` are the places of ZooKeeper.
+
+    `changing` is told of links right before they change: a probe that looks at them meanwhile has to know.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        brokers: tuple[BrokerId, ...],
+        servers: tuple[Address, ...],
+        draws: Draws,
+        *,
+        changing: Callable[..., None],
+    ) -> None:
+        self._links = links
+        self._changing = changing
+        self._servers = servers
+        self._draws = draws
+        self._geography = Geography(brokers, (CLIENTS,))
+        self._of: dict[str, tuple[Pair, ...]] = {}  # links of the open windows
+        self._done: dict[Pair, dict[str, LinkCondition]] = {}  # by link and window
+        self._resetting: dict[str, asyncio.Task[None]] = {}
+        self._broken: dict[str, int] = {}  # connections that a window has reset
+        self._watched: set[str] = set()  # windows of which only traffic shows the effect
+
+    async def begin(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> tuple[Probe, tuple[Pair, ...]]:
+        """Make links worse; how to measure it, and which they are."""
+        pairs = self._of[window.id] = self._expanded(self._pairs(window, fault, brokers))
+        if isinstance(fault, Reset):
+            self._broken[window.id] = 0
+            resetting = self._reset_again(window.id, pairs, fault.period_ms)
+            self._resetting[window.id] = asyncio.get_running_loop().create_task(resetting)
+            return self._until_seen(window.id, lambda: self._broken[window.id], "connections broken"), pairs
+        for pair in pairs:
+            self._done.setdefault(pair, {})[window.id] = _condition(fault)
+        seen = await self._apply(pairs)
+        if isinstance(fault, Packets):
+            return self._until_hit(window.id, pairs, "packets repeated"), pairs
+        if isinstance(fault, Clog) and fault.kinds:
+            return self._until_hit(window.id, pairs, f"messages held ({', '.join(fault.kinds)})"), pairs
+        return seen, pairs
+
+    async def hold(self, window_id: str, pairs: Iterable[Pair]) -> Probe:
+        """These links are held, until the `end` of the window."""
+        self._of[window_id] = tuple(pairs)
+        for pair in self._of[window_id]:
+            self._done.setdefault(pair, {})[window_id] = LinkCondition(held=True)
+        return await self._apply(self._of[window_id])
+
+    def closing(self, window_id: str) -> None:
+        """What only traffic can show of this window has been seen by now, or never will be."""
+        self._watched.discard(window_id)
+
+    async def end(self, window_id: str) -> tuple[Probe, tuple[Pair, ...]]:
+        """What this window did is over."""
+        resetting = self._resetting.pop(window_id, None)
+        if resetting is not None:
+            resetting.cancel()
+            with suppress(asyncio.CancelledError):
+                await resetting
+        pairs = self._of.pop(window_id)
+        for pair in pairs:
+            self._done.get(pair, {}).pop(window_id, None)
+        return await self._apply(pairs), pairs
+
+    def _until_hit(self, window_id: str, pairs: tuple[Pair, ...], what: str) -> Probe:
+        """Of a link to which another window does something too nobody can tell whose hits are counted: it is left out."""
+        alone = tuple(pair for pair in pairs if len(self._done[pair]) == 1)
+        if not alone:
+            return _not_told_apart
+        before = self._hits(alone)
+        return self._until_seen(window_id, lambda: self._hits(alone) - before, what)
+
+    def _until_seen(self, window_id: str, count: Callable[[], int], what: str) -> Probe:
+        """Chance and traffic decide when there is something to count: look until then, or until the window closes."""
+        self._watched.add(window_id)
+
+        async def probe() -> Proof:
+            while not count() and window_id in self._watched:
+                await asyncio.sleep(LOOK_S)
+            return Proof(count() > 0, f"{count()} {what}")
+
+        return probe
+
+    def _hits(self, pairs: Iterable[Pair]) -> int:
+        counts = self._links.counts()
+        return sum(counts.get(pair, 0) for pair in pairs)
+
+    async def _reset_again(self, window_id: str, pairs: tuple[Pair, ...], period_ms: int) -> None:
+        while True:
+            self._broken[window_id] += await self._links.reset(pairs)
+            await asyncio.sleep(period_ms / 1000)
+
+    async def _apply(self, pairs: tuple[Pair, ...]) -> Probe:
+        self._changing(*subjects(pairs))
+        return await self._links.set({pair: _sum(self._done.get(pair, {}).values()) for pair in pairs})
+
+    def _pairs(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> list[Pair]:
+        of = self._geography.links_of
+        match fault:
+            case Partition():
+                return self._geography.cut_by(fault, brokers, self._draws, purpose=f"cut {window.id}")
+            case Packets(peer=peer):
+                return [pair for broker in brokers for pair in of(broker, ("peers",), peer=peer)]
+            case Clog(links=links, peer=peer, direction=direction):
+                return [pair for broker in brokers for pair in of(broker, links, direction, peer)]
+            case Slow(links=links) | Reset(links=links):
+                return [pair for broker in brokers for pair in of(broker, links)]
+            case _:
+                assert_never(fault)
+
+    def _expanded(self, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+        """ZooKeeper is all its servers; clients have no link to it that a fault touches."""
+        found: dict[Pair, None] = {}
+        for source, target in pairs:
+            if {source, target} == {CLIENTS, ZOOKEEPER}:
+                continue
+            for a in self._servers if source == ZOOKEEPER else (source,):
+                for b in self._servers if target == ZOOKEEPER else (target,):
+                    found[a, b] = None
+        return tuple(found)
+
+
+async def _not_told_apart() -> Proof:
+    return Proof(None, "other windows do something to the same links")
+
+
+def subjects(pairs: Iterable[Pair]) -> tuple[str, ...]:
+    """Links as `Proving` names them."""
+    return tuple(f"{source}>{target}" for source, target in pairs)
+
+
+def _condition(fault: Partition | Packets | Slow | Clog) -> LinkCondition:
+    match fault:
+        case Clog(kinds=kinds) if kinds:
+            return LinkCondition(held_kinds=kinds)
+        case Partition() | Clog():
+            return LinkCondition(held=True)
+        case Packets(drop_per_mille=drop):
+            return LinkCondition(loss_per_mille=drop)
+        case Slow(extra_ms=extra_ms):
+            return LinkCondition(delay_ms=extra_ms)
+        case _:
+            assert_never(fault)
+
+
+def _sum(done: Iterable[LinkCondition]) -> LinkCondition:
+    total = JOINED
+    for one in done:
+        total = LinkCondition(
+            held=total.held or one.held,
+            delay_ms=total.delay_ms + one.delay_ms,
+            loss_per_mille=max(total.loss_per_mille, one.loss_per_mille),
+            held_kinds=tuple(sorted({*total.held_kinds, *one.held_kinds})),
+        )
+    return total

@@ -1,0 +1,402 @@
+"""Faults of single nodes: processes, sessions, clocks, directories. What overlapping windows do to one node is added up here."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import assert_never
+
+from highwater.backends.real.admin import Admin
+from highwater.backends.real.proving import Proving
+from highwater.backends.real.sessions import OverError, SilenceError
+from highwater.backends.real.site import ClockCondition, DirCondition, Node, Probe, Proof, Site
+from highwater.rig.topics import written
+from history.event import EventKind
+from history.recorder import Recorder
+from history.seed import Draws
+from nemesis.faults import (
+    ClockDrift,
+    ClockJump,
+    ClockStrobe,
+    Crash,
+    DirFailure,
+    DirFile,
+    DirUnreadable,
+    DiskFull,
+    DiskSlow,
+    DiskSwap,
+    ExpireSession,
+    Pause,
+    PowerLoss,
+    Restart,
+    Shutdown,
+)
+from nemesis.schedule import Window
+from reference.types import BrokerId, index_of, topic_of
+from server.lab.power import Loss, Wound
+
+ASSERTED = "halt:assertion"
+LOOK_S = 0.1
+NOTED_S = 1.0  # until a node has noted what it was told before
+BEHIND_LOOKS_MAX = 20  # a server that is further behind its leader than SYNC_TICKS of `zookeeper`, a second, serves nobody
+NodeFault = (
+    ClockJump
+    | ClockDrift
+    | ClockStrobe
+    | Pause
+    | Crash
+    | Restart
+    | Shutdown
+    | PowerLoss
+    | ExpireSession
+    | DirUnreadable
+    | DirFile
+    | DirFailure
+    | DiskFull
+    | DiskSlow
+    | DiskSwap
+)
+DirFault = DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow
+
+
+class _Trouble:
+    """What is done to one node just now."""
+
+    def __init__(self) -> None:
+        self.holds = 0  # windows that keep the process down
+        self.hands = 0  # deeds that are being done to the process: it may be down in the middle of one
+        self.pauses = 0
+        self.clocks: dict[str, ClockCondition] = {}  # by window
+        self.dirs: dict[int, dict[str, DirCondition]] = {}  # by directory and window
+
+
+class NodeFaults:
+    """What windows do to the nodes of one site."""
+
+    def __init__(self, site: Site, recorder: Recorder, proving: Proving, admin: Admin, *, draws: Draws) -> None:
+        self._nodes = site.nodes
+        self._recorder = recorder
+        self._proving = proving
+        self._admin = admin
+        self._draws = draws
+        self._trouble = {broker: _Trouble() for broker in site.nodes}
+        self._strobes: dict[tuple[str, BrokerId], asyncio.Task[None]] = {}
+
+    def keeps_down(self, broker: BrokerId) -> bool:
+        """Does a window, or a deed in progress, want this node down?"""
+        trouble = self._trouble[broker]
+        return trouble.holds > 0 or trouble.hands > 0
+
+    async def heal(self) -> None:
+        """Everybody runs, but for a node of which an assertion failed; who was told of a failed directory begins anew."""
+        for broker, node in self._nodes.items():
+            with self._at_work_on(broker):
+                await node.resume()
+        if any(trouble.dirs for trouble in self._trouble.values()):
+            # An access may have failed right before its directory was sound again, or before a pause: that is noted after it.
+            await asyncio.sleep(NOTED_S)
+        for broker, node in self._nodes.items():
+            with self._at_work_on(broker):
+                await self._restart_with_sound_dirs(broker)
+                if not await node.is_running():
+                    await self._start(node)
+
+    async def begin(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
+        """Do it to this node."""
+        with self._at_work_on(broker):
+            self._changing(fault, broker)
+            await self._do(window, fault, broker)
+
+    async def end(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
+        """Undo it."""
+        with self._at_work_on(broker):
+            self._changing(fault, broker)
+            await self._undo(window, fault, broker)
+
+    def _changing(self, fault: NodeFault, broker: BrokerId) -> None:
+        """Before anything is done: a deed takes time, and a probe of an earlier one may look in the middle of it."""
+        self._proving.changed(f"{self._nodes[broker].address} {_subject(fault)}")
+
+    @contextmanager
+    def _at_work_on(self, broker: BrokerId) -> Iterator[None]:
+        self._trouble[broker].hands += 1
+        try:
+            yield
+        finally:
+            self._trouble[broker].hands -= 1
+
+    async def _do(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
+        node, trouble = self._nodes[broker], self._trouble[broker]
+        match fault:
+            case Crash():
+                trouble.holds += 1
+                self._acts(window, node, await self._kill(node), "process")
+            case PowerLoss():
+                trouble.holds += 1
+                self._acts(window, node, await self._kill(node, "power-loss"), "process")
+                seed = self._draws.below(f"power {window.id} {node.address}", 1 << 32)
+                how = Loss(seed=seed, torn=fault.torn, lose_all=fault.lose_all)
+                self._wounded(node, await node.lose_unflushed(range(node.dirs), how), "power-loss")
+            case DiskSwap():
+                trouble.holds += 1
+                self._acts(window, node, await self._kill(node), "process")
+                await self._empty(node, fault.dir)
+            case Restart():
+                probe = await self._kill(node)
+                if fault.session_ends:
+                    probe = await self._expire(broker)
+                if not trouble.holds:
+                    await self._start(node)
+                    await self._stand_still(broker)
+                self._acts(window, node, probe, "session" if fault.session_ends else "restart")
+            case Shutdown():
+                trouble.holds += 1
+                self._acts(window, node, await node.terminate(), "process")
+            case Pause():
+                trouble.pauses += 1
+                self._acts(window, node, await node.pause(), "process")
+            case ExpireSession():
+                self._acts(window, node, await self._expire(broker), "session")
+            case ClockJump() | ClockDrift() | ClockStrobe():
+                await self._set_wrong(window, fault, broker)
+            case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
+                trouble.dirs.setdefault(fault.dir, {})[window.id] = _condition(fault)
+                self._acts(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
+            case _:
+                assert_never(fault)
+
+    async def _undo(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
+        node, trouble = self._nodes[broker], self._trouble[broker]
+        match fault:
+            case Crash() | PowerLoss() | DiskSwap():
+                await self._let_run(window, broker)
+            case Shutdown():
+                await self._kill(node)
+                await self._let_run(window, broker)
+            case Pause():
+                trouble.pauses -= 1
+                if not trouble.pauses:
+                    probe = await node.resume()
+                    if not trouble.holds:  # else it runs when the last window that keeps it down is over, which has a probe too
+                        self._healed(window, node, probe, "process")
+            case Restart() | ExpireSession():
+                pass  # over in the moment in which it happened
+            case ClockJump() | ClockDrift() | ClockStrobe():
+                await self._set_right(window, broker)
+            case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
+                if isinstance(fault, DirFailure) and fault.drop_unflushed:
+                    await self._drop(window, fault, broker)
+                removed = isinstance(fault, DirFile) and fault.removed
+                if removed:
+                    await self._kill(node)  # which goes on with the files that it holds open
+                trouble.dirs[fault.dir].pop(window.id)
+                self._healed(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
+                if removed:
+                    await self._empty(node, fault.dir)
+                await self._restart_with_sound_dirs(broker)
+                if not await node.is_running() and not trouble.holds:
+                    await self._start(node)
+                    await self._stand_still(broker)
+            case _:
+                assert_never(fault)
+
+    # --- evidence ----------------------------------------------------------------------------------------------------------
+
+    def _acts(self, window: Window, node: Node, probe: Probe, subject: str) -> None:
+        self._proving.changed(f"{node.address} {subject}")
+        self._proving.acts(window, node.address, probe, f"{node.address} {subject}")
+
+    def _healed(self, window: Window, node: Node, probe: Probe, subject: str) -> None:
+        self._proving.changed(f"{node.address} {subject}")
+        self._proving.healed(window, node.address, probe, f"{node.address} {subject}")
+
+    def _wounded(self, node: Node, wounds: tuple[Wound, ...], why: str) -> None:
+        for wound in wounds:
+            self._recorder.event(
+                EventKind.WOUND,
+                node=node.address,
+                topic=topic_of(wound.tp),
+                topic_id=written(wound.topic_id),
+                partition=index_of(wound.tp),
+                dir=wound.dir,
+                offset=wound.offset,
+                detail=why,
+            )
+
+    # --- processes and sessions --------------------------------------------------------------------------------------------
+
+    async def _kill(self, node: Node, why: str = "crash") -> Probe:
+        ran = await node.is_running()
+        self._proving.changed(f"{node.address} process")
+        probe = await node.kill()
+        if ran:
+            self._recorder.event(EventKind.NODE_STOPPED, node=node.address, life=node.life, detail=why)
+        return probe
+
+    async def _start(self, node: Node) -> Probe | None:
+        if node.stopped_itself() == ASSERTED:
+            return None  # it is proven wrong, and stays as it is
+        self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life + 1)
+        return await node.start()
+
+    async def _let_run(self, window: Window, broker: BrokerId) -> None:
+        """One window less keeps this process down."""
+        node, trouble = self._nodes[broker], self._trouble[broker]
+        trouble.holds -= 1
+        if trouble.holds or await node.is_running():
+            return
+        probe = await self._start(node)
+        if probe is not None:
+            self._healed(window, node, probe, "process")
+        await self._stand_still(broker)
+
+    async def _stand_still(self, broker: BrokerId) -> None:
+        """Where a window wants it to, also the process that has just been started."""
+        if self._trouble[broker].pauses:
+            self._proving.changed(f"{self._nodes[broker].address} process")  # that it runs is not so for long
+            await self._nodes[broker].pause()
+
+    async def _expire(self, broker: BrokerId) -> Probe:
+        try:
+            session = await self._admin.session_of(broker)
+            if session is None:
+                return _nobody
+            try:
+                await self._admin.expire(session)
+            except OverError:
+                if await self._has_session(broker, session):
+                    raise
+                return _nobody  # its time ran out before ours came
+        except SilenceError as silence:
+            return _not_measured(silence)
+
+        async def probe() -> Proof:
+            try:
+                lives = await self._has_session(broker, session)
+            except SilenceError as silence:
+                return Proof(None, str(silence))
+            return Proof(not lives, "the session lives" if lives else f"ZooKeeper ended session 0x{session:x}")
+
+        return probe
+
+    async def _has_session(self, broker: BrokerId, session: int) -> bool:
+        """Is it registered by this session? The server that answers may be behind the one that ended it, which passes."""
+        for _ in range(BEHIND_LOOKS_MAX):
+            if await self._admin.session_of(broker) != session:
+                return False
+            await asyncio.sleep(LOOK_S)
+        return True
+
+    # --- clocks ------------------------------------------------------------------------------------------------------------
+
+    async def _set_wrong(self, window: Window, fault: ClockJump | ClockDrift | ClockStrobe, broker: BrokerId) -> None:
+        match fault:
+            case ClockJump(offset_ms=offset_ms):
+                self._trouble[broker].clocks[window.id] = ClockCondition(offset_ms=offset_ms)
+            case ClockDrift(ppm=ppm):
+                self._trouble[broker].clocks[window.id] = ClockCondition(drift_ppm=ppm)
+            case ClockStrobe():
+                self._trouble[broker].clocks[window.id] = ClockCondition(offset_ms=fault.offset_ms)
+                self._strobes[window.id, broker] = asyncio.get_running_loop().create_task(self._strobe(window, fault, broker))
+            case _:
+                assert_never(fault)
+        self._acts(window, self._nodes[broker], await self._set_clock(broker), "clock")
+
+    async def _strobe(self, window: Window, fault: ClockStrobe, broker: BrokerId) -> None:
+        clocks = self._trouble[broker].clocks
+        while True:
+            await asyncio.sleep(fault.period_ms / 1000)
+            clocks[window.id] = ClockCondition(offset_ms=fault.offset_ms - clocks[window.id].offset_ms)
+            await self._set_clock(broker)
+
+    async def _set_right(self, window: Window, broker: BrokerId) -> None:
+        strobe = self._strobes.pop((window.id, broker), None)
+        if strobe is not None:
+            strobe.cancel()
+            await asyncio.wait((strobe,))
+        self._trouble[broker].clocks.pop(window.id)
+        self._healed(window, self._nodes[broker], await self._set_clock(broker), "clock")
+
+    async def _set_clock(self, broker: BrokerId) -> Probe:
+        clocks = self._trouble[broker].clocks.values()
+        total = ClockCondition(sum(clock.offset_ms for clock in clocks), sum(clock.drift_ppm for clock in clocks))
+        return await self._nodes[broker].set_clock(total)
+
+    # --- directories -------------------------------------------------------------------------------------------------------
+
+    async def _set_dir(self, broker: BrokerId, dir_: int) -> Probe:
+        done = self._trouble[broker].dirs.get(dir_, {}).values()
+        return await self._nodes[broker].set_dir(
+            dir_,
+            DirCondition(
+                unreadable=any(one.unreadable for one in done),
+                broken=any(one.broken for one in done),
+                full=any(one.full for one in done),
+                flush_ms=sum(one.flush_ms for one in done),
+                is_file=any(one.is_file for one in done),
+            ),
+        )
+
+    async def _restart_with_sound_dirs(self, broker: BrokerId) -> None:
+        """A directory works again: a broker that was told of its failure is restarted (KIP-112)."""
+        node = self._nodes[broker]
+        failed = any(line.note.kind == EventKind.DIR_FAILED and line.life == node.life for line in node.notes())
+        if failed and await node.is_running():
+            await self._kill(node)
+            await self._start(node)
+            await self._stand_still(broker)
+
+    async def _empty(self, node: Node, dir_: int) -> None:
+        """An empty directory in the place of one whose broker is down."""
+        self._wounded(node, await node.swap_dir(dir_), "swapped")
+        # Also of the directory: a replica that was counted on before the broker made it is in none of the rows above.
+        self._recorder.event(EventKind.WOUND, node=node.address, dir=dir_, detail="swapped")
+
+    async def _drop(self, window: Window, fault: DirFailure, broker: BrokerId) -> None:
+        """The device comes back without what was not synced. A process that still had it in the page cache ends before that."""
+        node = self._nodes[broker]
+        await self._kill(node)
+        seed = self._draws.below(f"drop {window.id} {node.address}", 1 << 32)
+        lost = await node.lose_unflushed((fault.dir,), Loss(seed=seed, torn=False, lose_all=False))
+        self._wounded(node, lost, "dropped")
+
+
+def _subject(fault: NodeFault) -> str:
+    """What of a node it changes."""
+    match fault:
+        case Crash() | PowerLoss() | DiskSwap() | Shutdown() | Pause() | Restart():
+            return "process"
+        case ExpireSession():
+            return "session"
+        case ClockJump() | ClockDrift() | ClockStrobe():
+            return "clock"
+        case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
+            return f"dir {fault.dir}"
+        case _:
+            assert_never(fault)
+
+
+def _not_measured(silence: SilenceError) -> Probe:
+    async def probe() -> Proof:
+        return Proof(None, str(silence))
+
+    return probe
+
+
+async def _nobody() -> Proof:
+    return Proof(False, "it has no session")
+
+
+def _condition(fault: DirFault) -> DirCondition:
+    match fault:
+        case DirUnreadable():
+            return DirCondition(unreadable=True)
+        case DirFile():
+            return DirCondition(is_file=True)
+        case DirFailure():
+            return DirCondition(broken=True)
+        case DiskFull():
+            return DirCondition(full=True)
+        case DiskSlow(extra_ms=extra_ms):
+            return DirCondition(flush_ms=extra_ms)
+        case _:
+            assert_never(fault)

@@ -1,0 +1,100 @@
+"""Faults of ZooKeeper's own servers: killed, standing still, or cut off from all brokers, as long as a window wants it."""
+
+from typing import assert_never
+
+from highwater.backends.real.admin import Admin
+from highwater.backends.real.fault_links import LinkFaults
+from highwater.backends.real.proving import Proving
+from highwater.backends.real.servers import SERVES_S_MAX
+from highwater.backends.real.sessions import SilenceError
+from highwater.backends.real.site import Life, Pair, Probe, Site
+from history.seed import Draws
+from nemesis.faults import ZooKeeperDown
+from nemesis.schedule import Window
+from reference.coordination.memory import MemoryZooKeeper
+from reference.types import TopicPartition
+
+_HIT_PATIENCE_S = 1.0  # the laboratory's, while servers are hit; afterwards it waits until they have found each other again
+
+
+class ServerFaults:
+    """What windows do to the servers of one site. A server that one window holds is left alone by the others."""
+
+    def __init__(self, site: Site, links: LinkFaults, proving: Proving, admin: Admin, *, draws: Draws) -> None:
+        self._site = site
+        self._links = links
+        self._proving = proving
+        self._admin = admin
+        self._draws = draws
+        self._held: dict[str, tuple[ZooKeeperDown, tuple[Life, ...]]] = {}  # by open window
+        self._ended: list[str] = []  # windows
+        self._seen = MemoryZooKeeper()
+
+    async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
+        """`Admin.seen`; where ZooKeeper is silent since a window hit it, what it held when it last answered.
+
+        Without a quorum it is not even asked: the schedule would wait for its silence.
+        """
+        mute = [server for fault, hit in self._held.values() if fault.how != "cut" for server in hit]  # cuts spare the laboratory
+        if 2 * len(mute) >= len(self._site.servers):
+            return self._seen
+        try:
+            self._seen = await self._admin.seen(tps)
+        except SilenceError:
+            if not self._held and not self._ended:
+                raise
+        return self._seen
+
+    async def begin(self, window: Window, fault: ZooKeeperDown) -> None:
+        """Do it to so many servers, where so many are left."""
+        held = [server for _, hit in self._held.values() for server in hit]
+        left = [server for server in self._site.servers if server not in held]
+        hit: list[Life] = []
+        while left and len(hit) < fault.servers:
+            hit.append(left.pop(self._draws.below(f"server {window.id}", len(left))))
+        self._held[window.id] = fault, tuple(hit)
+        self._admin.patience_s = _HIT_PATIENCE_S
+        for server in hit:
+            self._proving.changed(server.address)
+            self._proving.acts(window, server.address, await self._do(window, server, fault), server.address)
+
+    async def end(self, window: Window, fault: ZooKeeperDown) -> None:
+        """Undo it."""
+        self._ended.append(window.id)
+        _, hit = self._held.pop(window.id)
+        for server in hit:
+            self._proving.changed(server.address)
+            self._proving.healed(window, server.address, await self._undo(window, server, fault), server.address)
+
+    async def heal(self) -> None:
+        """Every window is over: until the servers serve. HarnessError where they do not."""
+        if self._ended:
+            self._admin.patience_s = SERVES_S_MAX
+        for window_id in self._ended:
+            await self._proving.settle(window_id)
+
+    async def _do(self, window: Window, server: Life, fault: ZooKeeperDown) -> Probe:
+        match fault.how:
+            case "kill":
+                return await server.kill()
+            case "pause":
+                return await server.pause()
+            case "cut":
+                return await self._links.hold(f"{window.id} {server.address}", self._links_of(server))
+            case _:
+                assert_never(fault.how)
+
+    async def _undo(self, window: Window, server: Life, fault: ZooKeeperDown) -> Probe:
+        match fault.how:
+            case "kill":
+                return await server.start()
+            case "pause":
+                return await server.resume()
+            case "cut":
+                return (await self._links.end(f"{window.id} {server.address}"))[0]
+            case _:
+                assert_never(fault.how)
+
+    def _links_of(self, server: Life) -> list[Pair]:
+        brokers = [node.address for node in self._site.nodes.values()]
+        return [pair for broker in brokers for pair in ((broker, server.address), (server.address, broker))]

@@ -1,0 +1,262 @@
+"""Clients of a run on real nodes: each workload process has librdkafka instances of its own, which nobody shares.
+
+What is asked for is one operation, and so nothing is done twice that the workload did not ask to be: retries are off, but for
+the idempotent producer (librdkafka refuses one without them, and there one operation is one logical send) and for a workload
+that wants retries. librdkafka sends again all the same, and does not count it, what a broker refused because it does not lead:
+it takes that for proof that nothing was appended, which it is not of a leader that resigned meanwhile. Its log tells of each such
+time, and they are counted here (`_Resends`). What librdkafka fetches ahead is thrown away: each poll assigns its partition anew,
+so that what it returns was fetched after it was invoked. How an operation ended is told by the names of errors; what they mean
+for its outcome is decided in `workloads.completion` alone.
+
+Calls block, so each process has a thread. A call ends at the latest after its timeouts (`CALL_MS_MAX` beyond the request's).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from highwater.backends.real.site import HostPort
+from highwater.rig.attempts import Heard
+from reference.client.calls import Call, EarliestCall, LatestCall, PollCall, Polled, ProduceCall
+from reference.errors import ErrorCode
+from reference.types import Address, LeaderEpoch, Offset, index_of, topic_of
+
+CALL_MS_MAX = 5000
+UNREPORTED = "_NO_REPORT"  # ours: librdkafka said nothing of a message in time
+RETRIED = "_RETRIED"  # ours: there may have been attempts of which nobody tells how they ended
+_OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+_WAITED = "_MSG_TIMED_OUT"
+_FORGOTTEN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
+_ERRORS = {int(code): code.name for code in ErrorCode}
+# What rd_kafka_toppar_leader_unavailable logs (debug=topic), and behind it the errors after which a retry is counted.
+_REFUSED = "broker unavailable: produce: "
+_COUNTED = tuple(KafkaError(code).str() for code in (KafkaError._TRANSPORT, KafkaError.KAFKA_STORAGE_ERROR))
+_BATCH_MS = 5  # the values of one operation are handed over within it, and so travel as one batch
+
+
+class _Resends(logging.Handler):
+    """How often one producer sent again what its settings do not let it; complete once a message has been reported."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self.log = logging.Logger("librdkafka", logging.DEBUG)  # of no tree: nobody else is told
+        self.log.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line of librdkafka's log."""
+        line = record.getMessage()
+        self.count += _REFUSED in line and not line.endswith(_COUNTED)
+
+
+class KafkaClient:
+    """One workload process's way to the cluster: one call at a time."""
+
+    def __init__(self, name: Address, brokers: Mapping[Address, HostPort], *, request_timeout_ms: int) -> None:
+        self._timeout_ms = request_timeout_ms
+        self._settings: dict[str, Any] = {
+            "client.id": name,
+            "bootstrap.servers": ",".join(f"{host}:{port}" for host, port in brokers.values()),
+            "socket.timeout.ms": max(10, request_timeout_ms),
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+            "topic.metadata.refresh.fast.interval.ms": 100,
+            "metadata.max.age.ms": 5000,
+            "allow.auto.create.topics": False,
+            "broker.address.family": "v4",
+            "log_level": 0,
+            "error_cb": lambda _: None,  # what concerns a call comes with the call
+        }
+        self._producers: dict[tuple[int, int, bool], tuple[Producer, _Resends]] = {}  # by acks, retries, idempotent
+        self._consumer: Consumer | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+    async def call(self, call: Call) -> Heard:
+        """Perform it."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._perform, call)
+
+    async def close(self) -> None:
+        """Give everything back. A call in progress ends first."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._thread.shutdown(wait=True)
+
+    # --- in the thread -----------------------------------------------------------------------------------------------------
+
+    def _perform(self, call: Call) -> Heard:
+        match call:
+            case ProduceCall():
+                return self._produce(call)
+            case PollCall():
+                return self._asked(call, lambda consumer: self._poll(consumer, call))
+            case LatestCall():
+                return self._asked(call, lambda consumer: self._bound(consumer, call, 1))
+            case EarliestCall():
+                return self._asked(call, lambda consumer: self._bound(consumer, call, 0))
+
+    def _close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+        for producer, _ in self._producers.values():
+            producer.purge()
+        self._producers.clear()
+
+    # --- produce -----------------------------------------------------------------------------------------------------------
+
+    def _produce(self, call: ProduceCall) -> Heard:
+        assert not call.misuse, "refused before the run: librdkafka breaks no rules"
+        key = (call.acks, call.retries, call.idempotent)
+        if key not in self._producers:
+            self._producers[key] = self._producer(call)
+        producer, resends = self._producers[key]
+        before = resends.count
+        delivered: list[int | None] = []  # offsets, in the order of the values
+        failures: list[str] = []
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                delivered.append(message.offset())
+            else:
+                failures.append(_name(error))
+
+        handed_over = 0
+        error: str | None = None
+        for value in call.values:
+            try:
+                producer.produce(topic_of(call.tp), value.encode(), partition=index_of(call.tp), on_delivery=report)
+            except BufferError:
+                error = "_QUEUE_FULL"
+                break
+            except KafkaException as raised:
+                error = _name(raised.args[0])
+                break
+            handed_over += 1
+        unreported = producer.flush((self._timeout_ms + CALL_MS_MAX) / 1000)
+        if unreported:
+            failures.append(UNREPORTED)
+        if failures and (call.idempotent or unreported or _WAITED in failures):
+            # librdkafka's session may be over for good (a fatal error), or an old message may come out of its queue, or it waits
+            # for the leader of before: one did for 50 s, until the end of its run (its issue 4976 tells of the like).
+            del self._producers[key]
+        if not handed_over:
+            return Heard(id=call.id, attempts=0, error=error)
+        if error is not None:
+            failures.append(error)
+        return _produced(call, failures, delivered, resent=resends.count - before)
+
+    def _producer(self, call: ProduceCall) -> tuple[Producer, _Resends]:
+        resends = _Resends()
+        settings: dict[str, Any] = {
+            "debug": "topic",
+            "log_level": 7,
+            "logger": resends.log,
+            "acks": call.acks,
+            "message.timeout.ms": self._timeout_ms,
+            "request.timeout.ms": self._timeout_ms,
+            "linger.ms": min(_BATCH_MS, self._timeout_ms - 1),
+        }
+        if call.idempotent:
+            settings["enable.idempotence"] = True
+            settings["retry.backoff.ms"] = 50
+        else:
+            settings["message.send.max.retries"] = call.retries
+        return Producer({**self._settings, **settings}), resends
+
+    # --- consume -----------------------------------------------------------------------------------------------------------
+
+    def _asked(self, call: Call, ask: Callable[[Consumer], Heard]) -> Heard:
+        """A question has no effect: whatever went wrong, there was an attempt and no answer."""
+        if self._consumer is None:
+            settings = {
+                "group.id": "highwater",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 50,
+                "fetch.error.backoff.ms": 50,
+                "isolation.level": "read_uncommitted",
+                "check.crcs": True,
+            }
+            self._consumer = Consumer({**self._settings, **settings})
+        try:
+            return ask(self._consumer)
+        except KafkaException as error:
+            return Heard(id=call.id, attempts=1, error=_name(error.args[0]))
+
+    def _bound(self, consumer: Consumer, call: LatestCall | EarliestCall, which: int) -> Heard:
+        tp = TopicPartition(topic_of(call.tp), index_of(call.tp))
+        timeout_s = self._timeout_ms / 1000
+        try:
+            found: tuple[int, int] = consumer.get_watermark_offsets(tp, timeout=timeout_s)
+        except KafkaException as error:
+            if error.args[0].code() not in _FORGOTTEN:
+                raise
+            # A broker that was fenced knew of nothing, and nothing makes librdkafka ask again for a topic that it does not read.
+            consumer.list_topics(tp.topic, timeout=timeout_s)
+            found = consumer.get_watermark_offsets(tp, timeout=timeout_s)
+        return Heard(id=call.id, attempts=1, offset=found[which])
+
+    def _poll(self, consumer: Consumer, call: PollCall) -> Heard:
+        tp = TopicPartition(topic_of(call.tp), index_of(call.tp), call.offset)
+        consumer.assign([tp])
+        try:
+            messages = self._fetched(consumer, call)
+            if isinstance(messages, str):
+                return Heard(id=call.id, attempts=1, error=messages)
+            bounds = consumer.get_watermark_offsets(tp, cached=True)
+        finally:
+            consumer.unassign()
+        records = tuple(
+            Polled(Offset(offset), (message.value() or b"").decode(), LeaderEpoch(_epoch(message)))
+            for message in messages
+            if (offset := message.offset()) is not None
+        )
+        hw = bounds[1] if bounds[1] >= 0 else None
+        return Heard(id=call.id, attempts=1, records=records, hw=hw)
+
+    def _fetched(self, consumer: Consumer, call: PollCall) -> list[Message] | str:
+        """The records of one fetch, none where there are none; an error's name where nobody said."""
+        end_s = monotonic() + self._timeout_ms / 1000
+        while (left_s := end_s - monotonic()) > 0:
+            found = consumer.consume(1, left_s)
+            if not found:
+                break
+            error = found[0].error()
+            if error is None:
+                more = consumer.consume(call.max_records - 1, 0) if call.max_records > 1 else []
+                return found + [message for message in more if message.error() is None]
+            if error.code() == KafkaError._PARTITION_EOF:
+                return []
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:  # there is no other reason where an offset is asked for
+                return _OUT_OF_RANGE
+            if not error.retriable():
+                return _name(error)
+        return ErrorCode.REQUEST_TIMED_OUT.name
+
+
+def _produced(call: ProduceCall, failures: list[str], delivered: list[int | None], *, resent: int = 0) -> Heard:
+    """One answer for all values of an operation, sent so many times more than was asked for."""
+    attempts = 1 if call.idempotent else 1 + call.retries + resent  # at most: librdkafka does not tell
+    if not failures:
+        known = tuple(offset for offset in delivered if offset is not None and offset >= 0)  # with acks=0 nobody tells
+        return Heard(id=call.id, attempts=attempts, offsets=known if len(known) == len(call.values) else ())
+    # librdkafka tells how the last attempt ended; where there may have been others, their ends are unknown. So is the outcome of
+    # an operation of which one value was refused and another was not.
+    mixed = bool(delivered) or len(set(failures)) > 1
+    earlier = (RETRIED,) if call.retries or call.idempotent or mixed or resent else ()
+    return Heard(id=call.id, attempts=attempts, error=failures[0], earlier=earlier)
+
+
+def _name(error: KafkaError) -> str:
+    """Kafka's name of a broker's error, librdkafka's of one of its own, which begins with "_"."""
+    return _ERRORS.get(error.code(), error.name())
+
+
+def _epoch(message: Message) -> int:
+    epoch = message.leader_epoch()
+    return -1 if epoch is None else epoch

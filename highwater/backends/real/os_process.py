@@ -1,0 +1,59 @@
+"""Looking at processes from outside: in which state the kernel has them, and how they ended."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+from highwater.backends.real.site import Proof
+
+LOOK_S = 0.02
+GONE_LOOKS_MAX = 150
+STATE_LOOKS_MAX = 25
+RUNNING = "RSD"
+STOPPED = "T"
+
+
+def state_of(pid: int) -> str:
+    """A letter of the kernel's: R, S, D, T, Z; nothing where there is no such process."""
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+async def gone(process: "subprocess.Popen[bytes] | None") -> Proof:
+    """It has ended, or does so soon."""
+    if process is None:
+        return Proof(False, "there was no process")
+    for _ in range(GONE_LOOKS_MAX):
+        code = process.poll()
+        if code is not None:
+            how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+            return Proof(True, f"process {process.pid} ended {how}")
+        await asyncio.sleep(LOOK_S)
+    return Proof(False, f"process {process.pid} is still ending")
+
+
+async def in_state(process: "subprocess.Popen[bytes] | None", wanted: str) -> Proof:
+    """It is in one of these states, or gets there soon: a signal takes a moment to arrive."""
+    if process is None:
+        return Proof(False, "there is no process")
+    now = ""
+    for _ in range(STATE_LOOKS_MAX):
+        code = process.poll()
+        if code is not None:
+            return Proof(False, f"process {process.pid} ended by itself, with {code}")
+        now = state_of(process.pid)
+        if now and now in wanted:
+            return Proof(True, f"process {process.pid} is in state {now}")
+        await asyncio.sleep(LOOK_S)
+    return Proof(False, f"process {process.pid} is in state {now}")
+
+
+def resident_kb(pid: int) -> int:
+    """Memory that a process has at hand, in KiB; 0 where there is none."""
+    try:
+        lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS:")), 0)

@@ -1,0 +1,1 @@
+"""A site of processes on loopback, connected through proxies."""

@@ -1,0 +1,22 @@
+"""Real processes on this machine as a backend: a ZooKeeper, a process for each broker, TCP over loopback, real files."""
+
+from highwater.backends.real.processes.site import ProcessSite, lacking
+from highwater.backends.real.stage import perform, unplayable
+from highwater.backends.real.zookeeper import missing
+from highwater.plans.plan import Plan
+from highwater.rig.backend import Provenance, Run
+from nemesis.capability import refusals
+
+
+class ProcessBackend:
+    """Performs plans on this machine, in real time."""
+
+    name = "process"
+
+    def refuse(self, plan: Plan) -> str | None:
+        """A fault that signals cannot do, a workload that clients refuse, or what is missing for a ZooKeeper."""
+        return unplayable(plan) or next(iter(refusals("process", plan.schedule)), None) or lacking(plan) or missing()
+
+    def perform(self, plan: Plan, provenance: Provenance) -> Run:
+        """Play the plan. A KeyboardInterrupt ends it early, with what was recorded."""
+        return perform(plan, provenance, ProcessSite(plan), backend=self.name)

@@ -1,0 +1,56 @@
+"""What brokers say to each other, told apart by a proxy: each frame with the kind of its message, as plans name it.
+
+A response does not say what it answers; it is found by its correlation among the requests of the same connection.
+"""
+
+from collections.abc import Iterator
+
+from highwater.backends.real.processes.proxy import Divide
+from highwater.plans.plan import kebab
+from server.runtime.transport import FRAME_BYTES_MAX
+from server.wire.codec import APIS
+from server.wire.framing import FrameBuffer, WireError, encode_frame, read_correlation, read_request_header
+
+_KINDS = {int(api): kebab(message.__name__) for message, api in APIS.items()}
+OPEN_MAX = 10_000  # requests that were not answered; the oldest is forgotten
+
+
+def between_brokers() -> tuple[Divide, Divide]:
+    """Of a new connection: of what its opener says, and of what it is answered."""
+    asked: dict[int, str] = {}
+    return _Reader(asked, answers=False).read, _Reader(asked, answers=True).read
+
+
+class _Reader:
+    def __init__(self, asked: dict[int, str], *, answers: bool) -> None:
+        self._asked = asked
+        self._answers = answers
+        self._buffer: FrameBuffer | None = FrameBuffer(FRAME_BYTES_MAX)
+
+    def read(self, data: bytes) -> Iterator[tuple[str, bytes]]:
+        """Whole frames. Where somebody says what is none, the rest goes on as it comes: the receiver will see to it."""
+        if self._buffer is None:
+            yield "", data
+            return
+        try:
+            frames = self._buffer.feed(data)
+        except WireError:
+            self._buffer = None
+            yield "", data
+            return
+        for frame in frames:
+            yield self._kind(frame), encode_frame(frame)
+
+    def _kind(self, frame: bytes) -> str:
+        try:
+            if self._answers:
+                asked = self._asked.pop(read_correlation(frame), None)
+                return "" if asked is None else f"{asked}-reply"
+            header = read_request_header(frame)[0]
+        except WireError:
+            return ""
+        kind = _KINDS.get(header.api_key, "")
+        self._asked[header.correlation] = kind
+        if len(self._asked) > OPEN_MAX:
+            del self._asked[next(iter(self._asked))]
+        return kind

@@ -1,0 +1,237 @@
+"""The links of a site whose connections all go through proxies, and probes that look at each link from its far end.
+
+Beside the proxies of the nodes every wire (who opens connections to whom) has one of its own, over the same two links, with a
+standing connection of the laboratory through it. A probe sends a few bytes over it in one direction and looks when they come out:
+at a held link they do not, at a slow one late. So one direction is told from the other, whatever the nodes do meanwhile.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+
+from highwater.backends.real.processes.proxy import Conversation, Link, Proxy
+from highwater.backends.real.site import JOINED, HostPort, LinkCondition, Pair, Probe, Proof
+from reference.types import Address
+
+SILENT_S = 0.15  # nothing that is sent over a held link arrives for so long
+ARRIVES_S_MAX = 5.0  # over a joined link, on a busy machine
+LATE_MS_MIN = 2  # what a proxy may need without being asked to
+BEATS = 5
+_WORD_BYTES = 8
+
+
+class ProxyLinks:
+    """`highwater.backends.real.site.Links`; proxies listen at `host`. Belongs to one asyncio loop."""
+
+    def __init__(self, host: str, chance: random.Random) -> None:
+        self._host = host
+        self._chance = chance
+        self._links: dict[Pair, Link] = {}
+        self._proxies: dict[Pair, list[Proxy]] = {}  # by wire: who opens connections to whom
+        self._beats: dict[Pair, _Beat] = {}
+        self._recorder: asyncio.Server | None = None
+
+    async def wire(
+        self, opener: Address, listener: Address, target: HostPort, *, conversation: Conversation | None = None
+    ) -> HostPort:
+        """Where `opener` reaches `listener`, which listens at `target`."""
+        proxy = Proxy(self._link((opener, listener)), self._link((listener, opener)), target, conversation=conversation)
+        port = await proxy.listen(self._host)
+        self._proxies.setdefault((opener, listener), []).append(proxy)
+        if (opener, listener) not in self._beats:
+            await self._add_beat(opener, listener)
+        return self._host, port
+
+    async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
+        """These links are so from now on."""
+        for pair, condition in conditions.items():
+            self._link(pair).set(condition)
+
+        async def probe() -> Proof:
+            found = await asyncio.gather(*(self._look(pair, condition) for pair, condition in conditions.items()))
+            wrong = [proof.detail for proof in found if not proof.holds]
+            return Proof(not wrong, "; ".join(wrong or _few([proof.detail for proof in found])))
+
+        return probe
+
+    async def reset(self, pairs: Iterable[Pair]) -> int:
+        """Break the connections over these links."""
+        total = 0
+        wires = {wire: None for source, target in pairs for wire in ((source, target), (target, source))}
+        for wire in wires:
+            total += sum(proxy.reset() for proxy in self._proxies.get(wire, ()))
+        return total
+
+    def counts(self) -> Mapping[Pair, int]:
+        """Pieces that were held, late or repeated."""
+        return {pair: link.hits for pair, link in self._links.items()}
+
+    async def close(self) -> None:
+        """Nothing listens any more."""
+        for proxies in self._proxies.values():
+            for proxy in proxies:
+                await proxy.close()
+        if self._recorder is not None:
+            self._recorder.close()
+        for beat in self._beats.values():
+            await beat.close()
+
+    def _link(self, pair: Pair) -> Link:
+        if pair not in self._links:
+            self._links[pair] = Link(pair, random.Random(self._chance.getrandbits(64)))
+        return self._links[pair]
+
+    # --- probes ------------------------------------------------------------------------------------------------------------
+
+    async def _add_beat(self, opener: Address, listener: Address) -> None:
+        if self._recorder is None:
+            self._recorder = await asyncio.get_running_loop().create_server(lambda: _Far(self._introduced), self._host, 0)
+        recorder: HostPort = self._recorder.sockets[0].getsockname()[:2]
+        proxy = Proxy(self._link((opener, listener)), self._link((listener, opener)), recorder, counted=False)
+        port = await proxy.listen(self._host)
+        self._beats[opener, listener] = beat = _Beat(len(self._beats), proxy, (self._host, port))
+        await beat.stand(ARRIVES_S_MAX)
+
+    def _introduced(self, number: int, far: "_Far") -> None:
+        for beat in self._beats.values():
+            if beat.number == number:
+                beat.far_end(far)
+
+    async def _look(self, pair: Pair, condition: LinkCondition) -> Proof:
+        source, target = pair
+        name = f"{source}>{target}"
+        beat = self._beats.get(pair)
+        forward = beat is not None
+        beat = beat or self._beats[target, source]
+        if condition.held:
+            back_ms = await beat.send(not forward, SILENT_S) if self._link((target, source)).condition == JOINED else None
+            took_ms = await beat.send(forward, SILENT_S)
+            other = "" if back_ms is None else f", while {target}>{source} delivers in {back_ms} ms"
+            if took_ms is None:
+                return Proof(True, f"{name}: nothing arrived in {SILENT_S * 1000:.0f} ms{other}")
+            return Proof(False, f"{name}: a packet arrived after {took_ms} ms")
+        if condition.delay_ms:
+            took = [await beat.send(forward, condition.delay_ms / 1000 / BEATS + SILENT_S) for _ in range(BEATS)]
+            slowest = max((ms for ms in took if ms is not None), default=condition.delay_ms)
+            slowest = condition.delay_ms if None in took else slowest
+            return Proof(slowest > LATE_MS_MIN, f"{name}: the slowest of {BEATS} packets took {slowest} ms or more")
+        took_ms = await beat.send(forward, ARRIVES_S_MAX)
+        if took_ms is None:
+            return Proof(False, f"{name}: nothing arrived in {ARRIVES_S_MAX:.0f} s")
+        return Proof(True, f"{name}: a packet arrived after {took_ms} ms")
+
+
+def _few(details: list[str]) -> list[str]:
+    """The first ones, and how many more there are."""
+    return details if len(details) <= 2 else [*details[:2], f"{len(details) - 2} more links alike"]
+
+
+class _End(asyncio.Protocol):
+    """One end of a standing connection: words of 8 bytes."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.awaited: dict[int, asyncio.Future[None]] = {}
+        self._buffer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= _WORD_BYTES:
+            word, self._buffer = self._buffer[:_WORD_BYTES], self._buffer[_WORD_BYTES:]
+            self.word(int.from_bytes(word, "big"))
+
+    def word(self, word: int) -> None:
+        """One came in."""
+        future = self.awaited.pop(word, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def send(self, word: int) -> None:
+        """One goes out, if the connection stands."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(word.to_bytes(_WORD_BYTES, "big"))
+
+    @property
+    def stands(self) -> bool:
+        """Is it open?"""
+        return self.transport is not None and not self.transport.is_closing()
+
+
+class _Far(_End):
+    """The end at the laboratory's listener: the first word says which wire it is of."""
+
+    def __init__(self, introduced: Callable[[int, "_Far"], None]) -> None:
+        super().__init__()
+        self._introduced: Callable[[int, _Far], None] | None = introduced
+
+    def word(self, word: int) -> None:
+        """The first one is a number."""
+        if self._introduced is not None:
+            introduced, self._introduced = self._introduced, None
+            introduced(word, self)
+        else:
+            super().word(word)
+
+
+class _Beat:
+    """The standing connection of one wire."""
+
+    def __init__(self, number: int, proxy: Proxy, where: HostPort) -> None:
+        self.number = number
+        self._proxy = proxy
+        self._where = where
+        self._near = _End()
+        self._far: _Far | None = None
+        self._there = asyncio.Event()
+        self._words = 0
+
+    def far_end(self, far: _Far) -> None:
+        """It stands."""
+        self._far = far
+        self._there.set()
+
+    async def stand(self, timeout_s: float) -> bool:
+        """Open it again where it broke; whether it stands."""
+        if not self._near.stands or self._far is None or not self._far.stands:
+            self._there.clear()
+            if self._near.transport is not None:
+                self._near.transport.abort()
+            self._near = _End()
+            await asyncio.get_running_loop().create_connection(lambda: self._near, *self._where)
+            self._near.send(self.number)
+        try:
+            await asyncio.wait_for(self._there.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def send(self, forward: bool, timeout_s: float) -> int | None:
+        """Milliseconds until a word came out at the other end; None where it did not in time."""
+        loop = asyncio.get_running_loop()
+        if not await self.stand(timeout_s):
+            return None
+        assert self._far is not None
+        self._words += 1
+        word = self._words
+        giver, taker = (self._near, self._far) if forward else (self._far, self._near)
+        future = taker.awaited[word] = loop.create_future()
+        began_s = loop.time()
+        giver.send(word)
+        try:
+            await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            return None
+        finally:
+            taker.awaited.pop(word, None)
+        return round((loop.time() - began_s) * 1000)
+
+    async def close(self) -> None:
+        """Break it."""
+        await self._proxy.close()
+        for end in (self._near, self._far):
+            if end is not None and end.transport is not None:
+                end.transport.abort()

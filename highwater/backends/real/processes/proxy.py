@@ -1,0 +1,281 @@
+"""TCP proxies: every connection between two places goes through one, and so faults of the network need no kernel.
+
+A `Link` is one direction between two places, however many connections there are. What it is given comes out at the other end in
+order; a condition says when. Bytes that are held or late wait here, and beyond `WAITING_BYTES_MAX` of them their sender is read
+no more, as with a full window of TCP. A connection that is asked for while either direction is held comes about once both are
+joined, if it is still wanted by then: its opener sees an open connection on which nothing is answered. Where nobody listens at
+the far end, the opener's connection is reset.
+
+One process cannot tell a proxy's delays from those of the loop in which it runs: a few ms are added where the loop is busy.
+"""
+
+import asyncio
+import random
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from highwater.backends.real.site import JOINED, HostPort, LinkCondition, Pair
+
+WAITING_BYTES_MAX = 1024 * 1024  # of one direction of one connection
+REPEAT_S = 0.2  # TCP repeats a lost packet no sooner (the least retransmission timeout of Linux)
+REPEATS_MAX = 6
+_RESET = struct.pack("ii", 1, 0)
+
+
+Divide = Callable[[bytes], Iterable[tuple[str, bytes]]]  # bytes as they come into whole messages, each with its kind
+Conversation = Callable[[], tuple[Divide, Divide]]  # of a new connection: what its opener says, and what is answered
+
+
+class Link:
+    """One direction between two places."""
+
+    def __init__(self, pair: Pair, chance: random.Random) -> None:
+        self.pair = pair
+        self.condition = JOINED
+        self.hits = 0  # pieces that were held, late or repeated
+        self.flows: dict[Flow, None] = {}
+        self._chance = chance
+        self._joined = asyncio.Event()
+        self._joined.set()
+
+    def set(self, condition: LinkCondition) -> None:
+        """It is so from now on; what waits and need not wait any more goes on."""
+        self.condition = condition
+        if condition.held:
+            self._joined.clear()
+        else:
+            self._joined.set()
+        for flow in list(self.flows):
+            flow.pump()
+
+    async def joined(self) -> None:
+        """Until it is not held."""
+        await self._joined.wait()
+
+    def late_s(self) -> float:
+        """How late the next piece is."""
+        condition = self.condition
+        if condition == JOINED:
+            return 0.0
+        late_s = self._chance.uniform(0, condition.delay_ms) / 1000
+        for repeat in range(REPEATS_MAX):
+            if self._chance.randrange(1000) >= condition.loss_per_mille:
+                break
+            late_s += REPEAT_S * 2**repeat
+        return late_s
+
+
+class Flow:
+    """One direction of one connection: what was read and is not written yet, each piece with the time at which it is due.
+
+    Where `divide` is there, pieces are whole messages, each of a kind.
+    """
+
+    def __init__(self, link: Link, *, counted: bool, divide: Divide | None = None) -> None:
+        self.link = link
+        self._counted = counted
+        self._divide = divide
+        self.source: asyncio.Transport | None = None
+        self.target: asyncio.Transport | None = None
+        self._waiting: deque[tuple[float, str, bytes | None]] = deque()  # None: the end
+        self.waiting_bytes = 0
+        self._congested = False  # the target, which has not taken what was written
+        self._due_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        link.flows[self] = None
+
+    def feed(self, data: bytes | None) -> None:
+        """Something was read, or the end."""
+        loop = asyncio.get_running_loop()
+        pieces: list[tuple[str, bytes | None]] = [("", data)]
+        if data is not None and self._divide is not None:
+            pieces = list(self._divide(data))
+        for kind, piece in pieces:
+            late_s = self.link.late_s()
+            if self._counted and (late_s or self._is_held(kind)):
+                self.link.hits += 1
+            self._due_s = max(self._due_s, loop.time() + late_s)
+            self._waiting.append((self._due_s, kind, piece))
+            self.waiting_bytes += 0 if piece is None else len(piece)
+        self.pump()
+        self._read_what_there_is_room_for()
+
+    def pump(self) -> None:
+        """Write what is due."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.target is None:
+            return
+        waiting, self._waiting = self._waiting, deque()
+        for due_s, kind, piece in waiting:
+            # What is held by its kind is overtaken by what is not, but the end comes behind everything.
+            if self._timer is not None or self._is_held(kind) or (piece is None and self._waiting):
+                self._waiting.append((due_s, kind, piece))
+            elif due_s > loop.time():
+                self._waiting.append((due_s, kind, piece))
+                self._timer = loop.call_at(due_s, self.pump)
+            elif piece is None:
+                self.target.close()
+                return
+            else:
+                self.waiting_bytes -= len(piece)
+                self.target.write(piece)
+        self._read_what_there_is_room_for()
+
+    def congest(self, *, congested: bool) -> None:
+        """The target has not taken what was written, or has taken it now."""
+        self._congested = congested
+        self._read_what_there_is_room_for()
+
+    def _read_what_there_is_room_for(self) -> None:
+        """What waits here and what waits at the target add up: neither makes way for more while the other is full."""
+        if self.source is None or self.source.is_closing():
+            return
+        if self._congested or self.waiting_bytes > WAITING_BYTES_MAX:
+            self.source.pause_reading()
+        else:
+            self.source.resume_reading()
+
+    def _is_held(self, kind: str) -> bool:
+        condition = self.link.condition
+        return condition.held or kind in condition.held_kinds
+
+    def end(self) -> None:
+        """Nothing is written any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.target = None
+        self.link.flows.pop(self, None)
+
+
+class _Side(asyncio.Protocol):
+    """One of the two ends of a connection through a proxy."""
+
+    def __init__(self, flow: Flow, back: Flow, lost: Callable[[], None]) -> None:
+        self._flow = flow
+        self._back = back
+        self._lost = lost
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._flow.source = transport
+        self._back.target = transport
+        self._back.pump()
+
+    def data_received(self, data: bytes) -> None:
+        self._flow.feed(data)
+
+    def pause_writing(self) -> None:
+        self._back.congest(congested=True)
+
+    def resume_writing(self) -> None:
+        self._back.congest(congested=False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._back.end()
+        self._flow.source = None
+        self._flow.feed(None)
+        self._lost()
+
+
+class Proxy:
+    """Takes connections for one place from one other, and opens each anew at its target.
+
+    Only what is `counted` adds to the hits of its links. With a `conversation` messages can be told apart.
+    """
+
+    def __init__(
+        self, there: Link, back: Link, target: HostPort, *, counted: bool = True, conversation: Conversation | None = None
+    ) -> None:
+        self.counted = counted
+        self.conversation = conversation
+        self.there = there
+        self.back = back
+        self._target = target
+        self._server: asyncio.Server | None = None
+        self._open: dict[_Connection, None] = {}
+
+    async def listen(self, host: str) -> int:
+        """At a port of the system's choice; which."""
+        self._server = await asyncio.get_running_loop().create_server(self._accepted, host, 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    def reset(self) -> int:
+        """Break all connections as a lost host would, now; how many."""
+        broken = list(self._open)
+        for connection in broken:
+            connection.reset()
+        return len(broken)
+
+    async def close(self) -> None:
+        """Break all connections and take no more."""
+        if self._server is not None:
+            self._server.close()
+        self.reset()
+        await asyncio.sleep(0)  # aborted connections close in the loop's next round
+
+    def _accepted(self) -> asyncio.Protocol:
+        return _Connection(self, self._target, self._open).near
+
+
+class _Connection:
+    """One connection: its near side is its opener's, its far side is opened here."""
+
+    def __init__(self, proxy: Proxy, target: HostPort, register: "dict[_Connection, None]") -> None:
+        asked, answered = (None, None) if proxy.conversation is None else proxy.conversation()
+        self._there = Flow(proxy.there, counted=proxy.counted, divide=asked)
+        self._back = Flow(proxy.back, counted=proxy.counted, divide=answered)
+        self._target = target
+        self._register = register
+        self.near = _Side(self._there, self._back, self._near_lost)
+        self._far = _Side(self._back, self._there, self._one_less)
+        self._sides = 2
+        register[self] = None
+        self._dialling = asyncio.get_running_loop().create_task(self._dial())
+
+    async def _dial(self) -> None:
+        host, port = self._target
+        links = (self._there.link, self._back.link)
+        while any(link.condition.held for link in links):
+            for link in links:
+                await link.joined()
+        for link in links:
+            await asyncio.sleep(link.late_s())
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self._far, host, port)
+        except OSError:
+            self._break()
+
+    def reset(self) -> None:
+        """Both ends see it break."""
+        self._dialling.cancel()
+        self._break()
+
+    def _break(self) -> None:
+        self._there.end()
+        self._back.end()
+        for transport in (self._there.source, self._back.source):
+            if transport is not None and not transport.is_closing():
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                transport.abort()
+        self._register.pop(self, None)
+
+    def _near_lost(self) -> None:
+        if not self._dialling.done():
+            # Given up before it came about.
+            self._dialling.cancel()
+            self._there.end()
+            self._register.pop(self, None)
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self._sides -= 1
+        if not self._sides:
+            self._there.end()
+            self._back.end()
+            self._register.pop(self, None)

@@ -1,0 +1,280 @@
+"""The phases of a run on real nodes, whatever they are made of: a site is opened, a plan is played on it, and it is closed.
+
+    ZooKeeper ─▶ topics ─▶ brokers ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet ─▶ final reads ─▶ end
+
+The record has the same rows as the simulator's: operations and faults as they happen here, what nodes say from their notes, what
+ZooKeeper commits from its log, and what probes saw of each fault. Time is the wall's: the same plan gives another history each
+time. Nothing of a site is left when a run ends, however it ends.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic_ns
+from typing import Any
+
+from msgspec.structs import replace
+
+from highwater.backends.real.admin import Admin, states_of
+from highwater.backends.real.administrators import Administrator
+from highwater.backends.real.asking import EndState, at_rest, known_brokers, look
+from highwater.backends.real.clients import Phases, Worker
+from highwater.backends.real.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns, whole_until
+from highwater.backends.real.faults import Faults
+from highwater.backends.real.kafka_clients import KafkaClient
+from highwater.backends.real.merge import merged
+from highwater.backends.real.run_folder import cramped
+from highwater.backends.real.site import Site
+from highwater.backends.real.zookeeper_log import AnyCommit
+from highwater.errors import HarnessError
+from highwater.plans.plan import Plan
+from highwater.rig.attempts import Attempts
+from highwater.rig.backend import Provenance, Run
+from highwater.rig.end_state import record_logs
+from highwater.rig.scene import assign, manifest, workload_processes
+from history.digest import digest
+from history.event import EventKind
+from history.history import History
+from history.manifest import Outcome
+from history.recorder import Recorder
+from reference.types import Address, topic_partition
+
+LED_S_MAX = 30.0
+FULL_S_MAX = 10.0  # a known-bad protocol may never get there
+FINAL_S_MAX = 60.0
+SLICE_S = 0.2  # how often deaths are looked for
+
+
+def unplayable(plan: Plan) -> str | None:
+    """Why no real nodes or their clients can perform a plan here, in a sentence; None where they can."""
+    if plan.workload.name == "misuse":
+        return "librdkafka keeps to the rules that the workload misuse breaks: it is for the simulator"
+    return cramped()
+
+
+def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> Run:
+    """Play the plan on a site, which is closed at the end. A KeyboardInterrupt ends it early, with what was recorded."""
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())  # a silent ZooKeeper is a fault, told by rows and not on stderr
+    outcome: Outcome = "completed"
+    stage = Stage(plan, site)
+    try:
+        try:
+            with stage.told():
+                asyncio.run(stage.play())
+        except KeyboardInterrupt:
+            outcome = "interrupted"
+        # Nothing that goes wrong from here on is a reason to lose what is recorded: an anomaly may be proven by it.
+        with stage.told():
+            site.stop()
+        history = stage.history(provenance, outcome, backend=backend)
+    finally:
+        with stage.told():
+            site.close()
+    if stage.failures:
+        broken = replace(history.manifest, outcome="harness-fault")
+        history = History(broken, operations=history.operations, events=history.events)
+    return Run(history=history, failure=next(iter(stage.failures), None))
+
+
+class Stage:
+    """One run. Times in ns count from `start_ns` on the monotonic clock; None until they come."""
+
+    def __init__(self, plan: Plan, site: Site) -> None:
+        self._plan = plan
+        self._site = site
+        self._start_ns = monotonic_ns()
+        self._wall_ahead_ns = wall_ahead_ns()
+        self._recorder = Recorder(self._now_ns)
+        self._faults: Faults | None = None
+        self._healed_at_ns: int | None = None
+        self._final_reads_at_ns: int | None = None
+        self._end_ns: int | None = None
+        self._seen: tuple[EndState, ...] = ()  # in the end
+        self._broken: str | None = None  # what went wrong in a callback of the loop
+        self.failures: list[str] = []  # of the laboratory, in words
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """A failure of the laboratory ends what is attempted in this context, and is one of `failures`."""
+        try:
+            yield
+        except HarnessError as error:
+            self.failures.append(str(error))
+
+    def _now_ns(self) -> int:
+        return monotonic_ns() - self._start_ns
+
+    # --- phases ------------------------------------------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """All phases. HarnessError where the laboratory fails; whatever ends it early, the rows so far stand."""
+        asyncio.get_running_loop().set_exception_handler(self._callback_failed)
+        try:
+            await self._site.open()
+            await self._play()
+        finally:
+            await self._site.leave()
+
+    async def _play(self) -> None:
+        admin = Admin(self._site.zookeeper)
+        clients: list[KafkaClient] = []
+        administrators: list[Administrator] = []
+        try:
+            faults = self._faults = Faults(self._plan, self._site, self._recorder, admin)
+            for node in self._site.nodes.values():
+                self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life + 1)
+                await node.start()
+            await self._gather(faults)
+            await admin.make_topics(assign(self._plan))
+            await self._warm_up(admin, faults)
+            phases = Phases()
+            async with asyncio.TaskGroup() as tasks:
+                workers = [tasks.create_task(worker.run(phases)) for worker in self._workers(clients, administrators)]
+                nemesis = tasks.create_task(faults.run())
+                await self._pass_time(self._plan.faults_ms / 1000, faults)
+                await nemesis  # every window closes within that time
+                await faults.heal()
+                await self._rest(faults, phases)
+                await faults.settle()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.gather(*workers, return_exceptions=True), FINAL_S_MAX)
+                self._seen = await at_rest(lambda: look(admin, self._site.laboratory))
+        except* HarnessError as group:
+            raise _first(group) from None
+        finally:
+            self._end_ns = self._now_ns()
+            await asyncio.gather(*(client.close() for client in clients))
+            for administrator in administrators:
+                await administrator.close()
+            admin.close()
+
+    def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """asyncio would log it and go on with a client that is broken."""
+        self._broken = f"{context['message']}: {context.get('exception')!r}"
+
+    async def _rest(self, faults: Faults, phases: Phases) -> None:
+        """Quiet, and the order to read all to the end."""
+        self._healed_at_ns = self._now_ns()
+        phases.enter("quiet")
+        await self._pass_time(self._plan.quiet_ms / 1000, faults)
+        self._recorder.event(EventKind.FINAL_READS)
+        self._final_reads_at_ns = self._now_ns()
+        phases.enter("final")
+
+    async def _gather(self, faults: Faults) -> None:
+        """Until every broker tells clients of all of them.
+
+        Topics that were there before would be led by whichever broker shows itself to the controller first (KIP-343).
+        """
+        everybody = tuple(sorted(self._site.nodes))
+        began_ns = self._now_ns()
+        while await known_brokers(self._site.laboratory) != dict.fromkeys(self._site.laboratory, everybody):
+            if self._now_ns() - began_ns > LED_S_MAX * 1e9:
+                raise HarnessError(f"the brokers did not find each other within {LED_S_MAX:.0f} s")
+            await self._pass_time(SLICE_S, faults)
+
+    async def _warm_up(self, admin: Admin, faults: Faults) -> None:
+        """Until every partition has a leader and, given a little longer, all its replicas in the ISR."""
+        replicas = {
+            topic_partition(topic, index): of
+            for topic, partitions in assign(self._plan).items()
+            for index, of in enumerate(partitions)
+        }
+        began_ns = self._now_ns()
+        while True:
+            await self._pass_time(SLICE_S, faults)
+            states = states_of(await admin.seen(tuple(replicas)), tuple(replicas))
+            waited_s = (self._now_ns() - began_ns) / 1e9
+            led = all(tp in states and states[tp].leader is not None for tp in replicas)
+            if led and (waited_s > FULL_S_MAX or all(len(states[tp].isr) == len(of) for tp, of in replicas.items())):
+                return
+            if waited_s > LED_S_MAX:
+                raise HarnessError(f"not every partition had a leader {LED_S_MAX:.0f} s after the brokers were started")
+
+    async def _pass_time(self, seconds: float, faults: Faults) -> None:
+        """Sleep, and look for nodes that died by themselves: one that said why stays down, another is our failure."""
+        end_ns = self._now_ns() + int(seconds * 1e9)
+        while (left_ns := end_ns - self._now_ns()) > 0:
+            await asyncio.sleep(min(SLICE_S, left_ns / 1e9))
+            if self._broken is not None:
+                raise HarnessError(f"hosting the clients: {self._broken}")
+            for broker, node in self._site.nodes.items():
+                life = node.life
+                if await node.is_running() or faults.keeps_down(broker) or node.life != life:
+                    continue
+                if node.stopped_itself() is None:
+                    raise HarnessError(f"the process of {node.address} died: {node.last_words() or 'it said nothing'}")
+
+    def _workers(self, clients: list[KafkaClient], administrators: list[Administrator]) -> list[Worker]:
+        processes = workload_processes(self._plan)
+        workload, cluster = self._plan.workload, self._plan.cluster
+        for number, _ in enumerate(processes):
+            name = Address(f"c{number}")
+            clients.append(KafkaClient(name, self._site.clients, request_timeout_ms=workload.request_timeout_ms))
+            administrators.append(Administrator(self._site.zookeeper, session_timeout_ms=cluster.session_timeout_ms))
+        return [
+            Worker(Attempts(self._recorder, process, number, processes=len(processes)), client, administrator)
+            for number, (process, client, administrator) in enumerate(zip(processes, clients, administrators, strict=True))
+        ]
+
+    # --- the end -----------------------------------------------------------------------------------------------------------
+
+    def history(self, provenance: Provenance, outcome: Outcome, *, backend: str) -> History:
+        """What was recorded anywhere, in one order, up to the end of the run. Not before all brokers are stopped."""
+        commits: list[AnyCommit] = []
+        with self.told():  # without them checkers find less, as where a run ends before its first commit
+            commits = list(self._site.commits())
+        outcome = "harness-fault" if self.failures else outcome
+        end_ns = whole_until(
+            commits,
+            end_ns=self._now_ns() if self._end_ns is None else self._end_ns,
+            start_ns=self._start_ns,
+            wall_ahead_ns=self._wall_ahead_ns,
+        )
+        nodes = self._site.nodes
+        notes = [node.notes() for node in nodes.values()]
+        evidence = ZooKeeperEvidence(
+            [line for lines in notes for line in lines],
+            self._recorder.events,
+            start_ns=self._start_ns,
+            wall_ahead_ns=self._wall_ahead_ns,
+        )
+        for commit in commits:
+            evidence.add(commit)
+        ends = Recorder(lambda: end_ns)
+        for seen in self._seen:
+            seen.record(ends)
+        if outcome == "completed":
+            for broker, node in nodes.items():
+                record_logs(ends, broker, node.disks())
+        sources = [self._recorder, evidence.recorder, *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes), ends]
+        operations, events = merged(sources, until_ns=end_ns)
+        events = stamped(events)
+        found = manifest(
+            self._plan,
+            provenance,
+            backend=backend,
+            outcome=outcome,
+            faults=() if self._faults is None else self._faults.counts(),
+        )
+        found = replace(
+            found,
+            healed_at_ns=self._healed_at_ns,
+            final_reads_at_ns=self._final_reads_at_ns,
+            end_ns=end_ns,
+            digest=digest(operations, events),
+            sim_seconds=end_ns / 1e9,
+            wall_seconds=end_ns / 1e9,
+            events_handled=len(events),
+        )
+        return History(found, operations=operations, events=events)
+
+
+def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:
+    """The first leaf of a group."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, HarnessError)
+    return error

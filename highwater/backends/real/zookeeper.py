@@ -1,0 +1,269 @@
+"""A real ZooKeeper for a run: one server or a quorum of three on loopback, from the jars that come with PySpark.
+
+Needs Java 17 or newer and the `pyspark` package; `missing()` says which is not there. Servers are stopped and their folder is
+removed when the context ends, however it ends; a harness that is killed takes them with it, where the system can do that.
+The tick is short so that sessions of half a second can be had and an expiry comes when it is due, and logs are not synced: what
+a run breaks is the brokers, not ZooKeeper's disk.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from highwater.backends.real.run_folder import ZOOKEEPER_PREFIX, RunFolder
+from highwater.errors import HarnessError
+from reference.types import Address
+
+HOST = "127.0.0.1"
+TICK_MS = 100
+INIT_TICKS = 50  # for a server to catch up with its leader
+SYNC_TICKS = 10  # without a word of its leader a server looks for another one
+CONNECT_MS = 1000
+SESSION_MS_MAX = 60_000
+JAVA_MAJOR_MIN = 17
+START_TIMEOUT_S = 40
+NO_JARS = "a real ZooKeeper needs the jars of PySpark: pip install 'highwater[spark]'"
+_ATTEMPTS = 3  # another process may take the port between our choice and the server's bind
+_JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512")
+
+
+class Ports(NamedTuple):
+    """Of one server: for clients, for followers, for elections."""
+
+    client: int
+    follow: int
+    elect: int
+
+
+def missing() -> str | None:
+    """Why no ZooKeeper can be started on this machine, in a sentence; None where it can."""
+    if _jars() is None:
+        return NO_JARS
+    java = shutil.which("java")
+    if java is None:
+        return f"a real ZooKeeper needs Java {JAVA_MAJOR_MIN} or newer, and there is no java on the PATH"
+    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', printed)
+    if version is None or int(version[1]) < JAVA_MAJOR_MIN:
+        return f"a real ZooKeeper needs Java {JAVA_MAJOR_MIN} or newer; this one says: {printed.partition(chr(10))[0]}"
+    return None
+
+
+def _jars() -> Path | None:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        return None
+    jars = Path(spec.origin).parent / "jars"
+    return jars if next(jars.glob("zookeeper-[0-9]*.jar"), None) else None
+
+
+def server_jars() -> list[Path]:
+    """What ZooKeeper's server needs of PySpark's some 250 jars; the whole folder would cost seconds to open."""
+    jars = _jars()
+    if jars is None:
+        raise HarnessError(NO_JARS)
+    wanted = ("zookeeper-*.jar", "netty-*.jar", "slf4j-api-*.jar", "snappy-java-*.jar", "metrics-core-*.jar", "commons-*.jar")
+    return [jar for pattern in wanted for jar in sorted(jars.glob(pattern))]
+
+
+def _dying_with_us() -> list[str]:
+    """What makes the kernel end the server when this thread ends, also by SIGKILL; nothing where util-linux is missing."""
+    setpriv = shutil.which("setpriv")
+    return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port of an address of this machine that nobody listened on just now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def configuration(data_dir: Path, client: tuple[str, int], quorum: Sequence[str]) -> str:
+    """The zoo.cfg of one server. `client` is where it serves; `quorum` "host:port:port" of all servers, in their order."""
+    lines = [
+        f"dataDir={data_dir}",
+        f"clientPort={client[1]}",
+        f"clientPortAddress={client[0]}",
+        f"tickTime={TICK_MS}",
+        f"minSessionTimeout={2 * TICK_MS}",
+        f"maxSessionTimeout={SESSION_MS_MAX}",
+        "maxClientCnxns=0",
+        "admin.enableServer=false",
+        "4lw.commands.whitelist=srvr",
+    ]
+    if len(quorum) > 1:
+        lines += [f"initLimit={INIT_TICKS}", f"syncLimit={SYNC_TICKS}", f"cnxTimeout={CONNECT_MS}"]
+        lines += [f"server.{number}={where}" for number, where in enumerate(quorum, 1)]
+    return "\n".join(lines) + "\n"
+
+
+def answers(client: tuple[str, int]) -> bool:
+    """Does the server there serve clients? One that has no quorum does not."""
+    try:
+        with socket.create_connection(client, timeout=1) as connection:
+            # "ruok" is answered before requests for sessions are, which then hang.
+            connection.sendall(b"srvr")
+            return connection.recv(64).startswith(b"Zookeeper version:")
+    except OSError:
+        return False
+
+
+class Server:
+    """One server of an ensemble, through all its processes. `address` is its place: "z1"; `client` is where it serves.
+
+    Every process of a harness starts its servers in the thread that outlives them: the kernel ends a server with its thread.
+    """
+
+    def __init__(self, number: int, folder: Path, ports: Sequence[Ports]) -> None:
+        self.address = Address(f"z{number}")
+        self.client = (HOST, ports[number - 1].client)
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        (folder / "data").mkdir(parents=True)
+        (folder / "data" / "myid").write_text(f"{number}\n")
+        quorum = [f"{HOST}:{port.follow}:{port.elect}" for port in ports]
+        (folder / "zoo.cfg").write_text(configuration(self.data_dir, self.client, quorum))
+
+    @property
+    def data_dir(self) -> Path:
+        """Where its transaction log lies (`highwater.backends.real.zookeeper_log`)."""
+        return self._folder / "data"
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process, where there is one."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """A process on what an earlier one left; it serves a moment later (`answers`)."""
+        assert self.pid is None
+        java = shutil.which("java")
+        assert java is not None
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = [
+            *_dying_with_us(),
+            java,
+            *_JVM,
+            "-cp",
+            os.pathsep.join(map(str, server_jars())),
+            main,
+            str(self._folder / "zoo.cfg"),
+        ]
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, start_new_session=True
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, and its end. Nothing where there is no process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes] | None":
+        """The last one that was started, which may have ended."""
+        return self._process
+
+    def signal(self, number: int) -> None:
+        """Nothing where there is no process."""
+        if self._process is not None and self._process.poll() is None:
+            os.kill(self._process.pid, number)
+
+    def answers(self) -> bool:
+        """Does it serve clients?"""
+        return answers(self.client)
+
+    def last_words(self) -> str:
+        """The last line that it printed."""
+        lines = (self._folder / "server.log").read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+class LocalZooKeeper:
+    """A context: `address` is "127.0.0.1:port", of each server, once it is entered. HarnessError where they do not come up."""
+
+    def __init__(self, servers: int = 1) -> None:
+        self.address = ""
+        self.servers: tuple[Server, ...] = ()
+        self._count = servers
+        self._folder: RunFolder | None = None
+
+    def __enter__(self) -> "LocalZooKeeper":
+        reason = missing()
+        if reason is not None:
+            raise HarnessError(reason)
+        try:
+            self._folder = RunFolder(ZOOKEEPER_PREFIX)
+            for attempt in range(_ATTEMPTS):
+                if self._start(self._folder.path / str(attempt)):
+                    return self
+                self._kill()
+            raise HarnessError(f"ZooKeeper did not come up: {self.servers[0].last_words()}")
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def data_dir(self) -> Path:
+        """Of the first server, until it is stopped."""
+        return self.servers[0].data_dir
+
+    @property
+    def pid(self) -> int:
+        """Of the first server, for those who pause it."""
+        pid = self.servers[0].pid
+        assert pid is not None
+        return pid
+
+    def stop(self) -> None:
+        """End the servers and remove their folder. May be called again."""
+        self._kill()
+        self.servers = ()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.remove()
+
+    def pause(self) -> None:
+        """Stand still: clients lose their connections, no session ends."""
+        for server in self.servers:
+            server.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        for server in self.servers:
+            server.signal(signal.SIGCONT)
+
+    def _kill(self) -> None:
+        for server in self.servers:
+            server.kill()
+
+    def _start(self, folder: Path) -> bool:
+        """Whether all of them serve: another process may have taken a port meanwhile."""
+        ports = [Ports(free_port(), free_port(), free_port()) for _ in range(self._count)]
+        self.servers = tuple(Server(number, folder / f"z{number}", ports) for number in range(1, self._count + 1))
+        for server in self.servers:
+            server.start()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if any(server.pid is None for server in self.servers):
+                return False
+            if all(server.answers() for server in self.servers):
+                self.address = ",".join(f"{host}:{port}" for host, port in (server.client for server in self.servers))
+                return True
+            time.sleep(0.1)
+        return False

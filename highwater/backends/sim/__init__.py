@@ -1,0 +1,10 @@
+"""The deterministic simulator: one module for each kind of nondeterminism, wired together by `world`.
+
+scheduler, clock, timers    time
+network, transport          messages: links and connections; requests and answers
+disk                        what survives
+zk, zk_client               ZooKeeper's server, and its library inside a node
+node, clients               processes
+faults, open_window         the nemesis
+stage, world                what all share; a whole run
+"""

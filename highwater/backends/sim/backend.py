@@ -1,0 +1,55 @@
+"""The simulator as a backend: one process, virtual time, the same history for the same plan."""
+
+from time import perf_counter
+
+from msgspec.structs import replace
+
+from highwater.backends.sim.node import Boot
+from highwater.backends.sim.world import TooManyEvents, World
+from highwater.plans.plan import Plan
+from highwater.rig.backend import Provenance, Run
+from highwater.rig.scene import manifest
+from history.digest import digest
+from history.manifest import Outcome
+from nemesis.capability import refusals
+from reference.node import Node
+
+
+class SimBackend:
+    """Performs plans in virtual time. `boot` makes the machine of a node."""
+
+    name = "sim"
+
+    def __init__(self, boot: Boot = Node.boot) -> None:
+        self._boot = boot
+
+    def refuse(self, plan: Plan) -> str | None:
+        """The simulator performs every fault."""
+        return next(iter(refusals("sim", plan.schedule)), None)
+
+    def perform(self, plan: Plan, provenance: Provenance) -> Run:
+        """Play the plan. A KeyboardInterrupt or the plan's bound ends it early, with what was recorded."""
+        start = perf_counter()
+        world = World(plan, self._boot)
+        outcome: Outcome = "completed"
+        failure = None
+        try:
+            world.play()
+        except KeyboardInterrupt:
+            outcome = "interrupted"
+        except TooManyEvents as error:
+            outcome, failure = "harness-fault", str(error)
+        recorder, now_ns = world.stage.recorder, world.stage.scheduler.now
+        found = manifest(plan, provenance, backend=self.name, outcome=outcome, faults=world.faults.counts())
+        found = replace(
+            found,
+            healed_at_ns=world.healed_at_ns,
+            final_reads_at_ns=world.final_reads_at_ns,
+            end_ns=now_ns,
+            messages=world.stage.transport.traffic.counts(),
+            digest=digest(recorder.operations, recorder.events),
+            sim_seconds=now_ns / 1e9,
+            wall_seconds=perf_counter() - start,
+            events_handled=world.stage.handled,
+        )
+        return Run(history=recorder.history(found), failure=failure)

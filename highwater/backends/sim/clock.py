@@ -1,0 +1,65 @@
+"""The clocks of one node: a monotonic one, which only drift moves, and a wall clock, which may be set to anything.
+
+Integers throughout: the drift is in parts per million of virtual time, applied from the instant it was set on, so that the
+monotonic clock never goes back.
+"""
+
+from highwater.backends.sim.scheduler import MS, Scheduler
+from reference.machine import Now
+from reference.types import Millis
+
+_MILLION = 1_000_000
+EPOCH_NS = 1_700_000_000_000 * MS  # wall time at the start of a run
+
+
+class Clock:
+    """One node's clocks, read through `now`."""
+
+    __slots__ = ("_base_ns", "_jump_ns", "_ppm", "_scheduler", "_since_ns", "_wall_ns")
+
+    def __init__(self, scheduler: Scheduler, *, monotonic_ns: int, wall_offset_ns: int = 0) -> None:
+        self._scheduler = scheduler
+        self._base_ns = monotonic_ns  # monotonic time at `since`
+        self._since_ns = scheduler.now
+        self._wall_ns = EPOCH_NS + wall_offset_ns - monotonic_ns  # wall minus monotonic where the wall clock is right
+        self._ppm = 0
+        self._jump_ns = 0
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds on this node's monotonic clock."""
+        elapsed = self._scheduler.now - self._since_ns
+        return self._base_ns + elapsed + elapsed * self._ppm // _MILLION
+
+    def now(self) -> Now:
+        """Both clocks in milliseconds."""
+        monotonic = self.monotonic_ns()
+        return Now(Millis(monotonic // MS), Millis((monotonic + self._wall_ns + self._jump_ns) // MS))
+
+    @property
+    def off(self) -> tuple[int, int]:
+        """What is wrong with it: the wall clock's jump in ns, the drift of both in ppm."""
+        return self._jump_ns, self._ppm
+
+    def until_ns(self, monotonic_ns: int) -> int:
+        """The virtual instant, not before now, at which the monotonic clock will have reached this if the drift stays."""
+        left = monotonic_ns - self.monotonic_ns()
+        if left <= 0:
+            return self._scheduler.now
+        return self._scheduler.now + (left if not self._ppm else -(-left * _MILLION // (_MILLION + self._ppm)) + 1)
+
+    def drift(self, ppm: int) -> None:
+        """Run fast (positive) or slow from now on; 0 runs right."""
+        assert ppm > -_MILLION
+        self._base_ns = self.monotonic_ns()
+        self._since_ns = self._scheduler.now
+        self._ppm = ppm
+
+    def jump(self, offset_ns: int) -> None:
+        """Set the wall clock off by so much from what it would show; 0 sets it right, but for what drift did to it."""
+        self._jump_ns = offset_ns
+
+    def set_right(self) -> None:
+        """Neither offset nor drift from now on: the wall clock shows true time, as after a synchronisation."""
+        self.drift(0)
+        self._jump_ns = 0
+        self._wall_ns = EPOCH_NS + self._scheduler.now - self._base_ns

@@ -1,0 +1,241 @@
+"""The disks of one node: log directories with a page cache, an fsync that takes time, and ways to fail.
+
+Each log keeps a journal of what was done to it since it was last flushed. Losing power undoes a drawn suffix of that journal,
+per log; the append at the edge may be torn (its batch is there and not intact). A crash undoes nothing. Checkpoints are
+replaced atomically and durably, as `reference.effects` says.
+
+A directory refuses (`error`): EACCES, ENOTDIR and EIO everything, ENOSPC what needs room. What a power loss or a swap destroys is
+returned as `Wounds`: the first offset of each log whose record is no longer the one that was there.
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from highwater.backends.sim.network import Acting
+from history.seed import Draws
+from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, MarkDir, Truncate, WriteCheckpoint
+from reference.events import DirImage, LogImage
+from reference.messages import Batch
+from reference.sealed import count
+from reference.types import NO_INCARNATION, Incarnation, Offset, TopicId, TopicPartition
+
+Wounds = list[tuple[TopicPartition, TopicId, int]]  # (log, its topic, first offset destroyed)
+DiskEffect = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Truncate | WriteCheckpoint
+
+_NEED_ROOM = (Append, CreateReplica, MarkDir, MarkClean, WriteCheckpoint)
+
+
+class Refusal:
+    """A fault that makes a directory refuse: everything, or only what needs room."""
+
+    __slots__ = ("acting", "error", "reads")
+
+    def __init__(self, acting: Acting, error: str, *, reads: bool) -> None:
+        self.acting = acting
+        self.error = error
+        self.reads = reads  # what needs no room still works
+
+
+class _Log:
+    """One log in the page cache. The journal holds, newest last, None for a batch appended, what was cut for a truncation."""
+
+    __slots__ = ("batches", "born", "journal", "number", "topic_id")
+
+    def __init__(self, born: Incarnation, topic_id: TopicId) -> None:
+        self.born = born
+        self.topic_id = topic_id
+        self.batches: list[Batch] = []
+        self.journal: list[tuple[Batch, ...] | None] = []
+        self.number = 0  # of operations before the journal: all durable
+
+
+Mark = list[tuple[TopicPartition, _Log, int]]  # up to which operation of each log a flush reaches
+
+
+class Directory:
+    """One log directory."""
+
+    __slots__ = ("born", "checkpoint", "clean", "dirs", "dirty", "gone", "logs", "refusals", "slows")
+
+    def __init__(self) -> None:
+        self.born = NO_INCARNATION
+        self.dirs = 0  # as marked
+        self.clean = False
+        self.logs: dict[TopicPartition, _Log] = {}
+        self.dirty: dict[TopicPartition, _Log] = {}
+        self.gone: dict[TopicPartition, _Log] = {}  # deleted, not yet durably
+        self.checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
+        self.refusals: list[Refusal] = []
+        self.slows: list[tuple[int, Acting]] = []
+
+
+class Disk:
+    """All directories of a node. Performs the effects of one machine; survives its lives."""
+
+    __slots__ = ("_draws", "_flush_ns_max", "_flush_ns_min", "_node", "dirs")
+
+    def __init__(self, node: str, dirs: int, draws: Draws, flush_ns: tuple[int, int]) -> None:
+        self._node = node
+        self._draws = draws
+        self._flush_ns_min, self._flush_ns_max = flush_ns
+        self.dirs = [Directory() for _ in range(dirs)]
+
+    # --- what a machine does ------------------------------------------------------------------------------------------------
+
+    def refuses(self, index: int, *, needs_room: bool) -> str | None:
+        """The error that an access to this directory meets now."""
+        for refusal in self.dirs[index].refusals:
+            if needs_room or not refusal.reads:
+                refusal.acting.count += 1
+                return refusal.error
+        return None
+
+    def perform(self, effect: DiskEffect) -> str | None:
+        """Change the page cache (a checkpoint: the disk). Returns the error where the directory refuses, having done nothing."""
+        directory = self.dirs[effect.dir]
+        if directory.refusals:
+            error = self.refuses(effect.dir, needs_room=isinstance(effect, _NEED_ROOM))
+            if error is not None:
+                return error
+        match effect:
+            case Append(tp=tp, batches=batches):
+                log = directory.logs[tp]
+                log.batches += batches
+                log.journal += [None] * len(batches)
+                directory.dirty[tp] = log
+            case Truncate(tp=tp, to=to):
+                self._truncate(directory, tp, to)
+            case WriteCheckpoint(entries=entries):
+                directory.checkpoint = entries
+            case CreateReplica(tp=tp, born=born, topic_id=topic_id):
+                assert tp not in directory.logs
+                directory.logs[tp] = _Log(born, topic_id)
+            case MarkDir(born=born, dirs=dirs):
+                directory.born, directory.dirs = born, dirs
+            case MarkClean(clean=clean):
+                directory.clean = clean
+            case DeleteReplica(tp=tp):
+                log = directory.logs.pop(tp)
+                directory.dirty.pop(tp, None)
+                directory.gone[tp] = log
+            case _:
+                assert_never(effect)
+        return None
+
+    def _truncate(self, directory: Directory, tp: TopicPartition, to: Offset) -> None:
+        log = directory.logs[tp]
+        keep = len(log.batches)
+        while keep and log.batches[keep - 1].base_offset >= to:
+            keep -= 1
+        assert not keep or end_of(log.batches[keep - 1]) <= to  # always a batch boundary
+        if keep < len(log.batches):
+            log.journal.append(tuple(log.batches[keep:]))
+            del log.batches[keep:]
+            directory.dirty[tp] = log
+
+    def replicas_in(self, index: int) -> tuple[TopicPartition, ...]:
+        """Whose logs a directory holds."""
+        return tuple(self.dirs[index].logs)
+
+    def flush_delay_ns(self, index: int) -> int:
+        """How long an fsync of this directory takes that starts now."""
+        delay_ns = self._draws.between(f"flush {self._node}", self._flush_ns_min, self._flush_ns_max)
+        for extra_ns, acting in self.dirs[index].slows:
+            acting.count += 1
+            delay_ns += extra_ns
+        return delay_ns
+
+    def flush_mark(self, index: int) -> Mark:
+        """What a flush that starts now will make durable: give it to `flushed` when the time has come."""
+        return [(tp, log, log.number + len(log.journal)) for tp, log in self.dirs[index].dirty.items()]
+
+    def flushed(self, index: int, mark: Mark) -> None:
+        """The flush is done."""
+        directory = self.dirs[index]
+        directory.gone.clear()
+        for tp, log, number in mark:
+            if number > log.number:
+                del log.journal[: number - log.number]
+                log.number = number
+            if not log.journal and directory.dirty.get(tp) is log:
+                del directory.dirty[tp]
+
+    # --- what the laboratory does ---------------------------------------------------------------------------------------------
+
+    def lose_unflushed(self, index: int, purpose: str, *, torn: bool, all_of_it: bool) -> Wounds:
+        """Power is lost, or the device forgets: undo a drawn suffix of each journal."""
+        directory = self.dirs[index]
+        wounds: Wounds = []
+        for tp, log in sorted(directory.dirty.items()):
+            key = f"{purpose} {self._node} {tp}"
+            survive = 0 if all_of_it else self._draws.below(key, len(log.journal) + 1)
+            before = list(log.batches)
+            torn_here = torn and survive < len(log.journal) and self._draws.ratio(f"torn {key}", 1, 2)
+            _undo(log, survive, torn=torn_here)
+            destroyed = _first_difference(before, log.batches)
+            if destroyed is not None:
+                wounds.append((tp, log.topic_id, destroyed))
+            log.number += len(log.journal)
+            log.journal.clear()
+        for tp, log in sorted(directory.gone.items()):
+            if tp not in directory.logs and (all_of_it or self._draws.ratio(f"undelete {purpose} {self._node} {tp}", 1, 2)):
+                directory.logs[tp] = log
+        directory.dirty.clear()
+        directory.gone.clear()
+        return wounds
+
+    def swap(self, index: int) -> Wounds:
+        """An empty directory stands in the place of this one."""
+        logs = sorted(self.dirs[index].logs.items())
+        # an empty log too: whoever counts on it cannot know that nothing was in it
+        wounds = [(tp, log.topic_id, int(log.batches[0].base_offset) if log.batches else 0) for tp, log in logs]
+        old, self.dirs[index] = self.dirs[index], Directory()
+        self.dirs[index].refusals, self.dirs[index].slows = old.refusals, old.slows
+        return wounds
+
+    def image(self) -> tuple[DirImage, ...]:
+        """What a process finds when it starts."""
+        images = []
+        for index, directory in enumerate(self.dirs):
+            if directory.refusals and self.refuses(index, needs_room=False) is not None:
+                images.append(DirImage(index, readable=False))
+                continue
+            found = sorted(directory.logs.items())
+            logs = tuple(LogImage(tp, tuple(log.batches), log.born, log.topic_id) for tp, log in found)
+            images.append(
+                DirImage(
+                    index,
+                    readable=True,
+                    logs=logs,
+                    checkpoint=directory.checkpoint,
+                    born=directory.born,
+                    dirs=directory.dirs,
+                    clean=directory.clean,
+                )
+            )
+        return tuple(images)
+
+
+def end_of(batch: Batch) -> int:
+    """The offset behind a batch."""
+    return batch.base_offset + count(batch.values)
+
+
+def _undo(log: _Log, survive: int, *, torn: bool) -> None:
+    while len(log.journal) > survive:
+        done = log.journal.pop()
+        if done is not None:
+            log.batches += done
+            continue
+        lost = log.batches.pop()
+        if torn and len(log.journal) == survive:
+            log.batches.append(msgspec.structs.replace(lost, intact=False))
+
+
+def _first_difference(before: list[Batch], after: list[Batch]) -> int | None:
+    """The first offset that `before` held and `after` does not hold in the same way."""
+    for old, new in zip(before, after, strict=False):
+        if old != new:
+            return old.base_offset
+    return None if len(after) >= len(before) else before[len(after)].base_offset

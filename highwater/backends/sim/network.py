@@ -1,0 +1,236 @@
+"""Links and connections: what happens to bytes between two processes, modelled as TCP.
+
+A `Link` is one direction between two addresses; faults change links. A `Connection` is two halves over the links there and
+back: in order and at most once while it lives. A message is delayed when it is sent and judged when it arrives: while its
+link is cut it waits for retransmission, and after some patience the connection breaks; while its link is clogged it waits
+without end. A connection that breaks lets a drawn prefix of what is in flight still arrive, perhaps after the first bytes of
+the next connection, which does not wait for the old one. Nothing is ever doubled or overtaken within a connection.
+
+Single messages may also travel alone (`send_alone`): they stand for retries over several connections, keep no order and are
+lost where their link is cut.
+
+Each fault that holds, drops or delays something counts it in its `Acting`.
+"""
+
+from collections.abc import Callable
+
+from highwater.backends.sim.scheduler import MS, US, Scheduler
+from highwater.plans.plan import NetworkShape
+from history.seed import Draws
+
+PATIENCE_MS_MIN = 500  # a connection whose bytes are not acknowledged breaks after so long
+PATIENCE_MS_MAX = 4000
+
+
+class Acting:
+    """A fault window at work on one node: `count` is how often it bit."""
+
+    __slots__ = ("count", "node", "window")
+
+    def __init__(self, window: str, node: str) -> None:
+        self.window = window
+        self.node = node
+        self.count = 0
+
+
+class Stop:
+    """A clog on a link: of everything, or of some kinds of messages."""
+
+    __slots__ = ("acting", "kinds")
+
+    def __init__(self, acting: Acting, kinds: frozenset[type] | None) -> None:
+        self.acting = acting
+        self.kinds = kinds
+
+
+class Link:
+    """One direction between two addresses, with the faults that hold on it now."""
+
+    __slots__ = ("back", "clogs", "cuts", "held", "keys", "slows", "source", "stops", "target")
+
+    def __init__(self, source: str, target: str) -> None:
+        self.source = source
+        self.target = target
+        self.back: Link = self  # the other direction; set by the network
+        self.cuts: list[Acting] = []
+        self.clogs: list[Stop] = []  # of everything
+        self.stops: list[Stop] = []  # of some kinds
+        self.slows: list[tuple[int, Acting]] = []  # extra ns at most
+        self.held: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+        self.keys: dict[tuple[type, str], str] = {}  # of the draws for delays
+
+
+class Half:
+    """One direction of a connection. Messages are numbered from 1; `survives` is the last that arrives once it is broken."""
+
+    __slots__ = ("connection", "early", "last_ns", "link", "receive", "received", "sent", "survives")
+
+    def __init__(self, connection: "Connection", link: Link, receive: Callable[[object], None]) -> None:
+        self.connection = connection
+        self.link = link
+        self.receive = receive
+        self.sent = 0
+        self.received = 0
+        self.survives = 0
+        self.last_ns = 0  # of the last arrival that is planned
+        self.early: dict[int, object] = {}
+
+
+class Connection:
+    """Opened by a client to a server; `on_lost` tells the client that it broke."""
+
+    __slots__ = ("back", "broken", "doubted", "forth", "on_lost", "told_late")
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        serve: Callable[[object], None],
+        receive: Callable[[object], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.forth = Half(self, link, serve)
+        self.back = Half(self, link.back, receive)
+        self.on_lost = on_lost
+        self.broken = False
+        self.doubted = False  # bytes wait for an acknowledgement
+        self.told_late = False
+
+
+class Network:
+    """All links and the rules of their connections."""
+
+    __slots__ = ("_delay_max_ns", "_delay_min_ns", "_draws", "_links", "_scheduler")
+
+    def __init__(self, scheduler: Scheduler, draws: Draws, shape: NetworkShape) -> None:
+        self._scheduler = scheduler
+        self._draws = draws
+        self._delay_min_ns = shape.delay_us_min * US
+        self._delay_max_ns = shape.delay_us_max * US
+        self._links: dict[tuple[str, str], Link] = {}
+
+    def link(self, source: str, target: str) -> Link:
+        """The link of this direction."""
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = Link(source, target)
+            link.back = self._links[target, source] = Link(target, source)
+            link.back.back = link
+        return link
+
+    def links(self) -> list[Link]:
+        """Every link that was ever used."""
+        return list(self._links.values())
+
+    # --- sending and arriving -----------------------------------------------------------------------------------------------
+
+    def send(self, half: Half, payload: object, topic_partition: str = "") -> None:
+        """Send over a connection. What is sent over a broken one is lost: its client is about to learn that."""
+        if half.connection.broken:
+            return
+        half.sent += 1
+        arrival_ns = self._scheduler.now + self._delay_ns(half.link, payload, topic_partition)
+        if half.sent == 1 and half is half.connection.forth:
+            arrival_ns += self._delay_ns(half.link, payload, "open") + self._delay_ns(half.link.back, payload, "open")
+        half.last_ns = arrival_ns = max(arrival_ns, half.last_ns)
+        self._scheduler.at(arrival_ns, self._arrive, half, half.sent, payload)
+
+    def send_alone(self, link: Link, late_ns: int, deliver: Callable[[object], None], payload: object) -> None:
+        """Send a message outside of any connection, so much later than usual."""
+        self._scheduler.after(late_ns + self._delay_ns(link, payload, "alone"), self._arrive_alone, link, deliver, payload)
+
+    def _delay_ns(self, link: Link, payload: object, what: str) -> int:
+        kind = payload.__class__
+        key = link.keys.get((kind, what))
+        if key is None:
+            key = link.keys[kind, what] = f"delay {link.source}>{link.target} {kind.__name__} {what}"
+        delay_ns = self._draws.between(key, self._delay_min_ns, self._delay_max_ns)
+        for extra_ns, acting in link.slows:
+            delay_ns += self._draws.below(f"slow {acting.window} {key}", extra_ns + 1)
+            acting.count += 1
+        return delay_ns
+
+    def _arrive(self, half: Half, number: int, payload: object) -> None:
+        connection = half.connection
+        if connection.broken and number > half.survives:
+            return
+        link = half.link
+        if link.cuts or link.clogs or (number == 1 and half is connection.forth and link.back.cuts):
+            self._hold(half, number, payload)
+            return
+        if number != half.received + 1:
+            half.early[number] = payload  # a byte before it is still missing
+            return
+        self._deliver(half, payload)
+        while half.early and (payload := half.early.pop(half.received + 1, None)) is not None:
+            if not connection.broken or half.received < half.survives:
+                self._deliver(half, payload)
+
+    def _deliver(self, half: Half, payload: object) -> None:
+        half.received += 1
+        for stop in half.link.stops:
+            if stop.kinds is not None and payload.__class__ in stop.kinds:
+                stop.acting.count += 1
+                half.link.held.append((self._arrive_alone, (half.link, half.receive, payload)))
+                return
+        half.receive(payload)
+
+    def _arrive_alone(self, link: Link, deliver: Callable[[object], None], payload: object) -> None:
+        if link.cuts:
+            for acting in link.cuts:
+                acting.count += 1
+            return
+        for stop in (*link.clogs, *link.stops):
+            if stop.kinds is None or payload.__class__ in stop.kinds:
+                stop.acting.count += 1
+                link.held.append((self._arrive_alone, (link, deliver, payload)))
+                return
+        deliver(payload)
+
+    # --- what stands in the way -----------------------------------------------------------------------------------------------
+
+    def _hold(self, half: Half, number: int, payload: object) -> None:
+        link = half.link if half.link.cuts or half.link.clogs else half.link.back
+        for stop in link.clogs:
+            stop.acting.count += 1
+        for acting in link.cuts:
+            acting.count += 1
+        link.held.append((self._arrive, (half, number, payload)))
+        connection = half.connection
+        if link.cuts and not connection.doubted and not connection.broken:
+            connection.doubted = True
+            self._scheduler.after(self._patience_ns(link), self._give_up, connection)
+
+    def _patience_ns(self, link: Link) -> int:
+        return self._draws.between(f"patience {link.source}>{link.target}", PATIENCE_MS_MIN, PATIENCE_MS_MAX) * MS
+
+    def _give_up(self, connection: Connection) -> None:
+        connection.doubted = False
+        if not connection.broken and (connection.forth.link.cuts or connection.back.link.cuts):
+            self.sever(connection, some_arrive=False)
+
+    def release(self, link: Link) -> None:
+        """A cut or clog of this link is over: what waited is sent again, each after a new delay, in order within a connection."""
+        held, link.held = link.held, []
+        for action, arguments in held:
+            self._scheduler.after(self._delay_ns(link, None, "again"), action, *arguments)
+
+    def sever(self, connection: Connection, *, some_arrive: bool, tell_after_ns: int | None = None) -> None:
+        """Break a connection. The client is told after so long (the delay of the way back where not given)."""
+        assert not connection.broken
+        connection.broken = True
+        for half in (connection.forth, connection.back):
+            flying = half.sent - half.received
+            key = f"survives {half.link.source}>{half.link.target}"
+            half.survives = half.received + (self._draws.below(key, flying + 1) if some_arrive and flying else 0)
+        if tell_after_ns is None:
+            tell_after_ns = self._delay_ns(connection.back.link, None, "reset")
+        self._scheduler.after(tell_after_ns, self._tell, connection)
+
+    def _tell(self, connection: Connection) -> None:
+        link = connection.back.link
+        if link.cuts and not connection.told_late:
+            connection.told_late = True  # the reset was lost: the client finds out by itself
+            self._scheduler.after(self._patience_ns(link), self._tell, connection)
+            return
+        connection.on_lost()

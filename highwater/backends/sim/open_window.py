@@ -1,0 +1,37 @@
+"""A fault window that is open: on whom it acts, and what is to be undone when it closes."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from highwater.backends.sim.network import Acting
+from nemesis.schedule import Window
+from reference.types import Address
+
+T = TypeVar("T")
+Undo = Callable[[], None]
+
+
+class OpenWindow:
+    """Closed, it stays `over`: what was scheduled for it then does nothing any more."""
+
+    __slots__ = ("actings", "id", "nodes", "over", "undo", "window")
+
+    def __init__(self, window: Window, nodes: tuple[Address, ...]) -> None:
+        self.window = window
+        self.id = window.id
+        self.nodes = nodes
+        self.actings = {node: Acting(window.id, node) for node in nodes}
+        self.undo: list[Undo] = []
+        self.over = False
+
+    def hold_in(self, place: list[T], item: T) -> None:
+        """The item is in this place for as long as the window is open."""
+        place.append(item)
+        self.undo.append(partial(place.remove, item))
+
+    def close(self) -> None:
+        """What it did is undone, latest first."""
+        self.over = True
+        for undo in reversed(self.undo):
+            undo()

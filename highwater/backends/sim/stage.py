@@ -1,0 +1,28 @@
+"""What every part of a simulated world shares: time, chance, the network, and the record that is kept."""
+
+from typing import Final
+
+from highwater.backends.sim.network import Network
+from highwater.backends.sim.scheduler import Scheduler
+from highwater.backends.sim.transport import Transport
+from highwater.plans.plan import Plan
+from history.recorder import Recorder
+from history.seed import Draws
+
+
+class Stage:
+    """One for each run. `handled` counts the events that machines, clients and ZooKeeper were given."""
+
+    __slots__ = ("draws", "handled", "network", "plan", "recorder", "scheduler", "transport")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan: Final = plan
+        self.scheduler: Final = Scheduler()
+        self.draws: Final = Draws(plan.draws)
+        self.network: Final = Network(self.scheduler, self.draws, plan.network)
+        self.transport: Final = Transport(self.scheduler, self.network, self.draws)
+        self.recorder: Final = Recorder(self._now_ns)
+        self.handled = 0
+
+    def _now_ns(self) -> int:
+        return self.scheduler.now

@@ -1,0 +1,61 @@
+"""How often each message reached a process, by kind and by the error it carried: what a campaign has exercised at all."""
+
+from collections import Counter
+from typing import get_args
+
+import msgspec
+
+from highwater.plans.plan import kebab
+from history.manifest import MessageCount
+from reference.errors import ErrorCode
+from reference.messages import AnyMessage, IsrChangeReply, Reply, Request, StopReplica
+
+DELETE = "delete"  # a StopReplica that takes the log away too is counted once more under this
+
+
+def _with_field(name: str) -> frozenset[type]:
+    kinds = get_args(Reply)
+    return frozenset(kind for kind in kinds if any(field.name == name for field in msgspec.structs.fields(kind)))
+
+
+_WITH_ERRORS = _with_field("errors")  # one for each partition, beside that of the whole answer
+_NAMES: dict[type, str] = {kind: kebab(kind.__name__) for kind in get_args(AnyMessage)}
+
+
+class Traffic:
+    """Counts of one run."""
+
+    __slots__ = ("_answered", "_asked")
+
+    def __init__(self) -> None:
+        self._asked: Counter[tuple[type, str]] = Counter()
+        self._answered: Counter[tuple[type, ErrorCode | None]] = Counter()
+
+    def asked(self, request: Request) -> None:
+        """A request reached a process that is up."""
+        self._asked[request.__class__, ""] += 1
+        if isinstance(request, StopReplica) and any(stop.delete for stop in request.partitions):
+            self._asked[StopReplica, DELETE] += 1
+
+    def answered(self, reply: Reply) -> None:
+        """An answer reached the life of a process that asked."""
+        kind = reply.__class__
+        self._answered[kind, reply.error] += 1
+        if kind in _WITH_ERRORS:
+            for _, error in reply.errors:  # type: ignore[union-attr]  # looked up
+                self._answered[kind, error] += 1
+        elif isinstance(reply, IsrChangeReply):
+            for result in reply.results:
+                self._answered[kind, result.error] += 1
+
+    def counts(self) -> tuple[MessageCount, ...]:
+        """By kind and error, sorted."""
+        asked = [
+            MessageCount(kind=f"{_NAMES[kind]}:{what}" if what else _NAMES[kind], count=count)
+            for (kind, what), count in self._asked.items()
+        ]
+        answered = [
+            MessageCount(kind=_NAMES[kind], error=None if error is None else error.name, count=count)
+            for (kind, error), count in self._answered.items()
+        ]
+        return tuple(sorted([*asked, *answered], key=lambda found: (found.kind, found.error or "")))

@@ -1,0 +1,238 @@
+"""Requests and answers between processes, over connections.
+
+Whoever has a request opens a connection to the process of that address and keeps it for the next one. Answers go back over the
+connection that the request came by, and reach only the life that asked: the server sees correlations of the transport's own,
+which are translated back on the way. The Packets fault takes single messages between brokers (control requests, fetches and
+their answers) off their connection: such a message may be lost, come twice, be overtaken, or reach the next life of its receiver.
+"""
+
+from functools import partial
+from typing import Protocol, cast, get_args
+
+import msgspec
+
+from highwater.backends.sim.network import Acting, Connection, Link, Network
+from highwater.backends.sim.scheduler import MS, Scheduler
+from highwater.backends.sim.traffic import Traffic
+from history.seed import Draws
+from nemesis.faults import Packets
+from reference.events import AnyEvent, ConnectionLost, Received
+from reference.messages import (
+    AnyMessage,
+    EpochEnd,
+    EpochEndReply,
+    Fetch,
+    FetchReply,
+    ListOffsets,
+    ListOffsetsReply,
+    Produce,
+    ProduceReply,
+    Reply,
+    Request,
+)
+from reference.types import Address
+
+OVERTAKEN_MS_MAX = 1500  # how late an overtaken message comes
+
+_REQUESTS = frozenset(get_args(Request))
+# A broker's fetchers have connections of their own, as Kafka's: a control request and a fetch may overtake each other.
+_FETCHES = frozenset({Fetch, EpochEnd})
+_WithPartition = (Fetch, FetchReply, Produce, ProduceReply, EpochEnd, EpochEndReply, ListOffsets, ListOffsetsReply)
+_KINDS: dict[str, type] = {kind.__name__.lower(): kind for kind in get_args(AnyMessage)}
+
+
+def kinds_named(names: tuple[str, ...]) -> frozenset[type]:
+    """Message classes by the names that plans use: "leader-and-isr", "fetch-reply" ... KeyError names one that does not exist."""
+    return frozenset(_KINDS[name.replace("-", "")] for name in names)
+
+
+class PacketLoss:
+    """The Packets fault on one link."""
+
+    __slots__ = ("acting", "fault", "kinds")
+
+    def __init__(self, acting: Acting, fault: Packets) -> None:
+        self.acting = acting
+        self.fault = fault
+        self.kinds = kinds_named(fault.kinds) if fault.kinds else None  # None: all
+
+
+class Endpoint(Protocol):
+    """A process that sends and receives."""
+
+    address: Address
+    life: int
+    up: bool
+
+    def take(self, source: str, event: AnyEvent) -> None:
+        """An event came from a source; events of one source are handled in order."""
+
+
+_Key = tuple[Address, Address, bool]  # client, server, and whether it is the fetchers' connection
+
+
+class Channel:
+    """A client process's connection to a server process."""
+
+    __slots__ = ("between_brokers", "client", "client_life", "connection", "key", "server", "server_life")
+
+    def __init__(self, client: Endpoint, server: Endpoint, lane: bool) -> None:
+        self.key: _Key = (client.address, server.address, lane)
+        self.client = client
+        self.client_life = client.life
+        self.server = server
+        self.server_life = server.life
+        self.between_brokers = client.address[0] == server.address[0]  # requests that are sent again, and their answers
+        self.connection: Connection
+
+
+class Transport:
+    """Connections between processes, and the requests that wait for an answer."""
+
+    __slots__ = ("_asked", "_channels", "_correlation", "_draws", "_endpoints", "_losses", "_network", "_scheduler", "traffic")
+
+    def __init__(self, scheduler: Scheduler, network: Network, draws: Draws) -> None:
+        self._scheduler = scheduler
+        self._network = network
+        self._draws = draws
+        self._endpoints: dict[Address, Endpoint] = {}
+        self._channels: dict[_Key, Channel] = {}
+        self._asked: dict[Address, dict[int, tuple[Channel, int]]] = {}
+        self._correlation = 0
+        self._losses: dict[Link, list[PacketLoss]] = {}
+        self.traffic = Traffic()
+
+    def join(self, endpoint: Endpoint) -> None:
+        """This process can be reached from now on."""
+        self._endpoints[endpoint.address] = endpoint
+        self._asked[endpoint.address] = {}
+
+    def lose(self, link: Link, loss: PacketLoss) -> None:
+        """Packets are lost, doubled or overtaken on this link from now on."""
+        self._losses.setdefault(link, []).append(loss)
+
+    def spare(self, link: Link, loss: PacketLoss) -> None:
+        """No longer."""
+        self._losses[link].remove(loss)
+        if not self._losses[link]:
+            del self._losses[link]
+
+    def lossy(self) -> list[Link]:
+        """The links on which packets are lost, doubled or overtaken."""
+        return list(self._losses)
+
+    # --- sending ------------------------------------------------------------------------------------------------------------
+
+    def send(self, sender: Endpoint, to: Address, message: AnyMessage) -> None:
+        """Send a request to a process, or an answer to whoever asked."""
+        if message.__class__ in _REQUESTS:
+            lane = message.__class__ in _FETCHES
+            channel = self._channels.get((sender.address, to, lane)) or self._open(sender, to, lane)
+            half = channel.connection.forth
+        else:
+            asked = self._asked[sender.address].pop(message.correlation, None)
+            if asked is None:
+                return  # whoever asked is gone, or was answered before
+            channel, correlation = asked
+            half = channel.connection.back
+            message = msgspec.structs.replace(message, correlation=correlation)
+        if not self._losses or not channel.between_brokers or self._travels_with_the_others(half.link, message, channel):
+            self._network.send(half, message, message.tp if isinstance(message, _WithPartition) else "")
+
+    def _travels_with_the_others(self, link: Link, message: AnyMessage, channel: Channel) -> bool:
+        """What the Packets fault does to this message; False where it is lost or goes its own way."""
+        kind: type = type(message)
+        for loss in self._losses.get(link, ()):
+            if loss.kinds is not None and kind not in loss.kinds:
+                continue
+            fault = loss.fault
+            key = f"packets {loss.acting.window} {link.source}>{link.target} {kind.__name__}"
+            fate = self._draws.below(key, 1000)
+            if fate >= fault.drop_per_mille + fault.duplicate_per_mille + fault.reorder_per_mille:
+                continue
+            loss.acting.count += 1
+            if fate < fault.drop_per_mille:
+                return False
+            doubled = fate < fault.drop_per_mille + fault.duplicate_per_mille
+            late_ns = self._draws.below(key, (fault.copy_late_ms_max if doubled else OVERTAKEN_MS_MAX) * MS)
+            deliver = partial(self._serve_alone if kind in _REQUESTS else self._receive_alone, channel)
+            self._network.send_alone(link, late_ns, deliver, message)
+            return doubled
+        return True
+
+    # --- arriving -----------------------------------------------------------------------------------------------------------
+
+    def _open(self, client: Endpoint, to: Address, lane: bool) -> Channel:
+        channel = Channel(client, self._endpoints[to], lane)
+        channel.connection = Connection(
+            self._network.link(client.address, to),
+            serve=partial(self._serve, channel),
+            receive=partial(self._receive, channel),
+            on_lost=partial(self._lost, channel),
+        )
+        self._channels[channel.key] = channel
+        return channel
+
+    def _serve(self, channel: Channel, message: object) -> None:
+        server, connection = channel.server, channel.connection
+        if not connection.broken:
+            if connection.forth.received == 1:
+                channel.server_life = server.life  # accepted
+            if not server.up or server.life != channel.server_life:
+                self._network.sever(connection, some_arrive=False)  # refused
+                return
+        elif server.life != channel.server_life and not channel.between_brokers:
+            return
+        self._serve_alone(channel, message)
+
+    def _serve_alone(self, channel: Channel, message: object) -> None:
+        server = channel.server
+        if not server.up:
+            return
+        request = cast(Request, message)
+        self.traffic.asked(request)
+        self._correlation += 1
+        if not isinstance(request, Produce) or request.acks != 0:
+            self._asked[server.address][self._correlation] = (channel, request.correlation)
+        source = channel.client.address
+        server.take(source, Received(source, msgspec.structs.replace(request, correlation=self._correlation)))
+
+    def _receive(self, channel: Channel, message: object) -> None:
+        if not channel.connection.broken:
+            self._receive_alone(channel, message)
+
+    def _receive_alone(self, channel: Channel, message: object) -> None:
+        client = channel.client
+        if client.up and client.life == channel.client_life:
+            reply = cast(Reply, message)
+            self.traffic.answered(reply)
+            client.take(channel.server.address, Received(channel.server.address, reply))
+
+    # --- breaking -----------------------------------------------------------------------------------------------------------
+
+    def _lost(self, channel: Channel) -> None:
+        client, server = channel.client, channel.server
+        if self._channels.get(channel.key) is channel:
+            del self._channels[channel.key]
+        if client.up and client.life == channel.client_life:
+            client.take(server.address, ConnectionLost(server.address))
+
+    def reset(self, source: Address, target: Address) -> int:
+        """Break the connections that `source` has to `target`; how many there were."""
+        broken = 0
+        for lane in (False, True):
+            channel = self._channels.get((source, target, lane))
+            if channel is not None and not channel.connection.broken:
+                self._network.sever(channel.connection, some_arrive=True)
+                broken += 1
+        return broken
+
+    def ended(self, address: Address, *, silent_ns: int | None) -> None:
+        """The process of this address is gone: its connections break. `silent_ns`: how long its peers notice nothing."""
+        self._asked[address] = {}
+        for key in [key for key in self._channels if address in key]:
+            channel = self._channels[key]
+            if channel.client.address == address:
+                del self._channels[key]
+            if not channel.connection.broken:
+                self._network.sever(channel.connection, some_arrive=True, tell_after_ns=silent_ns)

@@ -1,0 +1,183 @@
+"""The ZooKeeper server of the simulator: the in-memory model with a clock and connections.
+
+A session that was not heard of for its timeout ends, by this server's clock. A request that was on its way when its connection
+broke may still be performed, until the session was accepted on another connection. What is committed is evidence: a `Witness` is
+called at the moment of the write.
+"""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from highwater.backends.sim.network import Connection
+from highwater.backends.sim.scheduler import MS
+from highwater.backends.sim.stage import Stage
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    Change,
+)
+from reference.coordination.memory import Fired, MemoryZooKeeper, Watches
+from reference.effects import ZkRequest
+from reference.types import Address
+
+ADMINISTRATOR = Address("administrator")
+
+
+class Hello(Struct, frozen=True, gc=False):
+    """First bytes of a connection; session 0 asks for a new one."""
+
+    session: int
+    timeout_ms: int
+    watches: Watches
+    seen_zxid: int
+
+
+class Ping(Struct, frozen=True, gc=False):
+    """From the client and back."""
+
+
+class Welcome(Struct, frozen=True, gc=False):
+    """The session lives on this connection."""
+
+    session: int
+
+
+class Over(Struct, frozen=True, gc=False):
+    """The session has expired."""
+
+
+class Answer(Struct, frozen=True, gc=False):
+    """To one request."""
+
+    id: int
+    answers: tuple[AnyAnswer, ...]
+    zxid: int
+
+
+class WatchEvent(Struct, frozen=True, gc=False):
+    """A watch fired."""
+
+    path: str
+    change: Change
+    zxid: int
+
+
+class Witness(Protocol):
+    """Who is told what ZooKeeper commits, at that moment."""
+
+    def performed(self, node: Address, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> None:
+        """A request of a node was performed."""
+
+    def session_over(self, ephemerals: tuple[str, ...]) -> None:
+        """A session ended and these nodes are gone."""
+
+
+class Line:
+    """A connection as the server sees it."""
+
+    __slots__ = ("connection", "life", "node", "session")
+
+    def __init__(self, node: Address, life: int) -> None:
+        self.node = node
+        self.life = life
+        self.session = 0
+        self.connection: Connection
+
+
+class ZkServer:
+    """The server."""
+
+    __slots__ = ("_lines", "_network", "_scheduler", "_stage", "_witness", "tree")
+
+    def __init__(self, stage: Stage, witness: Witness) -> None:
+        self.tree = MemoryZooKeeper.boot()
+        self._stage = stage
+        self._scheduler = stage.scheduler
+        self._network = stage.network
+        self._witness = witness
+        self._lines: dict[int, Line] = {}  # by session
+
+    def serve(self, line: Line, payload: object) -> None:
+        """Something arrived on a connection."""
+        self._stage.handled += 1
+        match payload:
+            case ZkRequest(id=request, ops=ops, atomic=atomic):
+                self._perform(line, request, ops, atomic)
+            case Ping():
+                if self._alive(line):
+                    self._network.send(line.connection.back, payload)
+            case Hello():
+                self._greet(line, payload)
+            case _:
+                raise AssertionError(payload)
+
+    def _alive(self, line: Line) -> bool:
+        """Is this the connection on which its session lives? Touches the session."""
+        return self._lines.get(line.session) is line and self.tree.touch(line.session, now_ms=self._scheduler.now // MS)
+
+    def _greet(self, line: Line, hello: Hello) -> None:
+        now_ms = self._scheduler.now // MS
+        if not hello.session:
+            line.session = self.tree.connect(timeout_ms=hello.timeout_ms, now_ms=now_ms)
+            self._scheduler.after(hello.timeout_ms * MS, self._check, line.session)
+        elif self.tree.touch(hello.session, now_ms=now_ms):
+            line.session = hello.session
+            self.tree.forget_watches(line.session)
+        else:
+            self._network.send(line.connection.back, Over())
+            return
+        self._lines[line.session] = line
+        self._network.send(line.connection.back, Welcome(line.session))
+        self._tell(self.tree.watch_again(line.session, hello.watches, seen_zxid=hello.seen_zxid))
+
+    def _perform(self, line: Line, request: int, ops: tuple[AnyOp, ...], atomic: bool) -> None:
+        if not self._alive(line):
+            return
+        if line.connection.broken and not atomic:
+            # Operations of a batch travel one by one: only so many of them got through.
+            ops = ops[: self._stage.draws.below(f"late {line.node}", len(ops) + 1)]
+        answers, fired = self.tree.submit(line.session, ops, atomic=atomic)
+        self._witness.performed(line.node, line.life, ops, answers)
+        self._tell(fired)
+        self._network.send(line.connection.back, Answer(request, answers, self.tree.zxid))
+
+    def administer(self, ops: tuple[AnyOp, ...]) -> None:
+        """An administrator who is no part of the run does this, in a session of his own."""
+        session = self.tree.connect(timeout_ms=1)
+        answers, fired = self.tree.submit(session, ops)
+        self._witness.performed(ADMINISTRATOR, 0, ops, answers)
+        self.tree.expire(session)
+        self._tell(fired)
+
+    def _tell(self, fired: Fired) -> None:
+        for session, path, change in fired:
+            line = self._lines.get(session)
+            if line is not None:
+                self._network.send(line.connection.back, WatchEvent(path, change, self.tree.zxid))
+
+    def _check(self, session: int) -> None:
+        due_ms = self.tree.due_ms(session)
+        if due_ms is None:
+            return
+        if due_ms * MS > self._scheduler.now:
+            self._scheduler.at(due_ms * MS, self._check, session)
+        else:
+            self.expire(session)
+
+    def expire(self, session: int) -> None:
+        """End a session now: its ephemerals go, its connection is closed."""
+        found = self.tree.sessions.get(str(session))
+        if found is None:
+            return
+        ephemerals = tuple(found.ephemerals)
+        fired = self.tree.expire(session)
+        self._witness.session_over(ephemerals)
+        line = self._lines.pop(session, None)
+        if line is not None and not line.connection.broken:
+            self._network.sever(line.connection, some_arrive=False)
+        self._tell(fired)
+
+    def session_of(self, node: Address) -> int:
+        """The session of this node's last connection, 0 where there is none."""
+        return max((line.session for line in self._lines.values() if line.node == node), default=0)

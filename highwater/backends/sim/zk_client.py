@@ -1,0 +1,258 @@
+"""ZooKeeper's client library inside a node, in the simulator.
+
+It behaves as ZooKeeper's own: it pings every third of the session timeout, gives a silent server up after two thirds, answers
+what was in flight `Unknown` before it reports `disconnected`, dials again with the same session, and sets its watches again. That
+its session is over it learns only from a server.
+"""
+
+from functools import partial
+from typing import Protocol
+
+from highwater.backends.sim.network import Connection
+from highwater.backends.sim.scheduler import MS
+from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.zk import Answer, Hello, Line, Over, Ping, WatchEvent, Welcome, ZkServer
+from highwater.rig.cuts import ZOOKEEPER
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    Change,
+    Children,
+    Data,
+    Exists,
+    GetChildren,
+    GetData,
+    SessionExpired,
+    Unknown,
+)
+from reference.coordination.memory import Watches
+from reference.effects import ZkRequest
+from reference.events import AnyEvent, ZkReplied, ZkState, ZkWatch
+from reference.types import Address
+
+DIAL_AGAIN_MS_MIN = 20
+DIAL_AGAIN_MS_MAX = 400
+
+
+class ZkHost(Protocol):
+    """The process in which a library lives."""
+
+    address: Address
+    life: int
+
+    def run(self, source: str, action: "partial[None]") -> None:
+        """Do this when the process runs: now, or after a pause. Never in another life."""
+
+    def take(self, source: str, event: AnyEvent) -> None:
+        """Hand an event to the machine."""
+
+    def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
+        """Do this so much later, if it is still this life."""
+
+
+class ZkClient:
+    """The library in one life of a process."""
+
+    __slots__ = (
+        "_child",
+        "_connection",
+        "_data",
+        "_draws",
+        "_exist",
+        "_heard_ns",
+        "_host",
+        "_life",
+        "_network",
+        "_pending",
+        "_ping_due_ns",
+        "_queue",
+        "_scheduler",
+        "_seen_zxid",
+        "_server",
+        "_state",
+        "_timeout_ms",
+        "session",
+    )
+
+    def __init__(self, host: ZkHost, server: ZkServer, stage: Stage, *, timeout_ms: int) -> None:
+        self._host = host
+        self._server = server
+        self._scheduler = stage.scheduler
+        self._network = stage.network
+        self._draws = stage.draws
+        self._timeout_ms = timeout_ms
+        self.session = 0
+        self._state = "closed"  # | "dialing" | "connected"
+        self._connection: Connection | None = None
+        self._pending: dict[int, tuple[AnyOp, ...]] = {}  # sent, not answered
+        self._queue: list[ZkRequest] = []  # to be sent once connected
+        self._forget()
+
+    def _forget(self) -> None:
+        self._seen_zxid = 0
+        self._heard_ns = 0
+        self._ping_due_ns = 0
+        self._data: dict[str, None] = {}
+        self._exist: dict[str, None] = {}
+        self._child: dict[str, None] = {}
+
+    # --- what the machine asks for --------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Open a new session."""
+        self.session = 0
+        self._forget()
+        if self._connection is not None and not self._connection.broken:
+            self._network.sever(self._connection, some_arrive=True)
+        self._dial()
+
+    def ask(self, request: ZkRequest) -> None:
+        """Send a request, or keep it until there is a connection."""
+        if self._state == "closed":
+            answers = (SessionExpired(),) * len(request.ops)
+            self._host.later(0, ZOOKEEPER, partial(self._host.take, ZOOKEEPER, ZkReplied(request.id, answers)))
+        elif self._state == "dialing":
+            self._queue.append(request)
+        else:
+            self._send(request)
+
+    def _send(self, request: ZkRequest) -> None:
+        assert self._connection is not None
+        self._pending[request.id] = request.ops
+        self._network.send(self._connection.forth, request)
+
+    def died(self) -> None:
+        """The process is gone, and its connection with it."""
+        connection, self._connection, self._state = self._connection, None, "closed"
+        if connection is not None and not connection.broken:
+            self._network.sever(connection, some_arrive=True)
+
+    def reset(self) -> bool:
+        """Break the connection; False where there is none."""
+        if self._connection is None or self._connection.broken:
+            return False
+        self._network.sever(self._connection, some_arrive=True)
+        return True
+
+    # --- connecting -----------------------------------------------------------------------------------------------------------
+
+    def _dial(self) -> None:
+        self._state = "dialing"
+        line = Line(self._host.address, self._host.life)
+        connection = line.connection = self._connection = Connection(
+            self._network.link(self._host.address, ZOOKEEPER),
+            serve=partial(self._server.serve, line),
+            receive=partial(self._receive, line),
+            on_lost=partial(self._told, line),
+        )
+        watches = Watches(sorted(self._data), sorted(self._exist), sorted(self._child))
+        self._network.send(connection.forth, Hello(self.session, self._timeout_ms, watches, self._seen_zxid))
+        self._host.later(self._timeout_ms * MS // 3, ZOOKEEPER, partial(self._dialed_long, connection))
+
+    def _dialed_long(self, connection: Connection) -> None:
+        if self._connection is connection and self._state == "dialing":
+            self._disconnected()
+
+    def _disconnected(self) -> None:
+        """Give the current connection up: what was asked on it, or waits for it, is unknown."""
+        connection, was, self._state = self._connection, self._state, "dialing"
+        assert connection is not None
+        self._connection = None
+        if not connection.broken:
+            self._network.sever(connection, some_arrive=True)
+        lost = [*self._pending.items(), *((request.id, request.ops) for request in self._queue)]
+        self._pending.clear()
+        self._queue.clear()
+        wait_ns = self._draws.between(f"dial {self._host.address}", DIAL_AGAIN_MS_MIN, DIAL_AGAIN_MS_MAX) * MS
+        self._host.later(wait_ns, ZOOKEEPER, partial(self._dial_again, self.session))
+        for request, ops in lost:
+            self._host.take(ZOOKEEPER, ZkReplied(request, (Unknown(),) * len(ops)))
+        if was == "connected":
+            self._host.take(ZOOKEEPER, ZkState("disconnected", self.session))
+
+    def _dial_again(self, session: int) -> None:
+        if self._state == "dialing" and self._connection is None and self.session == session:
+            self._dial()
+
+    def _told(self, line: Line) -> None:
+        self._host.run(ZOOKEEPER, partial(self._lost, line.connection))
+
+    def _lost(self, connection: Connection) -> None:
+        if self._connection is connection:
+            self._disconnected()
+
+    def _tick(self, connection: Connection) -> None:
+        if self._connection is not connection or self._state != "connected":
+            return
+        if self._scheduler.now - self._heard_ns > self._timeout_ms * MS * 2 // 3:
+            self._disconnected()
+            return
+        if self._scheduler.now >= self._ping_due_ns:
+            self._ping_due_ns = self._scheduler.now + self._timeout_ms * MS // 3
+            self._network.send(connection.forth, Ping())
+        self._host.later(self._timeout_ms * MS // 6, ZOOKEEPER, partial(self._tick, connection))
+
+    # --- what comes back --------------------------------------------------------------------------------------------------------
+
+    def _receive(self, line: Line, payload: object) -> None:
+        self._host.run(ZOOKEEPER, partial(self._hear, line.connection, payload))
+
+    def _hear(self, connection: Connection, payload: object) -> None:
+        if self._connection is not connection:
+            return
+        self._heard_ns = self._scheduler.now
+        match payload:
+            case Answer(id=request, answers=answers, zxid=zxid):
+                self._seen_zxid = max(self._seen_zxid, zxid)
+                self._watch(self._pending.pop(request), answers)
+                self._host.take(ZOOKEEPER, ZkReplied(request, answers))
+            case WatchEvent(path=path, change=change, zxid=zxid):
+                self._seen_zxid = max(self._seen_zxid, zxid)
+                self._unwatch(path, change)
+                self._host.take(ZOOKEEPER, ZkWatch(path, change))
+            case Welcome(session=session):
+                self._welcomed(connection, session)
+            case Over():
+                self._over()
+            case Ping():
+                pass
+            case _:
+                raise AssertionError(payload)
+
+    def _welcomed(self, connection: Connection, session: int) -> None:
+        self.session = session
+        self._state = "connected"
+        queue, self._queue = self._queue, []
+        for request in queue:
+            self._send(request)
+        self._host.take(ZOOKEEPER, ZkState("connected", session))
+        self._tick(connection)
+
+    def _over(self) -> None:
+        connection, self._connection, self._state = self._connection, None, "closed"
+        assert connection is not None
+        if not connection.broken:
+            self._network.sever(connection, some_arrive=False)
+        session, self.session = self.session, 0
+        queue, self._queue = self._queue, []
+        for request in queue:
+            self._host.take(ZOOKEEPER, ZkReplied(request.id, (SessionExpired(),) * len(request.ops)))
+        self._host.take(ZOOKEEPER, ZkState("expired", session))
+
+    def _watch(self, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> None:
+        for op, answer in zip(ops, answers, strict=True):
+            if not isinstance(op, GetData | Exists | GetChildren) or not op.watch:
+                continue
+            if isinstance(answer, Data):
+                self._data[op.path] = None
+            elif isinstance(answer, Children):
+                self._child[op.path] = None
+            elif isinstance(op, Exists):
+                self._exist[op.path] = None
+
+    def _unwatch(self, path: str, change: Change) -> None:
+        if change in ("children", "deleted"):
+            self._child.pop(path, None)
+        if change != "children":
+            self._data.pop(path, None)
+            self._exist.pop(path, None)

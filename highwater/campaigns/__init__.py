@@ -1,0 +1,1 @@
+"""Many runs and what they come to: seeds, the regression corpus, the gate (`chaos`), goals and pages."""

@@ -1,0 +1,130 @@
+"""The regression corpus: plans that found something once, and what each protocol must make of them today.
+
+An entry lies in `corpus/seeds/<name>.yaml`:
+
+    name: kip101-scenario-1
+    story: Why it exists, for those who read it.
+    plan: ../plans/kip101-scenario-1.yaml     # beside the entry; or `seed: 17`, derived anew
+    expect:
+      - {protocol: truncate-to-hw, verdict: INVALID, kinds: [lost-write]}
+      - {protocol: safe, verdict: VALID}
+
+`kinds` are kinds of anomalies that must be among those found; more may be. A plan is performed under the protocol of each
+expectation, whatever it says itself.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.plans.derive import PLAIN, derive
+from highwater.plans.plan import Plan, checked
+from highwater.plans.text import load_plan
+from highwater.runs.provenance import Laboratory
+from highwater.runs.run import BackendName, Keep
+from highwater.runs.summary import Summary, ValidityName
+from highwater.runs.workers import Task
+from nemesis.text import Document, TextError
+
+
+class Expectation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one protocol must make of the plan."""
+
+    protocol: str
+    verdict: ValidityName
+    kinds: tuple[str, ...] = ()
+    live: bool | None = None  # None: either
+
+
+class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file of the corpus; exactly one of `plan` and `seed`."""
+
+    name: str
+    story: str
+    plan: str | None = None
+    seed: int | None = None
+    faults: tuple[str, ...] = ()
+    seconds: int | None = None
+    found_at: str = ""  # the commit at which it was found
+    expect: tuple[Expectation, ...]
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """One expectation of one entry, ready to be performed."""
+
+    entry: str
+    expectation: Expectation
+    plan: Plan
+    repeat: str
+
+
+def load_corpus(folder: Path) -> tuple[Case, ...]:
+    """All cases below a folder, by name of the file. UsageError with file and line where an entry is malformed."""
+    paths = sorted(folder.glob("*.yaml"))
+    if not paths:
+        raise UsageError(f"{folder}: no entry of a corpus lies here")
+    return tuple(case for path in paths for case in load_entry(path))
+
+
+def load_entry(path: Path) -> tuple[Case, ...]:
+    """The cases of one file."""
+    try:
+        document = Document(path.read_text(encoding="utf-8"), str(path))
+        entry = document.convert(Entry, document.value)
+        if (entry.plan is None) == (entry.seed is None):
+            raise document.error((), "exactly one of plan and seed is wanted")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except TextError as error:
+        raise UsageError(str(error)) from error
+    return tuple(_cases(entry, path))
+
+
+def _cases(entry: Entry, path: Path) -> Iterator[Case]:
+    for expectation in entry.expect:
+        protocol = expectation.protocol
+        if entry.plan is not None:
+            source = path.parent / entry.plan
+            plan = replace(load_plan(source), protocol=protocol, variant=None)
+            repeat = f"highwater run --plan {source} --protocol {protocol}"
+        else:
+            assert entry.seed is not None
+            plan = derive(entry.seed, protocol=protocol, faults=entry.faults, seconds=entry.seconds)
+            repeat = f"highwater run --seed {entry.seed} --workload {PLAIN} --protocol {protocol}"
+            repeat += f" --faults {','.join(entry.faults)}" if entry.faults else ""
+            repeat += f" --seconds {entry.seconds}" if entry.seconds is not None else ""
+        yield Case(entry=entry.name, expectation=expectation, plan=checked(plan), repeat=repeat)
+
+
+def tasks_of(cases: Sequence[Case], *, laboratory: Laboratory, keep: Keep, backend: BackendName = "sim") -> Iterator[Task]:
+    """The runs of these cases, in order."""
+    for case in cases:
+        repeat = case.repeat + (f" --backend {backend}" if backend != "sim" else "")
+        yield Task(plan=case.plan, repeat=repeat, laboratory=laboratory, keep=keep, backend=backend)
+
+
+def complaint(case: Case, summary: Summary) -> str | None:
+    """How a run differs from what its case expects, in a sentence; None where it does not."""
+    wanted = case.expectation
+    where = f"{case.entry} on {wanted.protocol}"
+    if summary.verdict != wanted.verdict:
+        return f"{where}: {summary.verdict} instead of {wanted.verdict}"
+    missing = sorted(set(wanted.kinds) - {a.kind for a in summary.anomalies})
+    if missing:
+        return f"{where}: no {', '.join(missing)} was found"
+    if wanted.live is not None and summary.live is not wanted.live:
+        return f"{where}: {summary.words} instead of {'live' if wanted.live else 'not live'}"
+    return None
+
+
+def exit_code(case: Case, summary: Summary) -> ExitCode:
+    """VALID where the case holds. A good protocol accused is INVALID; a bad one that escapes is a laboratory without teeth."""
+    if complaint(case, summary) is None:
+        return ExitCode.VALID
+    if case.expectation.verdict == "INVALID":
+        return ExitCode.LABORATORY_FAILED
+    return summary.exit_code if summary.exit_code is not ExitCode.VALID else ExitCode.LABORATORY_FAILED

@@ -1,0 +1,165 @@
+"""The explorer as a backend: performs the path of a plan on the explorer's world and records it like any other run.
+
+Each action takes a millisecond. Rows come from the same places as in the simulator: the notes of the machines, the writes that
+ZooKeeper performs, and the life and death of processes. Calls that were not answered by the end are unknown.
+"""
+
+from time import perf_counter
+
+from msgspec.structs import replace
+
+from highwater.explore.model import Model
+from highwater.explore.path import bounds_of, refusal
+from highwater.explore.stage import Impossible
+from highwater.explore.state import CLIENT, Spent
+from highwater.explore.zookeeper import decode
+from highwater.plans.plan import Plan
+from highwater.rig.backend import Provenance, Run
+from highwater.rig.evidence import Notebook, ZkEvidence
+from highwater.rig.scene import manifest, variant_of
+from history.digest import digest
+from history.event import EventKind
+from history.manifest import FaultCount, Outcome
+from history.op import OpType
+from history.recorder import Record, Recorder
+from reference.coordination.api import AnyAnswer, AnyOp
+from reference.effects import AnyEffect, Note, Send
+from reference.errors import ErrorCode
+from reference.events import AnyEvent, Received
+from reference.messages import Produce, ProduceReply
+from reference.sealed import in_the_clear
+from reference.types import BrokerId, broker_address, index_of, topic_of
+from workloads.completion import completion_type
+
+_STEP_NS = 1_000_000
+
+
+class ExploreBackend:
+    """Performs plans with a path."""
+
+    name = "explore"
+
+    def refuse(self, plan: Plan) -> str | None:
+        """Only a path in the explorer's own world can be performed."""
+        return refusal(plan)
+
+    def perform(self, plan: Plan, provenance: Provenance) -> Run:
+        """Take the path, step by step. A step that is not possible ends the run as a failure of the laboratory."""
+        start = perf_counter()
+        model = Model(variant_of(plan), bounds_of(plan), keep_versions=True)
+        scribe = _Scribe(plan)
+        outcome: Outcome = "completed"
+        failure = None
+        state = model.initial(scribe)
+        for number, action in enumerate(plan.path, 1):
+            scribe.now_ns += _STEP_NS
+            try:
+                state = model.after(state, action, scribe)
+            except Impossible as error:
+                outcome, failure = "harness-fault", f"step {number} of the path cannot be taken: {error}"
+                break
+        scribe.close()
+        recorder = scribe.recorder
+        found = replace(
+            manifest(plan, provenance, backend=self.name, outcome=outcome, faults=_faults(state.spent)),
+            end_ns=scribe.now_ns,
+            digest=digest(recorder.operations, recorder.events),
+            sim_seconds=scribe.now_ns / 1e9,
+            wall_seconds=perf_counter() - start,
+            events_handled=scribe.handled,
+        )
+        return Run(history=recorder.history(found), failure=failure)
+
+
+class _Scribe:
+    """The witness that writes everything down."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.now_ns = 0
+        self.handled = 0
+        self.recorder = Recorder(lambda: self.now_ns)
+        self._evidence = ZkEvidence(self.recorder)
+        self._notebooks = [
+            Notebook(self.recorder, broker_address(BrokerId(number))) for number in range(1, plan.cluster.brokers + 1)
+        ]
+        self._open: dict[int, Produce] = {}
+
+    def event(self, index: int, life: int, event: AnyEvent) -> None:
+        """A call of the client is recorded before the broker acts on it."""
+        self.handled += 1
+        if isinstance(event, Received) and event.source == CLIENT and isinstance(event.message, Produce):
+            self._open[event.message.correlation] = event.message
+            self._call(OpType.INVOKE, event.message, node=_node(index))
+
+    def effect(self, index: int, life: int, effect: AnyEffect) -> None:
+        """Notes are rows; an answer to the client completes its call."""
+        if isinstance(effect, Note):
+            self._notebooks[index].write(effect)
+        elif isinstance(effect, Send) and effect.to == CLIENT and isinstance(effect.message, ProduceReply):
+            self._answer(index, effect.message)
+
+    def _answer(self, index: int, reply: ProduceReply) -> None:
+        request = self._open.pop(reply.correlation)
+        type_ = completion_type("produce", reply.error.name, sent=True)
+        error = None if type_ is OpType.OK else reply.error.name
+        self._call(type_, request, node=_node(index), offset=reply.offset, leader_epoch=reply.leader_epoch, error=error)
+
+    def _call(
+        self,
+        type: OpType,
+        request: Produce,
+        *,
+        node: str | None = None,
+        offset: int | None = None,
+        leader_epoch: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        self.recorder.operation(
+            process=request.correlation,
+            type=type,
+            f="produce",
+            records=(Record(value=in_the_clear(request.values)[0], offset=offset, leader_epoch=leader_epoch),),
+            topic=topic_of(request.tp),
+            partition=index_of(request.tp),
+            acks=request.acks,
+            error=error,
+            node=node,
+        )
+
+    def submitted(self, index: int, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...], tree: bytes) -> None:
+        """What ZooKeeper wrote."""
+        self._evidence.watch(decode(tree))
+        self._evidence.performed(broker_address(BrokerId(index + 1)), life, ops, answers)
+
+    def session_over(self, gone: tuple[str, ...], tree: bytes) -> None:
+        """A session ended."""
+        self._evidence.session_over(gone)
+
+    def started(self, index: int, life: int) -> None:
+        """A process runs."""
+        self._notebooks[index].life = life
+        self.recorder.event(EventKind.NODE_STARTED, node=_node(index), life=life)
+
+    def stopped(self, index: int, life: int, why: str) -> None:
+        """A process is gone."""
+        self.recorder.event(EventKind.NODE_STOPPED, node=_node(index), life=life, detail=why)
+
+    def asserted(self, index: int, life: int, words: str) -> None:
+        """An assertion of the system under test failed."""
+        self.recorder.event(EventKind.ASSERTION, node=_node(index), life=life, detail=words)
+
+    def close(self) -> None:
+        """Nobody waits any longer."""
+        for _, request in sorted(self._open.items()):
+            self._call(OpType.INFO, request, error=ErrorCode.REQUEST_TIMED_OUT.name)
+        self._open.clear()
+
+
+def _faults(spent: Spent) -> tuple[FaultCount, ...]:
+    """What was done to the cluster, by the names that nemesis has for it."""
+    counts = (("crash-random", spent.crashes), ("expire-session", spent.expiries), ("packets", spent.losses))
+    return tuple(FaultCount(kind=kind, begun=count, acted=count) for kind, count in counts if count)
+
+
+def _node(index: int) -> str:
+    return f"b{index + 1}"

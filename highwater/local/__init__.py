@@ -1,1 +1,0 @@
-"""The cluster as processes of this machine."""

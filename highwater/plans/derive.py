@@ -1,0 +1,233 @@
+"""From a seed to a plan: everything about a run is drawn here, and nothing afterwards needs the seed.
+
+Each part is drawn from a stream of its own name, so that a new draw in one part leaves the plans of old seeds alone
+elsewhere. What is asked for by name (faults, brokers, seconds) replaces a draw without shifting the others.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from highwater.plans.plan import (
+    ClusterShape,
+    NetworkShape,
+    Plan,
+    PlanError,
+    WorkloadSpec,
+    checked,
+    shape_of,
+    unknown_protocol,
+    unknown_workload,
+)
+from history.promise import Flush, Promise, TopicPromise
+from history.seed import Rng
+from nemesis.generate import generate
+from nemesis.kinds import UnknownKindError, kind, select
+from nemesis.profiles import PROFILES, Profile, ProfileName, default_kinds
+from nemesis.schedule import Window
+from reference.config import VARIANTS, TopicSpec
+from workloads.registry import WORKLOADS
+
+PLAIN = "produce-consume"
+MIXED = "mixed"  # no workload of its own: each seed draws one
+_MIX = (PLAIN, PLAIN, PLAIN, "admin-storm", "create-delete", "misuse")
+_TOPICS = ("orders", "payments", "events")
+_SIZES = (3, 3, 3, 4, 5)  # of a cluster
+_STORMY_SIZES = (3, 4, 4, 5, 5)  # where partitions are moved
+_SERVERS = (1, 1, 1, 3)  # of ZooKeeper, where it is a real one
+_QUIET_SLACK_MS = 2000  # beyond the promise's bound: final reads must not race the last moment that is allowed
+_MIN_ACKED = 5
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    """What the caller wants instead of a draw; None leaves it to the seed."""
+
+    brokers: int | None = None
+    produce_per_s: int | None = None
+    flush: Flush | None = None
+
+
+NO_WISHES = Wishes()
+_FLUSHES: tuple[tuple[Flush, ...], ...] = (("before_ack",), ("before_ack",), ("none",), ("none", "before_ack"))
+
+
+def derive(
+    seed: int,
+    *,
+    protocol: str = "safe",
+    faults: Sequence[str] = (),
+    profile: ProfileName = "within",
+    seconds: int | None = None,
+    workload: str = PLAIN,
+    wishes: Wishes = NO_WISHES,
+) -> Plan:
+    """The plan of a seed.
+
+    `faults` names kinds, families or mixes of nemesis.kinds; empty means what the profile holds harmless. `workload` is a name of
+    workloads.registry, or MIXED for a drawn one.
+    `seconds` is the time of workload and faults, without the quiet time. Raises PlanError for an unknown protocol, fault or
+    profile, and for wishes that no cluster can grant.
+    """
+    if protocol not in VARIANTS:
+        raise PlanError(unknown_protocol(protocol))
+    if workload != MIXED and workload not in WORKLOADS:
+        raise PlanError(unknown_workload(workload))
+    if profile not in PROFILES:
+        raise PlanError(f"unknown profile {profile!r}; there are {', '.join(PROFILES)}")
+    if seconds is not None and seconds < 1:
+        raise PlanError(f"{seconds} seconds are no run")
+    try:
+        chosen = select(faults)
+    except UnknownKindError as error:
+        raise PlanError(str(error)) from error
+    rng = Rng(seed)
+    name = Rng(seed).fork("workload name").pick(_MIX) if workload == MIXED else workload
+    sizes = _STORMY_SIZES if name == "admin-storm" else _SIZES
+    cluster = _cluster(rng.fork("cluster"), wishes, sizes, spare_copies=any(kind(k).destroys != "nothing" for k in chosen))
+    cluster = replace(cluster, legacy_brokers=_legacy(rng.fork("legacy"), cluster))
+    clients = _sessions(rng.fork("sessions"), _workload(rng.fork("workload"), name, cluster, wishes))
+    clients = replace(clients, scratch=_scratch(rng.fork("scratch"), cluster) if name == "create-delete" else None)
+    orders = name == "admin-storm" and profile == "beyond" and rng.fork("operator").ratio(1, 2)
+    promise = replace(_promise(cluster, profile, clients.scratch), unclean_election="by_operator" if orders else "never")
+    plan = Plan(
+        name=f"seed-{seed}",
+        protocol=protocol,
+        draws=rng.fork("draws").bits() >> 1,  # 63 bits: text formats keep them whole
+        seed=seed,
+        cluster=cluster,
+        network=_network(rng.fork("network")),
+        workload=clients,
+        promise=promise,
+        faults_ms=1000 * (rng.fork("length").between(15, 45) if seconds is None else seconds),
+        quiet_ms=promise.bound_ms + _QUIET_SLACK_MS,
+        min_acked=_MIN_ACKED,
+    )
+    shape = shape_of(plan)
+    kinds = chosen if faults else default_kinds(profile, shape)
+    schedule = generate(rng.fork("schedule"), Profile(name=profile, kinds=kinds), shape)
+    return checked(replace(plan, schedule=schedule, required_marks=_marks(schedule)))
+
+
+def standard_bench_plan() -> Plan:
+    """The plan that speed is measured on: 5 brokers, 3 topics of 4 partitions, RF 3, 8 clients, 60 s, every kind of fault."""
+    topics = tuple(
+        TopicSpec(name=name, partitions=4, replication_factor=3, min_insync_replicas=2, flush="before_ack") for name in _TOPICS
+    )
+    cluster = ClusterShape(brokers=5, log_dirs=2, topics=topics)
+    promise = _promise(cluster, "within")
+    plan = Plan(
+        name="bench",
+        story="The standard plan of `make bench`.",
+        draws=1,
+        cluster=cluster,
+        workload=WorkloadSpec(producers=5, consumers=3, produce_per_s=50),
+        promise=promise,
+        faults_ms=60_000,
+        quiet_ms=promise.bound_ms + _QUIET_SLACK_MS,
+        min_acked=_MIN_ACKED,
+    )
+    shape = shape_of(plan)
+    profile = Profile(name="within", kinds=default_kinds("within", shape), swarm=False)
+    # The first seed whose schedule has every default kind in 60 s.
+    schedule = generate(Rng(5).fork("schedule"), profile, shape)
+    return checked(replace(plan, schedule=schedule, required_marks=_marks(schedule)))
+
+
+def _marks(schedule: tuple[Window, ...]) -> tuple[str, ...]:
+    """A run with faults in which no fault was felt proves nothing."""
+    return ("fault-acted",) if schedule else ()
+
+
+def _cluster(rng: Rng, wishes: Wishes, sizes: Sequence[int], *, spare_copies: bool) -> ClusterShape:
+    """`spare_copies`: each topic has one copy more than it can do without, so that some broker may be wounded at all."""
+    drawn = rng.pick(sizes)
+    brokers = drawn if wishes.brokers is None else wishes.brokers
+    if brokers < 1:
+        raise PlanError(f"a cluster of {brokers} brokers is none")
+    # One rule for all topics in most runs: power loss is free only where every topic flushes before it acknowledges.
+    flush = rng.fork("flush").pick(_FLUSHES)
+    topics = tuple(
+        _topic(rng.fork(f"topic {name}"), name, brokers, (wishes.flush,) if wishes.flush else flush, spare_copies=spare_copies)
+        for name in _TOPICS[: rng.pick((1, 1, 2, 3))]
+    )
+    return ClusterShape(
+        brokers=brokers,
+        log_dirs=rng.pick((1, 1, 2, 3)),
+        topics=topics,
+        session_timeout_ms=100 * rng.between(15, 60),
+        replica_lag_time_max_ms=100 * rng.between(10, 40),
+        request_timeout_ms=100 * rng.between(5, 20),
+        fetch_wait_max_ms=rng.pick((100, 250, 500)),
+        checkpoint_interval_ms=rng.pick((500, 2000, 5000)),
+        zookeeper=rng.fork("zookeeper").pick(_SERVERS),
+    )
+
+
+def _legacy(rng: Rng, cluster: ClusterShape) -> tuple[int, ...]:
+    """R-205, R-206: one plan in six is in the middle of the double roll, or before it."""
+    if not rng.ratio(1, 6):
+        return ()
+    return tuple(sorted(rng.shuffled(range(1, cluster.brokers + 1))[: rng.between(1, cluster.brokers)]))
+
+
+def _topic(rng: Rng, name: str, brokers: int, flush: Sequence[Flush], *, spare_copies: bool) -> TopicSpec:
+    replication_factor = min(brokers, rng.pick((2, 3, 3, 3)))
+    drawn = 2 if rng.ratio(3, 4) else rng.between(1, 3)
+    return TopicSpec(
+        name=name,
+        partitions=rng.between(1, 4),
+        replication_factor=replication_factor,
+        min_insync_replicas=min(replication_factor, max(2, drawn) if spare_copies else drawn),
+        flush=rng.pick(flush),
+    )
+
+
+def _scratch(rng: Rng, cluster: ClusterShape) -> TopicSpec:
+    """A topic like the first one, to be made and deleted."""
+    return replace(cluster.topics[0], name="scratch", partitions=rng.between(1, 2))
+
+
+def _promise(cluster: ClusterShape, profile: ProfileName, scratch: TopicSpec | None = None) -> Promise:
+    return Promise(
+        topics=tuple(
+            TopicPromise(topic=topic.name, min_insync_replicas=topic.min_insync_replicas, flush=topic.flush)
+            for topic in (*cluster.topics, *(() if scratch is None else (scratch,)))
+        ),
+        profile=profile,
+        session_timeout_ms=cluster.session_timeout_ms,
+        replica_lag_time_max_ms=cluster.replica_lag_time_max_ms,
+        request_timeout_ms=cluster.request_timeout_ms,
+    )
+
+
+def _network(rng: Rng) -> NetworkShape:
+    delay_us_max = rng.pick((1000, 2000, 5000, 20_000))
+    flush_us_max = rng.pick((2000, 5000, 20_000))
+    return NetworkShape(
+        delay_us_min=rng.between(100, 500),
+        delay_us_max=delay_us_max,
+        flush_us_min=rng.between(200, 1000),
+        flush_us_max=flush_us_max,
+    )
+
+
+def _workload(rng: Rng, name: str, cluster: ClusterShape, wishes: Wishes) -> WorkloadSpec:
+    drawn = rng.between(10, 80)
+    return WorkloadSpec(
+        name=name,
+        producers=rng.between(2, 6),
+        consumers=rng.between(2, 4),
+        produce_per_s=drawn if wishes.produce_per_s is None else wishes.produce_per_s,
+        records_per_produce=rng.pick((1, 1, 2, 3)),
+        acks=rng.pick(((-1,), (-1,), (-1,), (-1, -1, 1), (-1, -1, 1, 0))),
+        poll_interval_ms=rng.pick((100, 200, 400)),
+        request_timeout_ms=cluster.request_timeout_ms,
+    )
+
+
+def _sessions(rng: Rng, workload: WorkloadSpec) -> WorkloadSpec:
+    """About half of the producers are idempotent; in two plans of three what fails is sent again. Consumers seek."""
+    idempotent = (workload.producers + rng.below(2)) // 2
+    retries = rng.pick((3, 3, 0))  # R-130: message.send.max.retries
+    return replace(workload, idempotent=idempotent, retries=retries, seek_one_in=rng.pick((20, 40)))

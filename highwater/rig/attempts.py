@@ -1,0 +1,242 @@
+"""One workload process on any backend: its invocations become calls and rows, its answers completions and rows."""
+
+from typing import get_args
+
+from msgspec import Struct
+
+from highwater.rig.topics import written
+from history.op import OpType
+from history.recorder import OperationColumns, Record, Recorder
+from reference.client.calls import Answered, Call, EarliestCall, LatestCall, PollCall, Polled, ProduceCall
+from reference.client.commands import (
+    AddPartition,
+    AllowReassignments,
+    CancelReassignments,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    ElectPreferred,
+    ElectUnclean,
+    ListPending,
+    Reassign,
+    RemovePartition,
+    RequestReassignment,
+)
+from reference.errors import ErrorCode
+from reference.types import BrokerId, Offset, topic_partition
+from workloads.client import ClientF, Completion, Invocation, PolledRecord, Process
+from workloads.completion import completion_type, number_after
+
+ADMIN_TIMEOUT_MS = 10_000  # how long an administrator waits for a request to be done
+_CLIENT_FS = frozenset(get_args(ClientF))
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """How a call or command ended, as its client heard it; `error` by name, None for success.
+
+    `offset`: of the first value of a produce, or the bound that was asked for; `offsets`: of each value of a produce, where they
+    are known one by one. The other columns are those of `Answered`.
+    """
+
+    id: int
+    error: str | None = None
+    attempts: int = 0
+    node: str | None = None
+    topic_id: str | None = None
+    offset: int | None = None
+    offsets: tuple[int, ...] = ()
+    leader_epoch: int | None = None
+    hw: int | None = None
+    records: tuple[Polled, ...] = ()
+    earlier: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+
+
+def heard(answered: Answered) -> Heard:
+    """The answer of a client machine."""
+    return Heard(
+        id=answered.id,
+        error=None if answered.error is ErrorCode.NONE else answered.error.name,
+        attempts=answered.attempts,
+        node=answered.node,
+        topic_id=written(answered.topic_id),
+        offset=answered.offset,
+        leader_epoch=answered.leader_epoch,
+        hw=answered.hw,
+        records=answered.records,
+        earlier=tuple(code.name for code in answered.earlier),
+        found=answered.found,
+    )
+
+
+class Attempts:
+    """The bookkeeping of one process; `processes` is how many there are."""
+
+    __slots__ = ("_processes", "_recorder", "calls", "number", "open", "process")
+
+    def __init__(self, recorder: Recorder, process: Process, number: int, *, processes: int) -> None:
+        self._recorder = recorder
+        self._processes = processes
+        self.process = process
+        self.number = number  # Jepsen's: retired by an unknown outcome
+        self.calls = 0
+        self.open: Invocation | None = None
+
+    def begin(self, invocation: Invocation) -> Call | Command:
+        """Record an invocation; the call or the command that performs it."""
+        assert self.open is None
+        self.open = invocation
+        self.calls += 1
+        self._record(OpType.INVOKE, invocation, _asked(invocation), _of_produce(invocation))
+        return self._command(invocation) or self._call(invocation)
+
+    def _call(self, invocation: Invocation) -> Call:
+        tp = topic_partition(invocation.topic, invocation.partition)
+        match invocation.f:
+            case "produce":
+                return ProduceCall(
+                    id=self.calls,
+                    tp=tp,
+                    values=invocation.values,
+                    acks=invocation.acks,
+                    retries=invocation.retries,
+                    idempotent=invocation.idempotent,
+                    misuse=invocation.misuse,
+                )
+            case "poll":
+                return PollCall(id=self.calls, tp=tp, offset=Offset(invocation.offset), max_records=invocation.max_records)
+            case "latest":
+                return LatestCall(id=self.calls, tp=tp)
+            case "earliest":
+                return EarliestCall(id=self.calls, tp=tp)
+            case _:
+                raise AssertionError(f"{invocation.f} is a command")
+
+    def _command(self, invocation: Invocation) -> Command | None:
+        tp = topic_partition(invocation.topic, invocation.partition)
+        assignment = tuple(tuple(BrokerId(b) for b in replicas) for replicas in invocation.assignment)
+        match invocation.f:
+            case "create-topic":
+                return CreateTopic(id=self.calls, topic=invocation.topic, assignment=assignment)
+            case "delete-topic":
+                return DeleteTopic(id=self.calls, topic=invocation.topic)
+            case "add-partition":
+                return AddPartition(id=self.calls, tp=tp, replicas=assignment[0])
+            case "remove-partition":
+                return RemovePartition(id=self.calls, tp=tp)
+            case "elect-preferred":
+                return ElectPreferred(id=self.calls, tps=(tp,))
+            case "elect-unclean":
+                return ElectUnclean(id=self.calls, tps=(tp,))
+            case "reassign" | "reassign-extra":
+                return Reassign(id=self.calls, tp=tp, replicas=assignment[0], extra=invocation.f == "reassign-extra")
+            case "reassign-request":
+                return RequestReassignment(id=self.calls, tp=tp, replicas=assignment[0])
+            case "cancel-reassignments":
+                return CancelReassignments(id=self.calls)
+            case "allow-reassignments":
+                return AllowReassignments(id=self.calls)
+            case "admin-pending":
+                return ListPending(id=self.calls)
+            case _:
+                return None
+
+    def end(self, answered: Heard) -> None:
+        """Record the completion and tell the process."""
+        invocation = self.open
+        assert invocation is not None
+        assert answered.id == self.calls
+        self.open = None
+        error = answered.error
+        outcome = completion_type(invocation.f, error, sent=answered.attempts > 0, earlier=answered.earlier)
+        self._record(
+            outcome,
+            invocation,
+            _rows(invocation, answered),
+            {
+                "hw": answered.hw,
+                "error": error,
+                "node": answered.node,
+                "topic_id": answered.topic_id,
+                **_of_produce(invocation, answered.attempts),
+            },
+        )
+        self.number = number_after(self.number, outcome, processes=self._processes)
+        polled = (PolledRecord(offset=r.offset, value=r.value, leader_epoch=r.leader_epoch) for r in answered.records)
+        self.process.completed(
+            invocation,
+            Completion(
+                type=outcome,
+                error=error,
+                offset=answered.offsets[0] if answered.offsets else answered.offset,
+                leader_epoch=answered.leader_epoch,
+                hw=answered.hw,
+                node=answered.node,
+                records=tuple(polled),
+                found=answered.found,
+            ),
+        )
+
+    def _record(
+        self,
+        type: OpType,
+        invocation: Invocation,
+        records: tuple[Record, ...],
+        columns: OperationColumns,
+    ) -> None:
+        if invocation.f in _CLIENT_FS:  # what an administrator does is in words: it is about no log (`_asked`)
+            columns["topic"], columns["partition"] = invocation.topic, invocation.partition
+        self._recorder.operation(
+            process=self.number,
+            type=type,
+            f=invocation.f,
+            records=records,
+            **columns,
+        )
+
+
+def _asked(invocation: Invocation) -> tuple[Record, ...]:
+    name = topic_partition(invocation.topic, invocation.partition)
+    replicas = " ".join(",".join(map(str, of)) for of in invocation.assignment)
+    match invocation.f:
+        case "produce":
+            return tuple(Record(value=value) for value in invocation.values)
+        case "poll":
+            return (Record(offset=invocation.offset),)
+        case "create-topic":
+            return (Record(value=f"{invocation.topic} on {replicas}"),)
+        case "delete-topic":
+            return (Record(value=invocation.topic),)
+        case "add-partition" | "reassign" | "reassign-extra" | "reassign-request":
+            return (Record(value=f"{name} on {replicas}"),)
+        case "remove-partition" | "elect-preferred" | "elect-unclean":
+            return (Record(value=name),)
+        case _:
+            return ()
+
+
+def _of_produce(invocation: Invocation, attempts: int | None = None) -> OperationColumns:
+    if invocation.f != "produce":
+        return {}
+    return {"acks": invocation.acks, "delivery": "once" if invocation.idempotent else None, "attempts": attempts}
+
+
+def _rows(invocation: Invocation, answered: Heard) -> tuple[Record, ...]:
+    epoch = answered.leader_epoch
+    match invocation.f:
+        case "produce":
+            offsets = answered.offsets or _consecutive(answered.offset, len(invocation.values))
+            return tuple(
+                Record(value=value, offset=offset, leader_epoch=epoch)
+                for value, offset in zip(invocation.values, offsets, strict=True)
+            )
+        case "poll" if answered.records:
+            return tuple(Record(value=record.value, offset=record.offset, leader_epoch=epoch) for record in answered.records)
+        case "admin-pending":
+            return tuple(Record(value=path) for path in answered.found)
+        case _:
+            return (Record(offset=answered.offset, leader_epoch=epoch),)
+
+
+def _consecutive(first: int | None, count: int) -> tuple[int | None, ...]:
+    return tuple(None if first is None else first + slot for slot in range(count))

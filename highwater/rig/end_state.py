@@ -1,0 +1,86 @@
+"""The end of a run, looked at from three sides: what ZooKeeper holds, what each broker tells clients, what lies on the disks.
+
+Every backend records these rows once, after the final reads; `checkers.convergence` compares them. The laboratory asks ZooKeeper
+and the brokers as anybody could, and reads the directories, so that no machine is believed about itself.
+"""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+
+import msgspec
+
+from highwater.rig.evidence import names
+from history.event import EventKind
+from history.recorder import Recorder
+from reference.coordination import paths
+from reference.coordination.api import Data
+from reference.events import DirImage, LogImage
+from reference.log.log import end_of
+from reference.messages import PartitionState
+from reference.types import NO_TOPIC_ID, BrokerId, TopicId, broker_address, index_of, topic_of
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def record_zookeeper(recorder: Recorder, topics: Iterable[tuple[str, Data]], states: Mapping[str, Data]) -> None:
+    """A row for each partition of each topic znode; `states` by path, where there is one."""
+    for topic, znode in topics:
+        for tp, replicas in paths.decode_topic(topic, znode.data):
+            found = states.get(paths.state_path(tp))
+            state = None if found is None else paths.decode_state(tp, replicas, found)
+            recorder.event(
+                EventKind.ZK_STATE,
+                topic=topic,
+                topic_id=str(znode.czxid),
+                partition=index_of(tp),
+                leader=None if state is None else _leader(state),
+                leader_epoch=None if state is None else state.leader_epoch,
+                zk_version=None if state is None else state.zk_version,
+                isr=None if state is None else names(tuple(member.broker for member in state.isr)),
+                elr=None if state is None else names(tuple(member.broker for member in state.elr)),
+                replicas=names(replicas),
+            )
+
+
+def record_metadata(recorder: Recorder, node: str, states: Iterable[PartitionState]) -> None:
+    """A row for each partition that a broker tells clients of."""
+    for state in states:
+        recorder.event(
+            EventKind.METADATA_VIEW,
+            node=node,
+            topic=topic_of(state.tp),
+            topic_id=_id(state.topic_id),
+            partition=index_of(state.tp),
+            leader=_leader(state),
+            leader_epoch=state.leader_epoch,
+            isr=names(tuple(member.broker for member in state.isr)),
+            replicas=names(state.replicas),
+        )
+
+
+def record_logs(recorder: Recorder, broker: BrokerId, image: Iterable[DirImage]) -> None:
+    """A row for each log that lies in a directory of a broker."""
+    for directory in image:
+        for log in directory.logs:
+            recorder.event(
+                EventKind.LOG_ON_DISK,
+                node=broker_address(broker),
+                topic=topic_of(log.tp),
+                topic_id=_id(log.topic_id),
+                partition=index_of(log.tp),
+                dir=directory.dir,
+                leo=_end(log),
+                value=blake2b(_encode(log.batches), digest_size=8).hexdigest(),
+            )
+
+
+def _id(topic_id: TopicId) -> str | None:
+    return None if topic_id == NO_TOPIC_ID else str(topic_id)
+
+
+def _leader(state: PartitionState) -> str | None:
+    return None if state.leader is None else broker_address(state.leader)
+
+
+def _end(log: LogImage) -> int:
+    return end_of(log.batches[-1]) if log.batches else 0

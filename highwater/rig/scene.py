@@ -1,0 +1,112 @@
+"""What every backend takes from a plan in the same way: assignments, broker configurations, workload, manifest."""
+
+from highwater.plans.plan import Plan, topics_of
+from highwater.rig.backend import Provenance
+from history.manifest import Assignment, FaultCount, Outcome, RunManifest
+from reference.config import VARIANTS, BrokerConfig, TopicSpec, Variant
+from reference.placement import placed
+from reference.types import BrokerId, Millis, broker_address
+from workloads.admin_storm import ADDED_MAX
+from workloads.client import Process
+from workloads.generate import generate
+from workloads.parameters import Parameters, PartitionName, TopicShape
+
+
+def brokers_of(plan: Plan) -> tuple[BrokerId, ...]:
+    """Broker ids, from 1."""
+    return tuple(BrokerId(number) for number in range(1, plan.cluster.brokers + 1))
+
+
+def variant_of(plan: Plan) -> Variant:
+    """The protocol that runs."""
+    return plan.variant or VARIANTS[plan.protocol]
+
+
+def assign(plan: Plan) -> dict[str, tuple[tuple[BrokerId, ...], ...]]:
+    """Replicas of each partition of each topic, preferred first."""
+    brokers = brokers_of(plan)
+    return {
+        topic.name: placed(brokers, partitions=topic.partitions, replication_factor=topic.replication_factor)
+        for topic in plan.cluster.topics
+    }
+
+
+def broker_config(plan: Plan, broker: BrokerId) -> BrokerConfig:
+    """What one broker is started with."""
+    cluster = plan.cluster
+    return BrokerConfig(
+        broker=broker,
+        variant=variant_of(plan),
+        topics=topics_of(plan),
+        log_dirs=cluster.log_dirs,
+        session_timeout_ms=Millis(cluster.session_timeout_ms),
+        replica_lag_time_max_ms=Millis(cluster.replica_lag_time_max_ms),
+        request_timeout_ms=Millis(cluster.request_timeout_ms),
+        fetch_wait_max_ms=Millis(cluster.fetch_wait_max_ms),
+        checkpoint_interval_ms=Millis(cluster.checkpoint_interval_ms),
+        inter_broker_protocol="legacy" if broker in cluster.legacy_brokers else "kip343",
+        controller_heartbeat_timeout_ms=Millis(cluster.session_timeout_ms),
+        broker_heartbeat_timeout_ms=Millis(cluster.session_timeout_ms * 3 // 2),
+    )
+
+
+def workload_processes(plan: Plan) -> tuple[Process, ...]:
+    """The client processes of the plan's workload."""
+    spec = plan.workload
+    parameters = Parameters(
+        partitions=tuple(PartitionName(topic.name, index) for topic in plan.cluster.topics for index in range(topic.partitions)),
+        producers=spec.producers,
+        consumers=spec.consumers,
+        produce_per_s=spec.produce_per_s,
+        records_per_produce=spec.records_per_produce,
+        acks=spec.acks,
+        poll_interval_ms=spec.poll_interval_ms,
+        seek_one_in=spec.seek_one_in,
+        idempotent=spec.idempotent,
+        retries=spec.retries,
+        topics=tuple(_shape(plan, topic) for topic in plan.cluster.topics),
+        brokers=brokers_of(plan),
+        by_requests=variant_of(plan).reassignment == "B",
+        by_operator=plan.promise.unclean_election == "by_operator",
+        scratch=None if spec.scratch is None else _shape(plan, spec.scratch, room=0),
+        script=plan.script,
+    )
+    return generate(spec.name, plan.draws, parameters)
+
+
+def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX) -> TopicShape:
+    """A topic as administrators know it, with room to grow."""
+    count = topic.partitions + room
+    return TopicShape(
+        topic.name,
+        topic.partitions,
+        placed(brokers_of(plan), partitions=count, replication_factor=topic.replication_factor),
+    )
+
+
+def manifest(
+    plan: Plan, provenance: Provenance, *, backend: str, outcome: Outcome, faults: tuple[FaultCount, ...]
+) -> RunManifest:
+    """What is known of a run beside its rows; the backend fills in times, counts and digest."""
+    return RunManifest(
+        run_id=provenance.run_id,
+        seed=plan.seed,
+        draws=plan.draws,
+        plan_digest=provenance.plan_digest,
+        protocol=plan.protocol,
+        backend=backend,
+        commit=provenance.commit,
+        dirty=provenance.dirty,
+        versions=provenance.versions,
+        outcome=outcome,
+        promise=plan.promise,
+        brokers=tuple(broker_address(broker) for broker in brokers_of(plan)),
+        assignments=tuple(
+            Assignment(topic=topic, partition=index, replicas=tuple(broker_address(b) for b in replicas))
+            for topic, partitions in assign(plan).items()
+            for index, replicas in enumerate(partitions)
+        ),
+        required_marks=plan.required_marks,
+        min_acked=plan.min_acked,
+        faults=faults,
+    )

@@ -1,0 +1,178 @@
+"""One run, from a plan to a page: perform, judge, store, report. The flow to read first.
+
+    plan ─perform─▶ history ─judge─▶ verdict ─summarize─▶ summary ─store─▶ files and a page
+
+What was recorded is written down before it is judged, whatever ended the run, and a run that did not complete is never VALID. A
+failure of the laboratory becomes a `HarnessError` that says what was being attempted and how to repeat it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+from typing import Literal, assert_never
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from checkers.single import judge as judge_history
+from checkers.verdict import Validity, Verdict
+from highwater.errors import HarnessError, HighwaterError, UsageError
+from highwater.exit_codes import ExitCode
+from highwater.explore.backend import ExploreBackend
+from highwater.plans.plan import Plan, plan_digest
+from highwater.plans.text import plan_to_yaml
+from highwater.rig.backend import Backend, Provenance, Run
+from highwater.runs.provenance import Laboratory
+from highwater.runs.summary import Summary, summarize
+from history import store
+from history.errors import HistoryError
+from history.history import History
+from history.manifest import Outcome
+from reports.render import run_html
+
+BackendName = Literal["sim", "process", "docker"]
+REPEATABLE = ("sim", "explore")  # backends that give the same history for the same plan
+SUMMARY = "summary.json"
+
+
+class Keep(Struct, frozen=True, kw_only=True):
+    """What of a run is kept: `store` is the folder under which runs lie, None keeps nothing."""
+
+    store: Path | None = None
+    report: bool = True
+    only_failures: bool = False  # a VALID and live run leaves nothing
+
+
+class Judged(Struct, frozen=True, kw_only=True):
+    """A run with its judgement."""
+
+    plan: Plan
+    history: History
+    verdict: Verdict
+    summary: Summary
+
+
+def carry_out(plan: Plan, backend: Backend, *, laboratory: Laboratory, repeat: str, keep: Keep) -> Judged:
+    """The whole flow. Raises UsageError where the backend cannot perform the plan, HarnessError where the laboratory failed."""
+    if plan.path:
+        backend = ExploreBackend()  # a path is of the explorer's world, whatever stage was asked for
+    refusal = backend.refuse(plan)
+    if refusal is not None:
+        raise UsageError(refusal)
+    start = perf_counter()
+    with attempting(f"performing {plan.name} on {backend.name}", repeat):
+        run = perform(plan, backend, laboratory, folder=keep.store)
+    directory = None
+    if keep.store is not None and not keep.only_failures:
+        directory = store_evidence(plan, run.history, keep.store)
+    with attempting(f"judging {plan.name}", repeat):
+        verdict = judge(run.history)
+    summary = summarize(plan, run.history, verdict, repeat=repeat, wall_seconds=perf_counter() - start)
+    judged = Judged(plan=plan, history=run.history, verdict=verdict, summary=replace(summary, failure=run.failure))
+    if keep.store is None or (keep.only_failures and summary.exit_code is ExitCode.VALID):
+        return judged
+    if directory is None:
+        directory = store_evidence(plan, run.history, keep.store)
+    with attempting(f"reporting {plan.name}", repeat):
+        return replace(judged, summary=store_judgement(judged, directory, report=keep.report))
+
+
+def perform(plan: Plan, backend: Backend, laboratory: Laboratory, *, folder: Path | None = None) -> Run:
+    """Perform a plan; nothing is judged. `folder` is where the run will be kept."""
+    digest = plan_digest(plan)
+    provenance = Provenance(
+        run_id=_run_id(plan, f"{backend.name}-{plan.protocol}-{digest[:12]}", None if backend.name in REPEATABLE else folder),
+        plan_digest=digest,
+        commit=laboratory.commit,
+        dirty=laboratory.dirty,
+        versions=laboratory.versions,
+    )
+    return backend.perform(plan, provenance)
+
+
+def _run_id(plan: Plan, base: str, folder: Path | None) -> str:
+    """A simulated run is the same each time and replaces itself; the others are numbered, so that no evidence is lost."""
+    if folder is None:
+        return base
+    return next(name for n in count(1) if not (folder / plan.name / (name := f"{base}-{n}")).exists())
+
+
+def judge(history: History) -> Verdict:
+    """Apply all checkers, in this process."""
+    return honest(judge_history(history), history.manifest.outcome)
+
+
+def honest(verdict: Verdict, outcome: Outcome) -> Verdict:
+    """A run that did not complete proves nothing good, whatever the checkers found in what there is of it."""
+    if outcome == "completed" or verdict.validity is not Validity.VALID:
+        return verdict
+    return replace(verdict, validity=Validity.UNKNOWN, unchecked=(*verdict.unchecked, f"the run is {outcome}"))
+
+
+def store_evidence(plan: Plan, history: History, folder: Path) -> Path:
+    """Write plan and history under `folder`; the run's own folder. What was made of an earlier performance is taken away."""
+    directory = store.run_directory(folder, plan_name=plan.name, run_id=history.manifest.run_id)
+    for name in (store.VERDICT, store.REPORT, SUMMARY):
+        (directory / name).unlink(missing_ok=True)
+    store.write_file(directory / store.PLAN, plan_to_yaml(plan))
+    store.save(directory, history)
+    return directory
+
+
+def store_judgement(judged: Judged, directory: Path, *, report: bool) -> Summary:
+    """Write verdict, page and summary beside the evidence; the summary says where they lie."""
+    store.write_file(directory / store.VERDICT, encode_verdict(judged.verdict))
+    summary = replace(judged.summary, store=str(directory))
+    if report:
+        page = directory / store.REPORT
+        write_page(page, judged.history, judged.verdict, plan=plan_to_yaml(judged.plan), repeat=summary.repeat)
+        summary = replace(summary, report=str(page))
+    store.write_file(directory / SUMMARY, _pretty(summary))
+    return summary
+
+
+def write_page(path: Path, history: History, verdict: Verdict, *, plan: str, repeat: str) -> None:
+    """The page of a run; `plan` as YAML."""
+    store.write_file(path, run_html(history, verdict, plan=plan, repeat=repeat))
+
+
+def encode_verdict(verdict: Verdict) -> bytes:
+    """As it stands in verdict.json."""
+    return _pretty(verdict)
+
+
+@contextmanager
+def attempting(what: str, repeat: str) -> Iterator[None]:
+    """The one place that catches everything: whatever broke becomes a HarnessError that says what breaks it again."""
+    try:
+        yield
+    except (HighwaterError, HistoryError):
+        raise
+    except Exception as error:
+        raise HarnessError(f"{what}: {type(error).__name__}: {error}; repeat: {repeat}") from error
+
+
+def backend_named(name: BackendName) -> Backend:
+    """The stage of this name. Imported late: a simulated run must not need what real processes need."""
+    match name:
+        case "sim":
+            from highwater.backends.sim.backend import SimBackend
+
+            return SimBackend()
+        case "process":
+            from highwater.backends.real.processes.backend import ProcessBackend
+
+            return ProcessBackend()
+        case "docker":
+            from highwater.backends.real.containers.backend import DockerBackend
+
+            return DockerBackend()
+        case _:
+            assert_never(name)
+
+
+def _pretty(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

@@ -1,0 +1,168 @@
+"""One run in one record: what `run --json` prints, a campaign counts and an index page lists.
+
+Everything here follows from the plan, the history and the verdict; only the wall seconds differ between two performances.
+"""
+
+from typing import Literal, get_args
+
+import polars as pl
+from msgspec import Struct
+
+from checkers.verdict import Validity, Verdict
+from highwater.exit_codes import WORDS, ExitCode, of_verdict
+from highwater.plans.plan import Plan
+from history.event import EventKind
+from history.history import History
+from history.manifest import FaultCount, MessageCount, Outcome
+from history.op import OpType
+from workloads.client import RequestF
+
+CLIENTS = "clients"  # the kind of a count of errors that clients report, whoever told them
+ValidityName = Literal["VALID", "UNKNOWN", "INVALID"]
+VALIDITY_NAMES: dict[Validity, ValidityName] = {
+    Validity.VALID: "VALID",
+    Validity.UNKNOWN: "UNKNOWN",
+    Validity.INVALID: "INVALID",
+}
+
+
+class FoundAnomaly(Struct, frozen=True, kw_only=True):
+    """An anomaly as a program reads it; the witnesses stay with the verdict."""
+
+    kind: str
+    checker: str
+    key: str
+    words: str
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """How many operations of this name were certainly done."""
+
+    f: str
+    count: int
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """One run. `ops` counts calls of clients, `acked` the produce calls among them that were acknowledged."""
+
+    seed: int | None
+    protocol: str
+    verdict: ValidityName
+    live: bool | None
+    excused: int = 0  # records lost with an excuse
+    anomalies: tuple[FoundAnomaly, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    not_live: tuple[str, ...] = ()
+    digest: str = ""
+    ops: int = 0
+    acked: int = 0
+    faults: tuple[FaultCount, ...] = ()
+    messages: tuple[MessageCount, ...] = ()  # that reached a process; of kind CLIENTS, errors that calls ended with
+    done: tuple[Done, ...] = ()  # of administrators
+    idempotent: int = 0  # produce calls of idempotent producers that were acknowledged
+    legacy_brokers: int = 0  # with the inter-broker protocol of before KIP-343
+    leader_changes: int = 0
+    recovery_elections: int = 0  # docs/promise.md N3
+    elections_from_elr: int = 0
+    wounds_counted_on: int = 0  # wounds of replicas that were counted on
+    events: int = 0  # handled by the backend, not rows
+    sim_seconds: float = 0.0
+    wall_seconds: float = 0.0  # of performing and judging
+    store: str | None = None
+    report: str | None = None
+    plan: str
+    plan_digest: str
+    backend: str
+    outcome: Outcome
+    failure: str | None = None  # of the laboratory, in words
+    repeat: str  # the command that repeats it
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What this run alone would exit with."""
+        validity = Validity[self.verdict]
+        return of_verdict(validity, live=self.live, laboratory_failed=self.outcome == "harness-fault")
+
+    @property
+    def words(self) -> str:
+        """`VALID, live` and the like."""
+        live = {True: "live", False: "not live", None: "liveness not judged"}[self.live]
+        failed = f", {WORDS[ExitCode.LABORATORY_FAILED]}" if self.outcome == "harness-fault" else ""
+        return f"{self.verdict}, {live}{failed}"
+
+
+def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wall_seconds: float) -> Summary:
+    """The record of a judged run that is not stored yet."""
+    manifest = history.manifest
+    calls = history.operations_frame.filter(pl.col("slot") == 0)
+    done = calls.filter(pl.col("type") == OpType.OK.value)
+    return Summary(
+        seed=plan.seed,
+        protocol=plan.protocol,
+        verdict=VALIDITY_NAMES[verdict.validity],
+        live=verdict.live,
+        excused=len(verdict.excused),
+        anomalies=tuple(FoundAnomaly(kind=a.kind, checker=a.checker, key=a.key, words=a.words) for a in verdict.anomalies),
+        unchecked=verdict.unchecked,
+        not_live=verdict.not_live,
+        digest=manifest.digest,
+        ops=calls.filter(pl.col("type") == OpType.INVOKE.value).height,
+        acked=done.filter(pl.col("f") == "produce").height,
+        faults=manifest.faults,
+        messages=(*manifest.messages, *_reported(calls)),
+        done=_administered(done),
+        idempotent=done.filter((pl.col("f") == "produce") & (pl.col("delivery") == "once")).height,
+        legacy_brokers=len(plan.cluster.legacy_brokers),
+        leader_changes=leader_changes(history.events_frame),
+        recovery_elections=verdict.counts.get("recovery_elections", 0),
+        elections_from_elr=verdict.counts.get("elections_from_elr", 0),
+        wounds_counted_on=verdict.counts.get("wounds_counted_on", 0),
+        events=manifest.events_handled,
+        sim_seconds=manifest.sim_seconds,
+        wall_seconds=round(wall_seconds, 3),
+        plan=plan.name,
+        plan_digest=manifest.plan_digest,
+        backend=manifest.backend,
+        outcome=manifest.outcome,
+        repeat=repeat,
+    )
+
+
+def _administered(done: pl.DataFrame) -> tuple[Done, ...]:
+    counted = done.filter(pl.col("f").is_in(get_args(RequestF))).group_by("f").len().sort("f")
+    return tuple(Done(f=f, count=count) for f, count in counted.iter_rows())
+
+
+def _reported(calls: pl.DataFrame) -> tuple[MessageCount, ...]:
+    """The errors that calls of clients ended with; some are the client's own, as when nobody answers in time."""
+    counted = calls.drop_nulls("error").group_by("error").len().sort("error")
+    return tuple(MessageCount(kind=CLIENTS, error=error, count=count) for error, count in counted.iter_rows())
+
+
+def leader_changes(events: pl.DataFrame) -> int:
+    """How often a partition got another leader than the last one ZooKeeper named; offline in between counts as none."""
+    written = events.filter((pl.col("kind") == EventKind.STATE_WRITTEN.value) & pl.col("leader").is_not_null())
+    last: dict[tuple[str, int], str] = {}
+    changes = 0
+    for topic, partition, leader in written.select("topic", "partition", "leader").iter_rows():
+        before = last.get((topic, partition))
+        changes += before is not None and before != leader
+        last[topic, partition] = leader
+    return changes
+
+
+def of_failure(plan: Plan, *, backend: str, failure: str, repeat: str) -> Summary:
+    """The record of a run of which the laboratory left no history: UNKNOWN, never VALID."""
+    return Summary(
+        seed=plan.seed,
+        protocol=plan.protocol,
+        verdict="UNKNOWN",
+        live=None,
+        unchecked=(failure,),
+        plan=plan.name,
+        plan_digest="",
+        backend=backend,
+        outcome="harness-fault",
+        failure=failure,
+        repeat=repeat,
+    )

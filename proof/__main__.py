@@ -1,0 +1,177 @@
+"""`make prove-checkers`: every judge against its definition on `--histories` small histories each; writes docs/proof.md.
+
+python -m proof --histories 100000 --write docs/proof.md
+
+With `--only` the rows that were run take the place of their old ones in the page, and the others stay.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from proof import cycles, elle, linearizability, logs, queues
+from proof.log_definitions import DEFINITIONS
+from proof.objects import SUBJECTS, Subject
+
+_HEAD = """# Proof that the checkers are right
+
+Every judge was compared with a definition written down on its own, in `proof/`, on this many small histories.
+`make prove-checkers` runs it all and writes this page; `pytest tests/proof` runs a part of it.
+One disagreement fails either.
+
+- **Linearizability:** every order that respects real time is tried on a sequential object written apart from the models.
+  The exhaustive part is every arrangement in time of so many calls, with every choice of answers from an alphabet.
+  Of an impossible history the longest prefix, its order, and the call that cannot be placed are compared too.
+- **Transactions:** abstract executions (Cerone, Bernardi, Gotsman) and version orders (Adya) are tried, the levels in turn.
+  An accusation must be right; where the values tell the order of versions, an acquittal must be right too.
+  Cycles: all are enumerated, and what is told must be all kinds there are, each by its shortest.
+- **Logs:** the rules of `docs/promise.md` over all pairs of rows, logs rebuilt from the first row each time.
+  In brackets: of what histories. Lawful ones with a few words changed (`operations`, `events`), and ones with a lie (`lies`,
+  `feuds`) of each kind that those seldom have. A test asserts that each kind of anomaly of each checker is reached.
+- **Wounds** (`of wounds`): power loss, swapped and failing directories, ISR changes under way, elections by order, each m and
+  each kind of flush. Compared are what is lost, what is excused by which wound, each cut, and what is unjudged: where there is
+  any of these, the history counts as impossible.
+- **Liveness:** each reason why a partition or the cluster is not live, at the bound and at the end, and the rows of a silence.
+- **Queues** (`kafka`): the definitions of Jepsen's twenty, and what is only noted of those that Kafka allows; cycles with ww are
+  not compared, for they are allowed. Undecided are those of which something is unchecked, and nothing wrong.
+- **Not in it:** cuts and wounds for other checkers than `acked-loss` and `election` (tests/checkers has them); of
+  `availability-cluster` the moves of partitions; swaps of directories before a broker heard of a partition.
+  `assertions`, `assumptions` and `vacuity` read off single rows or neighbours: a definition would be their program again.
+
+"""
+_TAIL = """Rows with fewer than 100,000 histories are of shorter runs: `--only` renews some rows and keeps the others.
+"""
+_COLUMNS = "| judge | histories | exhaustive up to | possible | impossible | undecided | wrong |\n|---|---|---|---|---|---|---|\n"
+
+
+class Row(NamedTuple):
+    """One line of the page."""
+
+    judge: str
+    histories: int
+    exhaustive: str
+    possible: int
+    impossible: int
+    undecided: str
+    wrong: int
+
+    def words(self) -> str:
+        """As Markdown."""
+        numbers = [f"{value:,}" if isinstance(value, int) else value for value in self[1:]]
+        return f"| {self.judge} | {' | '.join(numbers)} |"
+
+
+def _shown(wrong: list[str]) -> int:
+    """How many there are; the shortest is written out."""
+    if wrong:
+        sys.stderr.write(min(wrong, key=len) + "\n")
+    return len(wrong)
+
+
+def _object(subject: Subject, count: int) -> list[Row]:
+    tally = linearizability.prove(subject, count)
+    told = f"{tally.calls_max} calls ({tally.exhaustive:,})"
+    undecided = f"{tally.undecided:,}" + (f", {tally.loose:,} with a longer prefix" if tally.loose else "")
+    return [Row(subject.name, tally.total, told, tally.possible, tally.impossible, undecided, _shown(tally.wrong))]
+
+
+def _transactions(writes: str, count: int) -> list[Row]:
+    tally = elle.prove(writes, count)
+    undecided = f"{tally.unproven:,} not accused, versions unknown"
+    told = f"{tally.exhaustive:,}"
+    return [Row(tally.name, tally.total, told, tally.possible, tally.impossible, undecided, _shown(tally.wrong))]
+
+
+def _cycles(count: int) -> list[Row]:
+    tally = cycles.prove(count)
+    name = f"cycles of list-append ({len(tally.by_kind)} kinds, up to {tally.longest} steps)"
+    return [Row(name, tally.histories, "-", tally.histories - tally.cyclic, tally.cyclic, "0", _shown(tally.wrong))]
+
+
+def _queues(count: int, part: int) -> list[Row]:
+    tally = queues.prove(count, part)
+    impossible = tally.total - tally.good - tally.undecided
+    undecided = f"{tally.undecided:,}"
+    return [Row("kafka", tally.total, "-", tally.good, impossible, undecided, _shown(tally.wrong))]
+
+
+def _logs(what: str, count: int, part: int) -> list[Row]:
+    return [
+        Row(f"{tally.name} (of {what})", tally.total, "-", tally.good, tally.total - tally.good, "0", _shown(tally.wrong))
+        for tally in logs.prove(what, count, part)
+    ]
+
+
+def joined(rows: list[Row]) -> list[Row]:
+    """One row for each judge: of logs there are parts."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        one = found.get(row.judge)
+        found[row.judge] = row if one is None else one._replace(
+            histories=one.histories + row.histories, possible=one.possible + row.possible,
+            impossible=one.impossible + row.impossible, wrong=one.wrong + row.wrong,
+            undecided=f"{_number(one.undecided) + _number(row.undecided):,}",
+        )  # fmt: skip
+    return list(found.values())
+
+
+def _number(told: str) -> int:
+    return int(told.replace(",", ""))
+
+
+def page(rows: list[Row], old: str) -> str:
+    """The page with these rows, and those of the old page that are of other judges."""
+    kept = [
+        line for line in old.splitlines() if line.startswith("| ") and line.endswith(" |") and not line.startswith("| judge ")
+    ]
+    names = {row.judge for row in rows}
+    lines = [line for line in kept if line[2:].partition(" | ")[0] not in names] + [row.words() for row in rows]
+    total = sum(_number(line.split(" | ")[1]) for line in lines)
+    return f"{_HEAD}{_COLUMNS}" + "\n".join(lines) + f"\n\nIn all {total:,} histories.\n\n{_TAIL}"
+
+
+_PART = 5_000  # histories of logs at a time
+
+
+def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
+    """All that is to be done, the longest first. Cycles are a part of list-append and take a fifth of its histories."""
+    yield "cycles", partial(_cycles, count // 5)
+    yield from (("transactions", partial(_transactions, writes, count)) for writes in ("append", "w"))
+    for what in DEFINITIONS:
+        for part, done in enumerate(range(0, count, _PART)):
+            yield what, partial(_logs, what, min(_PART, count - done), part)
+    for part, done in enumerate(range(0, count, _PART)):
+        yield "queues", partial(_queues, min(_PART, count - done), part)
+    yield from (("objects", partial(_object, subject, count)) for subject in SUBJECTS)
+
+
+def main() -> int:
+    """0 where nothing disagrees."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--histories", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument(
+        "--only", default="", help="parts, with commas: cycles, transactions, objects, queues, " + ", ".join(DEFINITIONS)
+    )
+    parser.add_argument("--write", type=Path)
+    asked = parser.parse_args()
+    rows: list[Row] = []
+    with ProcessPoolExecutor(asked.workers) as pool:
+        wanted = [task for part, task in tasks(asked.histories) if not asked.only or part in asked.only.split(",")]
+        for future in [pool.submit(task) for task in wanted]:
+            rows.extend(found := future.result())
+            sys.stdout.write("".join(f"{row.words()}\n" for row in found))
+            sys.stdout.flush()
+    rows = joined(rows)
+    if asked.write:
+        old = asked.write.read_text(encoding="utf-8") if asked.only and asked.write.exists() else ""
+        asked.write.write_text(page(rows, old), encoding="utf-8")
+    return 1 if any(row.wrong for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""Cycles of dependencies by trying all of them, against those that the judge of list-append tells.
+
+Of histories whose versions are all in a known order: the dependencies are written down by definition, every cycle is found and
+named by Adya's and Elle's rules. A cycle is told by an edge that it must have (ww for G0, wr for G1c, rw for the others), and an
+edge that tells a stronger kind, or the same with less knowledge of time, tells no weaker one. G-nonadjacent is a cycle of steps
+that are a dependency that is no rw, or one with an rw behind it (Cerone and Gotsman 2016): it may pass a transaction twice.
+"""
+
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise, product
+
+from checkers.elle.judge import judge
+from history.foreign.pairing import Paired
+from history.foreign.step import Call
+from proof.elle import Tally as Drawn
+from proof.elle import histories, is_whole
+from proof.isolation import Edge, dependencies, micros, must_precede
+
+KINDS = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
+TIMES = ("", "process", "realtime")
+_MUST = {"G0": "ww", "G1c": "wr", "G-single": "rw", "G-nonadjacent": "rw", "G2-item": "rw"}
+_NAMES = frozenset(kind + (time and f"-{time}") for kind in KINDS for time in TIMES)
+_STEP = re.compile(r"line (\d+) before line (\d+), because .*? \((ww|wr|rw|process|realtime)\)(?:; |: a contradiction)")
+Cycle = tuple[Edge, ...]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was compared: cycles as told, against all there are."""
+
+    histories: int = 0
+    cyclic: int = 0  # of them, those with a cycle
+    told: int = 0
+    longest: int = 0
+    by_kind: dict[str, int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+
+def prove(count: int) -> Tally:
+    """Of so many histories those whose order is known and that are well formed."""
+    tally = Tally()
+    for history in histories("append", count, Drawn("cycles")):
+        if not is_whole(history) or not _is_sound(history) or not _is_in_turns(history):
+            continue
+        tally.histories += 1
+        found = {
+            one.kind: one.words
+            for one in judge("list-append", history).anomalies
+            if one.kind.split("-p")[0].split("-re")[0] in KINDS
+        }
+        wanted = shortest(_edges(history))
+        tally.told += len(found)
+        tally.cyclic += bool(found)
+        for kind in found:
+            tally.by_kind[kind] = tally.by_kind.get(kind, 0) + 1
+        lengths = {kind: len(_STEP.findall(words)) for kind, words in found.items()}
+        tally.longest = max([tally.longest, *lengths.values()])
+        if lengths != wanted:
+            tally.wrong.append(f"told {lengths}, there are {wanted}: {history}")
+        false = [step for words in found.values() for step in _false_steps(words, history)]
+        if false:
+            tally.wrong.append(f"told {false}, which are none: {history}")
+    return tally
+
+
+def _is_sound(history: Paired) -> bool:
+    """Whether nothing else than cycles is wrong, or versions would be in doubt."""
+    return all(one.kind in _NAMES | {"lost-update"} for one in judge("list-append", history).anomalies)
+
+
+def _is_in_turns(history: Paired) -> bool:
+    """Whether of no key a transaction appended between two appends of another: then each has one place in the order."""
+    keys = {m[1] for call in history.calls for m in micros(call)}
+    orders = [[call.index for call in _order(history.calls, key)] for key in keys]
+    return all(len(set(order)) == len(order) for order in orders)
+
+
+def _edges(history: Paired) -> list[Edge]:
+    # A transaction of unknown outcome of which nothing was read may not have been.
+    seen = {(m[1], v) for c in history.calls for m in micros(c) if m[0] == "r" and isinstance(m[2], tuple) for v in m[2]}
+    calls = [c for c in history.calls if not c.crashed or any((m[1], m[2]) in seen for m in micros(c) if m[0] == "append")]
+    found: list[Edge] = []
+    for key in sorted({m[1] for call in calls for m in micros(call)}, key=str):
+        found.extend(dependencies(calls, _order(calls, key), key, "append"))
+    for one, two in product(calls, calls):
+        if must_precede(one, two, "process"):
+            found.append((one.index, two.index, "process"))
+        if must_precede(one, two, "realtime"):
+            found.append((one.index, two.index, "realtime"))
+    return [edge for edge in dict.fromkeys(found) if edge[0] != edge[1]]
+
+
+def _order(calls: Sequence[Call], key: Hashable) -> tuple[Call, ...]:
+    longest: tuple[Hashable, ...] = ()
+    for call in calls:
+        for f, about, value in micros(call):
+            if f == "r" and about == key and isinstance(value, tuple) and len(value) > len(longest):
+                longest = value
+    writer = {m[2]: call for call in calls for m in micros(call) if m[0] == "append" and m[1] == key}
+    unread = [value for value in writer if value not in longest]
+    order = [writer[value] for value in (*longest, *unread)]
+    return tuple(writer for writer, _ in groupby(order))
+
+
+def all_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
+    """Every simple cycle, begun at its least node."""
+    leaving: dict[int, list[Edge]] = {}
+    for edge in edges:
+        leaving.setdefault(edge[0], []).append(edge)
+
+    def walk(way: Cycle, start: int, met: frozenset[int]) -> Iterator[Cycle]:
+        for edge in leaving.get(way[-1][1] if way else start, ()):
+            if edge[1] == start:
+                yield (*way, edge)
+            elif edge[1] > start and edge[1] not in met:
+                yield from walk((*way, edge), start, met | {edge[1]})
+
+    for start in sorted(leaving):
+        yield from walk((), start, frozenset({start}))
+
+
+def apart_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
+    """Every cycle without two rw in a row that has more than one."""
+    plain = [edge for edge in edges if edge[2] != "rw"]
+    steps = [(edge,) for edge in plain] + [(one, rw) for one in plain for rw in edges if rw[2] == "rw" and rw[0] == one[1]]
+    inner: list[Edge] = [(step[0][0], step[-1][1], str(at)) for at, step in enumerate(steps)]
+    for way in all_cycles(inner):
+        cycle = tuple(edge for _, _, at in way for edge in steps[int(at)])
+        if sum(edge[2] == "rw" for edge in cycle) > 1:
+            yield cycle
+
+
+def named(cycle: Cycle) -> tuple[int, int] | None:
+    """How much time it needs, and its kind, both by their places; None for one of time alone, or of kind 3."""
+    kinds = [kind for _, _, kind in cycle]
+    time = _time(cycle)
+    rw = kinds.count("rw")
+    adjacent = any(a == b == "rw" for a, b in pairwise([*kinds, kinds[0]]))
+    if rw == 0:
+        return (time, 1) if "wr" in kinds else (time, 0) if "ww" in kinds else None
+    return (time, 2) if rw == 1 else (time, 4) if adjacent else None
+
+
+def _time(cycle: Cycle) -> int:
+    kinds = {kind for _, _, kind in cycle}
+    return 2 if "realtime" in kinds else 1 if "process" in kinds else 0
+
+
+def shortest(edges: Sequence[Edge]) -> dict[str, int]:
+    """Of each name that is to be told, the length of the shortest cycle that tells it."""
+    told: dict[Edge, dict[tuple[int, int], int]] = {}
+    cycles = [(named(cycle), cycle) for cycle in all_cycles(edges)]
+    cycles.extend(((_time(cycle), 3), cycle) for cycle in apart_cycles(edges))
+    for name, cycle in cycles:
+        if name is None:
+            continue
+        for edge in cycle:
+            if edge[2] == _MUST[KINDS[name[1]]]:
+                lengths = told.setdefault(edge, {})
+                lengths[name] = min(lengths.get(name, len(cycle)), len(cycle))
+    found: dict[str, int] = {}
+    for lengths in told.values():
+        for (time, kind), length in lengths.items():
+            if not any((t, k) != (time, kind) and t <= time and k <= kind for t, k in lengths):
+                full = KINDS[kind] + (TIMES[time] and f"-{TIMES[time]}")
+                found[full] = min(found.get(full, length), length)
+    return found
+
+
+def _false_steps(words: str, history: Paired) -> list[tuple[str, ...]]:
+    true = {(str(history.calls[a].line), str(history.calls[b].line), kind) for a, b, kind in _edges(history)}
+    steps = _STEP.findall(words)
+    joined = all(one[1] == two[0] for one, two in pairwise([*steps, steps[0]]))
+    return [step for step in steps if step not in true] or ([] if joined else steps)

@@ -1,0 +1,258 @@
+"""The ledger by its definition (docs/promise.md §1, §2, C1): which promised records are missing, and on whose account.
+
+Nothing is kept from row to row: who held a record, who counted and what was noticed is asked of the whole history anew for
+each promise, each leader and each wound.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from proof.log_rows import Case, Events, calls, log_at
+
+_FOR_GOOD = 1 << 30
+
+
+class Promised(NamedTuple):
+    """A record, the epoch in which it was promised, and the row that promised it."""
+
+    offset: int
+    value: str
+    epoch: int
+    at: int
+    by_leader: bool = False
+
+
+class Missing(NamedTuple):
+    """A leader's start, a read or the end of a log that is without a promised record."""
+
+    record: Promised
+    epoch: int  # of the leader that lacks it
+    at: int
+
+
+def acked_loss(case: Case) -> set[str]:
+    """`lost-write`, each excused record with its wound, each cut; `unjudged` (N1) where nobody tells of the ISR."""
+    evidence = any(row.kind is K.STATE_WRITTEN for row in case.events)
+    found: set[str] = set()
+    cuts: dict[tuple[int, int], int] = {}  # epoch and row of a leader's start, and the lowest offset excused there
+    settled: dict[tuple[int, str], tuple[int, int]] = {}  # record, and the epoch and row that began the generation without it
+    for one in sorted(_missing(case), key=lambda one: (max(one.at, one.record.at), one.at, one.record.offset)):
+        key = one.record.offset, one.record.value
+        # Each record ends in one way; unless it came back, and a leader promised it once more.
+        epoch, index = settled.get(key, (-1, -1))
+        if one.record.epoch < epoch or one.record.at < index or (index >= 0 and not one.record.by_leader):
+            continue
+        account = _account(case, one)
+        settled[key] = one.epoch, max(one.at, one.record.at)
+        if account is None:
+            settled[key] = _FOR_GOOD, _FOR_GOOD
+            found.add("lost-write" if evidence else "unjudged")
+            continue
+        found.add(f"excused {one.record.offset} {one.record.value} by {account}")
+        start = one.epoch, max(one.at, one.record.at)
+        cuts[start] = min(one.record.offset, cuts.get(start, one.record.offset))
+    lowest = [
+        (epoch, offset)
+        for (epoch, at), offset in cuts.items()
+        if not any(other == epoch and before < at and lower <= offset for (other, before), lower in cuts.items())
+    ]
+    return found | {f"cut at {offset} of {epoch}" for epoch, offset in lowest}
+
+
+def promises(case: Case) -> Iterator[Promised]:
+    """Acknowledged under acks=all, returned to a consumer, or below the HW of a leader."""
+    for call in (*calls(case.operations, "produce"), *calls(case.operations, "poll")):
+        if call.ok and (call.asked[0].f == "poll" or call.asked[0].acks == -1):
+            for row in call.answer:
+                if row.offset is not None and row.value is not None and row.leader_epoch is not None:
+                    yield Promised(row.offset, row.value, row.leader_epoch, row.index)
+    for event in case.events:
+        if event.kind in (K.HW, K.BECAME_LEADER) and event.detail != "follower" and event.leader_epoch is not None:
+            for offset, value in log_at(case.events, str(event.node), event.index).items():
+                if offset < (event.hw or 0) and value is not None:
+                    yield Promised(offset, value, event.leader_epoch, event.index, by_leader=True)
+
+
+def _missing(case: Case) -> Iterator[Missing]:
+    leaders = [row for row in case.events if row.kind is K.BECAME_LEADER]
+    reads = [call for call in calls(case.operations, "poll") if call.ok]
+    for record in promises(case):
+        for leader in leaders:
+            epoch = leader.leader_epoch or 0
+            later = epoch > record.epoch or (epoch == record.epoch and leader.index > record.at)
+            if later and log_at(case.events, str(leader.node), leader.index).get(record.offset) != record.value:
+                yield Missing(record, epoch, leader.index)
+        for call in reads:
+            offsets = [row.offset for row in call.answer if row.offset is not None and row.value is not None]
+            start = call.asked[0].offset
+            if not offsets or start is None or record.at > call.asked[0].index:
+                continue
+            if start <= record.offset < max(offsets) and record.offset not in offsets:
+                yield Missing(record, call.answer[0].leader_epoch or 0, call.answer[0].index)
+        if leaders and _ends_without(case.events, record, max(leaders, key=lambda row: (row.leader_epoch or 0, row.index))):
+            yield Missing(record, max(row.leader_epoch or 0 for row in leaders), case.events[-1].index + 1)
+
+
+def _ends_without(events: Events, record: Promised, leader: ClusterEvent) -> bool:
+    """The last leader's log, as it was before the laboratory destroyed some of it."""
+    ends = [row.index - 1 for row in events if row.node == leader.node and row.index > leader.index and row.kind is K.WOUND]
+    last = min(ends, default=events[-1].index)
+    held = log_at(events, str(leader.node), last).get(record.offset) == record.value
+    return record.epoch <= (leader.leader_epoch or 0) and not held
+
+
+def _account(case: Case, one: Missing) -> int | None:
+    """The row that excuses it: the wound that took the last copy that counted, or an order for this leader's election."""
+    found: list[tuple[int, int]] = []  # when noticed, and the wound
+    for wound in wounds(case):
+        when = noticed(case.events, wound)
+        if when is None or when >= one.at or not _destroys(case.events, wound, one.record):
+            continue
+        counted = counted_on(case.events, when, case.m)
+        if wound.node not in counted or any(_holds(case, node, one.record, when) for node in counted):
+            continue
+        together = max(len(_wounded(case, index)) for index in range(wound.index, when + 1))
+        if together >= case.m and not _came_back(case.events, one, when):
+            found.append((when, wound.index))
+    if found:
+        return max(found)[1]
+    return _order(case.events, one) if case.by_operator else None
+
+
+def wounds(case: Case) -> list[ClusterEvent]:
+    """P5: under flush=before_ack only a swapped directory destroys what counts."""
+    return [row for row in case.events if row.kind is K.WOUND and (case.flush == "none" or row.detail == "swapped")]
+
+
+def noticed(events: Events, wound: ClusterEvent) -> int | None:
+    """The first row, from the wound on, at which its session is over or its directory reported."""
+    for index in range(wound.index, events[-1].index + 1):
+        said = [row for row in events if row.node == wound.node and row.index <= index]
+        sessions = [row for row in said if row.kind in (K.REGISTERED, K.SESSION_ENDED)]
+        lasts = bool(sessions) and sessions[-1].kind is K.REGISTERED and sessions[-1].incarnation == wound.incarnation
+        started = max((row.index for row in said if row.kind is K.NODE_STARTED), default=-1)
+        if not lasts or any(row.kind is K.DIR_FAILED and row.dir == wound.dir and row.index > started for row in said):
+            return index
+    return None
+
+
+def counted_on(events: Events, index: int, m: int) -> set[str]:
+    """The ISR without those on their way out; where that is fewer than m, all of it and the last ISR of m."""
+    states = [row for row in events if row.kind is K.STATE_WRITTEN and row.index <= index]
+    if not states:
+        return set()
+    isr = set(states[-1].isr or ())
+    changes = [
+        row
+        for row in events
+        if row.kind in (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
+        and row.node == states[-1].leader
+        and states[-1].index < row.index <= index
+    ]
+    sent = changes and changes[-1].kind is K.ISR_CHANGE_SENT
+    staying = isr & set(changes[-1].isr or ()) if sent else isr
+    full = [set(row.isr or ()) for row in states if len(row.isr or ()) >= m]
+    return staying if len(staying) >= m else isr | (full[-1] if full else set())
+
+
+def _destroys(events: Events, wound: ClusterEvent, record: Promised) -> bool:
+    held = log_at(events, str(wound.node), wound.index - 1).get(record.offset) == record.value
+    return held and record.offset >= (wound.offset or 0)
+
+
+def _holds(case: Case, node: str, record: Promised, index: int) -> bool:
+    """A destroyed copy counts as held until its wound is noticed."""
+    if log_at(case.events, node, index).get(record.offset) == record.value:
+        return True
+    mine = [row for row in wounds(case) if row.node == node and row.index <= index and _destroys(case.events, row, record)]
+    return any((noticed(case.events, row) or index + 1) > index for row in mine)
+
+
+def _wounded(case: Case, index: int) -> set[str | None]:
+    """From the wound until the replica is in the ISR again, as another than the wounded."""
+    return {
+        wound.node
+        for wound in wounds(case)
+        if wound.index <= index and not any(is_whole(case.events, wound, row) for row in case.events if row.index <= index)
+    }
+
+
+def is_whole(events: Events, wound: ClusterEvent, state: ClusterEvent) -> bool:
+    """Written into the ISR under a later registration; without stamps: written in anew, or leader."""
+    isr = state.isr or ()
+    if state.kind is not K.STATE_WRITTEN or state.index < wound.index or wound.node not in isr:
+        return False
+    between = [row for row in events if wound.index < row.index < state.index]
+    if not any(r.kind is K.REGISTERED and r.node == wound.node and r.incarnation != wound.incarnation for r in between):
+        return False
+    before = [row.isr or () for row in events if row.kind is K.STATE_WRITTEN and row.index < state.index]
+    stamped = state.stamps is not None and state.stamps[isr.index(str(wound.node))] not in (wound.incarnation, -1)
+    return stamped or state.leader == wound.node or (bool(before) and wound.node not in before[-1])
+
+
+def _came_back(events: Events, one: Missing, when: int) -> bool:
+    """A leader had it after all."""
+    return any(
+        log_at(events, str(row.node), row.index).get(one.record.offset) == one.record.value
+        for row in events
+        if row.kind is K.BECAME_LEADER and when < row.index < one.at
+    )
+
+
+def _order(events: Events, one: Missing) -> int | None:
+    """P7: the operator's order that was carried out by the election for this epoch, of a replica that lacked the record."""
+    states = [row for row in events if row.kind is K.STATE_WRITTEN]
+    for order in reversed([row for row in events if row.kind is K.UNCLEAN_ELECTION_ORDERED]):
+        held = max((row.leader_epoch or 0 for row in states if row.index < order.index), default=-1)
+        later = [row for row in states if row.index > order.index and (row.leader_epoch or 0) > held]
+        elected = next((row for row in later if row.leader == order.leader), None)
+        if elected is None or not one.record.epoch < one.epoch == elected.leader_epoch:
+            continue
+        if log_at(events, str(elected.leader), elected.index).get(one.record.offset) != one.record.value:
+            return order.index
+    return None
+
+
+def elections(case: Case) -> set[str]:
+    """P6 and P7: each new leader stood in the ISR or the ELR, or was ordered; none leads with a directory that was swapped."""
+    states = [row for row in case.events if row.kind is K.STATE_WRITTEN]
+    found: set[str] = set() if states else {"unjudged"}
+    for before, row in pairwise(states):
+        if row.leader is None or row.leader_epoch == before.leader_epoch:
+            continue
+        # KIP-966: in the ELR are all who stood in the ISR since it had m members, or ever if it had not.
+        earlier = [one for one in states if one.index < row.index]
+        full = max((at for at, one in enumerate(earlier) if len(one.isr or ()) >= case.m), default=0)
+        eligible = {node for one in earlier[full:] for node in one.isr or ()}
+        if row.leader not in eligible and not (case.by_operator and _is_ordered(case.events, row)):
+            found.add("unclean-election")
+        swap = _swapped(case.events, row.leader, row.index)
+        # Who has not heard of it cannot know, nor who names the very registration that was emptied.
+        stamp = dict(zip(row.isr or (), row.stamps or (), strict=False)).get(row.leader, -1)
+        if swap is not None and (noticed(case.events, swap) or row.index) < row.index and stamp != swap.incarnation:
+            found.add("empty-leader")
+    for row in case.events if states else ():
+        if row.kind is K.BECAME_LEADER and _swapped(case.events, str(row.node), row.index) is not None:
+            found.add("empty-leader")
+    return found
+
+
+def _is_ordered(events: Events, state: ClusterEvent) -> bool:
+    """The order that was given last names it, and was not carried out before."""
+    orders = [row for row in events if row.kind is K.UNCLEAN_ELECTION_ORDERED and row.index < state.index]
+    if not orders or orders[-1].leader != state.leader:
+        return False
+    states = [row for row in events if row.kind is K.STATE_WRITTEN and row.index < state.index]
+    since = [(one, two) for one, two in pairwise(states) if two.index > orders[-1].index]
+    return not any(two.leader == state.leader and two.leader_epoch != one.leader_epoch for one, two in since)
+
+
+def _swapped(events: Events, node: str, index: int) -> ClusterEvent | None:
+    """The last swap of its directory, if it was not in the ISR again since."""
+    swaps = [row for row in events if row.kind is K.WOUND and row.detail == "swapped" and row.node == node and row.index < index]
+    if not swaps or any(is_whole(events, swaps[-1], row) for row in events if row.index < index):
+        return None
+    return swaps[-1]

@@ -1,0 +1,193 @@
+"""The judge of transactions against the definitions of isolation levels.
+
+What is compared:
+
+- an accusation is always right: no execution of that level shows what was seen;
+- where the values tell the order of all versions (`is_whole` for lists, `is_chained` for registers), an acquittal is right too;
+- of complete histories under strict serializability: every cycle that is told is there, dependency by dependency, and is as short
+  as any of its kind that proves no stronger one.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, permutations, product
+
+from checkers.elle.consistency import FORBIDS
+from checkers.elle.judge import judge
+from checkers.verdict import Validity
+from history.foreign.pairing import Paired
+from history.foreign.step import Call
+from history.seed import Rng
+from proof.isolation import is_explained, is_ordered, micros
+from proof.shapes import shapes
+from proof.transactions import drawn, tangled
+
+# Level -> how it is defined, and what more it knows than values.
+_BASE = {
+    "read-uncommitted": "PL-1", "read-committed": "PL-2", "consistent-view": "PL-2+", "read-atomic": "atomic",
+    "parallel-snapshot-isolation": "parallel", "snapshot-isolation": "snapshot", "serializable": "serial",
+    "repeatable-read": "serial",
+}  # fmt: skip
+LEVELS: dict[str, tuple[str, str]] = {name: (kind, "") for name, kind in _BASE.items()}
+LEVELS |= {f"strong-session-{name}": (kind, "process") for name, kind in _BASE.items() if f"strong-session-{name}" in FORBIDS}
+LEVELS |= {f"strong-{name}": (kind, "realtime") for name, kind in _BASE.items() if f"strong-{name}" in FORBIDS}
+LEVELS["strict-serializable"] = ("serial", "realtime")
+_NAMES = sorted(LEVELS)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was compared. `unproven`: impossible, but not accused, for not everything that was written was read."""
+
+    name: str
+    possible: int = 0
+    impossible: int = 0
+    unproven: int = 0
+    sure: int = 0  # of all, those whose values tell the order of versions
+    exhaustive: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """All histories compared."""
+        return self.possible + self.impossible
+
+
+def is_possible(history: Paired, consistency: str, writes: str) -> bool:
+    """By the definition of the level."""
+    kind, time = LEVELS[consistency]
+    decide = is_ordered if kind.startswith("PL") else is_explained
+    return decide(history, kind, time, writes)
+
+
+# --- every history of two or three transactions with three micro-operations ----------------------------------------------
+
+
+def every(writes: str, total: int) -> Iterator[Paired]:
+    """All histories with so many micro-operations of two keys in two or three transactions, but for the names of the keys."""
+    for sizes in _sizes(total):
+        for flat in product(product((True, False), ("x", "y")), repeat=total):
+            if flat[0][1] == "y":
+                continue  # the same with the keys exchanged
+            yield from _filled(writes, sizes, flat)
+
+
+def _sizes(total: int) -> Iterator[tuple[int, ...]]:
+    for count in (2, 3):
+        for cuts in combinations(range(1, total), count - 1):
+            yield tuple(b - a for a, b in zip((0, *cuts), (*cuts, total), strict=True))
+
+
+def _filled(writes: str, sizes: tuple[int, ...], flat: Sequence[tuple[bool, str]]) -> Iterator[Paired]:
+    values = {key: [at for at, (write, about) in enumerate(flat) if write and about == key] for key in ("x", "y")}
+    answers = {key: list(_answers(writes, held)) for key, held in values.items()}
+    options = [[at] if write else answers[key] for at, (write, key) in enumerate(flat)]
+    for chosen in product(*options):
+        rows = [(writes if write else "r", key, value) for (write, key), value in zip(flat, chosen, strict=True)]
+        parts, low = [], 0
+        for size in sizes:
+            parts.append(tuple(rows[low : low + size]))
+            low += size
+        for spans in shapes(len(sizes)):
+            yield _history([(part, span, process) for process, (part, span) in enumerate(zip(parts, spans, strict=True))])
+
+
+def _answers(writes: str, held: list[int]) -> Iterator[Hashable]:
+    if writes != "append":
+        yield from (None, *held)
+        return
+    for count in range(len(held) + 1):
+        yield from permutations(held, count)
+
+
+def _history(rows: list[tuple[Hashable, tuple[int, int], int]]) -> Paired:
+    calls = [
+        Call(index=at, line=at + 1, process=process, f="txn", argument=value, result=value, start=start, end=end)
+        for at, (value, (start, end), process) in enumerate(rows)
+    ]
+    return Paired(calls=tuple(calls), failed=(), steps=2 * len(calls))
+
+
+# --- the comparison -----------------------------------------------------------------------------------------------------
+
+
+def histories(writes: str, count: int, tally: Tally) -> Iterator[Paired]:
+    """So many: all of two, three, … micro-operations while they fit into half of it, then drawn ones."""
+    total = 2
+    while True:
+        fresh = list(every(writes, total)) if total < 5 else []
+        if not fresh or tally.exhaustive + len(fresh) > count // 2:
+            break
+        tally.exhaustive += len(fresh)
+        yield from fresh
+        total += 1
+    seen: set[tuple[object, ...]] = set()
+    number = 0
+    while len(seen) < count - tally.exhaustive:
+        number += 1
+        draw = drawn if number % 2 else tangled
+        one = draw(Rng(number).fork(writes), writes)
+        name = tuple((c.process, c.argument, c.result, c.start, c.end) for c in (*one.calls, *one.failed))
+        if name not in seen:
+            seen.add(name)
+            yield one
+
+
+def prove(writes: str, count: int, levels: Sequence[str] = _NAMES) -> Tally:
+    """Each history at one level, the levels in turn."""
+    model = "list-append" if writes == "append" else "rw-register"
+    tally = Tally(model)
+    for number, history in enumerate(histories(writes, count, tally)):
+        consistency = levels[number % len(levels)]
+        if consistency.endswith("read-uncommitted") and not _is_of_one_order(history):
+            consistency = consistency.replace("un", "")  # where reads are free, nothing says which of them tells the order
+        possible = is_possible(history, consistency, writes)
+        tally.possible += possible
+        tally.impossible += not possible
+        found = judge(model, history, (consistency,))
+        sure = is_whole(history) if writes == "append" else is_chained(history)
+        tally.sure += sure
+        if found.validity is Validity.INVALID and possible:
+            tally.wrong.append(f"accused under {consistency} ({found.anomalies}): {history}")
+        elif found.validity is not Validity.INVALID and not possible:
+            tally.unproven += 1
+            if sure:
+                tally.wrong.append(f"acquitted under {consistency}: {history}")
+    return tally
+
+
+def is_whole(history: Paired) -> bool:
+    """Whether of each key what nobody read was appended by one transaction at most: then all versions are in a known order."""
+    appended = {(key, value): call for call in history.calls for f, key, value in micros(call) if f == "append"}
+    lists = [(key, value) for call in history.calls for f, key, value in micros(call) if f == "r" and isinstance(value, tuple)]
+    read = {(key, value) for key, values in lists for value in values}
+    unread: dict[Hashable, set[int]] = {}
+    for (key, value), call in appended.items():
+        if (key, value) not in read:
+            if call.crashed:
+                return False
+            unread.setdefault(key, set()).add(call.index)
+    return read <= set(appended) and all(len(some) == 1 for some in unread.values())
+
+
+def is_chained(history: Paired) -> bool:
+    """Whether all committed, and each read a key before it wrote it: then each version says which one it replaced."""
+    if any(call.crashed for call in history.calls):
+        return False
+    for call in history.calls:
+        first: dict[Hashable, str] = {}
+        for f, key, _ in micros(call):
+            first.setdefault(key, f)
+        if "w" in first.values():
+            return False
+    return True
+
+
+def _is_of_one_order(history: Paired) -> bool:
+    """Whether of any two lists read of a key one is a beginning of the other."""
+    read: dict[Hashable, list[tuple[Hashable, ...]]] = {}
+    for call in history.calls:
+        for f, key, value in micros(call):
+            if f == "r" and isinstance(value, tuple):
+                read.setdefault(key, []).append(value)
+    return all(a[: len(b)] == b[: len(a)] for lists in read.values() for a, b in combinations(lists, 2))

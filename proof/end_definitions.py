@@ -1,0 +1,89 @@
+"""What is not as it must be at the end of a run: of the cluster, and of what is looked at from outside (docs/promise.md §6)."""
+
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from proof.liveness_definitions import BOUND_NS
+from proof.log_rows import Case, Events, calls
+
+BROKERS = ("b1", "b2", "b3")
+
+
+def convergence(case: Case) -> set[str]:
+    """L1 and L2: ZooKeeper, what each broker tells clients, and each log on a disk agree, one with another."""
+    states, views, logs = (
+        [row for row in case.events if row.kind is kind] for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)
+    )
+    if not states:
+        return {f"told {row.node}" for row in views} | {f"left {row.node} {row.dir}" for row in logs}
+    state = states[0]
+    written = [row.node for row in case.events if row.kind is K.STATE_WRITTEN]
+    found: set[str] = set()
+    for node in BROKERS:
+        mine = [row for row in views if row.node == node]
+        found |= {f"mute {node}"} if not mine and state.leader is not None else set()
+        for view in mine:
+            found |= {f"leader {node}"} if _reign(view) != _reign(state) else set()
+            found |= {f"assignment {node}"} if view.replicas != state.replicas else set()
+            found |= {f"view-id {node}"} if view.topic_id not in (None, state.topic_id) else set()
+            # What a leader writes itself it tells nobody.
+            told_of = written[-1:] != [state.leader] if written else state.leader is not None
+            found |= {f"isr {node}"} if told_of and set(view.isr or ()) != set(state.isr or ()) else set()
+        found |= _logs_of(node, state, logs)
+    return found
+
+
+def _reign(row: ClusterEvent) -> tuple[str | None, int | None]:
+    return row.leader, row.leader_epoch
+
+
+def _logs_of(node: str, state: ClusterEvent, logs: Events) -> set[str]:
+    """One at each replica, none elsewhere, each that of the leader."""
+    mine = [row for row in logs if row.node == node]
+    found = {f"log-id {node} {row.dir}" for row in mine if row.topic_id not in (None, state.topic_id)}
+    if node not in (state.replicas or ()):
+        return found | {f"stray {node} {row.dir}" for row in mine}
+    found |= {f"twice {node}"} if len(mine) > 1 else set()
+    found |= {f"missing {node}"} if not mine and state.leader is not None else set()
+    right = [(row.leo, row.value) for row in logs if row.node == state.leader][:1]
+    unlike = node != state.leader and any(right and (row.leo, row.value) != right[0] for row in mine)
+    return found | ({f"unlike {node}"} if unlike else set())
+
+
+def cluster(case: Case) -> set[str]:
+    """L1 and L4 without moves: registered, one controller, every partition known, nothing left under /admin."""
+    kinds = {row.kind for row in case.events}
+    if not {K.REGISTERED, K.STATE_WRITTEN} <= kinds:
+        return {"unjudged"}
+    in_time = [row for row in case.events if row.time_ns <= (case.healed_at_ns or 0) + BOUND_NS]
+    found = {f"{what} at the end" for what in _cluster_lacks(case.events)}
+    if len(in_time) < len(case.events):
+        found |= {f"{what} in time" for what in _cluster_lacks(in_time)}
+    led = [row for row in case.events if row.kind is K.STATE_WRITTEN][-1].leader is not None
+    looks = [call for call in calls(case.operations, "admin-pending") if call.asked[0].time_ns >= (case.final_reads_at_ns or 0)]
+    found |= {"unlooked"} if looks and not any(call.ok for call in looks) else set()
+    pending = [row.value for call in looks if call.ok for row in call.answer if row.value is not None]
+    return found | {f"pending {value}" for value in pending if led or not value.startswith("/admin/reassign")}
+
+
+def _cluster_lacks(rows: Events) -> set[str]:
+    """Who has a registration that did not end, and whether who was elected last is still there and has not resigned."""
+    found = {f"unregistered {node}" for node in BROKERS if not _is_there(rows, node)}
+    elected = [row for row in rows if row.kind is K.CONTROLLER_ELECTED]
+    if not elected:
+        return found | {"uncontrolled"}
+    node, since = elected[-1].node, [row for row in rows if row.index > elected[-1].index]
+    resigned = any(row.kind is K.CONTROLLER_RESIGNED and row.node == node for row in since)
+    ended = any(row.kind is K.SESSION_ENDED and row.node == node and _had(rows, row) for row in since)
+    return found | ({"uncontrolled"} if resigned or ended else set())
+
+
+def _is_there(rows: Events, node: str) -> bool:
+    made = [row for row in rows if row.kind is K.REGISTERED and row.node == node]
+    ends = [row for row in rows if row.kind is K.SESSION_ENDED and row.node == node and made and row.index > made[-1].index]
+    return bool(made) and not any(row.incarnation == made[-1].incarnation for row in ends)
+
+
+def _had(rows: Events, ended: ClusterEvent) -> bool:
+    """The session that ended was the one that the broker had."""
+    made = [row for row in rows if row.kind is K.REGISTERED and row.node == ended.node and row.index < ended.index]
+    return bool(made) and made[-1].incarnation == ended.incarnation

@@ -1,0 +1,152 @@
+"""Drawn histories with one lie each of a kind that drawn histories at large seldom have."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from history.op import Operation, OpType
+from history.seed import Rng
+from proof.log_histories import drawn_calls, drawn_events
+from proof.log_rows import Case
+
+Rows = list[Operation]
+_ROWS_MAX = 95
+
+
+def _read(rows: Sequence[Operation]) -> list[int]:
+    """Where the records stand that were read."""
+    return [at for at, row in enumerate(rows) if row.f == "poll" and row.type is OpType.OK and row.value is not None]
+
+
+def _exchanged(rows: Rows, rng: Rng) -> Rows:
+    """Two records that were read stand in each other's place: of an idempotent producer, out of order."""
+    once = {row.value for row in rows if row.delivery == "once"}
+    mine = [at for at in _read(rows) if rows[at].value in once] or _read(rows)
+    if len(mine) > 1:
+        one, two = mine[0], rng.pick(tuple(mine[1:]))
+        rows[one], rows[two] = replace(rows[one], value=rows[two].value), replace(rows[two], value=rows[one].value)
+    return rows
+
+
+def _denied(rows: Rows, rng: Rng) -> Rows:
+    """What was read is said to have failed for certain."""
+    read = {rows[at].value for at in _read(rows)}
+    mine = [row.index for row in rows if row.f == "produce" and row.type is not OpType.INVOKE and row.value in read]
+    if not mine:
+        return rows
+    chosen = rng.pick(tuple(mine))
+    return [replace(row, type=OpType.FAIL, offset=None) if row.index == chosen else row for row in rows]
+
+
+def _left_out(rows: Rows, rng: Rng) -> Rows:
+    """A record of several that were read is not there."""
+    several = [at for at in _read(rows) if any(rows[one].index == rows[at].index and one != at for one in _read(rows))]
+    # In the middle where there are three: then nothing else shows it.
+    inner = [
+        at
+        for at in several
+        if rows[at].slot == 1 and any(rows[one].index == rows[at].index and rows[one].slot == 2 for one in several)
+    ]
+    if several:
+        del rows[rng.pick(tuple(inner or several))]
+    return rows
+
+
+def _lowered(rows: Rows, rng: Rng) -> Rows:
+    """An end, or a high watermark, lower than it was."""
+    ends = [at for at, row in enumerate(rows) if row.f == "latest" and row.type is OpType.OK and row.offset]
+    hints = [at for at, row in enumerate(rows) if row.hw is not None]
+    for found, column in ((ends, "offset"), (hints, "hw")):
+        if found and (column == "offset" or rng.below(2)):
+            last = rows[found[-1]]
+            rows[found[-1]] = replace(last, **{column: 0, "leader_epoch": max(row.leader_epoch or 0 for row in rows)})
+            if column == "hw":
+                break
+    return rows
+
+
+def _sent_back(rows: Rows, rng: Rng) -> Rows:
+    """An offset that was given is said to be out of range; or a value is read that nobody sent."""
+    polls = [at for at, row in enumerate(rows) if row.f == "poll" and row.type is not OpType.INVOKE and row.slot == 0]
+    read = _read(rows)
+    if read and rng.below(2):
+        rows[rng.pick(tuple(read))] = replace(rows[read[0]], index=rows[read[0]].index, value="ghost")
+        return sorted(rows, key=lambda row: (row.index, row.slot))
+    if polls:
+        last = rows[polls[-1]]
+        told = replace(last, type=OpType.FAIL, error="OFFSET_OUT_OF_RANGE", value=None, offset=None, hw=None, leader_epoch=None)
+        return [row for row in rows if row.index != last.index] + [told]
+    return rows
+
+
+_LIES: tuple[Callable[[Rows, Rng], Rows], ...] = (_exchanged, _denied, _left_out, _left_out, _lowered, _lowered, _sent_back)
+
+
+def drawn_lies(rng: Rng) -> Case:
+    """Calls, and one lie of a client or about it."""
+    case = drawn_calls(rng)
+    rows = rng.pick(_LIES)(list(case.operations), rng)
+    return case._replace(operations=sorted(rows, key=lambda row: (row.index, row.slot)))
+
+
+def drawn_feuds(rng: Rng) -> Case:
+    """Replicas, and at the end a second leader, a fenced one, a truncation, or a controller that was deposed."""
+    case = drawn_events(rng)
+    events = list(case.events)
+    feud = rng.pick((_two_leaders, _fenced_leader, _truncation, _deposed))
+    for columns in feud(events, rng):
+        index = events[-1].index + 1
+        about = {"index": index, "time_ns": 10_000_000 * index, "topic": "t", "partition": 0, "life": 1}
+        if index < _ROWS_MAX:
+            events.append(ClusterEvent(**about, **columns))  # type: ignore[arg-type]
+    return case._replace(events=events)
+
+
+Columns = list[dict[str, object]]
+
+
+def _last(events: list[ClusterEvent]) -> tuple[str, int, int]:
+    """The leader in ZooKeeper, its epoch, and the highest HW that it told of."""
+    state = [row for row in events if row.kind is K.STATE_WRITTEN][-1]
+    leader = state.leader or "b1"
+    told = [row.hw or 0 for row in events if row.kind in (K.HW, K.BECAME_LEADER) and row.node == leader]
+    return leader, state.leader_epoch or 0, max(told, default=0)
+
+
+def _hw(node: str, hw: int, epoch: int) -> dict[str, object]:
+    return {"kind": K.HW, "node": node, "hw": hw, "leo": hw, "leader_epoch": epoch, "detail": "leader"}
+
+
+def _two_leaders(events: list[ClusterEvent], rng: Rng) -> Columns:
+    leader, epoch, hw = _last(events)
+    other = "b2" if leader != "b2" else "b3"
+    leads = {"kind": K.BECAME_LEADER, "node": other, "leader_epoch": epoch, "leo": hw, "hw": hw, "isr": (other,)}
+    more = [_hw(leader, hw + 1, epoch), leads, _hw(other, hw + 1, epoch)]
+    return more if rng.below(3) else more[1:]
+
+
+def _fenced_leader(events: list[ClusterEvent], rng: Rng) -> Columns:
+    leader, epoch, hw = _last(events)
+    return [_hw(leader, hw, epoch), {"kind": K.FENCED, "node": leader}, _hw(leader, hw + rng.below(3), epoch)]
+
+
+def _truncation(events: list[ClusterEvent], rng: Rng) -> Columns:
+    leader, _, hw = _last(events)
+    nodes = [row.node for row in events if row.kind is K.APPEND] or [leader]
+    cut: dict[str, object] = {
+        "kind": K.TRUNCATE,
+        "node": rng.pick(tuple(nodes)),
+        "offset": max(0, hw - rng.below(2)),
+        "detail": "epoch",
+    }
+    return [cut, _hw(leader, max(0, hw - rng.below(3)), _last(events)[1])]
+
+
+def _deposed(events: list[ClusterEvent], rng: Rng) -> Columns:
+    leader, epoch, _ = _last(events)
+    elected: dict[str, object] = {"kind": K.CONTROLLER_ELECTED, "node": "b1" if rng.below(2) else "b2", "controller_epoch": 90}
+    chosen = "b2" if rng.below(2) else leader
+    wrote = {"node": "b3", "leader": chosen, "leader_epoch": epoch + 1, "isr": (chosen,), "zk_version": 0}
+    return [elected, {"kind": K.STATE_WRITTEN, **wrote}]

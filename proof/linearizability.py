@@ -1,0 +1,184 @@
+"""The judges of `checkers.linearizability` against trying every order.
+
+Exhaustive: every arrangement in time of so many calls, filled with every choice of letters. Beyond that: drawn histories of more
+calls, whose answers are mostly those that some order gives, or nearly all of them would be impossible.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+
+from checkers.linearizability import unique
+from checkers.linearizability.judge import judge
+from checkers.linearizability.model import Model
+from checkers.linearizability.registry import model_named
+from checkers.linearizability.search import Placed, Search, Stuck
+from checkers.verdict import Validity
+from history.foreign.step import UNKNOWN, Call
+from history.seed import Rng
+from proof.objects import NAMED_MAX, OWN, Letter, Subject, partition_log
+from proof.orders import is_linearizable, longest_prefix, still_open
+from proof.shapes import Spans, is_first_of_its_kind, shapes
+
+STEPS_MAX = 1_000_000
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was compared. `undecided` are those of which the judge said that it does not know."""
+
+    name: str
+    possible: int = 0
+    impossible: int = 0
+    undecided: int = 0
+    exhaustive: int = 0  # of the total, every history there is
+    calls_max: int = 0  # of the exhaustive part
+    loose: int = 0  # of the impossible ones, those whose witness is a later call than need be
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """All histories compared."""
+        return self.possible + self.impossible
+
+
+def model_of(subject: Subject) -> Model:
+    """What judges such histories."""
+    name = subject.name.split(",")[0]
+    initial = {"register": subject.first, "cas-register": 0, "multi-register": 0}.get(name)
+    return model_named(name, initial=initial)
+
+
+def every(subject: Subject, size: int) -> Iterator[tuple[Call, ...]]:
+    """All histories of so many calls, but for those that are another one with its calls renamed."""
+    letters = range(len(subject.letters))
+    for spans in shapes(size):
+        for chosen in product(letters, repeat=size):
+            filled = tuple(subject.letters[at] for at in chosen)
+            if _fits(filled, spans) and (subject.unique or is_first_of_its_kind(chosen, spans)):
+                yield calls_of(filled, spans)
+
+
+def _fits(filled: tuple[Letter, ...], spans: Spans) -> bool:
+    """What never returned is before nothing."""
+    last = max(start for start, _ in spans)
+    return all(end > last for (_, _, answer), (_, end) in zip(filled, spans, strict=True) if answer is UNKNOWN)
+
+
+def calls_of(filled: tuple[Letter, ...], spans: Spans) -> tuple[Call, ...]:
+    """The history: a call whose answer nobody knows never returned."""
+    return tuple(
+        Call(
+            index=at, line=at + 1, f=f, argument=at if argument == OWN else argument, result=answer,
+            start=start, end=None if answer is UNKNOWN else end,
+        )
+        for at, ((f, argument, answer), (start, end)) in enumerate(zip(filled, spans, strict=True))
+    )  # fmt: skip
+
+
+def drawn(subject: Subject, rng: Rng, size: int) -> tuple[Call, ...]:
+    """A history whose answers are, mostly, those of one order."""
+    places = rng.shuffled(range(2 * size))
+    spans = sorted((min(pair), max(pair)) for pair in zip(places[::2], places[1::2], strict=True))
+    chosen = [rng.pick(subject.letters) for _ in spans]
+    points = sorted((start + rng.below(end - start), at) for at, (start, end) in enumerate(spans))
+    state, filled = subject.first, list(chosen)
+    for _, at in points:
+        f, argument, answer = chosen[at]
+        right = subject.object(state, f, at if argument == OWN else argument)
+        if right and (answer is not UNKNOWN or rng.below(2)):
+            true_answer, state = right[0 if rng.below(3) else rng.below(min(4, len(right)))]
+            nameable = not isinstance(true_answer, int) or true_answer <= NAMED_MAX
+            if answer is not UNKNOWN and nameable and rng.below(8):
+                filled[at] = (f, argument, true_answer)
+    return calls_of(tuple(filled), tuple(spans))
+
+
+def histories(subject: Subject, count: int, tally: Tally) -> Iterator[tuple[Call, ...]]:
+    """So many different ones: every one of 1, 2, … calls while all of a size fit in, then drawn ones of more."""
+    size = 1
+    while True:
+        fresh = []
+        for calls in every(subject, size):
+            fresh.append(calls)
+            if tally.exhaustive + len(fresh) > count:
+                break
+        else:
+            tally.exhaustive += len(fresh)
+            tally.calls_max = size
+            yield from fresh
+            size += 1
+            continue
+        break
+    rng = Rng(1).fork(subject.name)
+    seen: set[tuple[Call, ...]] = set()
+    while len(seen) < count - tally.exhaustive:
+        calls = drawn(subject, rng, size + rng.below(3))
+        if calls not in seen:
+            seen.add(calls)
+            yield calls
+
+
+def prove(subject: Subject, count: int) -> Tally:
+    """Compare the search, the polynomial algorithm, the judge and its witness with the definitions."""
+    tally = Tally(subject.name)
+    model = model_of(subject)
+    for calls in histories(subject, count, tally):
+        possible = is_linearizable(subject.object, subject.first, calls)
+        tally.possible += possible
+        tally.impossible += not possible
+        problem = _disagreement(subject, model, calls, possible, tally)
+        if problem:
+            tally.wrong.append(f"{problem}: {calls}")
+    return tally
+
+
+def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possible: bool, tally: Tally) -> str:
+    if model.name != "partition-log":  # its lost appends are beyond the search, and `judge` does not ask it
+        outcome = Search(model, calls).run(STEPS_MAX)
+        if isinstance(outcome, Placed) != possible:
+            return "the search"
+    find = unique._finder(model)
+    if find is not None:
+        try:
+            if (find(calls) is None) != possible:
+                return "the polynomial algorithm"
+        except unique.NotApplicable:
+            pass
+    found = judge(model, calls)
+    if found.validity is Validity.UNKNOWN:
+        tally.undecided += 1
+        return ""
+    if (found.validity is Validity.VALID) != possible:
+        return "the judge"
+    return "" if possible else _wrong_witness(subject, calls, found.longest[0], tally)
+
+
+def _wrong_witness(subject: Subject, calls: tuple[Call, ...], stuck: Stuck, tally: Tally) -> str:
+    """The prefix has an order, the next longer one has none; and what is called an order of it is one."""
+    end = longest_prefix(subject.object, subject.first, calls)
+    by_index = {call.index: call for call in calls}
+    said = by_index[stuck.call].end
+    assert end is not None
+    if said is not None and said > end and any(call.f == "append" and call.result is None for call in calls[:-1]):
+        tally.loose += 1  # a prefix with an append that returned without an offset is not decided
+        return ""
+    if said != end:
+        return "the call that cannot be placed"
+    must = {call.index for call in calls if call.end is not None and call.end < end}
+    if subject.object is partition_log:
+        return "" if set(stuck.order) == must else "the calls of the prefix"
+    placed = [by_index[index] for index in stuck.order]
+    if not must <= set(stuck.order) or any(call.start > end for call in placed):
+        return "the calls of the prefix"
+    known = [call if call.end is not None and call.end < end else still_open(call) for call in placed]
+    if any(two.end is not None and two.end < one.start for at, one in enumerate(known) for two in known[at + 1 :]):
+        return "the order of the prefix, for time"
+    state = subject.first
+    for call in known:
+        answers = subject.object(state, call.f, call.argument)
+        fits = [after for answer, after in answers if call.result is UNKNOWN or call.result == answer]
+        if not fits:
+            return "the order of the prefix"
+        state = fits[0]
+    return ""

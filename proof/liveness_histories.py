@@ -1,0 +1,208 @@
+"""Drawn histories of faults, healing and what comes of it."""
+
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from history.op import Operation, OpType
+from history.seed import Rng
+from proof.log_rows import Case
+
+SECOND = 1_000_000_000
+HEALED_NS = 150 * SECOND
+
+
+def drawn_progress(rng: Rng) -> Case:
+    """Windows of two faults, with calms between them, and a client that writes all the time and is answered or not."""
+    events: list[ClusterEvent] = []
+    operations: list[Operation] = []
+    index, now, mute = 0, 0, rng.below(3) == 0
+    in_force: set[str] = set()
+    while now < 170 and index < 90:
+        now += 1 + rng.below(9)
+        if rng.below(4) == 0:
+            fault = f"f{rng.below(2)}"
+            begins = fault not in in_force if rng.below(12) else rng.below(2) == 0
+            (in_force.add if begins else in_force.discard)(fault)
+            kind = K.FAULT_BEGUN if begins else K.FAULT_ENDED
+            events.append(ClusterEvent(index=index, kind=kind, time_ns=now * SECOND, fault=fault, detail="crash"))
+            index += 1
+            mute = rng.below(2) == 0
+            continue
+        acks = -1 if rng.below(5) else 1
+        about = {"process": 1, "f": "produce", "topic": "t", "partition": 0, "value": f"v{index}", "acks": acks}
+        later = now + rng.below(4)
+        answer = rng.pick((OpType.INFO, OpType.FAIL)) if mute or rng.below(4) == 0 else OpType.OK
+        told = {**about, "offset": index} if answer is OpType.OK else about
+        operations.append(Operation(index=index, type=OpType.INVOKE, time_ns=now * SECOND, **about))  # type: ignore[arg-type]
+        operations.append(Operation(index=index + 1, type=answer, time_ns=later * SECOND, **told))  # type: ignore[arg-type]
+        index, now = index + 2, later
+    return Case(operations, events, healed_at_ns=HEALED_NS)
+
+
+class _Partition:
+    """One partition of three replicas after healing: it is mended or it is not, in time or late."""
+
+    def __init__(self, rng: Rng) -> None:
+        self.rng = rng
+        self.events: list[ClusterEvent] = []
+        self.operations: list[Operation] = []
+        self.index, self.now = 0, 0
+        self.assigned: tuple[str, ...] = ("b1", "b2", "b3")
+        self.logs: dict[str, list[str]] = {node: [] for node in self.assigned}
+        self.isr: tuple[str, ...] = self.assigned
+        self.leader, self.epoch, self.hw = "b1", 1, 0
+
+    def note(self, kind: K, **columns: object) -> None:
+        """One event, a tenth of a second later."""
+        self.now += SECOND // 10
+        self.events.append(
+            ClusterEvent(index=self.index, kind=kind, time_ns=self.now, topic="t", partition=0, **columns)  # type: ignore[arg-type]
+        )
+        self.index += 1
+
+    def state(self, *, offline: bool = False) -> None:
+        """ZooKeeper's word."""
+        leader = None if offline else self.leader
+        self.note(K.STATE_WRITTEN, node="b3", leader=leader, leader_epoch=self.epoch, isr=self.isr, zk_version=0)
+
+    def lead(self, *, surely: bool) -> None:
+        """A reign begins, and each hears of it, mostly."""
+        self.epoch += 1
+        self.state()
+        for node in self.logs:
+            if not surely and self.rng.below(6) == 0:
+                continue
+            kind = K.BECAME_LEADER if node == self.leader else K.BECAME_FOLLOWER
+            leads = {"leo": len(self.logs[node]), "hw": self.hw, "isr": self.isr} if node == self.leader else {}
+            self.note(kind, node=node, life=1, leader_epoch=self.epoch, leader=self.leader, **leads)
+
+    def copy(self, node: str) -> None:
+        """It takes over what it lacks of the leader's log."""
+        for offset in range(len(self.logs[node]), len(self.logs[self.leader])):
+            value = self.logs[self.leader][offset]
+            self.append(node, value, "follower")
+
+    def append(self, node: str, value: str, role: str) -> None:
+        """A record more."""
+        offset = len(self.logs[node])
+        self.note(K.APPEND, node=node, life=1, offset=offset, value=value, leader_epoch=self.epoch, detail=role)
+        self.logs[node].append(value)
+
+    def commit(self) -> None:
+        """All of it."""
+        self.hw = len(self.logs[self.leader])
+        about = {"node": self.leader, "life": 1, "leader_epoch": self.epoch, "detail": "leader"}
+        self.note(K.HW, **about, hw=self.hw, leo=self.hw)
+
+    def call(self, f: str, asked: dict[str, object], *rows: dict[str, object], type_: OpType | None = OpType.OK) -> None:
+        """One operation of a process of its own; without a type it is never answered."""
+        about = {"process": self.index % 100, "f": f, "topic": "t", "partition": 0}
+        self.now += SECOND // 10
+        self.operations.append(
+            Operation(index=self.index, type=OpType.INVOKE, time_ns=self.now, **about, **asked)  # type: ignore[arg-type]
+        )
+        self.index += 1
+        self.now += SECOND // 10
+        if type_ is not None:
+            self.operations.extend(
+                Operation(index=self.index, slot=slot, type=type_, time_ns=self.now, **about, **row)  # type: ignore[arg-type]
+                for slot, row in enumerate(rows)
+            )
+            self.index += 1
+
+    def produce(self) -> None:
+        """Appended, copied mostly, and acknowledged or not."""
+        rng, value = self.rng, f"v{self.index}"
+        asked: dict[str, object] = {"value": value, "acks": -1 if rng.below(6) else 1}
+        if rng.below(6) == 0:
+            self.call("produce", asked, asked, type_=rng.pick((OpType.INFO, OpType.FAIL, None)))
+            return
+        self.append(self.leader, value, "leader")
+        for node in self.assigned:
+            if rng.below(8):
+                self.copy(node)
+        if rng.below(8):
+            self.commit()
+        self.call("produce", asked, {**asked, "offset": len(self.logs[self.leader]) - 1, "leader_epoch": self.epoch})
+
+    def trouble(self) -> None:
+        """What healing has left behind, or what happens afterwards."""
+        rng = self.rng
+        node = rng.pick(self.assigned)
+        match rng.below(7):
+            case 0:
+                self.isr = tuple(one for one in self.assigned if one != node or one == self.leader)
+                self.state()
+            case 1:
+                self.note(rng.pick((K.RESIGNED, K.NODE_STOPPED)), node=node, life=1, leader_epoch=self.epoch)
+            case 2:
+                self.epoch += 1
+                self.state(offline=True)
+            case 3:
+                emptied = self.isr if rng.below(3) else (node,)
+                for one in emptied:
+                    why = "swapped" if rng.below(6) else "power-loss"
+                    self.note(K.WOUND, node=one, incarnation=1, dir=0, offset=0, detail=why)
+                    self.logs[one].clear()
+                if rng.below(2):
+                    self.epoch += 1
+                    self.state(offline=True)
+            case 4:
+                self.assigned = ("b1", "b2") if rng.below(2) else ("b1", "b2", "b3")
+                self.note(K.ASSIGNED, replicas=self.assigned)
+            case 5:
+                log = self.logs[node]
+                if log and rng.below(2):
+                    log[-1] = "w"
+                    about = {"node": node, "life": 1, "leader_epoch": self.epoch, "detail": "follower"}
+                    self.note(K.APPEND, **about, offset=len(log) - 1, value="w")
+                elif log:
+                    del log[-1]
+                    self.note(K.TRUNCATE, node=node, life=1, offset=len(log), detail="epoch")
+            case _:
+                self.lead(surely=False)
+
+    def mend(self) -> None:
+        """A leader with all that are assigned, equal logs, and all of it committed."""
+        for node in self.assigned:
+            if self.rng.below(3):
+                self.note(K.REGISTERED, node=node, life=1, incarnation=100 + self.index)
+        self.isr = self.assigned
+        self.leader = self.rng.pick(self.assigned)
+        self.lead(surely=True)
+        for node in self.assigned:
+            if self.logs[node] != self.logs[self.leader]:
+                self.logs[node].clear()
+                self.note(K.TRUNCATE, node=node, life=1, offset=0, detail="epoch")
+            self.copy(node)
+        self.commit()
+
+    def read(self) -> None:
+        """A final reader; seldom it is given less than there is."""
+        log = list(enumerate(self.logs[self.leader]))
+        rows: list[dict[str, object]] = [{"offset": at, "value": value, "leader_epoch": self.epoch} for at, value in log]
+        if rows and self.rng.below(6) == 0:
+            rows.pop()
+        self.call("poll", {"offset": 0}, *(rows or [{"leader_epoch": self.epoch}]))
+
+
+def drawn_availability(rng: Rng) -> Case:
+    """Healed after ten seconds, to be whole after 26; final readers begin after 32, and the run ends after 40."""
+    partition = _Partition(rng)
+    partition.lead(surely=True)
+    partition.produce()
+    for _ in range(rng.below(3)):
+        partition.trouble()
+    for until in (15, 27):
+        partition.now = max(partition.now, until * SECOND)
+        if rng.below(8):
+            partition.mend()
+        if rng.below(4) == 0:
+            partition.trouble()
+        if partition.index < 75 and rng.below(2):
+            partition.produce()
+    partition.now = max(partition.now, 32 * SECOND)
+    if rng.below(8):
+        partition.read()
+    return Case(
+        partition.operations, partition.events, healed_at_ns=10 * SECOND, final_reads_at_ns=32 * SECOND, end_ns=40 * SECOND
+    )

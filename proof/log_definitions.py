@@ -1,0 +1,50 @@
+"""What each log checker is to find, written down as its definition says it: over all rows, over all pairs, from nothing.
+
+Slow and plain. Each function takes the rows of one partition and gives the kinds of anomalies there are; where there is more
+to say than kinds (excused records, cuts, what is not live), it says it in words that `proof.logs` also makes of a verdict.
+"""
+
+from proof.client_definitions import (
+    committed_offsets,
+    duplicates,
+    monotonic_hw,
+    offset_agreement,
+    order,
+    passed_over,
+    polls,
+)
+from proof.durability import acked_loss, elections
+from proof.end_definitions import cluster, convergence
+from proof.liveness_definitions import availability, progress
+from proof.log_rows import Definition, of_rows
+from proof.replica_definitions import election, fencing, isr_agreement, log_matching, single_leader, state_writes
+from proof.run_definitions import deletion, incarnations, single_controller, topic_identity
+
+_OF_CALLS: dict[str, Definition] = {
+    "acked-loss": of_rows(passed_over), "offset-agreement": of_rows(offset_agreement), "order": of_rows(order),
+    "duplicates": of_rows(duplicates), "monotonic-hw": of_rows(monotonic_hw), "fencing": fencing,
+    "polls": of_rows(polls),
+}  # fmt: skip
+_OF_REPLICAS: dict[str, Definition] = {
+    "offset-agreement": of_rows(offset_agreement), "monotonic-hw": of_rows(monotonic_hw),
+    "single-leader": of_rows(single_leader), "isr-agreement": of_rows(isr_agreement), "election": of_rows(election),
+    "log-matching": of_rows(log_matching), "state-writes": of_rows(state_writes), "fencing": fencing,
+}  # fmt: skip
+
+# Of what histories each is told: see `proof.logs.DRAWERS`.
+DEFINITIONS: dict[str, dict[str, Definition]] = {
+    "lies": _OF_CALLS,
+    "feuds": _OF_REPLICAS,
+    "operations": _OF_CALLS,
+    "events": _OF_REPLICAS,
+    "controllers": {"single-controller": of_rows(single_controller)},
+    "topics": {"topic-identity": of_rows(topic_identity)},
+    "wounds": {"acked-loss": acked_loss, "election": elections},
+    "incarnations": {"incarnations": of_rows(incarnations)},
+    "deletion": {"deletion": of_rows(deletion)},
+    "progress": {"progress": progress},
+    "availability": {"availability": availability},
+    "ends": {"convergence": convergence},
+    "clusters": {"availability-cluster": cluster},
+    "commits": {"committed-offsets": of_rows(committed_offsets)},
+}  # fmt: skip

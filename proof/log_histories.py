@@ -1,0 +1,290 @@
+"""Drawn histories of one partition, of a few calls or a few events: mostly lawful, with some words changed at random."""
+
+from msgspec.structs import replace
+
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from history.op import Operation, OpType
+from history.seed import Rng
+from proof.log_rows import Case
+
+_FINAL = (OpType.OK, OpType.OK, OpType.OK, OpType.OK, OpType.INFO, OpType.FAIL)
+
+
+class _Clients:
+    """A log, and clients that append to it, read it and ask for its end."""
+
+    def __init__(self, rng: Rng) -> None:
+        self.rng = rng
+        self.rows: list[Operation] = []
+        self.log: list[str] = []
+        self.open: dict[int, list[Operation]] = {}
+        self.position: dict[int, int] = {}
+        self.epoch = 1
+        self.values = 0
+
+    def write(self, process: int, type_: OpType, f: str, *columns: dict[str, object]) -> list[Operation]:
+        """One invocation or completion."""
+        index = self.rows[-1].index + 1 if self.rows else 0
+        rows = [
+            Operation(index=index, slot=slot, process=process, type=type_, f=f, topic="t", partition=0, time_ns=index, **row)  # type: ignore[arg-type]
+            for slot, row in enumerate(columns)
+        ]
+        self.rows.extend(rows)
+        return rows
+
+    def step(self) -> None:
+        """A client asks, or is answered."""
+        process = self.rng.below(3)
+        asked = self.open.pop(process, None)
+        if asked is None:
+            self.ask(process)
+        elif asked[0].f == "produce":
+            self.produced(process, asked)
+        else:
+            self.told(process, asked[0])
+
+    def ask(self, process: int) -> None:
+        """One more call."""
+        what = self.rng.below(7)
+        if what < 3:
+            acks = -1 if self.rng.below(5) else 1
+            once = "once" if process == 0 else None
+            count = 1 + self.rng.below(2)
+            self.values += count
+            values = [f"v{self.values - count + i}" for i in range(count)]
+            columns: list[dict[str, object]] = [{"value": v, "acks": acks, "delivery": once} for v in values]
+            self.open[process] = self.write(process, OpType.INVOKE, "produce", *columns)
+        elif what < 6:
+            self.open[process] = self.write(process, OpType.INVOKE, "poll", {"offset": self.position.get(process, 0)})
+        else:
+            self.open[process] = self.write(process, OpType.INVOKE, "latest", {})
+
+    def produced(self, process: int, asked: list[Operation]) -> None:
+        """Appended once or twice, or nobody knows, or not."""
+        rng = self.rng
+        type_ = _FINAL[rng.below(len(_FINAL))]
+        attempts = 1 + (rng.below(4) == 0)
+        rows: list[dict[str, object]] = []
+        offsets: list[int] = []
+        if type_ is not OpType.FAIL and (type_ is OpType.OK or rng.below(2)):
+            for _ in range(1 if asked[0].delivery else 1 + rng.below(attempts)):
+                offsets = list(range(len(self.log), len(self.log) + len(asked)))
+                self.log.extend(str(row.value) for row in asked)
+        for place, row in enumerate(asked):
+            told: dict[str, object] = {"value": row.value, "acks": row.acks, "attempts": attempts, "delivery": row.delivery}
+            if type_ is OpType.OK:
+                told |= {"offset": offsets[place], "leader_epoch": self.epoch}
+            rows.append(told)
+        self.write(process, type_, "produce", *rows)
+
+    def told(self, process: int, asked: Operation) -> None:
+        """What is there, from the position on."""
+        rng = self.rng
+        self.epoch += rng.below(8) == 0
+        stated: dict[str, object] = {"leader_epoch": self.epoch, "hw": len(self.log)}
+        if rng.below(8) == 0:
+            error = "OFFSET_OUT_OF_RANGE" if asked.f == "poll" and rng.below(2) else "TIMED_OUT"
+            self.write(process, OpType.FAIL, asked.f, {"error": error})
+        elif asked.f == "latest":
+            self.write(process, OpType.OK, "latest", {"offset": len(self.log), "leader_epoch": self.epoch})
+        else:
+            start = asked.offset or 0
+            got = list(enumerate(self.log))[start : start + 3]
+            self.position[process] = start + len(got) if rng.below(6) else 0
+            self.write(process, OpType.OK, "poll", *([{"value": v, "offset": o, **stated} for o, v in got] or [stated]))
+
+
+def drawn_operations(rng: Rng) -> list[Operation]:
+    """Six to thirteen invocations and completions; of most a word or two are changed."""
+    clients = _Clients(rng)
+    for _ in range(6 + rng.below(8)):
+        clients.step()
+    rows = clients.rows
+    for _ in range(rng.below(5)):
+        at = rng.below(len(rows))
+        rows[at] = _misspoken(rows[at], rng)
+    return rows
+
+
+def _misspoken(row: Operation, rng: Rng) -> Operation:
+    match rng.below(6):
+        case 0 | 4 | 5 if row.offset is not None:
+            return replace(row, offset=max(0, row.offset + (1 if rng.below(2) else -1)))
+        case 1 if row.value is not None and row.type is not OpType.INVOKE:
+            return replace(row, value=f"v{rng.below(5)}")
+        case 2 if row.hw is not None:
+            return replace(row, hw=rng.below(4))
+        case 3 if row.leader_epoch is not None:
+            return replace(row, leader_epoch=1 + rng.below(3))
+        case _:
+            return row
+
+
+class _Brokers:
+    """Three replicas that copy from a leader, and a state in ZooKeeper."""
+
+    def __init__(self, rng: Rng) -> None:
+        self.rng = rng
+        self.rows: list[ClusterEvent] = []
+        self.logs: dict[str, list[str]] = {"b1": [], "b2": [], "b3": []}
+        self.hw = dict.fromkeys(self.logs, 0)
+        self.leader, self.epoch = "b1", 1
+        self.believers = ["b1"]  # who take themselves for the leader of this epoch
+        self.isr: tuple[str, ...] = ("b1", "b2", "b3") if rng.below(2) else ("b1", "b2")
+        self.values = 0
+        self.controller = "b3"
+        self.note(K.CONTROLLER_ELECTED, node="b3", controller_epoch=1)
+        if rng.below(2):
+            self.note(K.ASSIGNED, replicas=("b1", "b2", "b3") if rng.below(6) else ("b1", "b2"))
+        self.state()
+
+    def note(self, kind: K, **columns: object) -> None:
+        """One row."""
+        index = len(self.rows)
+        # Ten milliseconds from row to row: no two are at the same time for anybody's clock.
+        at = {"index": index, "kind": kind, "time_ns": 10_000_000 * index}
+        self.rows.append(ClusterEvent(topic="t", partition=0, life=1, **at, **columns))  # type: ignore[arg-type]
+
+    def state(self) -> None:
+        """ZooKeeper's word, and the leader's."""
+        self.believers = [self.leader]
+        writer = self.controller if self.rng.below(8) else self.rng.pick(tuple(self.logs))
+        self.note(K.STATE_WRITTEN, node=writer, leader=self.leader, leader_epoch=self.epoch, isr=self.isr, zk_version=0)
+        log, hw = self.logs[self.leader], self.hw[self.leader]
+        self.note(K.BECAME_LEADER, node=self.leader, leader_epoch=self.epoch, leo=len(log), hw=hw, isr=self.isr)
+
+    def step(self) -> None:
+        """Something happens."""
+        rng, node = self.rng, self.rng.pick(tuple(self.logs))
+        match rng.below(10):
+            case 0 | 1:
+                self.values += 1
+                self.append(self.leader, f"v{self.values}")
+            case 2 | 3 | 4:
+                lack = self.logs[self.leader][len(self.logs[node]) :]
+                if lack:
+                    self.append(node, lack[0])
+            case 5 | 6:
+                hw = min(len(self.logs[member]) for member in self.isr)
+                believer = rng.pick(self.believers)
+                self.raise_hw(believer, max(hw, self.hw[believer]), "leader")
+            case 7:
+                self.raise_hw(node, min(self.hw[self.leader], len(self.logs[node])), "follower")
+            case 8:
+                self.epoch += 1
+                self.leader = rng.pick(self.isr)
+                self.isr = tuple(sorted({self.leader, *(member for member in self.isr if rng.below(4))}))
+                self.state()
+            case _:
+                self.odd(node)
+
+    def append(self, node: str, value: str) -> None:
+        """A record more at this replica."""
+        log = self.logs[node]
+        role = "leader" if node == self.leader else "follower"
+        self.note(K.APPEND, node=node, offset=len(log), value=value, leader_epoch=self.epoch, detail=role)
+        log.append(value)
+
+    def raise_hw(self, node: str, hw: int, role: str) -> None:
+        """What it says is committed."""
+        if node == self.leader and role == "follower":
+            return
+        self.hw[node] = hw
+        self.note(K.HW, node=node, hw=hw, leo=len(self.logs[node]), leader_epoch=self.epoch, detail=role)
+
+    def odd(self, node: str) -> None:
+        """What is sometimes lawful and sometimes not."""
+        rng, log = self.rng, self.logs[node]
+        match rng.below(11):
+            case 0 | 1:
+                keep = rng.below(len(log) + 1)
+                del log[keep:]
+                self.note(K.TRUNCATE, node=node, offset=keep, detail="epoch")
+            case 2:
+                self.believers.append(node)
+                self.note(K.BECAME_LEADER, node=node, leader_epoch=self.epoch, leo=len(log), hw=self.hw[node], isr=self.isr)
+            case 3:
+                self.note(K.HW, node=node, hw=rng.below(4), leo=len(log), leader_epoch=self.epoch, detail="leader")
+            case 4:
+                self.append(node, f"w{self.values}")
+            case 5 | 6:
+                self.note(K.FENCED if rng.below(3) else K.UNFENCED, node=node)
+            case 7:
+                self.controller = node
+                self.note(K.CONTROLLER_ELECTED, node=node, controller_epoch=self.epoch)
+            case 8:
+                # The leader's own word: another ISR, and now and then more than it is entitled to.
+                self.isr = tuple(sorted({self.leader if rng.below(6) else node, node}))
+                self.epoch -= rng.below(6) == 0
+                wrote = {"leader": self.leader, "leader_epoch": self.epoch, "isr": self.isr, "zk_version": 0}
+                self.note(K.STATE_WRITTEN, node=self.leader, **wrote)
+            case _:
+                self.epoch += rng.below(4) > 0
+                self.leader = node
+                self.state()
+
+
+def drawn_calls(rng: Rng) -> Case:
+    """Operations that brokers answered which may have fenced themselves, and a word of ZooKeeper, or no loss would be judged."""
+    operations = [replace(row, index=2 * row.index + 1, node=f"b{1 + rng.below(2)}") for row in drawn_operations(rng)]
+    about = {"topic": "t", "partition": 0, "life": 1}
+    first = {"leader": "b1", "leader_epoch": 1, "isr": ("b1", "b2"), "zk_version": 0}
+    events = [ClusterEvent(index=0, kind=K.STATE_WRITTEN, time_ns=0, **about, **first)]  # type: ignore[arg-type]
+    for index in sorted({2 * (1 + rng.below(10)) for _ in range(rng.below(4))}):
+        kind, node = (K.FENCED if rng.below(2) else K.UNFENCED), f"b{1 + rng.below(2)}"
+        events.append(ClusterEvent(index=index, kind=kind, time_ns=index, node=node, **about))  # type: ignore[arg-type]
+    return Case(operations, events)
+
+
+def drawn_events(rng: Rng) -> Case:
+    """Eight to twenty rows of brokers and ZooKeeper."""
+    brokers = _Brokers(rng)
+    for _ in range(6 + rng.below(12)):
+        brokers.step()
+    return Case([], brokers.rows, flush=rng.pick(("none", "before_ack")))
+
+
+def drawn_commits(rng: Rng) -> Case:
+    """Three consumers of two groups, which read, ask for the end, commit and ask where they stand; a store that may forget."""
+    rows: list[Operation] = []
+    kept: dict[str, list[int | None]] = {"g": [None], "h": [None]}
+    known = [0, 0, 0]
+    open_calls: dict[int, Operation] = {}
+    end, forgets = 2 + rng.below(4), rng.below(3) == 0
+    for index in range(8 + rng.below(20)):
+        process = rng.below(3)
+        about = {"index": index, "process": process, "topic": "t", "partition": 0, "time_ns": index}
+        asked = open_calls.pop(process, None)
+        if asked is None:
+            f = rng.pick(("poll", "latest", "commit", "commit", "commit", "committed", "committed"))
+            position = max(0, known[process] - rng.below(2) + (rng.below(16) == 0))
+            columns = {"poll": {"offset": 0}, "commit": {"offset": position}}.get(f, {})
+            group = {} if f in ("poll", "latest") else {"value": "g" if rng.below(4) else "h"}
+            row = Operation(type=OpType.INVOKE, f=f, **about, **columns, **group)  # type: ignore[arg-type]
+            open_calls[process] = row
+            rows.append(row)
+            if f == "commit" and rng.below(2):
+                kept[row.value or ""].append(position)  # it takes effect at once
+            continue
+        type_ = rng.pick((OpType.OK, OpType.OK, OpType.OK, OpType.OK, OpType.INFO, OpType.FAIL))
+        answer = {**about, "type": type_, "f": asked.f}
+        if type_ is not OpType.OK or asked.f == "commit":
+            if asked.f == "commit" and kept[asked.value or ""][-1] != asked.offset and (type_ is OpType.OK or rng.below(2)):
+                kept[asked.value or ""].append(asked.offset)
+            rows.append(Operation(**answer))  # type: ignore[arg-type]
+            continue
+        if asked.f == "committed":
+            store = kept[asked.value or ""]
+            found = rng.pick(tuple(store)) if forgets and rng.below(3) == 0 else store[-1]
+            found = rng.below(6) if rng.below(24) == 0 else found
+            rows.append(Operation(**answer, offset=found))  # type: ignore[arg-type]
+            known[process] = max(known[process], found or 0)
+        elif asked.f == "latest":
+            rows.append(Operation(**answer, offset=end))  # type: ignore[arg-type]
+            known[process] = max(known[process], end)
+        else:
+            got = rng.below(end)
+            rows.extend(Operation(**answer, slot=at, offset=at, value=f"v{at}") for at in range(got + 1))  # type: ignore[arg-type]
+            known[process] = max(known[process], got + 1)
+    return Case(rows, [])

@@ -1,0 +1,137 @@
+"""The checkers of our own histories against their definitions (`proof.log_definitions`), on drawn partitions.
+
+Many partitions are judged at once by all checkers, as in one run: that they keep them apart is part of what is proven. Of every
+two such runs one goes through the screens (`checkers.screens`), the other without.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from checkers.registry import ALL
+from checkers.single import judge
+from history.event import ClusterEvent
+from history.history import History
+from history.op import Operation
+from history.promise import Promise, TopicPromise
+from history.seed import Rng
+from proof.end_histories import drawn_cluster, drawn_end
+from proof.lies import drawn_feuds, drawn_lies
+from proof.liveness_histories import drawn_availability, drawn_progress
+from proof.log_definitions import DEFINITIONS
+from proof.log_histories import drawn_calls, drawn_commits, drawn_events
+from proof.log_rows import Case
+from proof.manifests import manifest, promise
+from proof.run_histories import drawn_controllers, drawn_deletion, drawn_incarnations, drawn_topics
+from proof.verdict_words import ROOM, Words, words
+from proof.wound_histories import drawn_wounds
+
+_TOGETHER = 500  # partitions in one history
+_NEVER = 1 << 62
+_MS = 1_000_000
+
+DRAWERS: dict[str, Callable[[Rng], Case]] = {
+    "operations": drawn_calls,
+    "events": drawn_events,
+    "controllers": drawn_controllers,
+    "topics": drawn_topics,
+    "wounds": drawn_wounds,
+    "lies": drawn_lies,
+    "feuds": drawn_feuds,
+    "incarnations": drawn_incarnations,
+    "deletion": drawn_deletion,
+    "progress": drawn_progress,
+    "commits": drawn_commits,
+    "availability": drawn_availability,
+    "ends": drawn_end,
+    "clusters": drawn_cluster,
+}
+ALONE = ("controllers", "incarnations", "clusters")  # about the whole run: one history each
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was compared, by kind of anomaly."""
+
+    name: str
+    total: int = 0
+    good: int = 0
+    bad: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+def prove(what: str, count: int, part: int = 0) -> list[Tally]:
+    """Compare, checker by checker, what is found in each partition with what the definition finds.
+
+    Another `part` draws other histories, so that parts can be proven one by one.
+    """
+    tallies = {name: Tally(name) for name in DEFINITIONS[what]}
+    rng = Rng(part).fork(what)
+    together = 1 if what in ALONE else _TOGETHER
+    for round, done in enumerate(range(0, count, together)):
+        cases = [DRAWERS[what](rng) for _ in range(min(together, count - done))]
+        # What an operator may do is promised for a whole run.
+        cases = [case._replace(by_operator=cases[0].by_operator) for case in cases]
+        found = _found(cases, tuple(tallies), screened=round % 2 == 1)
+        for number, case in enumerate(cases):
+            for name, tally in tallies.items():
+                unknown = found.get((number, ""), set())
+                _compare(tally, case, DEFINITIONS[what][name](case), found.get((number, name), set()) | unknown)
+    return list(tallies.values())
+
+
+def _compare(tally: Tally, case: Case, wanted: set[str], found: set[str]) -> None:
+    tally.total += 1
+    tally.good += not wanted
+    tally.bad.update({word.partition(" ")[0] for word in wanted})
+    if found != wanted:
+        tally.wrong.append(f"{tally.name} finds {found}, by definition it is {wanted}: {case}")
+
+
+def _found(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> Words:
+    told = replace(
+        manifest(_promised(cases), partitions=len(cases)), healed_at_ns=cases[0].healed_at_ns,
+        final_reads_at_ns=cases[0].final_reads_at_ns, end_ns=cases[0].end_ns,
+    )  # fmt: skip
+    history = History(
+        told,
+        operations=[row for number, case in enumerate(cases) for row in _moved(case, number)],
+        events=[row for number, case in enumerate(cases) for row in _moved_events(case, number)],
+    )
+    checkers = tuple(checker for checker in ALL if checker.name in names)
+    return words(judge(history, checkers, screened_min=0 if screened else _NEVER))
+
+
+def _topic(case: Case) -> str:
+    return f"t{case.m}{case.flush}"
+
+
+def _promised(cases: Sequence[Case]) -> Promise:
+    topics = {_topic(case): TopicPromise(topic=_topic(case), min_insync_replicas=case.m, flush=case.flush) for case in cases}
+    return replace(promise(by_operator=cases[0].by_operator), topics=tuple(topics[name] for name in sorted(topics)))
+
+
+def _shift(case: Case, number: int) -> int:
+    return 0 if case.healed_at_ns is not None else number * ROOM * 10 * _MS
+
+
+def _moved(case: Case, number: int) -> list[Operation]:
+    base, topic = number * ROOM, _topic(case)
+    at = _shift(case, number)
+    return [
+        replace(
+            row, index=base + row.index, time_ns=at + row.time_ns, topic=topic, partition=number,
+            process=ROOM * number + row.process,
+        )
+        for row in case.operations
+    ]  # fmt: skip
+
+
+def _moved_events(case: Case, number: int) -> list[ClusterEvent]:
+    base, topic = number * ROOM, _topic(case)
+    return [
+        replace(row, index=base + row.index, time_ns=_shift(case, number) + row.time_ns, topic=topic, partition=number)
+        for row in case.events
+    ]

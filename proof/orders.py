@@ -1,0 +1,45 @@
+"""Linearizable, by its definition: is there an order of the calls, within their times, that the object would have answered so?
+
+Herlihy and Wing (1990). Every order that respects real time is tried; a call that never returned may be in it or not.
+"""
+
+from collections.abc import Hashable, Sequence
+
+from history.foreign.step import UNKNOWN, Call
+from proof.objects import Object
+
+
+def is_linearizable(answers: Object, first: Hashable, calls: Sequence[Call]) -> bool:
+    """Whether some order explains all that returned."""
+    return _goes_on(answers, first, tuple(calls))
+
+
+def _goes_on(answers: Object, state: Hashable, left: tuple[Call, ...]) -> bool:
+    if all(call.end is None for call in left):
+        return True
+    for call in left:
+        if any(other.end is not None and other.end < call.start for other in left):
+            continue  # that one comes first
+        rest = tuple(other for other in left if other is not call)
+        for answer, after in answers(state, call.f, call.argument):
+            if (call.result is UNKNOWN or call.result == answer) and _goes_on(answers, after, rest):
+                return True
+    return False
+
+
+def cut(calls: Sequence[Call], end: int) -> list[Call]:
+    """What was known when this had returned: what returned later had not yet."""
+    return [
+        call if call.end is not None and call.end <= end else still_open(call) for call in calls if call.start < end
+    ]  # fmt: skip
+
+
+def still_open(call: Call) -> Call:
+    """The same call before it returned."""
+    return Call(index=call.index, line=call.line, f=call.f, argument=call.argument, result=UNKNOWN, start=call.start, end=None)
+
+
+def longest_prefix(answers: Object, first: Hashable, calls: Sequence[Call]) -> int | None:
+    """The first return up to which the history cannot be put in order; None where all of it can."""
+    returns = sorted(call.end for call in calls if call.end is not None)
+    return next((end for end in returns if not is_linearizable(answers, first, cut(calls, end))), None)

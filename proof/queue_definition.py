@@ -1,0 +1,182 @@
+"""What Jepsen's twenty anomalies of queues are, each as its definition says it: over all operations, nothing carried along.
+
+A log of a key is what all polls and the sends of operations that must have happened tell of it: at each offset some values.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, permutations
+
+from history.op import OpType
+from proof.queue_histories import KEYS, Op, Polled
+
+Ops = Sequence[Op]
+Edges = set[tuple[Op, Op]]
+_MOVES = ("assign", "subscribe", "crash")
+
+
+def anomalies(ops: Ops) -> set[str]:
+    """The kinds that make it INVALID, those that Kafka allows as "noted", and "unchecked" where something cannot be said."""
+    found = set(_order_of_processes(ops)) | set(_cycles(ops))
+    for key in KEYS:
+        found |= set(_of_log(ops, key)) | set(_of_readers(ops, key))
+    return found
+
+
+def read(op: Op, key: int) -> list[Polled]:
+    """What its polls returned of a key, one after the other."""
+    return [record for poll in op.polls for record in poll if record[0] == key]
+
+
+def sent(op: Op, key: int) -> list[Polled]:
+    """What it sent there."""
+    return [record for record in op.sends if record[0] == key]
+
+
+def readers(ops: Ops, key: int, value: int) -> list[Op]:
+    """Operations that certainly succeeded and polled it."""
+    return [op for op in ops if op.type is OpType.OK and any(one[2] == value for one in read(op, key))]
+
+
+def must_have_happened(ops: Ops, op: Op) -> bool:
+    """It succeeded; or nobody knows, and somebody read something of it."""
+    return op.type is OpType.OK or (op.type is OpType.INFO and any(readers(ops, key, value) for key, _, value in op.sends))
+
+
+def log(ops: Ops, key: int) -> dict[int, set[int]]:
+    """Offset by offset, what is told to stand there."""
+    told = [record for op in ops for record in read(op, key)]
+    told.extend(record for op in ops if must_have_happened(ops, op) for record in sent(op, key))
+    offsets = {offset for _, offset, _ in told if offset is not None}
+    return {at: {value for _, offset, value in told if offset == at} for at in sorted(offsets)}
+
+
+def places(ops: Ops, key: int, value: int) -> list[int]:
+    """How-many-th offsets of the log it stands at."""
+    return [rank for rank, values in enumerate(log(ops, key).values()) if value in values]
+
+
+def rank(ops: Ops, record: Polled) -> int | None:
+    """Where a record stands: at the offset it came with, where the log has it there, or at the only one that holds its value."""
+    key, offset, value = record
+    told = log(ops, key)
+    if offset is not None and value in told.get(offset, ()):
+        return list(told).index(offset)
+    at = places(ops, key, value)
+    return at[0] if len(at) == 1 else None
+
+
+def delta(ops: Ops, first: Polled, then: Polled) -> int:
+    """How far it is from one record to the other; 1 where that is not known."""
+    one, two = rank(ops, first), rank(ops, then)
+    return 1 if one is None or two is None else two - one
+
+
+def _of_log(ops: Ops, key: int) -> Iterator[str]:
+    told = log(ops, key)
+    if any(len(values) > 1 for values in told.values()):
+        yield "inconsistent-offsets"
+    if any(len(places(ops, key, value)) > 1 for values in told.values() for value in values):
+        yield "duplicate"
+    seen = {value for op in ops if op.type is OpType.OK for _, _, value in read(op, key)}
+    bound = max((min(places(ops, key, value), default=-1) for value in seen), default=-1)
+    for op in ops:
+        for _, _, value in sent(op, key):
+            at = places(ops, key, value)
+            if must_have_happened(ops, op) and at and max(at) <= bound and value not in seen:
+                yield "lost-write"
+            if op.type is OpType.OK and value not in seen:
+                later = [one for one in ops if one.polls and one.at > (op.ended or 0)]
+                yield "unseen" if any(one.type is OpType.OK for one in later) else "unchecked"
+
+
+def _of_readers(ops: Ops, key: int) -> Iterator[str]:
+    for op in ops:
+        for _, _, value in read(op, key):
+            writers = [one for one in ops if any(record[2] == value for record in sent(one, key))]
+            if not writers:
+                yield "phantom-read"
+            if any(one.type is OpType.FAIL for one in writers) and op.type is OpType.OK:
+                yield "G1a"
+            if op in writers:
+                yield "precommitted-read"
+
+
+def _order_of_processes(ops: Ops) -> Iterator[str]:
+    for op in ops:
+        for key in KEYS:
+            exempt = op.f not in _MOVES and key in op.keys
+            for what, records in (("poll", [] if exempt else read(op, key)), ("send", sent(op, key))):
+                for first, then in pairwise(records):
+                    far = delta(ops, first, then)
+                    if far > 1:
+                        yield "int-poll-skip" if what == "poll" else "noted int-send-skip"
+                    if far < 1:
+                        yield f"int-nonmonotonic-{what}"
+            if read(op, key) and (before := _last_read(ops, op, key)) is not None:
+                far = delta(ops, before, read(op, key)[0])
+                if far != 1:
+                    allowed = "noted " if _subscribed(ops, op) else ""
+                    yield allowed + ("poll-skip" if far > 1 else "nonmonotonic-poll")
+            last = _last_sent(ops, op, key) if op.type is not OpType.FAIL and sent(op, key) else None
+            if last is not None and delta(ops, last, sent(op, key)[0]) < 1:
+                yield "nonmonotonic-send"
+
+
+def _of_process(ops: Ops, op: Op) -> list[Op]:
+    """What the same process did before."""
+    return sorted((one for one in ops if one.process == op.process and one.at < op.at), key=lambda one: one.at)
+
+
+def _last_read(ops: Ops, op: Op, key: int) -> Polled | None:
+    """Where the process stood: behind what it read last with certainty, unless it was moved meanwhile."""
+    certain = [one for one in _since_it_was_moved(ops, op, key) if one.type is OpType.OK and read(one, key)]
+    return read(certain[-1], key)[-1] if certain else None
+
+
+def _last_sent(ops: Ops, op: Op, key: int) -> Polled | None:
+    """What it sent last that is not certain to have failed; a move ends this too, as in Jepsen's code."""
+    perhaps = [one for one in _since_it_was_moved(ops, op, key) if one.type is not OpType.FAIL and sent(one, key)]
+    return sent(perhaps[-1], key)[-1] if perhaps else None
+
+
+def _since_it_was_moved(ops: Ops, op: Op, key: int) -> list[Op]:
+    """What the process did since it was last taken off this key, or crashed."""
+    before = _of_process(ops, op)
+    moves = [
+        at
+        for at, one in enumerate(before)
+        if one.f == "crash" or (one.f in _MOVES and one.type is not OpType.FAIL and (key not in one.keys or one.rewinds))
+    ]
+    return before[max(moves, default=-1) + 1 :]
+
+
+def _subscribed(ops: Ops, op: Op) -> bool:
+    moves = [one for one in _of_process(ops, op) if one.f in ("assign", "subscribe") and one.type is not OpType.FAIL]
+    return bool(moves) and moves[-1].f == "subscribe"
+
+
+def _cycles(ops: Ops) -> Iterator[str]:
+    """Of who read what whom sent, alone or with real time: what holds with ww alone is allowed, and not compared.
+
+    A kind is told of an edge that is on no stronger cycle: who forbids the one forbids the other.
+    """
+    nodes = [op for op in ops if must_have_happened(ops, op)]
+    wr = {(one, two) for one, two in permutations(nodes, 2) if _sent_what_was_read(one, two)}
+    time = {(one, two) for one, two in permutations(nodes, 2) if one.type is OpType.OK and (one.ended or 0) < two.at}
+    for one, two in wr:
+        if one in _reached(wr, two):
+            yield "G1c"
+        elif one in _reached(wr | time, two):
+            yield "G1c-realtime"
+
+
+def _sent_what_was_read(one: Op, two: Op) -> bool:
+    return any(value == other for key in KEYS for _, _, value in sent(one, key) for _, _, other in read(two, key))
+
+
+def _reached(edges: Edges, start: Op) -> set[Op]:
+    found, more = {start}, {start}
+    while more:
+        more = {two for one, two in edges if one in more} - found
+        found |= more
+    return found

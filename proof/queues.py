@@ -1,0 +1,42 @@
+"""The judge of queues against its definition (`proof.queue_definition`), on drawn histories of sends and polls."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from checkers.kafka.judge import judge
+from history.seed import Rng
+from proof.queue_definition import anomalies
+from proof.queue_histories import drawn_queue, steps_of
+
+_ALLOWED = ("int-send-skip", "poll-skip", "nonmonotonic-poll")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was compared, by kind of anomaly; `undecided` histories have none, and something is unchecked."""
+
+    total: int = 0
+    good: int = 0
+    undecided: int = 0
+    bad: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+def prove(count: int, part: int = 0) -> Tally:
+    """Compare the kinds found with those of the definition, history by history."""
+    tally = Tally()
+    rng = Rng(part).fork("queues")
+    for _ in range(count):
+        ops = drawn_queue(rng)
+        wanted = anomalies(ops)
+        verdict = judge(steps_of(ops))
+        noted = {f"noted {kind}" for kind in _ALLOWED if any(note.startswith(f"{kind}:") for note in verdict.notes)}
+        found = {anomaly.kind for anomaly in verdict.anomalies} | noted | ({"unchecked"} if verdict.unchecked else set())
+        tally.total += 1
+        worst = {kind for kind in wanted if not kind.startswith("noted ")}
+        tally.good += not worst
+        tally.undecided += worst == {"unchecked"}
+        tally.bad.update(wanted)
+        if found != wanted:
+            tally.wrong.append(f"kafka finds {sorted(found)}, by definition it is {sorted(wanted)}: {ops}")
+    return tally

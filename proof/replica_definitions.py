@@ -1,0 +1,193 @@
+"""What is to be found in what replicas and ZooKeeper say: leaders, ISRs and logs, over all pairs of rows."""
+
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from proof.log_rows import Case, Events, Operations, calls, log_at, records_at
+
+
+def single_leader(operations: Operations, events: Events) -> set[str]:
+    """In one epoch one node advances the high watermark: over what it had in that epoch before."""
+    advanced: set[tuple[int | None, str | None]] = set()
+    for at, row in enumerate(events):
+        if row.kind is not K.HW or row.detail != "leader":
+            continue
+        before = [
+            one.hw
+            for one in events[:at]
+            if one.node == row.node and one.leader_epoch == row.leader_epoch
+            and (one.kind is K.BECAME_LEADER or (one.kind is K.HW and one.detail == "leader"))
+        ]  # fmt: skip
+        if before and (row.hw or 0) > (before[-1] or 0):
+            advanced.add((row.leader_epoch, row.node))
+    return {"two-leaders" for one, two in combinations(sorted(advanced, key=str), 2) if one[0] == two[0]}
+
+
+def isr_agreement(operations: Operations, events: Events) -> set[str]:
+    """WeakIsr and StrongIsr, looked at whenever an HW, an ISR or a leader changes, or a log gets shorter."""
+    found: set[str] = set()
+    for at, row in enumerate(events):
+        shorter = row.kind in (K.APPEND, K.TRUNCATE) and len(log_at(events, str(row.node), row.index - 1)) > (row.offset or 0)
+        if not shorter and row.kind not in (K.HW, K.BECAME_LEADER, K.STATE_WRITTEN):
+            continue
+        states = [one for one in events[: at + 1] if one.kind is K.STATE_WRITTEN]
+        isr = states[-1].isr or () if states else ()
+        for leader, hw, own in _leaders(events[: at + 1]):
+            if row.kind in (K.HW, K.BECAME_LEADER) and leader != row.node:
+                continue
+            if shorter and leader == row.node:
+                continue  # it is about the others: a leader that loses its own records promises them no more
+            ours = log_at(events, leader, row.index)
+            for member in {*own, *isr} - {leader}:
+                theirs = log_at(events, member, row.index)
+                if any(theirs.get(offset) != value for offset, value in ours.items() if offset < hw):
+                    found |= {"weak-isr"} if member in own else set()
+                    found |= {"strong-isr"} if member in isr else set()
+    return found
+
+
+def _leaders(events: Events) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """Who believes to lead: with its high watermark and its ISR."""
+    for node in sorted({str(row.node) for row in events if row.kind is K.BECAME_LEADER}):
+        office = [row for row in events if row.kind is K.BECAME_LEADER and row.node == node][-1]
+        said = [
+            row.hw
+            for row in events
+            if row.kind is K.HW and row.node == node and row.detail == "leader"
+            and row.leader_epoch == office.leader_epoch and row.index > office.index
+        ]  # fmt: skip
+        hw = said[-1] if said else office.hw
+        yield node, hw or 0, office.isr or ()
+
+
+def election(operations: Operations, events: Events) -> set[str]:
+    """P7, without orders and wounds: the new leader stood in the ISR, or had left it while it was short (m = 2)."""
+    states = [row for row in events if row.kind is K.STATE_WRITTEN]
+    found: set[str] = set()
+    for at, row in enumerate(states[1:], 1):
+        if row.leader is None or row.leader_epoch == states[at - 1].leader_epoch:
+            continue
+        eligible = set(states[at - 1].isr or ())
+        # Back to the last state whose ISR had two: all who stood in an ISR since then.
+        for back in range(at - 1, -1, -1):
+            eligible |= set(states[back].isr or ())
+            if len(states[back].isr or ()) >= 2:
+                break
+        found |= set() if row.leader in eligible else {"unclean-election"}
+    return found
+
+
+def log_matching(operations: Operations, events: Events) -> set[str]:
+    """One offset and epoch hold one value; what a leader's HW covered is cut off by nobody who has it."""
+    appends = [row for row in events if row.kind is K.APPEND]
+    found = {
+        "log-mismatch"
+        for one, two in combinations(appends, 2)
+        if (one.offset, one.leader_epoch) == (two.offset, two.leader_epoch) and one.value != two.value
+    }
+    for row in events:
+        if row.kind is K.APPEND or row.kind is K.TRUNCATE:
+            before = records_at(events, str(row.node), row.index - 1)
+            gone = {offset: record for offset, record in before.items() if offset >= (row.offset or 0)}
+            found |= {"truncated-committed" for at, record in gone.items() if record == _committed(events, at, row.index)}
+        if row.kind is K.HW:
+            covered = {at: one for at, one in records_at(events, str(row.node), row.index).items() if at < (row.hw or 0)}
+            committed = {at: _committed(events, at, row.index) for at in covered}
+            found |= {"uncommitted-below-hw" for at, one in covered.items() if committed[at] not in (None, one)}
+    return found
+
+
+def _committed(events: Events, offset: int, before: int) -> tuple[str | None, int | None] | None:
+    """The record that was first covered by the high watermark of a leader that had it."""
+    for row in events:
+        if row.index < before and row.kind is K.HW and row.detail == "leader" and (row.hw or 0) > offset:
+            records = records_at(events, str(row.node), row.index)
+            if offset in records:
+                return records[offset]
+    return None
+
+
+def state_writes(operations: Operations, events: Events) -> set[str]:
+    """What a state may hold after the one before, and who may write it."""
+    found: set[str] = set()
+    states = [row for row in events if row.kind is K.STATE_WRITTEN]
+    for at, row in enumerate(states):
+        assigned = [one.replicas for one in events if one.kind is K.ASSIGNED and one.index < row.index]
+        found |= {"isr-outside-replicas"} if assigned and set(row.isr or ()) - set(assigned[-1] or ()) else set()
+        found |= {"leader-outside-isr"} if row.leader is not None and row.leader not in (row.isr or ()) else set()
+        same = [one for one in states[:at] if one.leader_epoch == row.leader_epoch]
+        found |= {"two-elected"} if any(one.leader != row.leader for one in same) else set()
+        if at == 0:
+            continue
+        last = states[at - 1]
+        found |= {"epoch-regressed"} if (row.leader_epoch or 0) < (last.leader_epoch or 0) else set()
+        elections = [one for one in events if one.kind is K.CONTROLLER_ELECTED and one.index < row.index]
+        highest = max((one.controller_epoch or 0 for one in elections), default=0)
+        elected = [one.node for one in elections if (one.controller_epoch or 0) == highest]  # a lower one was noted late
+        leaves_it = (row.leader, row.leader_epoch) == (last.leader, last.leader_epoch)
+        if elected and row.node != elected[-1] and not (row.node == last.leader and leaves_it):
+            ever = {one.node for one in elections}
+            found.add("deposed-controller" if row.node in ever else "unentitled-write")
+    return found
+
+
+def fencing(case: Case) -> set[str]:
+    """What a broker must not do between its word that it is fenced and its word that it is not."""
+    operations, events = case.operations, case.events
+    found: set[str] = set()
+    for at, row in enumerate(events):
+        if row.detail != "leader" or not _is_fenced(events, row.node, row.index, row.index):
+            continue
+        same = [one for one in events[:at] if (one.kind, one.node, one.leader_epoch) == (K.HW, row.node, row.leader_epoch)]
+        before = [one.hw or 0 for one in same if one.detail == "leader"]
+        found |= {"fenced-append"} if row.kind is K.APPEND else set()
+        rose = row.kind is K.HW and bool(before) and (row.hw or 0) > before[-1]
+        flushed = case.flush == "before_ack" and _waited_for_its_flush_alone(events[:at], row)
+        if rose and not flushed and not _finishes_a_change(events[:at], row.node):
+            found.add("fenced-commit")
+    for f in ("produce", "poll", "latest"):
+        for call in calls(operations, f):
+            if call.ok and _is_fenced(events, call.answer[0].node, call.asked[0].index, call.answer[0].index):
+                found.add("fenced-answer")
+    return found
+
+
+def _fence_of(events: Events, node: str | None) -> int:
+    """The row of the fence that stands at the end of these."""
+    lifted = max((row.index for row in events if row.node == node and row.kind is K.UNFENCED), default=-1)
+    return min(row.index for row in events if row.node == node and row.kind is K.FENCED and row.index > lifted)
+
+
+def _waited_for_its_flush_alone(events: Events, rise: ClusterEvent) -> bool:
+    """Had everybody else in the ISR, as the leader heard of it last, ever reached the new high watermark before the fence?"""
+    told = [row.isr or () for row in events if row.node == rise.node and row.kind in (K.BECAME_LEADER, K.ISR_CHANGE_ENDED)]
+    fence = _fence_of(events, rise.node)
+    reached = {
+        row.node
+        for row in events
+        if row.index < fence
+        and (
+            (row.kind is K.APPEND and (row.offset or 0) >= (rise.hw or 0) - 1)
+            or (row.kind is K.RECOVERED and (row.leo or 0) >= (rise.hw or 0))
+        )
+    }
+    return not told or {*told[-1]} - {rise.node} <= reached
+
+
+def _finishes_a_change(events: Events, node: str | None) -> bool:
+    """Of all that it said so far: did the ISR change that ended last begin before the fence, and end behind it?"""
+    mine = [row for row in events if row.node == node]
+    fence = _fence_of(events, node)
+    changes = [row for row in mine if row.kind in (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)]
+    whole = [(a, b) for a, b in pairwise(changes) if a.kind is K.ISR_CHANGE_SENT and b.kind is K.ISR_CHANGE_ENDED]
+    return bool(whole) and whole[-1][0].index < fence < whole[-1][1].index
+
+
+def _is_fenced(events: Events, node: str | None, first: int, last: int) -> bool:
+    said = [row for row in events if row.node == node and row.kind in (K.FENCED, K.UNFENCED)]
+    before = [row for row in said if row.index < first]
+    return bool(before) and before[-1].kind is K.FENCED and not any(
+        row.kind is K.UNFENCED and first < row.index < last for row in said
+    )  # fmt: skip

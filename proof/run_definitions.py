@@ -1,0 +1,85 @@
+"""What is to be found in rows about a whole run, or about topics of one name."""
+
+from itertools import combinations
+
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from history.op import OpType
+from proof.log_rows import Events, Operations
+
+
+def single_controller(operations: Operations, events: Events) -> set[str]:
+    """One node for each controller epoch."""
+    elected = [(row.controller_epoch, row.node) for row in events if row.controller_epoch is not None]
+    return {"two-controllers" for one, two in combinations(elected, 2) if one[0] == two[0] and one[1] != two[1]}
+
+
+def topic_identity(operations: Operations, events: Events) -> set[str]:
+    """P8: seen under an id under which no leader appended it, though one did under another."""
+    named = [row for row in events if row.topic_id is not None]
+    if len({row.topic_id for row in named}) < 2:
+        return set()
+    led = {(row.value, row.topic_id) for row in named if row.detail == "leader"}
+    seen = [(row.value, row.topic_id) for row in named]
+    seen.extend((row.value, row.topic_id) for row in operations if row.type is OpType.OK and row.topic_id is not None)
+    return {"other-topic" for one in seen if one not in led and any(one[0] == value for value, _ in led)}
+
+
+def incarnations(operations: Operations, events: Events) -> set[str]:
+    """Registrations and lives of a node rise; whom a later life follows is silent; stamps are of registrations, and rise."""
+    wrong = False
+    for at, row in enumerate(events):
+        before = [one for one in events[:at] if one.node == row.node]
+        same = [one for one in before if one.kind is row.kind]
+        match row.kind:
+            case K.REGISTERED:
+                wrong |= any((one.incarnation or 0) >= (row.incarnation or 0) for one in same)
+            case K.NODE_STARTED:
+                wrong |= any((one.life or 0) >= (row.life or 0) for one in same)
+            case K.STATE_WRITTEN:
+                wrong |= any(not _is_in_order(events[:at], row, place) for place in range(len(row.stamps or ())))
+            case _:
+                started = [one.life or 0 for one in before if one.kind is K.NODE_STARTED]
+                wrong |= row.life is not None and row.life < max(started, default=0)
+    return {"incarnation-order"} if wrong else set()
+
+
+def _is_in_order(before: Events, state: ClusterEvent, place: int) -> bool:
+    """The stamp was a registration of this member by then, and no later one told it apart before. -1: not told apart."""
+    node, stamp = (state.isr or ())[place], (state.stamps or ())[place]
+    if stamp == -1:
+        return True
+    registered = any(row.kind is K.REGISTERED and (row.node, row.incarnation) == (node, stamp) for row in before)
+    stamps = [
+        dict(zip(row.isr or (), row.stamps or (), strict=True)).get(node, -1)
+        for row in before
+        if row.kind is K.STATE_WRITTEN and (row.topic_id, row.partition) == (state.topic_id, state.partition)
+    ]
+    return registered and max(stamps, default=-1) <= stamp
+
+
+def deletion(operations: Operations, events: Events) -> set[str]:
+    """What is deleted of the living counts for nobody; what was deleted with its topic takes no records again."""
+    found: set[str] = set()
+    for row in events:
+        before = [one for one in events if one.index < row.index and one.topic_id == row.topic_id]
+        asked = _asked_to_go(before)
+        if row.kind is K.REPLICA_DELETED and not asked:
+            states = [one for one in before if one.kind is K.STATE_WRITTEN]
+            found |= {"wrongly-deleted"} if states and row.node in (states[-1].isr or ()) else set()
+        if row.kind is K.APPEND and asked:
+            gone = [one for one in before if one.kind is K.REPLICA_DELETED and one.node == row.node]
+            found |= {"resurrected"} if any(one.index > asked[0].index for one in gone) else set()
+    return found
+
+
+def _asked_to_go(before: Events) -> list[ClusterEvent]:
+    """The requests to delete it since it was made anew: by a state that is written for the first time though there was one."""
+    asked: list[ClusterEvent] = []
+    written = False
+    for row in before:
+        if row.kind is K.STATE_WRITTEN:
+            asked = [] if row.zk_version == 0 and written else asked
+            written = True
+        asked = [*asked, row] if row.kind is K.TOPIC_DELETED else asked
+    return asked

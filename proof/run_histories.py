@@ -1,0 +1,107 @@
+"""Drawn histories about whole runs and about topics: controllers, lives and registrations, deletion, topics of one name."""
+
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from history.op import Operation, OpType
+from history.seed import Rng
+from proof.log_rows import Case
+
+_NODES = ("b1", "b2", "b3")
+
+
+def _event(index: int, kind: K, **columns: object) -> ClusterEvent:
+    return ClusterEvent(index=index, kind=kind, time_ns=10_000_000 * index, **columns)  # type: ignore[arg-type]
+
+
+def drawn_incarnations(rng: Rng) -> Case:
+    """Brokers that register, live, speak and stand in an ISR, seldom under a life or a registration that is not theirs."""
+    rows: list[ClusterEvent] = []
+    life, registered, stamp = dict.fromkeys(_NODES, 0), {node: [0] for node in _NODES}, dict.fromkeys(_NODES, -1)
+    made = 10
+    for index in range(6 + rng.below(12)):
+        node = rng.pick(_NODES)
+        odd = rng.below(24) == 0
+        match rng.below(8):
+            case 0 | 1:
+                made += 1
+                registered[node].append(made)
+                told = rng.pick(tuple(registered[node])) if odd else made
+                rows.append(_event(index, K.REGISTERED, node=node, incarnation=told, life=life[node] or 1))
+            case 2:
+                life[node] += 1
+                rows.append(_event(index, K.NODE_STARTED, node=node, life=max(1, life[node] - odd)))
+            case 3 | 4 | 5:
+                kind = rng.pick((K.APPEND, K.HW, K.TRUNCATE, K.FENCED, K.UNFENCED, K.BECAME_LEADER, K.BECAME_FOLLOWER))
+                spoken = max(1, life[node] - odd)
+                rows.append(_event(index, kind, node=node, life=spoken, offset=0, hw=0, leo=0, value="v", leader_epoch=1))
+            case _:
+                isr = _NODES[: 1 + rng.below(3)]
+                for member in isr:
+                    if rng.below(3) == 0 and len(registered[member]) > 1:
+                        stamp[member] = registered[member][-1] if rng.below(8) else rng.pick(tuple(registered[member]))
+                stamps = tuple(99 if odd and rng.below(6) == 0 else stamp[member] for member in isr)
+                rows.append(_event(index, K.STATE_WRITTEN, node=isr[0], leader=isr[0], leader_epoch=1, isr=isr, stamps=stamps))
+    return Case([], rows)
+
+
+def drawn_deletion(rng: Rng) -> Case:
+    """One or two topics of a name that are made, written to, deleted and made anew."""
+    rows: list[ClusterEvent] = []
+    ids = rng.pick((("1",), ("1", "2"), (None,)))
+    gone: set[tuple[str | None, str]] = set()
+    ending: set[str | None] = set()
+    written: set[str | None] = set()
+    isr: dict[str | None, tuple[str, ...]] = {}
+    for index in range(5 + rng.below(10)):
+        node, topic_id = rng.pick(_NODES), rng.pick(ids)
+        odd = rng.below(6) == 0
+        match rng.below(8):
+            case 0 | 1:
+                isr[topic_id] = _NODES[rng.below(2) : 2 + rng.below(2)]
+                anew = rng.below(4) == 0 and topic_id in ending
+                version = 0 if topic_id not in written or anew else 1 + rng.below(3)
+                written.add(topic_id)
+                if anew:
+                    ending.discard(topic_id)
+                about = {"node": "b1", "leader": "b1", "leader_epoch": 1, "isr": isr[topic_id], "zk_version": version}
+                rows.append(_event(index, K.STATE_WRITTEN, topic_id=topic_id, **about))
+            case 2:
+                ending.add(topic_id)
+                rows.append(_event(index, K.TOPIC_DELETED, topic_id=topic_id))
+            case 3 | 4 if topic_id in ending or node not in isr.get(topic_id, ()) or odd:
+                gone.add((topic_id, node))
+                rows.append(_event(index, K.REPLICA_DELETED, node=node, topic_id=topic_id, life=1))
+            case 5 | 6 | 7 if (topic_id, node) not in gone or odd or rng.below(4) == 0:
+                about = {"node": node, "life": 1, "offset": 0, "value": f"v{index}", "leader_epoch": 1, "detail": "follower"}
+                rows.append(_event(index, K.APPEND, topic_id=topic_id, **about))
+            case _:
+                pass
+    return Case([], rows)
+
+
+def drawn_controllers(rng: Rng) -> Case:
+    """Elections of controllers, their epochs mostly rising."""
+    rows, epoch = [], 0
+    for index in range(1 + rng.below(5)):
+        epoch += 1 if rng.below(4) else 0
+        node = f"b{1 + rng.below(3)}"
+        stated = epoch if rng.below(8) else None
+        rows.append(ClusterEvent(index=index, kind=K.CONTROLLER_ELECTED, time_ns=index, node=node, controller_epoch=stated))
+    return Case([], rows)
+
+
+def drawn_topics(rng: Rng) -> Case:
+    """Two topics of one name: who appended what under which id, and what was read."""
+    operations: list[Operation] = []
+    events: list[ClusterEvent] = []
+    for index in range(3 + rng.below(5)):
+        about = {"topic": "t", "partition": 0, "topic_id": ("1", "2", None)[rng.below(7) // 3], "value": f"v{rng.below(3)}"}
+        if rng.below(3):
+            role = "leader" if rng.below(3) else "follower"
+            row = {**about, "node": "b1", "life": 1, "offset": 0, "leader_epoch": 1, "detail": role}
+            events.append(ClusterEvent(index=index, kind=K.APPEND, time_ns=index, **row))  # type: ignore[arg-type]
+        else:
+            type_ = OpType.OK if rng.below(4) else OpType.INFO
+            row = {**about, "type": type_, "f": "poll", "offset": 0}
+            operations.append(Operation(index=index, process=0, time_ns=index, **row))  # type: ignore[arg-type]
+    return Case(operations, events)

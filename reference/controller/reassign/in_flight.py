@@ -1,0 +1,109 @@
+"""Proposal B of KIP-236 at run time: requests are read, in-flight entries are written (C-19).
+
+    /admin/reassignment_requests/request_NNN   somebody asks for something; deleted when it is taken up, or refused
+    /admin/reassignments/[topic]/[partition]   what is in flight: created, changed by another request, deleted at the end
+    /admin/reassign_partitions                 the way of old: its entries become a request with a flag, and stay until the end
+
+How a partition is moved is the same for both proposals (`reassign_move`).
+What is taken up is written with the request's deletion in one multi, before anything is done about it. So each controller goes on
+with what is in flight, then with the requests in their order, then with those of old, which become the last request (R-252).
+"""
+
+from reference.config import min_isr_of
+from reference.controller.context import Agent, Controller
+from reference.controller.reassign import requests as reassign_requests
+from reference.controller.reassign.read import Draft, Seen
+from reference.coordination import admin_paths, reassignment_requests
+from reference.coordination.admin_paths import REASSIGN, REASSIGNMENTS, REQUESTS, Reassignment
+from reference.coordination.api import AnyOp, Create, Delete, SetData
+from reference.coordination.reassignment_requests import Request
+from reference.effects import Note
+from reference.machine import Turn
+from reference.types import BrokerId, TopicPartition, topic_of
+
+
+def take_requests(turn: Turn, controller: Controller, seen: Seen, draft: Draft) -> None:
+    """R-246, R-247, R-252: requests in their order, each upon what those before it have made of what is in flight."""
+    for request in controller.agent.requests.values():
+        for tp, replicas in request.replicas.items():
+            entry, assigned = draft.entries.get(tp), seen.assigned.get(tp, ())
+            reason = _refusal(turn, entry, tp, replicas, assigned, legacy=request.legacy)
+            if reason:
+                turn.note(Note(kind="reassignment-refused", tp=tp, detail=reason))
+                if request.legacy:
+                    done(draft, tp, replicas)
+            elif entry is None:
+                draft.entries[tp] = reassign_requests.begun(replicas, assigned, legacy=request.legacy)
+            else:
+                draft.entries[tp] = reassign_requests.changed(entry, replicas, assigned, seen.states.get(tp))
+
+
+def _refusal(
+    turn: Turn,
+    entry: Reassignment | None,
+    tp: TopicPartition,
+    replicas: tuple[BrokerId, ...],
+    assigned: tuple[BrokerId, ...],
+    *,
+    legacy: bool,
+) -> str:
+    """Why a request is ignored (R-251, R-253, KAFKA-2234); nothing where it is not."""
+    min_isr = min_isr_of(turn.config, topic_of(tp))
+    if not assigned:
+        return "no such partition"
+    if not reassign_requests.may_change(entry, legacy=legacy):
+        return "asked for by the other way"
+    if not reassign_requests.is_allowed(original=assigned if entry is None else entry.original, min_isr=min_isr):
+        return "fewer original replicas than min.insync.replicas"
+    if len(replicas) < min_isr:
+        return "fewer replicas than min.insync.replicas"  # no record could be committed any more
+    return ""
+
+
+def done(draft: Draft, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> None:
+    """R-248: what was asked for in the way of old leaves /admin/reassign_partitions, unless something else stands there now."""
+    asked = draft.legacy.get(tp)
+    if asked is not None and asked.replicas == replicas:
+        del draft.legacy[tp]
+
+
+def writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
+    """The difference between what was read and what shall be. All requests that were read have been taken up or refused."""
+    gone = [tp for tp in sorted(agent.versions) if tp not in draft.entries]
+    wanted = {f"{REASSIGNMENTS}/{topic_of(tp)}" for tp in draft.entries}
+    empty = [path for path in agent.parents if path.startswith(f"{REASSIGNMENTS}/") and path not in wanted]
+    parents = [REASSIGNMENTS, *sorted(wanted)] if wanted else []
+    ops: list[AnyOp] = [Delete(admin_paths.reassignment_path(tp), agent.versions[tp]) for tp in gone]
+    ops += [Delete(path) for path in empty]
+    ops += [Create(path, b"") for path in parents if path not in agent.parents]
+    for tp, entry in sorted(draft.entries.items()):
+        path, data = admin_paths.reassignment_path(tp), reassignment_requests.entry_payload(entry)
+        if tp not in agent.versions:
+            ops.append(Create(path, data))
+        elif entry != agent.entries.get(tp):
+            ops.append(SetData(path, data, agent.versions[tp]))
+    ops += [Delete(path) for path in agent.requests]
+    return (*ops, *_of_old(agent, draft))
+
+
+def _of_old(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
+    """R-250: what stands in /admin/reassign_partitions and is not in flight so becomes one request, with the flag.
+
+    R-248: the znode goes with its last entry.
+    """
+    ops: list[AnyOp] = []
+    if agent.version >= 0 and (agent.bad or draft.legacy != agent.legacy or not draft.legacy):
+        left = admin_paths.reassignments_payload(draft.legacy)
+        ops.append(SetData(REASSIGN, left, agent.version) if draft.legacy else Delete(REASSIGN, agent.version))
+    asked = {tp: entry.replicas for tp, entry in draft.legacy.items() if not _is_in_flight(draft, tp, entry.replicas)}
+    if asked:
+        ops += [] if REQUESTS in agent.parents else [Create(REQUESTS, b"")]
+        ops.append(
+            Create(admin_paths.REQUEST, reassignment_requests.request_payload(Request(asked, legacy=True)), sequential=True)
+        )
+    return tuple(ops)
+
+
+def _is_in_flight(draft: Draft, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> bool:
+    entry = draft.entries.get(tp)
+    return entry is not None and entry.legacy and entry.replicas == replicas

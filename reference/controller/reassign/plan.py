@@ -1,0 +1,214 @@
+"""What ZooKeeper shall hold next, and which partitions take a step, given what the reassignment agent has read.
+
+The plan is one multi for all partitions: topic znodes with AR widened or narrowed, entries that are done or make no sense taken
+out, entries from /admin/reassign_partitions_extra put in. It is conditional on every version that was read.
+"""
+
+from reference.config import Variant, min_isr_of
+from reference.controller import channel, state_change
+from reference.controller.context import Controller, Move, live_ids
+from reference.controller.reassign import in_flight as reassign_in_flight
+from reference.controller.reassign import move as reassign_move
+from reference.controller.reassign.in_flight_read import in_use
+from reference.controller.reassign.read import Draft, Seen
+from reference.coordination import admin_paths, paths
+from reference.coordination.admin_paths import Reassignment, Reassignments
+from reference.coordination.api import AnyOp, Create, Delete, SetData
+from reference.effects import Note
+from reference.machine import Turn
+from reference.types import BrokerId, TopicPartition, topic_of
+
+
+def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
+    """V3 §F on_wakeup: for each partition in reassigned_partition_map."""
+    agent = controller.agent
+    draft = Draft(entries=dict(agent.entries), extra=dict(agent.extra), legacy=dict(agent.legacy), assigned=dict(seen.assigned))
+    failover, first = turn.config.variant.reassign_failover, not agent.resumed
+    agent.resumed = True
+    if first and failover == "premature":
+        draft.entries = dict(list(draft.entries.items())[:1])  # B-58, KAFKA-6193: the map was not full when it was written back
+    if in_use(turn.config.variant):
+        reassign_in_flight.take_requests(turn, controller, seen, draft)
+    for tp in sorted({*agent.entries, *agent.moves}):
+        entry = draft.entries.get(tp)
+        if tp not in seen.assigned:
+            agent.moves.pop(tp, None)  # no such partition: it must not block the others (KAFKA-2234)
+            if failover != "zombie":
+                draft.entries.pop(tp, None)
+                draft.legacy.pop(tp, None)
+        elif tp not in controller.assignments:
+            agent.moves.pop(tp, None)  # being deleted, or not seen yet
+        elif entry is None:
+            _leave(turn, controller, tp, seen.assigned[tp])
+        elif in_use(turn.config.variant) and entry != agent.entries.get(tp):
+            pass  # begun or changed: not before it is written, for the next controller must do the same
+        elif first and failover == "abort" and any(b not in live_ids(controller) for b in entry.replicas):
+            del draft.entries[tp]  # B-58, KAFKA-4214: given up because a new replica is down just now
+        else:
+            if in_use(turn.config.variant):
+                _go_on_with(turn, controller, draft, tp)
+            else:
+                _take_up(turn, controller, draft, tp)
+            _step(turn, controller, draft, seen, tp)
+    _take_extra(controller, draft)
+    return _writes(turn, controller, seen, draft)
+
+
+def _leave(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tuple[BrokerId, ...]) -> None:
+    """The entry is gone: because this is done, or because somebody took it out by hand; then AR stays what the znode says."""
+    move = controller.agent.moves.pop(tp, None)
+    if move is None:
+        return
+    if move.step == "clearing":
+        turn.note(Note(kind="reassignment-ended", tp=tp, detail=_words(move)))
+        state = controller.states.get(tp)
+        if state is not None:
+            channel.tell_state(controller, state, to=())  # R-238: resend the metadata to every broker
+    else:
+        controller.assignments[tp] = assigned
+        state_change.start(turn, controller, tp, anew=True)
+
+
+def _words(move: Move) -> str:
+    way = "back" if move.back else "down" if move.dropping else "forward"
+    return f"{way} to {','.join(map(str, move.target))}"
+
+
+def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition) -> None:
+    """R-050: what is not in the map is put there. Another target than before begins another move.
+
+    R-233, R-239: while /admin/reassign_cancel is there all that is pending goes back and nothing goes forward. R-243: so does
+    what is asked for again in the extra znode, until it is gone from the pending ones.
+    """
+    agent = controller.agent
+    entry, move = draft.entries[tp], agent.moves.get(tp)
+    back = agent.cancelled or tp in agent.extra
+    # R-232: OAR is what is assigned before the move. C-20: of one in flight it is what it was then.
+    original = entry.original or (move.original if move is not None else draft.assigned[tp])
+    if not back and move is None and len(entry.replicas) < min_isr_of(turn.config, topic_of(tp)):
+        turn.note(Note(kind="reassignment-refused", tp=tp, detail="fewer replicas than min.insync.replicas"))
+        del draft.entries[tp]  # as R-253: no record could be committed any more
+        return
+    draft.entries[tp] = Reassignment(entry.replicas, original)
+    _go_for(turn, controller, draft, tp, Move(target=original if back else entry.replicas, original=original, back=back))
+
+
+def _go_on_with(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition) -> None:
+    """Proposal B: what is in flight, as it is written down. First those go who are to go at once (R-254, R-255).
+
+    R-253: they have gone when AR names none of them. None of them is wanted, so AR is never widened to them again.
+    """
+    entry, assigned = draft.entries[tp], draft.assigned[tp]
+    kept = tuple(b for b in assigned if b not in entry.drop)
+    dropping = kept != assigned
+    move = Move(target=kept if dropping else entry.replicas, original=entry.original, back=False, dropping=dropping)
+    _go_for(turn, controller, draft, tp, move)
+
+
+def _go_for(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition, wanted: Move) -> None:
+    """The move that is under way, or another one instead."""
+    agent, entry = controller.agent, draft.entries[tp]
+    move = agent.moves.get(tp)
+    if move is None or (move.target, move.back, move.dropping) != (wanted.target, wanted.back, wanted.dropping):
+        agent.moves[tp] = move = wanted
+        turn.note(Note(kind="reassignment-begun", tp=tp, detail=_words(move)))
+    assigned = draft.assigned[tp]
+    # C-12: who holds a replica is in AR; ar_first (B-59) has nothing else to go by, as Kafka before original_replicas
+    by_ar = turn.config.variant.reassign_order == "ar_first"
+    known = assigned if by_ar else (*assigned, *entry.replicas, *move.original, *entry.held)
+    if move.dropping:
+        known = assigned
+    move.dropped = tuple(b for b in sorted(set(known)) if b not in move.target)
+    move.new = tuple(b for b in move.target if b not in move.original)
+
+
+def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: TopicPartition) -> None:
+    """The next step of a partition, as far as it needs what was read."""
+    move, variant = controller.agent.moves.get(tp), turn.config.variant
+    if move is None or tp not in draft.entries:
+        return
+    assigned, state = draft.assigned[tp], seen.states.get(tp)
+    ready = state is not None and tp not in controller.changes and reassign_move.is_ready(turn, controller, state, move)
+    match move.step:
+        case "widening":
+            full = (*assigned, *(b for b in move.target if b not in assigned))
+            written = variant.reassign_path == "v3" or draft.entries[tp] == controller.agent.entries[tp]
+            if variant.reassign_widens and full != assigned:
+                draft.assigned[tp] = full
+            elif not written:
+                pass  # without OAR in ZooKeeper nobody could take it back
+            elif (move.back or move.dropping) and ready:
+                reassign_move.lead(turn, controller, tp)
+            else:
+                reassign_move.join(turn, controller, tp, full)
+        case "joining" if ready:
+            reassign_move.lead(turn, controller, tp)
+        case "narrowing" if assigned != move.target:
+            draft.assigned[tp] = move.target  # R-054, R-238, V3 §F step 3.2.5: AR := RAR in the topic znode
+        case "narrowing":
+            reassign_move.go_on(variant, move)
+            controller.agent.again = True
+        case "clearing" if _all_told(variant, seen, move):
+            reassign_in_flight.done(draft, tp, draft.entries[tp].replicas)
+            del draft.entries[tp]  # V3 §F step 3.2.6, R-238, R-248
+        case _:
+            pass
+
+
+def _all_told(variant: Variant, seen: Seen, move: Move) -> bool:
+    """Nobody is left who was registered while AR still named it and was not told to stop."""
+    late = [b for b in seen.registered if b.broker in move.dropped and b not in move.told]
+    return not late or variant.reassign_order == "ar_first"
+
+
+def _take_extra(controller: Controller, draft: Draft) -> None:
+    """R-242: what is in the extra znode goes to the pending ones and leaves it; R-243: not before the same is rolled back there.
+
+    R-239: nothing is begun while a cancellation is in place.
+    """
+    agent = controller.agent
+    if agent.cancelled:
+        return
+    for tp, entry in agent.extra.items():
+        if tp in agent.entries:
+            continue
+        del draft.extra[tp]
+        if tp in draft.assigned:
+            draft.entries[tp] = Reassignment(entry.replicas, draft.assigned[tp])
+
+
+def _writes(turn: Turn, controller: Controller, seen: Seen, draft: Draft) -> tuple[AnyOp, ...]:
+    """The difference between what was read and what shall be."""
+    agent, variant = controller.agent, turn.config.variant
+    changed = sorted({topic_of(tp) for tp, replicas in draft.assigned.items() if replicas != seen.assigned[tp]})
+    ops: list[AnyOp] = []
+    for topic in changed:
+        assignment = {tp: replicas for tp, replicas in draft.assigned.items() if topic_of(tp) == topic}
+        ops.append(SetData(paths.topic_path(topic), paths.partitions_payload(assignment), seen.versions[topic]))
+    if in_use(variant):
+        return (*ops, *reassign_in_flight.writes(agent, draft))
+    if variant.reassign_path == "v3":
+        return (*ops, *_erased(agent.entries, draft.entries))
+    bad = agent.bad and variant.reassign_failover != "zombie"
+    if agent.version >= 0 and (bad or draft.entries != agent.entries or not (draft.entries or agent.bad)):
+        ops.append(_rewrite(admin_paths.REASSIGN, draft.entries, agent.version))
+    elif draft.entries != agent.entries:
+        ops.append(Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(draft.entries)))
+    if agent.extra_version >= 0 and (agent.extra_bad or draft.extra != agent.extra or not draft.extra):
+        ops.append(_rewrite(admin_paths.REASSIGN_EXTRA, draft.extra, agent.extra_version))
+    return tuple(ops)
+
+
+def _rewrite(path: str, entries: Reassignments, version: int) -> AnyOp:
+    """R-242, R-148: the znode goes with its last entry."""
+    return SetData(path, admin_paths.reassignments_payload(entries), version) if entries else Delete(path, version)
+
+
+def _erased(before: Reassignments, after: Reassignments) -> tuple[AnyOp, ...]:
+    """R-006: V3's znode of a partition is removed, and that of its topic with the last one."""
+    gone = [tp for tp in before if tp not in after]
+    topics = sorted({topic_of(tp) for tp in gone} - {topic_of(tp) for tp in after})
+    return (
+        *(Delete(admin_paths.partition_reassigned_path(tp)) for tp in gone),
+        *(Delete(f"{admin_paths.PARTITIONS_REASSIGNED}/{topic}") for topic in topics),
+    )

@@ -1,0 +1,159 @@
+"""The reassignment agent: partitions are given other replicas while they serve (V3 §F, KIP-236).
+
+"Wakes up if notified or a certain amount of time has passed": it then reads what is asked for and how far it is, takes each
+partition one step on (`reassign_plan`, `reassign_move`), and does at most one multi, which checks /controller_epoch (KAFKA-6082).
+What was asked for and what was there before stay in ZooKeeper until the last write, so the next controller begins again by
+reading (B-58, B-62); a step whose answer was lost is read back and repeated. By which proposal it is asked is a switch (C-19).
+"""
+
+from reference.controller import state_change
+from reference.controller.context import Controller
+from reference.controller.reassign import move as reassign_move
+from reference.controller.reassign import plan as reassign_plan
+from reference.controller.reassign import read as reassign_read
+from reference.coordination import paths
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    BadVersion,
+    Check,
+    Created,
+    Data,
+    Deleted,
+    Exists,
+    NoNode,
+    Unknown,
+    Written,
+)
+from reference.effects import CancelTimer, SetTimer, ZkRequest
+from reference.machine import Turn
+
+
+def watches(turn: Turn) -> tuple[AnyOp, ...]:
+    """What a new controller watches; answered to `on_listed`."""
+    return tuple(Exists(path, watch=True) for path in reassign_read.roots(turn.config.variant))
+
+
+def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """Remember that there is something to do; `begin` goes on with it once this controller is active.
+
+    R-252: what is in flight has no watch, so a new controller looks.
+    """
+    in_flight = turn.config.variant.reassignment == "B"
+    controller.agent.again = in_flight or any(isinstance(answer, Data) for answer in answers)
+
+
+def begin(turn: Turn, controller: Controller) -> None:
+    """V3 §D step 7: call on_partitions_reassigned()."""
+    if controller.agent.again:
+        wake(turn, controller)
+    else:
+        controller.agent.resumed = True
+
+
+def on_watch(turn: Turn, controller: Controller, path: str) -> bool:
+    """V3 §F step 1: something is asked for; or the state of a partition that is moved has changed. False: it is neither."""
+    roots = reassign_read.roots(turn.config.variant)
+    asked = any(path == root or path.startswith(f"{root}/") for root in roots)
+    if asked or paths.tp_of_state_path(path) in controller.agent.moves:
+        wake(turn, controller)
+        return True
+    return False
+
+
+def wake(turn: Turn, controller: Controller) -> None:
+    """V3 §F step 1.1.2: wake up the reassignment agent; once more where it is awake. A broker without the office sleeps on."""
+    agent = controller.agent
+    agent.again = controller.step != "active" or agent.step != "idle"
+    if not agent.again:
+        agent.step = "listing"
+        _ask(turn, controller, reassign_read.listing(turn.config.variant, agent))
+
+
+def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> None:
+    agent = controller.agent
+    agent.asked, agent.request = ops, turn.zk_id()
+    turn.effects.append(ZkRequest(agent.request, ops, atomic))
+
+
+def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...]) -> bool | None:
+    """ZooKeeper answered. None: not the agent's request. False: this controller has been replaced."""
+    agent = controller.agent
+    if request != agent.request:
+        return None
+    agent.request = 0
+    if isinstance(answers[0], Unknown):
+        state_change.later(turn)
+    elif agent.step == "writing":
+        return _on_written(turn, controller, answers)
+    elif agent.step == "reading":
+        _act(turn, controller, answers)
+    else:
+        _read_on(turn, controller, reassign_read.on_listed(turn.config.variant, agent, answers))
+    return True
+
+
+def _read_on(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
+    agent = controller.agent
+    if not ops:
+        agent.step = "reading"
+        ops = reassign_read.details(agent)
+    if ops:
+        _ask(turn, controller, ops)
+    else:
+        agent.asked = ()
+        _act(turn, controller, ())
+
+
+def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """V3 §F on_wakeup()."""
+    agent = controller.agent
+    ops = reassign_plan.plan(turn, controller, reassign_read.seen(agent.asked, answers))
+    agent.step, agent.asked = "idle", ()
+    # B-58, KAFKA-9478: nobody looks again at entries that nobody works off
+    forgotten = turn.config.variant.reassign_failover == "zombie" and not agent.moves
+    if (agent.moves or agent.entries or agent.extra) and not forgotten:
+        pause = turn.config.reassign_interval_ms
+        turn.effects.append(SetTimer("reassign", pause, pause))
+    else:
+        turn.effects.append(CancelTimer("reassign"))
+    if ops:
+        guard = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version),) if turn.config.variant.zk_guard else ()
+        agent.step = "writing"
+        _ask(turn, controller, (*guard, *ops), atomic=True)
+
+
+def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> bool:
+    """What was written is taken up by reading it; so is what somebody else wrote first.
+
+    R-053, V3 §F step 3.2.1, V3 §F step 3.2.7: the controller's lock is that one machine takes one event at a time and does one
+    write after the other; another controller is kept out by the epoch that each write checks.
+    """
+    guard = turn.config.variant.zk_guard
+    if guard and isinstance(answers[0], (BadVersion, NoNode)):
+        return False
+    if all(isinstance(answer, (Written, Deleted, Created)) for answer in answers[1 if guard else 0 :]):
+        controller.agent.step = "idle"
+        controller.agent.again = True
+    else:
+        state_change.later(turn)  # not at once: a writer that is always faster would keep this controller busy
+    return True
+
+
+def proceed(turn: Turn, controller: Controller) -> None:
+    """Something that a move waited for may have happened."""
+    if controller.step != "active":
+        return
+    agent = controller.agent
+    for tp, move in sorted(agent.moves.items()):
+        reassign_move.proceed(turn, controller, tp, move)
+    if agent.again and agent.step == "idle":
+        wake(turn, controller)
+
+
+def retry(turn: Turn, controller: Controller) -> None:
+    """An answer was lost, or a write refused: begin again by reading."""
+    agent = controller.agent
+    if agent.step != "idle" and agent.request == 0:
+        agent.step = "idle"
+        wake(turn, controller)

@@ -1,0 +1,82 @@
+"""What `make bench-checkers` measures: its histories are what they say, and its drawing shows its numbers."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from msgspec.structs import replace
+
+from bench.checkers import SUBJECTS
+from bench.histories import log_calls, log_tables, transactions, write_log
+from bench.plot import Series, plot
+from checkers.elle.judge import judge as judge_transactions
+from checkers.linearizability.collections import PartitionLog
+from checkers.linearizability.judge import judge
+from checkers.verdict import Validity
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+def test_every_subject_is_found_good(subject: object, tmp_path: Path) -> None:
+    one = next(known for known in SUBJECTS if known is subject)
+    write_log(tmp_path / "2000", 2000)
+
+    assert one.prepare(2000, tmp_path)()
+
+
+def test_histories_are_the_same_for_the_same_seed_and_others_for_another() -> None:
+    assert log_tables(500)[0] == log_tables(500)[0]
+    assert log_tables(500)[0] != log_tables(500, seed=2)[0]
+    assert transactions(50) == transactions(50)
+    assert log_calls(50) == log_calls(50)
+    assert log_calls(50) != log_calls(50, seed=2)
+
+
+def test_calls_of_one_process_do_not_overlap_and_those_of_several_do() -> None:
+    calls = log_calls(400)
+    ends: dict[object, int] = {}
+    for call in calls:
+        assert ends.get(call.process, -1) < call.start
+        assert call.end is not None
+        ends[call.process] = call.end
+
+    assert any(then.start < first.end for first, then in pairwise(calls) if first.end is not None)
+
+
+def test_lists_of_transactions_grow_to_the_length_that_was_asked_for() -> None:
+    history = transactions(3000, writes=32)
+    lengths = [
+        len(value)
+        for call in history.calls
+        if isinstance(call.result, tuple)
+        for f, _, value in call.result
+        if f == "r" and isinstance(value, tuple)
+    ]
+
+    assert max(lengths) >= 31
+    assert 10 < sum(lengths) / len(lengths) < 20
+    assert history.failed
+    assert any(call.end is None for call in history.calls)
+
+
+def test_a_planted_fault_in_them_is_found() -> None:
+    """Or the bench would measure checkers that look at nothing."""
+    calls = log_calls(400)
+    at = next(i for i in range(200, 400) if calls[i].f == "read")
+    wrong = [*calls[:at], replace(calls[at], result=-7), *calls[at + 1 :]]
+    assert judge(PartitionLog(), wrong).validity is Validity.INVALID
+
+    history = transactions(400)
+    lost = [call for call in history.calls if call.index != 10]
+    assert judge_transactions("list-append", type(history)(calls=tuple(lost), failed=(), steps=0)).notes
+
+
+def test_the_drawing_has_a_point_for_each_number_and_is_xml() -> None:
+    text = plot([Series(name="a <b>", points=((10, 0.1), (1000, 2.0))), Series(name="c", points=((100, 1.0),))])
+
+    root = ElementTree.fromstring(text)
+
+    assert len(root.findall(".//{http://www.w3.org/2000/svg}circle")) == 3
+    assert "a &lt;b&gt;" in text
+    assert re.findall(r'points="(\d+),(\d+) (\d+),(\d+)"', text)

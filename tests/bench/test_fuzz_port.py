@@ -1,0 +1,32 @@
+"""A port under fire, for seconds; ten minutes of it are run by hand (docs/performance.md)."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from bench.fuzz_port import load_requests, main, mutated
+from highwater.backends.real.zookeeper import missing
+
+REQUESTS = Path(__file__).parents[1] / "server" / "wire" / "stock_requests.txt"
+
+
+def test_the_same_seed_sends_the_same_bytes_and_another_seed_others() -> None:
+    frame = load_requests(REQUESTS)[5]
+    of = {seed: [mutated(frame, draw) for draw in [random.Random(seed)] for _ in range(20)] for seed in (1, 1, 2)}
+
+    assert of[1] == [mutated(frame, draw) for draw in [random.Random(1)] for _ in range(20)]
+    assert of[1] != of[2]
+    assert any(frame not in data for data in of[1])
+
+
+@pytest.mark.zookeeper
+@pytest.mark.slow
+def test_a_broker_under_fire_serves_its_clients_and_does_not_grow(capsys: pytest.CaptureFixture[str]) -> None:
+    """Records that were acknowledged meanwhile are all there."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+
+    assert main(["--seconds", "5", "--requests", str(REQUESTS)]) == 0
+    assert " 0 lost" in capsys.readouterr().out

@@ -1,0 +1,66 @@
+"""What a site of containers leaves behind, with an engine that is busy once."""
+
+import asyncio
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from highwater.backends.real.containers import site as container_site
+from highwater.backends.real.containers.engine import Labels, Left, Network
+from highwater.backends.real.containers.site import ContainerSite
+from highwater.errors import HarnessError
+from tests.zookeeper.test_process_backend import plan
+
+KINDS: tuple[Literal["container", "network"], ...] = ("container", "network")
+
+
+class BusyEngine:
+    """Has a container and a network, makes no second one, and does not remove the container when it is first told to."""
+
+    def __init__(self) -> None:
+        self.labels = Labels("", Path())
+        self.there: list[str] = []  # kinds
+        self.is_busy = True
+        self.is_closed = False
+
+    def create_network(self, name: str, labels: Labels) -> Network:
+        if self.there:
+            raise HarnessError("no room for another network")
+        self.labels, self.there = labels, list(KINDS)
+        return Network(id=name, gateway="")
+
+    def left(self, run: str) -> list[Left]:
+        assert run == self.labels.run
+        everything = [Left(kind=kind, id=kind, name=kind, labels=self.labels) for kind in KINDS]
+        return [left for left in everything if left.kind in self.there]
+
+    def remove(self, left: Left) -> None:
+        if left.kind == "container" and self.is_busy:
+            self.is_busy = False
+            raise HarnessError("removing the container: busy")
+        self.there.remove(left.kind)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_what_cannot_be_removed_keeps_nothing_else_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder holds logs and mounts, and a network takes one of the few ranges of addresses that an engine has."""
+    engine = BusyEngine()
+    monkeypatch.setattr(container_site, "Engine", lambda: engine)
+    site = ContainerSite(plan(faults_ms=1000))
+    with pytest.raises(HarnessError, match="no room for another network"):
+        asyncio.run(site.open())
+    folder = engine.labels.folder
+    assert folder.is_dir()
+
+    with pytest.raises(HarnessError, match="removing the container: busy"):
+        site.close()
+
+    assert (engine.there, folder.exists(), engine.is_closed) == (["container"], False, False)
+
+    site.close()
+    site.close()
+
+    assert (engine.there, engine.is_closed) == ([], True)

@@ -1,0 +1,41 @@
+"""What the harness makes of what agents tell it; what agents do to a network is in `tests/docker`."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from highwater.backends.real.containers.links import AgentClient, ContainerLinks
+from highwater.backends.real.site import CLIENTS, JOINED, LinkCondition
+from reference.types import Address
+
+B1, B2 = Address("b1"), Address("b2")
+THERE = (B1, B2)
+HERE, B1_AT, B2_AT = "127.0.0.1", "10.0.0.1", "10.0.0.2"
+
+
+class Agent(AgentClient):
+    """The agent of b2, with as many hits on the way from b1 as a test says."""
+
+    hits = 0
+
+    async def ask(self, **request: Any) -> Any:
+        return [["in", B1_AT, self.hits]] if request["do"] == "counts" else None
+
+
+def test_what_an_earlier_window_hit_is_not_found_by_a_later_one() -> None:
+    """Nobody asks an agent while nothing is at work: the last packets of a cut would prove the loss of ten seconds later."""
+
+    async def scene() -> int:
+        links, agent = ContainerLinks(), Agent(Path("/nowhere"), B2)
+        await links.open({B1: B1_AT, B2: B2_AT, CLIENTS: HERE}, {B2: agent})
+        await links.set({THERE: LinkCondition(held=True)})
+        agent.hits = 7
+        await links.set({THERE: JOINED})
+        await links.set({THERE: LinkCondition(loss_per_mille=1)})
+        before = links.counts().get(THERE, 0)
+        await asyncio.sleep(0.15)  # the agents are asked again and again
+        found = links.counts().get(THERE, 0) - before
+        await links.close()
+        return found
+
+    assert asyncio.run(scene()) == 0

@@ -1,0 +1,156 @@
+"""What is done to a log directory from outside, seen as the broker's own user would see it."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from highwater.backends.real.directories import LogDirs, obeying
+from highwater.backends.real.site import SOUND, DirCondition, Probe, Proof
+from reference.messages import Batch
+from reference.types import Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
+from server.disk.disk import Disk
+from server.wire.records import sealed
+
+
+@pytest.fixture
+def dirs(tmp_path: Path) -> Iterator[LogDirs]:
+    """Two, on the file system of the test."""
+    made = LogDirs([tmp_path / name / "logs" for name in ("data-0", "data-1")])
+    made.make(small=False)
+    yield made
+    made.close()
+
+
+def after(dirs: LogDirs, condition: DirCondition) -> Proof:
+    return asyncio.run(_measured(dirs, condition))
+
+
+async def _measured(dirs: LogDirs, condition: DirCondition) -> Proof:
+    return await dirs.set(0, condition)()
+
+
+def test_a_directory_without_permissions_refuses_writes_until_it_has_them_again(dirs: LogDirs) -> None:
+    """Of root too, as far as root can be made to obey."""
+    if obeying() is None:
+        pytest.skip("root ignores permissions, and setpriv of util-linux is not installed")
+
+    assert after(dirs, DirCondition(unreadable=True)) == Proof(True, "writing 64 KiB in data-0: Permission denied")
+    assert after(dirs, SOUND) == Proof(True, "writing 64 KiB in data-0: no error")
+
+
+def test_a_file_in_the_place_of_a_directory_is_taken_away_and_what_was_there_is_back(dirs: LogDirs) -> None:
+    (dirs.paths[0] / "kept").write_text("here")
+
+    proof = after(dirs, DirCondition(is_file=True))
+    assert proof.holds
+    assert dirs.paths[0].is_file()
+
+    assert after(dirs, SOUND).holds
+    assert (dirs.paths[0] / "kept").read_text() == "here"
+
+
+def test_a_full_directory_has_no_room_and_its_neighbour_has(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can mount a small file system")
+    full = LogDirs([tmp_path / name / "logs" for name in ("data-0", "data-1")])
+    full.make(small=True)
+    try:
+        assert after(full, DirCondition(full=True)) == Proof(True, "writing 64 KiB in data-0: No space left on device")
+        (full.paths[1] / "room").write_bytes(bytes(65536))
+        assert after(full, SOUND) == Proof(True, "writing 64 KiB in data-0: no error")
+    finally:
+        full.close()
+    assert f" {tmp_path}/" not in Path("/proc/self/mounts").read_text()
+
+
+def test_a_fault_without_effect_is_found_out(dirs: LogDirs) -> None:
+    async def scene() -> Proof:
+        probe = dirs.set(0, DirCondition(is_file=True))
+        dirs.set(0, SOUND)
+        return await probe()
+
+    assert asyncio.run(scene()) == Proof(False, "writing 64 KiB in data-0: no error")
+
+
+def test_a_swapped_directory_is_empty_and_every_log_in_it_is_wounded_from_its_start(dirs: LogDirs) -> None:
+    """An empty log too: whoever counts on it cannot know that nothing was in it."""
+    disk = Disk(list(dirs.paths))
+    disk.recover()
+    disk.create(0, TopicPartition("empty-0"), Incarnation(1), TopicId(8))
+    disk.create(0, TopicPartition("t-0"), Incarnation(1), TopicId(9))
+    disk.append(0, TopicPartition("t-0"), [Batch(Offset(0), LeaderEpoch(0), sealed(["a"]))])
+    disk.create(1, TopicPartition("t-1"), Incarnation(1), TopicId(9))
+    disk.close()
+
+    wounds = dirs.swap(0)
+
+    assert [(wound.tp, wound.topic_id, wound.dir, wound.offset) for wound in wounds] == [("empty-0", 8, 0, 0), ("t-0", 9, 0, 0)]
+    assert list(dirs.paths[0].iterdir()) == []
+    assert [path.name for path in dirs.paths[1].iterdir()] == ["t-1"]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [DirCondition(flush_ms=100), DirCondition(broken=True), DirCondition(unreadable=True), DirCondition(is_file=True)],
+)
+def test_a_directory_to_which_another_window_does_something_is_swapped_all_the_same(
+    dirs: LogDirs, condition: DirCondition
+) -> None:
+    """Windows of different kinds may overlap on one directory."""
+    disk = Disk(list(dirs.paths))
+    disk.recover()
+    disk.create(0, TopicPartition("t-0"), Incarnation(1), TopicId(9))
+    disk.close()
+    dirs.set(0, condition)
+
+    wounds = dirs.swap(0)
+
+    assert [wound.tp for wound in wounds] == ["t-0"]
+    assert dirs.paths[0].is_file() is condition.is_file
+    if not condition.is_file:
+        assert (dirs.paths[0].stat().st_mode & 0o777 == 0) is condition.unreadable
+    assert after(dirs, SOUND).holds
+    assert list(dirs.paths[0].iterdir()) == []
+
+
+def test_a_directory_in_which_a_probe_writes_is_swapped_all_the_same(dirs: LogDirs) -> None:
+    """A probe of another window may look at any moment."""
+    is_over = threading.Event()
+
+    def probe() -> None:
+        while not is_over.is_set():
+            with suppress(OSError):
+                (dirs.paths[0] / ".probe").write_bytes(b"x")
+
+    thread = threading.Thread(target=probe)
+    thread.start()
+    try:
+        for _ in range(200):
+            dirs.swap(0)
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_a_full_directory_that_is_swapped_is_full_again(tmp_path: Path) -> None:
+    """Its files took room, which their removal gives back."""
+    if os.geteuid():
+        pytest.skip("only root can mount a small file system")
+    full = LogDirs([tmp_path / "data-0" / "logs"])
+    full.make(small=True)
+    try:
+        (full.paths[0] / "notes").write_bytes(bytes(1 << 20))
+        filled = full.set(0, DirCondition(full=True))
+        full.swap(0)
+        assert asyncio.run(measured(filled)).holds
+    finally:
+        full.close()
+
+
+async def measured(probe: Probe) -> Proof:
+    return await probe()

@@ -1,0 +1,210 @@
+"""What nodes note and what ZooKeeper commits becomes rows in an order that tells causes from effects."""
+
+import pytest
+
+from highwater.backends.real.evidence import NEAR_NS, ZooKeeperEvidence, recorded_notes, whole_until
+from highwater.backends.real.merge import merged
+from highwater.backends.real.zookeeper_log import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
+from history.event import ClusterEvent, EventKind
+from reference.coordination import paths
+from reference.effects import Note
+from reference.messages import Batch, IsrMember, PartitionState
+from reference.types import (
+    BrokerId,
+    ControllerEpoch,
+    Incarnation,
+    LeaderEpoch,
+    Offset,
+    TopicPartition,
+    ZkVersion,
+)
+from server.lab.notes import NoteLine
+
+TP = TopicPartition("orders-1")
+MS = 1_000_000
+START_NS = 5_000 * MS  # on the monotonic clock
+WALL_AHEAD_NS = 1_000_000 * MS
+
+
+def line(at_ns: int, note: Note, life: int = 1) -> NoteLine:
+    return NoteLine(node="b1", life=life, time_ns=START_NS + at_ns, note=note)
+
+
+def rows(
+    *commits: AnyCommit, lines: tuple[NoteLine, ...] = (), starts: tuple[ClusterEvent, ...] = ()
+) -> tuple[ClusterEvent, ...]:
+    evidence = ZooKeeperEvidence(lines, starts, start_ns=START_NS, wall_ahead_ns=WALL_AHEAD_NS)
+    for commit in commits:
+        evidence.add(commit)
+    return merged([evidence.recorder, recorded_notes(lines, start_ns=START_NS)])[1]
+
+
+def wall_ms(ms: int) -> int:
+    return (START_NS + WALL_AHEAD_NS) // MS + ms
+
+
+def registration(zxid: int, *, ms: int) -> NodeCreated:
+    return NodeCreated(zxid=zxid, session=7, time_ms=wall_ms(ms), path="/brokers/ids/1", data=b"{}", ephemeral=True)
+
+
+def state(version: int, *, ms: int) -> NodeWritten:
+    members = (IsrMember(BrokerId(1), Incarnation(10)), IsrMember(BrokerId(3), Incarnation(12)))
+    value = PartitionState(
+        tp=TP,
+        leader=BrokerId(1),
+        leader_incarnation=Incarnation(10),
+        leader_epoch=LeaderEpoch(4),
+        isr=members,
+        controller_epoch=ControllerEpoch(2),
+        zk_version=ZkVersion(version),
+        replicas=(),
+    )
+    data = paths.state_payload(value)
+    return NodeWritten(zxid=20, session=7, time_ms=wall_ms(ms), path=paths.state_path(TP), data=data, version=version)
+
+
+def test_a_note_of_an_append_becomes_a_row_for_each_value() -> None:
+    note = Note(kind="append", tp=TP, batches=(Batch(Offset(4), LeaderEpoch(2), ("x", "y")),), detail="leader")
+
+    found = rows(lines=(line(3, note, life=2),))
+
+    assert [(e.node, e.life, e.topic, e.partition, e.offset, e.value, e.leader_epoch) for e in found] == [
+        ("b1", 2, "orders", 1, 4, "x", 2),
+        ("b1", 2, "orders", 1, 5, "y", 2),
+    ]
+
+
+def test_a_registration_names_the_life_that_ran_then_and_ends_with_its_session() -> None:
+    starts = tuple(
+        ClusterEvent(index=n, kind=EventKind.NODE_STARTED, time_ns=at * MS, node="b1", life=n) for n, at in ((1, 0), (2, 9))
+    )
+
+    found = rows(
+        registration(10, ms=5),
+        SessionEnded(zxid=11, session=7, time_ms=wall_ms(8)),
+        registration(12, ms=20),
+        NodeDeleted(zxid=13, session=7, time_ms=wall_ms(30), path="/brokers/ids/1"),
+        SessionEnded(zxid=14, session=7, time_ms=wall_ms(31)),
+        starts=starts,
+    )
+
+    assert [(e.kind, e.node, e.life, e.incarnation) for e in found] == [
+        (EventKind.REGISTERED, "b1", 1, 10),
+        (EventKind.SESSION_ENDED, "b1", None, 10),
+        (EventKind.REGISTERED, "b1", 2, 12),
+        (EventKind.SESSION_ENDED, "b1", None, 12),
+    ]
+
+
+def test_a_state_is_shown_as_it_was_committed_with_its_writer() -> None:
+    _, found = rows(registration(10, ms=5), state(3, ms=6))
+
+    assert found == ClusterEvent(
+        index=1,
+        kind=EventKind.STATE_WRITTEN,
+        time_ns=6 * MS,
+        node="b1",
+        topic="orders",
+        partition=1,
+        leader="b1",
+        leader_epoch=4,
+        controller_epoch=2,
+        zk_version=3,
+        isr=("b1", "b3"),
+        stamps=found.stamps,
+        elr=(),
+    )
+    assert found.stamps is not None
+    assert len(found.stamps) == 2
+
+
+def test_an_isr_change_is_written_after_it_was_sent_and_before_it_was_applied() -> None:
+    """The log knows milliseconds only: rounded down, the write would seem to come before its own request."""
+    sent = line(6 * MS + 400_000, Note(kind="isr-change-sent", tp=TP, zk_version=ZkVersion(2)))
+    applied = line(6 * MS + 900_000, Note(kind="isr-change-ended", tp=TP, zk_version=ZkVersion(3)))
+
+    found = rows(registration(10, ms=5), state(3, ms=6), lines=(sent, applied))
+
+    assert [e.kind for e in found[1:]] == [EventKind.ISR_CHANGE_SENT, EventKind.STATE_WRITTEN, EventKind.ISR_CHANGE_ENDED]
+
+
+def test_commits_keep_their_order_when_the_wall_clock_goes_back() -> None:
+    found = rows(registration(10, ms=50), state(3, ms=20), state(4, ms=21))
+
+    assert [(e.zk_version, e.time_ns) for e in found] == [(None, 50 * MS), (3, 50 * MS), (4, 50 * MS)]
+
+
+def topic(*replicas: int, zxid: int, ms: int) -> NodeCreated | NodeWritten:
+    data = paths.topic_payload((tuple(BrokerId(broker) for broker in replicas),))
+    path = paths.topic_path("orders")
+    if zxid == 1:
+        return NodeCreated(zxid=zxid, session=7, time_ms=wall_ms(ms), path=path, data=data, ephemeral=False)
+    return NodeWritten(zxid=zxid, session=7, time_ms=wall_ms(ms), path=path, data=data, version=zxid)
+
+
+def test_an_assignment_is_written_down_when_it_is_another_one() -> None:
+    """A run whose partitions were moved must not be held to the replicas that it began with."""
+    found = rows(topic(1, 2, zxid=1, ms=1), topic(1, 2, zxid=2, ms=2), topic(3, 2, zxid=3, ms=3))
+
+    assert [(e.kind, e.topic, e.topic_id, e.partition, e.replicas) for e in found] == [
+        (EventKind.ASSIGNED, "orders", "1", 0, ("b1", "b2")),
+        (EventKind.ASSIGNED, "orders", "1", 0, ("b3", "b2")),
+    ]
+
+
+def led_by(broker: int, *, version: int, ms: int) -> NodeWritten:
+    members = (IsrMember(BrokerId(broker), Incarnation(broker)),)
+    value = PartitionState(
+        tp=TP,
+        leader=BrokerId(broker),
+        leader_incarnation=Incarnation(broker),
+        leader_epoch=LeaderEpoch(version),
+        isr=members,
+        controller_epoch=ControllerEpoch(2),
+        zk_version=ZkVersion(version),
+        replicas=(),
+    )
+    data = paths.state_payload(value)
+    path = paths.state_path(TP)
+    return NodeWritten(zxid=20 + version, session=7, time_ms=wall_ms(ms), path=path, data=data, version=version)
+
+
+def test_an_unclean_election_is_excused_by_the_order_that_stands_and_by_no_other() -> None:
+    """The promise of a plan may leave such a loss to an operator: then his order must be on record."""
+    order = NodeCreated(
+        zxid=25,
+        session=8,
+        time_ms=wall_ms(2),
+        path=paths.UNCLEAN_ELECTION,
+        data=paths.preferred_payload((TP,)),
+        ephemeral=False,
+    )
+    ordered = (led_by(1, version=1, ms=1), order, led_by(3, version=2, ms=3))
+    unordered = (led_by(1, version=1, ms=1), led_by(3, version=2, ms=3))
+
+    assert [e.leader for e in rows(*ordered) if e.kind is EventKind.UNCLEAN_ELECTION_ORDERED] == ["b3"]
+    assert [e.leader for e in rows(*unordered) if e.kind is EventKind.UNCLEAN_ELECTION_ORDERED] == []
+
+
+def whole(*commits: AnyCommit, end_ms: int) -> int:
+    return whole_until(commits, end_ns=end_ms * MS, start_ns=START_NS, wall_ahead_ns=WALL_AHEAD_NS)
+
+
+def test_a_record_is_cut_at_its_end_where_nothing_was_committed_near_it() -> None:
+    assert whole(state(1, ms=100), state(2, ms=900), end_ms=500) == 500 * MS
+
+
+@pytest.mark.parametrize("ms", [481, 500, 519])
+def test_a_record_is_cut_before_a_commit_of_which_nobody_can_tell_whether_it_was_before_the_end(ms: int) -> None:
+    """Otherwise the write stays and the append that allowed it is cut off, or the other way round: a leader that did no wrong."""
+    assert whole(state(1, ms=100), state(2, ms=ms), end_ms=500) == ms * MS - NEAR_NS
+
+
+def test_a_record_is_not_cut_between_commits_that_follow_each_other_closely() -> None:
+    busy = [state(version, ms=500 - 15 * version) for version in range(10, 0, -1)]
+
+    assert whole(*busy, end_ms=500) == busy[0].time_ms * MS - (START_NS + WALL_AHEAD_NS) - NEAR_NS
+
+
+def test_nothing_is_left_of_a_record_that_is_torn_everywhere() -> None:
+    assert whole(*(state(version, ms=10 * version) for version in range(50)), end_ms=490) == 0

@@ -1,0 +1,171 @@
+"""librdkafka's answers as answers of an operation: one for all of its values, never more certain than librdkafka is."""
+
+import asyncio
+import ctypes
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from highwater.backends.real.kafka_clients import RETRIED, KafkaClient, _produced
+from highwater.backends.real.zookeeper import free_port
+from highwater.rig.attempts import Heard
+from history.op import OpType
+from reference.client.calls import Call, EarliestCall, LatestCall, PollCall, ProduceCall
+from reference.errors import ErrorCode
+from reference.types import Address, Offset, TopicPartition
+from workloads.completion import completion_type
+
+TP = TopicPartition("orders-0")
+
+
+def produce(*values: str, acks: int = -1, retries: int = 0, idempotent: bool = False) -> ProduceCall:
+    return ProduceCall(id=1, tp=TP, values=values, acks=acks, retries=retries, idempotent=idempotent)
+
+
+def outcome(heard: Heard) -> OpType:
+    return completion_type("produce", heard.error, sent=heard.attempts > 0, earlier=heard.earlier)
+
+
+def test_every_value_has_the_offset_that_was_reported_for_it() -> None:
+    """Values of other clients may stand between those of one operation."""
+    heard = _produced(produce("a", "b"), [], [7, 9])
+
+    assert (heard.offsets, heard.error, heard.attempts) == ((7, 9), None, 1)
+    assert outcome(heard) is OpType.OK
+
+
+def test_without_acknowledgement_there_are_no_offsets() -> None:
+    heard = _produced(produce("a", acks=0), [], [-1001])
+
+    assert (heard.offsets, outcome(heard)) == ((), OpType.OK)
+
+
+def test_a_definite_refusal_of_all_values_is_a_failure() -> None:
+    """NOT_ENOUGH_REPLICAS is answered before the append (bugs B-65 d)."""
+    heard = _produced(produce("a", "b"), ["NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS"], [])
+
+    assert outcome(heard) is OpType.FAIL
+
+
+@pytest.mark.parametrize(
+    ("call", "failures", "delivered"),
+    [
+        (produce("a", "b"), ["NOT_ENOUGH_REPLICAS"], [3]),  # one value is in the log, and the operation is one
+        (produce("a", "b"), ["NOT_ENOUGH_REPLICAS", "_MSG_TIMED_OUT"], []),
+        (produce("a", retries=2), ["NOT_ENOUGH_REPLICAS"], []),  # an attempt before may have been appended
+        (produce("a", idempotent=True), ["OUT_OF_ORDER_SEQUENCE_NUMBER"], []),
+        (produce("a"), ["_MSG_TIMED_OUT"], []),
+        (produce("a"), ["_TRANSPORT"], []),
+        (produce("a"), ["_NO_REPORT"], []),
+        (produce("a"), ["_AN_ERROR_OF_A_LATER_VERSION"], []),
+    ],
+)
+def test_what_may_have_happened_is_unknown(call: ProduceCall, failures: list[str], delivered: list[int | None]) -> None:
+    """An unknown outcome accuses nobody; a wrong certainty would."""
+    assert outcome(_produced(call, failures, delivered)) is OpType.INFO
+
+
+def test_attempts_before_the_last_are_counted_as_they_may_have_been() -> None:
+    assert _produced(produce("a", retries=2), [], [3]).attempts == 3
+    assert _produced(produce("a", retries=2), ["NETWORK_EXCEPTION"], []).earlier == (RETRIED,)
+
+
+@pytest.fixture
+def mock() -> Iterator[tuple[dict[Address, tuple[str, int]], Callable[..., None]]]:
+    """librdkafka's own mock of a broker, and how to make it answer the next produce requests with errors."""
+    (path,) = Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka*.so*")
+    lib = ctypes.CDLL(str(path))
+    lib.rd_kafka_conf_new.restype = lib.rd_kafka_new.restype = lib.rd_kafka_mock_cluster_new.restype = ctypes.c_void_p
+    lib.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
+    owner = ctypes.c_void_p(lib.rd_kafka_new(0, ctypes.c_void_p(lib.rd_kafka_conf_new()), None, ctypes.c_size_t(0)))
+    cluster = ctypes.c_void_p(lib.rd_kafka_mock_cluster_new(owner, 1))
+    lib.rd_kafka_mock_topic_create(cluster, b"orders", 1, 1)
+    host, port = lib.rd_kafka_mock_cluster_bootstraps(cluster).decode().split(":")
+
+    def answer(*errors: ErrorCode) -> None:
+        codes = (ctypes.c_int * len(errors))(*errors)
+        lib.rd_kafka_mock_push_request_errors_array(cluster, ctypes.c_int16(0), ctypes.c_size_t(len(errors)), codes)
+
+    yield {Address("b1"): (host, int(port))}, answer
+    lib.rd_kafka_mock_cluster_destroy(cluster)
+    lib.rd_kafka_destroy(owner)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("errors", "retries", "attempts", "type_"),
+    [
+        ((), 0, 1, OpType.OK),
+        ((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_LEADER_OR_FOLLOWER), 0, 3, OpType.OK),
+        ((ErrorCode.NOT_LEADER_OR_FOLLOWER,), 1, 3, OpType.OK),
+        ((ErrorCode.KAFKA_STORAGE_ERROR,), 1, 2, OpType.OK),
+        ((ErrorCode.NOT_ENOUGH_REPLICAS,), 0, 1, OpType.FAIL),
+        ((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS), 0, 2, OpType.INFO),
+    ],
+)
+def test_what_librdkafka_sends_again_unasked_is_counted(
+    mock: tuple[dict[Address, tuple[str, int]], Callable[..., None]],
+    errors: tuple[ErrorCode, ...],
+    retries: int,
+    attempts: int,
+    type_: OpType,
+) -> None:
+    """A leader that resigned after the append answers so too: the record may stand twice, and a later refusal proves nothing."""
+    brokers, answer = mock
+    answer(*errors)
+
+    heard = asked(brokers, produce("a", retries=retries), timeout_ms=5000)
+
+    assert (heard.attempts, outcome(heard)) == (attempts, type_), heard
+
+
+@pytest.fixture
+def nowhere() -> dict[Address, tuple[str, int]]:
+    """A port at which nobody listens."""
+    return {Address("b1"): ("127.0.0.1", free_port())}
+
+
+def asked(brokers: dict[Address, tuple[str, int]], call: Call, timeout_ms: int = 200) -> Heard:
+    async def scene() -> Heard:
+        client = KafkaClient(Address("c0"), brokers, request_timeout_ms=timeout_ms)
+        try:
+            return await client.call(call)
+        finally:
+            await client.close()
+
+    return asyncio.run(scene())
+
+
+@pytest.mark.slow
+def test_a_produce_that_reached_nobody_ends_in_time_and_is_unknown(nowhere: dict[Address, tuple[str, int]]) -> None:
+    """librdkafka says of a message in its queue what it says of one that was sent."""
+    heard = asked(nowhere, produce("a"))
+
+    assert (heard.error, outcome(heard)) == ("_MSG_TIMED_OUT", OpType.INFO)
+
+
+@pytest.mark.slow
+def test_a_producer_that_waited_in_vain_for_a_leader_is_asked_no_more(nowhere: dict[Address, tuple[str, int]]) -> None:
+    """It may wait for the leader of before for ever (librdkafka's issue 4976), and the cluster would be told not to be live."""
+
+    async def scene() -> tuple[str | None, int]:
+        client = KafkaClient(Address("c0"), nowhere, request_timeout_ms=200)
+        try:
+            heard = await client.call(produce("a"))
+            return heard.error, len(client._producers)
+        finally:
+            await client.close()
+
+    assert asyncio.run(scene()) == ("_MSG_TIMED_OUT", 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", [PollCall(id=1, tp=TP, offset=Offset(0)), LatestCall(id=1, tp=TP), EarliestCall(id=1, tp=TP)])
+def test_a_question_that_nobody_answered_failed(nowhere: dict[Address, tuple[str, int]], call: Call) -> None:
+    """A question has no effect."""
+    heard = asked(nowhere, call)
+
+    assert heard.error is not None
+    assert completion_type("poll", heard.error, sent=heard.attempts > 0) is OpType.FAIL

@@ -1,0 +1,186 @@
+"""What a node's folder shows of its process, through all its lives."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from highwater.backends.real.node_folder import Needs, NodeFolder, Start
+from highwater.backends.real.site import DirCondition, Proof
+from highwater.errors import HarnessError
+from reference.config import SAFE, BrokerConfig
+from reference.effects import Note
+from reference.messages import Batch
+from reference.types import Address, BrokerId, Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
+from server.disk.disk import Disk
+from server.lab.dir_faults import DirFault, DirFaults
+from server.lab.flush_ledger import FlushLedger
+from server.lab.notes import NoteLine
+from server.lab.power import Loss
+from server.lab.side_channel import SideChannel
+from server.runtime.settings import Listener
+from server.wire.records import sealed
+
+B1 = Address("b1")
+TP = TopicPartition("t-0")
+SLOW = DirFault(flush_ms=1)
+SLOW_START_S = 0.2
+BROKEN = "[Errno 5] Input/output error"
+
+
+@pytest.fixture
+def node() -> Iterator[NodeFolder]:
+    """One that is not started; the name of a Unix socket has 107 bytes at most, of which tmp_path takes too many."""
+    with tempfile.TemporaryDirectory(prefix="hw-") as folder:
+        yield made(Path(folder), Needs())
+
+
+def made(folder: Path, needs: Needs) -> NodeFolder:
+    where = Listener(bind="127.0.0.1:1", advertised={B1: "127.0.0.1:1"})
+    config = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
+    return NodeFolder(folder, Start(config=config, zookeeper="127.0.0.1:1", peers=where, clients=where, needs=needs))
+
+
+def flushed(times: int) -> DirFaults:
+    """The disk layer of a life whose flushes were delayed so often."""
+    faults = DirFaults(1)
+    faults.counts[0].delayed = times
+    return faults
+
+
+def proven(node: NodeFolder, before: DirFaults, after: DirFaults, *, flushes: int) -> Proof:
+    """What a probe finds where a life ends right after its directory was made slow, and the next one flushes so often."""
+
+    async def scene() -> Proof:
+        lives = [SideChannel(before), SideChannel(after)]
+        await lives[0].listen(node._folder / "side-channel")
+        probe = await node.set_dir_fault(0, SLOW)
+        await lives[0].close()
+        await lives[1].listen(node._folder / "side-channel")
+        after.set(0, SLOW)
+        for _ in range(flushes):
+            after.wait(0)
+        proof = await probe()
+        await lives[1].close()
+        return proof
+
+    return asyncio.run(scene())
+
+
+def test_a_life_that_has_met_nothing_yet_does_not_prove_a_fault(node: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each life counts from 0, which is not what was counted before, and still nothing."""
+    monkeypatch.setattr("highwater.backends.real.node_folder.MET_LOOKS_MAX", 2)
+
+    assert proven(node, flushed(5), flushed(0), flushes=0).holds is None
+
+
+def test_a_fault_is_proven_by_the_life_that_meets_it(node: NodeFolder) -> None:
+    assert proven(node, flushed(5), flushed(0), flushes=2).holds
+
+
+@pytest.mark.parametrize(
+    ("dir_", "detail", "holds"),
+    [
+        (0, "[Errno 5] Input/output error", True),
+        (0, "[Errno 13] Permission denied", None),
+        (1, "[Errno 5] Input/output error", None),
+    ],
+)
+def test_who_ended_of_its_broken_directory_proves_it_by_its_note(
+    node: NodeFolder, dir_: int, detail: str, holds: bool | None
+) -> None:
+    """Nobody is there any more who could be asked what he met."""
+    failed = NoteLine(node="b1", life=1, time_ns=0, note=Note(kind="dir-failed", dir=dir_, detail=detail))
+    notes = node._folder / "notes.jsonl"
+    notes.write_bytes(msgspec.json.encode(failed) + b"\n")  # of an earlier fault
+
+    async def scene() -> tuple[Proof, Proof]:
+        probe = await node.set_dir_fault(0, DirFault(broken=True))
+        before = await probe()
+        notes.write_bytes(notes.read_bytes() * 2)
+        return before, await probe()
+
+    before, after = asyncio.run(scene())
+
+    assert before.holds is None
+    assert after.holds is holds
+
+
+async def runs() -> bool:
+    return True
+
+
+async def has_ended() -> bool:
+    return False
+
+
+def test_a_process_that_takes_its_time_to_listen_is_waited_for(node: NodeFolder) -> None:
+    """It was started with a fault that may be over when it listens: whoever heals would find nobody to tell."""
+
+    async def scene() -> bool:
+        await node.set_dir_fault(0, SLOW)
+        telling = asyncio.ensure_future(node.tell_faults(runs))
+        done, _ = await asyncio.wait([telling], timeout=SLOW_START_S)
+        life = SideChannel(DirFaults(1))
+        await life.listen(node._folder / "side-channel")
+        await telling
+        await life.close()
+        return not done
+
+    assert asyncio.run(scene())
+
+
+def test_a_process_that_ends_before_it_listens_is_not_waited_for(node: NodeFolder) -> None:
+    """All its directories may be broken."""
+
+    async def scene() -> None:
+        await node.set_dir_fault(0, SLOW)
+        async with asyncio.timeout(5):
+            await node.tell_faults(has_ended)
+
+    asyncio.run(scene())
+
+
+def test_a_process_that_runs_and_never_listens_is_a_failure_of_the_laboratory(
+    node: NodeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("highwater.backends.real.node_folder.LISTENS_S_MAX", 0.1)
+
+    async def scene() -> None:
+        await node.set_dir_fault(0, SLOW)
+        with pytest.raises(HarnessError, match="b1 does not listen"):
+            await node.tell_faults(runs)
+
+    asyncio.run(scene())
+
+
+def test_power_is_lost_on_a_full_directory_too(tmp_path: Path) -> None:
+    """A truncation that was not synced is undone, which takes room: on a real disk those bytes are still there."""
+    if os.geteuid():
+        pytest.skip("only root can mount a small file system")
+    node = made(tmp_path, Needs(small_dirs=True))
+    try:
+        kept = Batch(Offset(0), LeaderEpoch(0), sealed(["x" * 100_000]))
+        with closing(FlushLedger(tmp_path / B1 / "power-ledger")) as ledger, closing(Disk(node.log_dirs, ledger=ledger)) as disk:
+            disk.recover()
+            disk.create(0, TP, Incarnation(1), TopicId(9))
+            disk.append(0, TP, [kept])
+            disk.flush_job(0)()
+            disk.truncate(0, TP, Offset(0))
+
+        async def scene() -> Proof:
+            probe = await node.set_dir(0, DirCondition(full=True))
+            await node.lose_unflushed([0], Loss(seed=1, lose_all=True))
+            return await probe()
+
+        assert asyncio.run(scene()).holds  # it is full again
+
+        ((log,),) = [image.logs for image in node.disks()]
+        assert [batch.base_offset for batch in log.batches] == [0]
+    finally:
+        node.release()

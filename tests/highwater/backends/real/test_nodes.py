@@ -1,0 +1,43 @@
+"""What is done to the process of a node, and what it proves."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from highwater.backends.real.node_folder import Needs, Start
+from highwater.backends.real.processes.nodes import NodeProcess
+from highwater.backends.real.site import Proof
+from reference.config import SAFE, BrokerConfig
+from reference.types import Address, BrokerId
+from server.runtime.settings import Listener
+
+B1 = Address("b1")
+NOBODY = "127.0.0.1:1"  # a port that nothing listens on
+
+
+def node(folder: Path) -> NodeProcess:
+    where = Listener(bind="127.0.0.1:0", advertised={B1: NOBODY})
+    config = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
+    return NodeProcess(folder, Start(config=config, zookeeper=NOBODY, peers=where, clients=where, needs=Needs()))
+
+
+def test_who_is_down_already_is_not_killed_and_not_shut_down(tmp_path: Path) -> None:
+    """Or the end of a process, long ago and of whatever cause, would prove every fault that finds it gone."""
+
+    async def scene() -> list[Proof]:
+        broker = node(tmp_path)
+        await broker.start()
+        assert broker._process is not None
+        os.kill(broker._process.pid, signal.SIGKILL)
+        broker._process.wait()
+        found = [await (await broker.terminate())(), await (await broker.kill())()]
+        await broker.start()
+        found.append(await (await broker.kill())())
+        found.append(await (await broker.terminate())())
+        broker.close()
+        return found
+
+    found = asyncio.run(scene())
+
+    assert [one.holds for one in found] == [False, False, True, False]

@@ -1,0 +1,73 @@
+"""Sealed batches are opened in the laboratory, whatever they were compressed with."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from highwater.backends.real.opening import opened, opened_dirs, opened_line
+from highwater.errors import HarnessError
+from reference.effects import Note
+from reference.messages import Batch
+from reference.types import Incarnation, LeaderEpoch, Offset, TopicPartition
+from server.disk.disk import Disk
+from server.lab.notes import NoteLine
+from server.wire.records import batch_of, sealed
+
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+def built(values: Sequence[str], codec: int) -> bytes:
+    builder = DefaultRecordBatchBuilder(
+        magic=2, compression_type=codec, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1, batch_size=9999
+    )
+    for offset, value in enumerate(values):
+        builder.append(offset, timestamp=0, key=None, value=value.encode(), headers=[])
+    return bytes(builder.build())
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_is_opened_whatever_it_was_compressed_with(codec: str) -> None:
+    batch = Batch(Offset(40), LeaderEpoch(3), built(["a", "bc"], CODECS[codec]))
+
+    assert opened(batch) == Batch(Offset(40), LeaderEpoch(3), ("a", "bc"))
+
+
+def test_values_in_the_clear_stay_what_they_are() -> None:
+    batch = Batch(Offset(0), LeaderEpoch(0), ("a",))
+
+    assert opened(batch) is batch
+
+
+def test_a_damaged_batch_is_a_failure_of_the_laboratory() -> None:
+    """Not one of the protocol: brokers check what they take, and disks are read by the laboratory."""
+    data = bytearray(built(["a"], 0))
+    data[-2] ^= 1
+
+    with pytest.raises(HarnessError, match="the batch at offset 7 does not have the checksum that it names"):
+        opened(Batch(Offset(7), LeaderEpoch(0), bytes(data)))
+
+
+def test_the_batches_of_a_note_are_opened() -> None:
+    note = Note(kind="append", batches=(batch_of(sealed(["a"])),))
+    line = NoteLine(node="b1", life=1, time_ns=0, note=note)
+
+    assert [batch.values for batch in opened_line(line).note.batches] == [("a",)]
+
+
+def test_a_log_on_disk_is_read_in_the_clear(tmp_path: Path) -> None:
+    tp = TopicPartition("t-0")
+    disk = Disk([tmp_path / "logs"])
+    disk.recover()
+    disk.create(0, tp, Incarnation(1))
+    for offset, value in enumerate(("a", "b")):
+        disk.append(0, tp, [Batch(Offset(offset), LeaderEpoch(2), sealed([value]))])
+    disk.close()
+
+    (image,) = opened_dirs([tmp_path / "logs"])
+
+    assert [(batch.base_offset, batch.leader_epoch, batch.values) for batch in image.logs[0].batches] == [
+        (0, 2, ("a",)),
+        (1, 2, ("b",)),
+    ]

@@ -1,0 +1,120 @@
+"""A fault has acted when a probe has seen it, and is over when a probe has seen that."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from highwater.backends.real.proving import Proving
+from highwater.backends.real.site import Probe, Proof
+from highwater.errors import HarnessError
+from history.event import EventKind
+from history.recorder import Recorder
+from nemesis.faults import Crash
+from nemesis.schedule import Window
+from reference.types import Address
+
+WINDOW = Window(id="f1", kind="crash-one", at_ms=0, until_ms=1, fault=Crash())
+NODE = Address("b1")
+
+
+def finds(holds: bool, detail: str = "seen") -> Probe:
+    async def probe() -> Proof:
+        await asyncio.sleep(0)
+        return Proof(holds, detail)
+
+    return probe
+
+
+def play(scene: Callable[[Proving], Awaitable[None]]) -> tuple[list[tuple[EventKind, str | None]], dict[str, int]]:
+    recorder = Recorder(lambda: 0)
+    proving = Proving(recorder, ["crash-one"])
+    asyncio.run(_run(scene, proving))
+    return [(row.kind, row.detail) for row in recorder.events], proving.acted
+
+
+async def _run(scene: Callable[[Proving], Awaitable[None]], proving: Proving) -> None:
+    await scene(proving)
+
+
+def test_a_fault_that_was_seen_has_acted() -> None:
+    async def scene(proving: Proving) -> None:
+        proving.acts(WINDOW, NODE, finds(True), "b1 process")
+        await proving.settle("f1")
+
+    rows, acted = play(scene)
+
+    assert rows == [(EventKind.FAULT_PROBED, "acts: seen"), (EventKind.FAULT_ACTED, "crash-one")]
+    assert acted == {"crash-one": 1}
+
+
+def test_a_fault_without_effect_has_not_acted_and_says_so() -> None:
+    """Or a run of faults that all missed would look like one that was survived."""
+
+    async def scene(proving: Proving) -> None:
+        proving.acts(WINDOW, NODE, finds(False), "b1 process")
+        await proving.settle()
+
+    rows, acted = play(scene)
+
+    assert rows == [(EventKind.FAULT_PROBED, "no-effect: seen")]
+    assert acted == {"crash-one": 0}
+
+
+def test_a_fault_that_is_still_there_is_a_failure_of_the_laboratory() -> None:
+    """Liveness is judged after healing: what was not healed must not be held against the cluster."""
+
+    async def scene(proving: Proving) -> None:
+        proving.healed(WINDOW, NODE, finds(False, "nothing arrived"), "b1>b2")
+        with pytest.raises(HarnessError, match=r"window f1 \(crash-one\) is not healed: nothing arrived"):
+            await proving.settle()
+
+    rows, _ = play(scene)
+
+    assert rows == [(EventKind.FAULT_PROBED, "still-there: nothing arrived")]
+
+
+def test_what_was_changed_meanwhile_is_not_looked_at_any_more() -> None:
+    """The later deed has a probe of its own; the earlier one would find what the later one did."""
+
+    async def scene(proving: Proving) -> None:
+        proving.healed(WINDOW, NODE, finds(False), "b1>b2", "b2>b1")
+        await asyncio.sleep(0)
+        proving.changed("b2>b1")
+        await proving.settle()
+
+    rows, _ = play(scene)
+
+    assert rows == []
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (HarnessError("the engine is gone"), "the engine is gone"),
+        (BlockingIOError("no process more"), r"looking at window f1 \(crash-one\): no process more"),
+    ],
+)
+def test_a_probe_that_fails_is_a_failure_of_the_laboratory(error: Exception, told: str) -> None:
+    """Whether the machine had no room for it, or the engine: a run that ends by anything else has no record."""
+
+    async def broken() -> Proof:
+        raise error
+
+    async def scene(proving: Proving) -> None:
+        proving.acts(WINDOW, NODE, broken, "b1 process")
+        with pytest.raises(HarnessError, match=told):
+            await proving.settle()
+
+    assert play(scene)[0] == []
+
+
+def test_what_changes_before_a_probe_has_begun_is_not_held_against_its_fault() -> None:
+    """A process that is started into a pause runs for a moment: its start is healed, and the probe finds it frozen."""
+
+    async def scene(proving: Proving) -> None:
+        proving.healed(WINDOW, NODE, finds(False), "b1 process")
+        proving.changed("b1 process")
+        await proving.settle()
+
+    assert play(scene) == ([], {"crash-one": 0})

@@ -1,0 +1,61 @@
+"""However a run ends, what was recorded is kept, and nothing of its site is."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from highwater.backends.real.site import Site
+from highwater.backends.real.stage import perform
+from highwater.backends.real.zookeeper_log import AnyCommit
+from highwater.errors import HarnessError
+from highwater.rig.backend import Run
+from tests.zookeeper.test_process_backend import PROVENANCE, plan
+
+
+class Nowhere:
+    """A site that does not come up, and of which these methods fail."""
+
+    nodes: dict[int, object] = {}
+
+    def __init__(self, trouble: BaseException, *failing: str) -> None:
+        self.trouble = trouble
+        self.failing = failing
+        self.is_closed = False
+
+    def _does(self, name: str) -> None:
+        if name in self.failing:
+            raise HarnessError(f"{name} fails")
+
+    async def open(self) -> None:
+        raise self.trouble
+
+    async def leave(self) -> None:
+        """Nothing is there."""
+
+    def stop(self) -> None:
+        self._does("stop")
+
+    def commits(self) -> Sequence[AnyCommit]:
+        self._does("commits")
+        return ()
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._does("close")
+
+
+NO_ENGINE = HarnessError("no engine")
+
+
+@pytest.mark.parametrize("failing", [("stop",), ("commits",), ("close",), ("stop", "commits", "close")])
+@pytest.mark.parametrize("trouble", [KeyboardInterrupt(), NO_ENGINE])
+def test_what_fails_after_the_last_row_takes_no_record_with_it(trouble: BaseException, failing: tuple[str, ...]) -> None:
+    """The record may hold what proves an anomaly, whatever becomes of the laboratory afterwards."""
+    site = Nowhere(trouble, *failing)
+
+    run: Run = perform(plan(faults_ms=1000), PROVENANCE, cast(Site, site), backend="process")
+
+    told = "no engine" if trouble is NO_ENGINE else f"{failing[0]} fails"
+    assert (run.history.manifest.outcome, run.failure) == ("harness-fault", told)
+    assert site.is_closed

@@ -1,0 +1,98 @@
+"""Which links a partition cuts."""
+
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from highwater.rig.cuts import Geography, Pair
+from history.seed import Draws
+from nemesis.faults import ALL_LINKS, Partition
+from reference.types import Address, BrokerId
+
+CLIENTS = (Address("c0"), Address("c1"))
+
+
+def geography(brokers: int) -> Geography:
+    return Geography(tuple(BrokerId(number) for number in range(1, brokers + 1)), CLIENTS)
+
+
+def cut(fault: Partition, *hit: int, brokers: int = 3, draws: int = 1) -> set[Pair]:
+    pairs = geography(brokers).cut_by(fault, tuple(BrokerId(number) for number in hit), Draws(draws), purpose="test")
+    assert len(pairs) == len(set(pairs))
+    return set(pairs)
+
+
+def named(*pairs: str) -> set[Pair]:
+    return {(Address(source), Address(target)) for source, target in (pair.split(">") for pair in pairs)}
+
+
+@pytest.mark.parametrize(
+    ("links", "direction", "expected"),
+    [
+        (("peers",), "both", named("b1>b2", "b1>b3", "b2>b1", "b3>b1")),
+        (("peers",), "inbound", named("b2>b1", "b3>b1")),
+        (("zookeeper",), "both", named("b1>zk", "zk>b1")),
+        (("zookeeper",), "outbound", named("b1>zk")),
+        (("clients",), "inbound", named("c0>b1", "c1>b1")),
+    ],
+)
+def test_isolating_one_cuts_its_links(
+    links: tuple[Literal["peers", "zookeeper", "clients"], ...],
+    direction: Literal["both", "inbound", "outbound"],
+    expected: set[Pair],
+) -> None:
+    assert cut(Partition(links=links, direction=direction), 1) == expected
+
+
+def test_isolating_two_cuts_them_from_each_other_too() -> None:
+    assert cut(Partition(links=("peers",)), 1, 2) == named("b1>b2", "b2>b1", "b1>b3", "b3>b1", "b2>b3", "b3>b2")
+
+
+@given(st.integers(3, 5), st.integers(0, 1000))
+def test_halves_are_two_sides_that_hear_nothing_of_each_other(brokers: int, draws: int) -> None:
+    pairs = cut(Partition(shape="halves"), brokers=brokers, draws=draws)
+    ids = [Address(f"b{number}") for number in range(1, brokers + 1)]
+    first = [broker for broker in ids if (broker, Address("zk")) not in pairs]
+
+    assert len(first) == brokers // 2
+    for a in ids:
+        for b in ids:
+            assert ((a, b) in pairs) == ((a in first) != (b in first))
+    for client in CLIENTS:
+        assert {broker for broker in ids if (client, broker) not in pairs} in ({*first}, {*ids} - {*first})
+
+
+@given(st.integers(3, 5), st.integers(0, 1000))
+def test_in_a_ring_each_broker_hears_a_majority_and_no_two_the_same(brokers: int, draws: int) -> None:
+    pairs = cut(Partition(shape="majorities-ring"), brokers=brokers, draws=draws)
+    ids = [f"b{number}" for number in range(1, brokers + 1)]
+    heard = [frozenset(a for a in ids if (Address(a), Address(b)) not in pairs) for b in ids]
+
+    assert {len(majority) for majority in heard} == {brokers // 2 + 1}
+    assert len(set(heard)) == brokers
+
+
+@given(st.integers(3, 5), st.integers(0, 1000))
+def test_across_a_bridge_only_one_broker_hears_everybody(brokers: int, draws: int) -> None:
+    pairs = cut(Partition(shape="bridge"), brokers=brokers, draws=draws)
+    ids = [f"b{number}" for number in range(1, brokers + 1)]
+    whole = [a for a in ids if not any(a in pair for pair in pairs)]
+
+    assert len(whole) == 1
+    assert all((b, a) in pairs for a, b in pairs)
+
+
+def test_links_that_a_fault_does_not_name_stay() -> None:
+    for shape in ("isolate", "halves", "majorities-ring", "bridge"):
+        everything = cut(Partition(shape=shape, links=ALL_LINKS), 1)
+        for pair in cut(Partition(shape=shape, links=("peers",)), 1):
+            assert pair in everything
+            assert {pair[0][0], pair[1][0]} == {"b"}
+
+
+def test_links_of_a_broker_with_one_peer() -> None:
+    pairs = geography(3).links_of(BrokerId(1), ALL_LINKS, "inbound", 2)
+
+    assert set(pairs) == named("b2>b1")

@@ -1,0 +1,215 @@
+"""What a disk keeps: everything through a crash, what was flushed through a loss of power."""
+
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from highwater.backends.sim.disk import Disk, Refusal, end_of
+from highwater.backends.sim.network import Acting
+from history.seed import Draws
+from reference.effects import Append, CreateReplica, DeleteReplica, MarkDir, Truncate, WriteCheckpoint
+from reference.events import LogImage
+from reference.messages import Batch
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, LeaderEpoch, Offset, TopicPartition
+
+T0, T1 = TopicPartition("t-0"), TopicPartition("t-1")
+
+
+def batch(base: int, *values: str, epoch: int = 0) -> Batch:
+    return Batch(Offset(base), LeaderEpoch(epoch), values)
+
+
+def disk(*batches: Batch, draws: int = 1) -> Disk:
+    made = Disk("b1", 1, Draws(draws), (1000, 1000))
+    assert made.perform(CreateReplica(0, T0)) is None
+    append(made, *batches)
+    return made
+
+
+def append(to: Disk, *batches: Batch) -> None:
+    assert to.perform(Append(0, T0, batches)) is None
+
+
+def flush(of: Disk) -> None:
+    of.flushed(0, of.flush_mark(0))
+
+
+def logs(of: Disk) -> tuple[LogImage, ...]:
+    return of.image()[0].logs
+
+
+def content(of: Disk) -> list[Batch]:
+    return [batch for log in logs(of) if log.tp == T0 for batch in log.batches]
+
+
+def test_a_crash_keeps_the_page_cache() -> None:
+    assert content(disk(batch(0, "a"), batch(1, "b"))) == [batch(0, "a"), batch(1, "b")]
+
+
+def test_losing_power_cuts_back_to_the_flush() -> None:
+    of = disk(batch(0, "a"))
+    flush(of)
+    append(of, batch(1, "b"), batch(2, "c"))
+    wounds = of.lose_unflushed(0, "test", torn=False, all_of_it=True)
+
+    assert content(of) == [batch(0, "a")]
+    assert wounds == [(T0, NO_TOPIC_ID, 1)]
+
+
+def test_a_flush_covers_only_what_was_written_before_it_began() -> None:
+    of = disk(batch(0, "a"))
+    mark = of.flush_mark(0)
+    append(of, batch(1, "b"))
+    of.flushed(0, mark)
+    of.lose_unflushed(0, "test", torn=False, all_of_it=True)
+
+    assert content(of) == [batch(0, "a")]
+
+
+def test_a_log_is_there_after_power_loss_with_nothing_in_it() -> None:
+    """Its creation is durable at once: else nobody could tell a replica without records from one that lost them."""
+    of = disk(batch(0, "a"))
+    of.lose_unflushed(0, "test", torn=False, all_of_it=True)
+
+    assert logs(of) == (LogImage(T0, ()),)
+
+
+def test_a_directory_remembers_its_birth_until_it_is_swapped() -> None:
+    of = disk()
+    of.perform(MarkDir(0, Incarnation(5), 1))
+    of.lose_unflushed(0, "test", torn=False, all_of_it=True)
+    before = of.image()[0].born
+    of.swap(0)
+
+    assert (before, of.image()[0].born) == (5, NO_INCARNATION)
+
+
+def test_a_deletion_that_was_never_flushed_may_be_undone() -> None:
+    of = disk(batch(0, "a"))
+    flush(of)
+    of.perform(DeleteReplica(0, T0))
+    of.lose_unflushed(0, "test", torn=False, all_of_it=True)
+
+    assert content(of) == [batch(0, "a")]
+
+
+def test_a_flushed_deletion_stays() -> None:
+    of = disk(batch(0, "a"))
+    flush(of)
+    of.perform(DeleteReplica(0, T0))
+    flush(of)
+    of.lose_unflushed(0, "test", torn=False, all_of_it=True)
+
+    assert logs(of) == ()
+
+
+def test_a_truncation_that_was_never_flushed_may_be_undone() -> None:
+    of = disk(batch(0, "a"), batch(1, "old"))
+    flush(of)
+    of.perform(Truncate(0, T0, Offset(1)))
+    append(of, batch(1, "new", epoch=1))
+    wounds = of.lose_unflushed(0, "test", torn=False, all_of_it=True)
+
+    assert content(of) == [batch(0, "a"), batch(1, "old")]
+    assert wounds == [(T0, NO_TOPIC_ID, 1)]
+
+
+def test_a_checkpoint_is_durable_at_once() -> None:
+    of = disk()
+    of.perform(WriteCheckpoint(0, ((T0, Offset(5)),)))
+    of.lose_unflushed(0, "test", torn=False, all_of_it=True)
+
+    assert of.image()[0].checkpoint == ((T0, 5),)
+
+
+steps = st.lists(st.one_of(st.just("append"), st.just("flush"), st.integers(0, 6)), max_size=25)
+
+
+@given(steps, st.integers(0, 2**32), st.booleans())
+def test_losing_power_leaves_a_state_the_log_had_since_its_last_flush(story: list[str | int], draws: int, torn: bool) -> None:
+    """But for a torn batch at the end; and the wound is the first offset that is no longer what it was."""
+    of = disk(draws=draws)
+    flush(of)
+    since_flush: list[list[Batch]] = [[]]
+    for number, step in enumerate(story):
+        if step == "flush":
+            flush(of)
+            since_flush = []
+        elif step == "append":
+            append(of, batch(_end(content(of)), f"v{number}", f"w{number}", epoch=number))
+        elif 2 * int(step) < _end(content(of)):
+            of.perform(Truncate(0, T0, Offset(2 * int(step))))
+        since_flush.append(content(of))
+    before = content(of)
+    wounds = of.lose_unflushed(0, "test", torn=torn, all_of_it=False)
+    after = content(of)
+
+    whole = after if not after or after[-1].intact else after[:-1]
+    assert whole in since_flush
+    assert torn or whole == after
+    same = next((i for i, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), min(len(before), len(after)))
+    assert wounds == ([(T0, NO_TOPIC_ID, before[same].base_offset)] if same < len(before) else [])
+    again = of.lose_unflushed(0, "again", torn=torn, all_of_it=True)
+    assert again == []
+
+
+def _end(batches: Iterable[Batch]) -> int:
+    return max((end_of(found) for found in batches), default=0)
+
+
+def test_a_batch_is_torn_sometimes() -> None:
+    torn = 0
+    for draws in range(20):
+        of = disk(batch(0, "a"), batch(1, "b"), batch(2, "c"), draws=draws)
+        of.lose_unflushed(0, "test", torn=True, all_of_it=False)
+        torn += any(not found.intact for found in content(of))
+
+    assert 0 < torn < 20
+
+
+def test_a_swapped_directory_is_empty_and_everything_in_it_is_a_wound() -> None:
+    of = disk(batch(0, "a"))
+    flush(of)
+
+    assert of.swap(0) == [(T0, NO_TOPIC_ID, 0)]
+    assert logs(of) == ()
+
+
+def test_an_empty_log_in_a_swapped_directory_is_a_wound_too() -> None:
+    """U2: a replica may be counted on for a partition without records, and nobody can know later that there were none."""
+    of = disk()
+
+    assert of.swap(0) == [(T0, NO_TOPIC_ID, 0)]
+
+
+def test_a_directory_that_refuses_everything_does_nothing() -> None:
+    of = disk(batch(0, "a"))
+    acting = Acting("f1", "b1")
+    of.dirs[0].refusals.append(Refusal(acting, "EIO", reads=False))
+
+    assert of.perform(Append(0, T0, (batch(1, "b"),))) == "EIO"
+    assert of.perform(Truncate(0, T0, Offset(0))) == "EIO"
+    assert not of.image()[0].readable
+    assert acting.count == 3
+    of.dirs[0].refusals.clear()
+    assert content(of) == [batch(0, "a")]
+
+
+def test_a_full_directory_still_truncates_and_reads() -> None:
+    of = disk(batch(0, "a"), batch(1, "b"))
+    of.dirs[0].refusals.append(Refusal(Acting("f1", "b1"), "ENOSPC", reads=True))
+
+    assert of.perform(Append(0, T0, (batch(2, "c"),))) == "ENOSPC"
+    assert of.perform(CreateReplica(0, T1)) == "ENOSPC"
+    assert of.perform(Truncate(0, T0, Offset(1))) is None
+    assert content(of) == [batch(0, "a")]
+
+
+def test_a_slow_directory_takes_longer_to_flush() -> None:
+    of = disk()
+    acting = Acting("f1", "b1")
+    of.dirs[0].slows.append((77, acting))
+
+    assert of.flush_delay_ns(0) == 1077
+    assert acting.count == 1

@@ -1,0 +1,135 @@
+"""Any schedule, however its windows overlap, leaves nothing behind."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from highwater.backends.sim.clock import EPOCH_NS
+from highwater.backends.sim.scheduler import MS
+from highwater.backends.sim.world import World
+from history.event import EventKind
+from nemesis.faults import (
+    AnyFault,
+    ClockDrift,
+    ClockJump,
+    ClockStrobe,
+    Clog,
+    Crash,
+    CrashAt,
+    DirFailure,
+    DirFile,
+    DirUnreadable,
+    DiskFull,
+    DiskSlow,
+    DiskSwap,
+    ExpireSession,
+    Packets,
+    Partition,
+    Pause,
+    PowerLoss,
+    Reset,
+    Restart,
+    Slow,
+)
+from nemesis.schedule import Window
+from nemesis.targets import AnyTarget, Everyone, Minority, Named, Random
+from tests.highwater.backends.sim.stages import Cast, plan
+
+END_MS = 3000
+
+faults: st.SearchStrategy[AnyFault] = st.one_of(
+    st.builds(Partition, shape=st.sampled_from(["isolate", "halves", "majorities-ring", "bridge"])),
+    st.just(Packets(drop_per_mille=300)),
+    st.just(Slow(extra_ms=20)),
+    st.builds(Clog, kinds=st.sampled_from([(), ("fetch",)])),
+    st.just(Reset(period_ms=200)),
+    st.builds(ClockJump, offset_ms=st.integers(-5000, 5000)),
+    st.builds(ClockDrift, ppm=st.integers(-400_000, 400_000)),
+    st.just(ClockStrobe(offset_ms=700, period_ms=90)),
+    st.sampled_from([Pause(), Crash(), Restart(), PowerLoss(), ExpireSession(), DiskSwap(), Restart(session_ends=True)]),
+    st.builds(CrashAt, nth=st.integers(1, 3), before=st.booleans()),
+    st.sampled_from([DirUnreadable(), DirFailure(), DirFailure(drop_unflushed=True), DiskFull(), DiskSlow()]),
+    st.sampled_from([DirFile(), DirFile(removed=True)]),
+)
+targets: st.SearchStrategy[AnyTarget] = st.sampled_from(
+    [Named(brokers=(1,)), Named(brokers=(1, 2)), Random(), Minority(), Everyone()]
+)
+spans = st.tuples(st.integers(0, END_MS - 1), st.integers(1, END_MS)).map(lambda span: (span[0], min(END_MS, span[0] + span[1])))
+
+
+Drawn = tuple[AnyFault, AnyTarget, tuple[int, int]]
+
+
+def windows(drawn: list[Drawn]) -> list[Window]:
+    return [
+        Window(id=f"f{number}", kind="it", at_ms=at_ms, until_ms=until_ms, fault=fault, target=target)
+        for number, (fault, target, (at_ms, until_ms)) in enumerate(drawn)
+    ]
+
+
+@given(st.lists(st.tuples(faults, targets, spans), max_size=10), st.integers(0, 100))
+def test_when_everything_is_healed_nothing_of_a_fault_is_left(drawn: list[Drawn], draws: int) -> None:
+    world = World(plan(*windows(drawn), draws=draws), Cast())
+    scheduler = world.stage.scheduler
+    for node in world.nodes.values():
+        node.start()
+    world.faults.plan(0)
+    scheduler.run_until(END_MS * MS)
+    world.faults.heal()
+    begun = [e for e in world.stage.recorder.events if e.kind is EventKind.FAULT_BEGUN]
+    ended = [e for e in world.stage.recorder.events if e.kind is EventKind.FAULT_ENDED]
+    scheduler.run_until((END_MS + 30_000) * MS)
+
+    assert len({(e.fault, e.node) for e in begun}) == len({(e.fault, e.node) for e in ended})
+    for node in world.nodes.values():
+        assert node.up
+        assert not node.paused
+        assert not any(directory.refusals or directory.slows for directory in node.disk.dirs)
+        now = node.clock.now()
+        assert now.wall_ms == EPOCH_NS // MS + scheduler.now // MS
+    for link in world.stage.network.links():
+        assert [link.cuts, link.clogs, link.stops, link.slows, link.held] == [[], [], [], [], []]
+    assert not world.stage.transport.lossy()
+
+
+@given(st.lists(spans, min_size=1, max_size=6))
+def test_a_process_is_down_exactly_while_some_window_holds_it(crashes: list[tuple[int, int]]) -> None:
+    schedule = windows([(Crash(), Named(brokers=(2,)), span) for span in crashes])
+    world = World(plan(*schedule), Cast())
+    for node in world.nodes.values():
+        node.start()
+    world.faults.plan(0)
+    late_ms = 5  # a blow may wait a moment for a better place to fall
+    for instant in sorted({edge for span in crashes for edge in span}):
+        world.stage.scheduler.run_until((instant + late_ms) * MS)
+        at = world.stage.scheduler.now // MS
+        held = any(start + late_ms <= at < end for start, end in crashes)
+        free = not any(start <= at < end for start, end in crashes)
+        node = next(node for node in world.nodes.values() if node.address == "b2")
+        assert not (held and node.up)
+        assert not (free and not node.up)
+
+
+@pytest.mark.parametrize(
+    ("fault", "off", "acted"),
+    [
+        (ClockJump(offset_ms=-400), (-400 * MS, 0), 1),
+        (ClockDrift(ppm=90_000), (0, 90_000), 1),
+        (ClockStrobe(offset_ms=700, period_ms=90), (700 * MS, 0), 9),
+        (ClockJump(offset_ms=0), (0, 0), 0),
+    ],
+)
+def test_a_clock_fault_moves_the_clock_and_counts_only_then(fault: AnyFault, off: tuple[int, int], acted: int) -> None:
+    """A fault that is counted and does nothing makes a campaign believe in what it never tried."""
+    world = World(plan(*windows([(fault, Named(brokers=(1,)), (100, 900))])), Cast())
+    first, second, *_ = world.nodes.values()
+    for node in world.nodes.values():
+        node.start()
+    world.faults.plan(0)
+    world.stage.scheduler.run_until(500 * MS)
+    during = (first.clock.off, second.clock.off)
+    world.stage.scheduler.run_until(1000 * MS)
+
+    assert during == (off, (0, 0))
+    assert first.clock.off == (0, 0)
+    assert [count.acted for count in world.faults.counts()] == [acted]

@@ -1,0 +1,257 @@
+"""Connections behave as TCP, whatever is done to their links."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from highwater.backends.sim.network import PATIENCE_MS_MAX, Acting, Connection, Link, Stop
+from highwater.backends.sim.scheduler import MS
+from highwater.backends.sim.stage import Stage
+from tests.highwater.backends.sim.stages import stage
+
+
+class Wire:
+    """A connection from a to b, with what came out at either end and when (ms)."""
+
+    def __init__(self, on: Stage | None = None) -> None:
+        self.stage = on or stage()
+        self.link: Link = self.stage.network.link("a", "b")
+        self.served: list[object] = []
+        self.times: list[int] = []
+        self.received: list[object] = []
+        self.lost_ms: list[int] = []
+        self.connection = Connection(self.link, serve=self._serve, receive=self.received.append, on_lost=self._lost)
+
+    def _serve(self, payload: object) -> None:
+        self.served.append(payload)
+        self.times.append(self.stage.scheduler.now // MS)
+
+    def _lost(self) -> None:
+        self.lost_ms.append(self.stage.scheduler.now // MS)
+
+    def send(self, *payloads: object) -> None:
+        for payload in payloads:
+            self.stage.network.send(self.connection.forth, payload)
+
+    def run(self, ms: int) -> None:
+        self.stage.scheduler.run_until(self.stage.scheduler.now + ms * MS)
+
+    def cut(self, link: Link) -> Acting:
+        acting = Acting("f1", "a")
+        link.cuts.append(acting)
+        return acting
+
+    def join(self, link: Link) -> None:
+        link.cuts.clear()
+        self.stage.network.release(link)
+
+
+def test_the_first_message_takes_a_round_trip_longer() -> None:
+    wire = Wire()
+    wire.send("hello")
+    wire.run(10)
+    wire.send("again")
+    wire.run(10)
+
+    assert wire.times == [3, 11]
+
+
+changes = st.one_of(
+    st.tuples(st.just("send"), st.just(0)),
+    st.tuples(st.just("wait"), st.integers(1, 400)),
+    st.tuples(st.sampled_from(["cut", "join", "cut back", "join back", "clog", "unclog", "sever"]), st.just(0)),
+)
+
+
+@given(st.lists(changes, max_size=60), st.integers(0, 1000))
+def test_what_arrives_is_always_a_prefix_of_what_was_sent(story: list[tuple[str, int]], draws: int) -> None:
+    """In order, at most once, without a gap: through cuts, clogs, and after a reset."""
+    wire = Wire(stage(draws, delay_us=(100, 300_000)))
+    sent = 0
+    for what, ms in story:
+        match what:
+            case "send" if not wire.connection.broken:
+                wire.send(sent)
+                sent += 1
+            case "wait":
+                wire.run(ms)
+            case "cut" | "cut back":
+                wire.cut(wire.link if what == "cut" else wire.link.back)
+            case "join" | "join back":
+                wire.join(wire.link if what == "join" else wire.link.back)
+            case "clog":
+                wire.link.clogs.append(Stop(Acting("f2", "a"), None))
+            case "unclog":
+                wire.link.clogs.clear()
+                wire.stage.network.release(wire.link)
+            case "sever" if not wire.connection.broken:
+                wire.stage.network.sever(wire.connection, some_arrive=True)
+            case _:
+                pass
+    wire.link.clogs.clear()
+    for link in (wire.link, wire.link.back):
+        wire.join(link)
+    wire.run(20_000)
+
+    assert wire.served == list(range(len(wire.served)))
+    assert len(wire.lost_ms) == (1 if wire.connection.broken else 0)
+    if not wire.connection.broken:
+        assert len(wire.served) == sent
+
+
+def test_bytes_wait_for_a_short_cut_to_end() -> None:
+    wire = Wire()
+    wire.send("before")
+    wire.run(10)
+    acting = wire.cut(wire.link)
+    wire.send("during", "the cut")
+    wire.run(300)
+    held = list(wire.served)
+    wire.join(wire.link)
+    wire.run(10)
+
+    assert held == ["before"]
+    assert wire.served == ["before", "during", "the cut"]
+    assert acting.count == 2
+    assert not wire.connection.broken
+
+
+def test_a_long_cut_breaks_the_connection_and_loses_what_waited() -> None:
+    wire = Wire()
+    wire.cut(wire.link)
+    wire.send("lost")
+    wire.run(PATIENCE_MS_MAX + 100)
+    wire.join(wire.link)
+    wire.run(1000)
+
+    assert wire.served == []
+    assert len(wire.lost_ms) == 1
+
+
+def test_an_idle_connection_survives_any_cut() -> None:
+    wire = Wire()
+    wire.send("before")
+    wire.run(10)
+    wire.cut(wire.link)
+    wire.run(60_000)
+    wire.join(wire.link)
+    wire.send("after")
+    wire.run(10)
+
+    assert wire.served == ["before", "after"]
+
+
+def test_a_cut_one_way_lets_the_other_way_pass() -> None:
+    wire = Wire()
+    wire.send("hello")
+    wire.run(10)
+    wire.cut(wire.link)
+    wire.stage.network.send(wire.connection.back, "answer")
+    wire.run(10)
+
+    assert wire.received == ["answer"]
+
+
+def test_nobody_connects_while_either_way_is_cut() -> None:
+    wire = Wire()
+    wire.cut(wire.link.back)
+    wire.send("hello")
+    wire.run(100)
+    held = list(wire.served)
+    wire.join(wire.link.back)
+    wire.run(100)
+
+    assert held == []
+    assert wire.served == ["hello"]
+
+
+def test_a_clog_delivers_everything_afterwards_however_long_it_lasted() -> None:
+    wire = Wire()
+    stop = Stop(Acting("f1", "a"), None)
+    wire.link.clogs.append(stop)
+    wire.send(1, 2)
+    wire.run(60_000)
+    held = list(wire.served)
+    wire.link.clogs.remove(stop)
+    wire.stage.network.release(wire.link)
+    wire.run(100)
+
+    assert held == []
+    assert wire.served == [1, 2]
+    assert not wire.connection.broken
+
+
+def test_a_clog_of_one_kind_lets_the_others_overtake() -> None:
+    wire = Wire()
+    stop = Stop(Acting("f1", "a"), frozenset({str}))
+    wire.link.stops.append(stop)
+    wire.send("held", 1, 2)
+    wire.run(100)
+    passed = list(wire.served)
+    wire.link.stops.remove(stop)
+    wire.stage.network.release(wire.link)
+    wire.run(100)
+
+    assert passed == [1, 2]
+    assert wire.served == [1, 2, "held"]
+
+
+def test_after_a_reset_old_bytes_may_arrive_behind_those_of_the_next_connection() -> None:
+    overtaken = 0
+    for draws in range(20):
+        old = Wire(stage(draws, delay_us=(1000, 50_000)))
+        new = Wire(old.stage)
+        new.served = old.served
+        old.send("old")
+        old.stage.network.sever(old.connection, some_arrive=True)
+        new.send("new")
+        old.run(1000)
+        assert old.served in (["new"], ["old", "new"], ["new", "old"])
+        overtaken += old.served == ["new", "old"]
+
+    assert overtaken > 0
+
+
+def test_what_is_sent_over_a_broken_connection_is_lost() -> None:
+    wire = Wire()
+    wire.stage.network.sever(wire.connection, some_arrive=True)
+    wire.send("late")
+    wire.run(1000)
+
+    assert wire.served == []
+    assert wire.lost_ms == [1]
+
+
+def test_a_reset_that_cannot_come_through_is_noticed_later() -> None:
+    wire = Wire()
+    wire.cut(wire.link.back)
+    wire.stage.network.sever(wire.connection, some_arrive=False)
+    wire.run(400)
+    early = list(wire.lost_ms)
+    wire.run(PATIENCE_MS_MAX)
+
+    assert early == []
+    assert len(wire.lost_ms) == 1
+
+
+def test_a_slow_link_takes_longer_and_says_so() -> None:
+    wire = Wire()
+    acting = Acting("f1", "a")
+    wire.link.slows.append((500 * MS, acting))
+    wire.send(1)
+    wire.run(2000)
+
+    assert wire.served == [1]
+    assert wire.times[0] > 3
+    assert acting.count == 2
+
+
+def test_a_message_alone_is_lost_where_the_link_is_cut() -> None:
+    wire = Wire()
+    acting = wire.cut(wire.link)
+    wire.stage.network.send_alone(wire.link, 0, wire.served.append, "alone")
+    wire.run(100)
+    wire.join(wire.link)
+    wire.run(1000)
+
+    assert wire.served == []
+    assert acting.count == 1

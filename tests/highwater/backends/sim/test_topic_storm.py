@@ -1,0 +1,54 @@
+"""A topic is deleted and made again under its name, over and over, under chaos: each is judged by itself (docs/promise.md P8)."""
+
+import pytest
+
+from checkers.single import judge
+from checkers.verdict import Validity
+from highwater.backends.sim.scheduler import MS
+from highwater.backends.sim.world import World
+from highwater.plans.derive import derive
+from highwater.rig.backend import Provenance
+from highwater.rig.scene import assign, manifest
+from history.event import EventKind
+from reference.coordination import paths
+from reference.coordination.api import Create
+from workloads.client import Phase
+
+
+class Storm(World):
+    """An administrator deletes the first topic whenever it has been there for a second, and makes it again when it is gone."""
+
+    def _phase(self, phase: Phase) -> None:
+        super()._phase(phase)
+        if phase == "faults":
+            self.topic = self.stage.plan.cluster.topics[0].name
+            self.stage.scheduler.after(2000 * MS, self._delete)
+
+    def _delete(self) -> None:
+        if self.healed_at_ns is None:
+            asked = paths.delete_topics_payload((self.topic,))
+            self.server.administer((Create("/admin", b""), Create(paths.DELETE_TOPICS, asked)))
+            self.stage.scheduler.after(50 * MS, self._make)
+
+    def _make(self) -> None:
+        if paths.topic_path(self.topic) in self.server.tree.nodes:
+            self.stage.scheduler.after(50 * MS, self._make)
+        else:
+            payload = paths.topic_payload(assign(self.stage.plan)[self.topic])
+            self.server.administer((Create(paths.topic_path(self.topic), payload),))
+            self.stage.scheduler.after(1000 * MS, self._delete)
+
+
+@pytest.mark.parametrize(("protocol", "validity"), [("safe", Validity.VALID), ("no-topic-id", Validity.INVALID)])
+def test_a_topic_made_again_has_nothing_of_the_one_before(protocol: str, validity: Validity) -> None:
+    """B-61, B-62: ids tell the topics apart; without them a log of the old one lives on below the records of the new one."""
+    plan = derive(4, protocol=protocol, seconds=12)
+    world = Storm(plan)
+    world.play()
+    facts = manifest(
+        plan, Provenance(run_id="r", plan_digest=""), backend="sim", outcome="completed", faults=world.faults.counts()
+    )
+    history = world.stage.recorder.history(facts)
+
+    assert sum(event.kind is EventKind.TOPIC_DELETED for event in history.events) > 2
+    assert judge(history).validity is validity

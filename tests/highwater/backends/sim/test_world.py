@@ -1,0 +1,305 @@
+"""Whole runs of the real protocol: repeatable, disturbed by every fault, healed in the end."""
+
+import msgspec
+import pytest
+
+from highwater.backends.sim.backend import SimBackend
+from highwater.plans.plan import Plan
+from highwater.rig.backend import Provenance, Run
+from history.event import ClusterEvent, EventKind
+from history.op import OpType
+from nemesis.faults import (
+    AnyFault,
+    ClockDrift,
+    ClockJump,
+    ClockStrobe,
+    Clog,
+    Crash,
+    CrashAt,
+    DirFailure,
+    DirFile,
+    DirUnreadable,
+    DiskFull,
+    DiskSlow,
+    DiskSwap,
+    ExpireSession,
+    Packets,
+    Partition,
+    Pause,
+    PowerLoss,
+    Reset,
+    Restart,
+    Slow,
+)
+from nemesis.schedule import Window
+from nemesis.targets import AnyTarget, Controller, Everyone, IsrMember, LeaderOf, Minority, Named, Random
+from reference.config import TopicSpec
+from reference.events import AnyEvent
+from tests.highwater.backends.sim.stages import Cast, Scripted, plan
+
+LEADER = LeaderOf(topic="t", partition=0)
+
+
+def window(fault: AnyFault, target: AnyTarget = LEADER, at_ms: int = 500, until_ms: int = 2000, id: str = "f1") -> Window:
+    return Window(id=id, kind="it", at_ms=at_ms, until_ms=until_ms, fault=fault, target=target)
+
+
+def perform(of: Plan) -> Run:
+    return SimBackend().perform(of, Provenance(run_id="r", plan_digest="d"))
+
+
+def events(run: Run, *kinds: EventKind) -> list[ClusterEvent]:
+    return [event for event in run.history.events if event.kind in kinds]
+
+
+def nodes(run: Run, *kinds: EventKind) -> list[str | None]:
+    return [event.node for event in events(run, *kinds)]
+
+
+def test_a_plan_performed_twice_is_the_same_history() -> None:
+    of = plan(window(Partition()), window(Pause(), Random(), 700, 1500, "f2"))
+
+    assert perform(of).history.manifest.digest == perform(of).history.manifest.digest
+
+
+def test_other_draws_make_another_history() -> None:
+    assert perform(plan(draws=1)).history.manifest.digest != perform(plan(draws=2)).history.manifest.digest
+
+
+def test_taking_a_later_fault_out_changes_nothing_before_it() -> None:
+    """Draws are keyed by what they are for: the shrinker stands on it."""
+    early, late = window(Slow(extra_ms=50), Random()), window(Crash(), Minority(), 2500, 2800, "f2")
+    both, one = perform(plan(early, late)).history, perform(plan(early)).history
+    (opened,) = {event.time_ns for event in both.events if event.kind is EventKind.FAULT_BEGUN and event.fault == "f2"}
+
+    assert [event for event in both.events if event.time_ns < opened] == [e for e in one.events if e.time_ns < opened]
+    assert [op for op in both.operations if op.time_ns < opened] == [op for op in one.operations if op.time_ns < opened]
+
+
+def test_a_calm_run_acknowledges_and_reads_everything() -> None:
+    run = perform(plan())
+    manifest = run.history.manifest
+
+    assert manifest.outcome == "completed"
+    assert run.failure is None
+    produced = {op.value for op in run.history.operations if op.f == "produce" and op.type is OpType.OK}
+    assert manifest.final_reads_at_ns is not None
+    read = {op.value for op in run.history.operations if op.f == "poll" and op.time_ns > manifest.final_reads_at_ns}
+    assert len(produced) > 50
+    assert produced <= read
+    assert {op.type for op in run.history.operations} == {OpType.INVOKE, OpType.OK}
+
+
+def test_phases_follow_each_other_as_planned() -> None:
+    run = perform(plan(faults_ms=3000))
+    manifest = run.history.manifest
+    (healed,), (final,) = events(run, EventKind.HEALED), events(run, EventKind.FINAL_READS)
+
+    assert (manifest.healed_at_ns, manifest.final_reads_at_ns) == (healed.time_ns, final.time_ns)
+    first = run.history.operations[0].time_ns
+    assert 2900 <= (healed.time_ns - first) // 1_000_000 <= 3000
+    assert final.time_ns - healed.time_ns >= 2_000_000_000
+
+
+def test_zookeeper_says_who_leads_and_who_is_registered() -> None:
+    run = perform(plan())
+
+    written = events(run, EventKind.STATE_WRITTEN)
+    assert (written[0].topic, written[0].partition, written[0].leader) == ("t", 0, "b1")
+    assert written[0].isr is not None
+    assert set(written[0].isr) == {"b1", "b2", "b3"}
+    assert sorted(str(node) for node in nodes(run, EventKind.REGISTERED)) == ["b1", "b2", "b3"]
+    assert all(event.incarnation is not None and event.life == 1 for event in events(run, EventKind.REGISTERED))
+
+
+FAULTS: list[AnyFault] = [
+    Partition(),
+    Partition(links=("peers",), direction="inbound"),
+    Partition(shape="halves"),
+    Partition(shape="bridge"),
+    Packets(drop_per_mille=200, duplicate_per_mille=200, reorder_per_mille=200),
+    Slow(extra_ms=50),
+    Clog(),
+    Clog(kinds=("fetch-reply",), peer=2),
+    Reset(period_ms=300),
+    ClockJump(offset_ms=-60_000),
+    ClockDrift(ppm=200_000),
+    ClockStrobe(offset_ms=10_000, period_ms=100),
+    Pause(),
+    Crash(),
+    CrashAt(effect="append", nth=3),
+    CrashAt(effect="send:fetch-reply", before=True),
+    Restart(),
+    Restart(session_ends=True),
+    PowerLoss(),
+    ExpireSession(),
+    DirUnreadable(),
+    DirFile(),
+    DirFile(removed=True),
+    DirFailure(),
+    DirFailure(drop_unflushed=True),
+    DiskFull(),
+    DiskSlow(extra_ms=50),
+    DiskSwap(),
+]
+
+
+def named(fault: AnyFault) -> str:
+    return "-".join([type(fault).__name__, *(str(value) for value in msgspec.structs.astuple(fault))])
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=named)
+def test_every_fault_bites_is_witnessed_and_heals(fault: AnyFault) -> None:
+    """Each process runs in the end, and the topic takes writes again."""
+    of = plan(window(fault), draws=2)
+    if isinstance(fault, DiskSlow):
+        topic = msgspec.structs.replace(of.cluster.topics[0], flush="before_ack")
+        of = msgspec.structs.replace(of, cluster=msgspec.structs.replace(of.cluster, topics=(topic,)), quiet_ms=8000)
+    run = perform(msgspec.structs.replace(of, quiet_ms=8000))
+    (count,) = run.history.manifest.faults
+
+    assert run.history.manifest.outcome == "completed"
+    assert (count.kind, count.begun) == ("it", 1)
+    assert count.acted > 0
+    assert sum(event.offset or 0 for event in events(run, EventKind.FAULT_ACTED)) == count.acted
+    assert set(nodes(run, EventKind.FAULT_BEGUN)) == set(nodes(run, EventKind.FAULT_ENDED))
+    assert events(run, EventKind.ASSERTION) == []
+    lives = {event.node: event.kind for event in events(run, EventKind.NODE_STARTED, EventKind.NODE_STOPPED)}
+    assert lives == dict.fromkeys(("b1", "b2", "b3"), EventKind.NODE_STARTED)
+    healed = run.history.manifest.healed_at_ns
+    assert healed is not None
+    assert any(op.type is OpType.OK and op.f == "produce" and op.time_ns > healed for op in run.history.operations)
+
+
+@pytest.mark.parametrize(
+    ("target", "hit"),
+    [
+        (Named(brokers=(2, 3)), {"b2", "b3"}),
+        (LEADER, {"b1"}),
+        (Everyone(), {"b1", "b2", "b3"}),
+        (LeaderOf(topic="t", partition=7), set()),
+    ],
+)
+def test_a_fault_hits_whom_it_names(target: AnyTarget, hit: set[str]) -> None:
+    assert set(nodes(perform(plan(window(Slow(extra_ms=1), target))), EventKind.FAULT_BEGUN)) == hit
+
+
+@pytest.mark.parametrize(
+    ("target", "count"), [(Controller(), 1), (IsrMember(topic="t", partition=0), 1), (Minority(), 1), (Random(count=2), 2)]
+)
+def test_a_fault_hits_as_many_as_its_role_has(target: AnyTarget, count: int) -> None:
+    hit = nodes(perform(plan(window(Slow(extra_ms=1), target))), EventKind.FAULT_BEGUN)
+
+    assert len(set(hit)) == count
+    assert not isinstance(target, IsrMember) or hit != ["b1"]
+
+
+def test_a_process_stays_down_until_the_last_fault_that_stops_it_is_over() -> None:
+    first, second = window(Crash(), Named(brokers=(2,)), 500, 1500), window(Crash(), Named(brokers=(2,)), 1000, 2500, "f2")
+    run = perform(plan(first, second))
+    (end,) = (event.time_ns for event in events(run, EventKind.FAULT_ENDED) if event.fault == "f2")
+
+    starts = [event.time_ns for event in events(run, EventKind.NODE_STARTED) if event.node == "b2"]
+    assert starts[1:] == [end]
+
+
+def test_a_bounce_at_once_is_registered_anew_before_its_session_would_have_ended() -> None:
+    """B-47, KAFKA-1120: the list of brokers shows the same ids before and after, though one of them lives anew."""
+    run = perform(plan(window(Restart(session_ends=True), Named(brokers=(2,)))))
+    (stopped,) = (event.time_ns for event in events(run, EventKind.NODE_STOPPED))
+    first, second = (event for event in events(run, EventKind.REGISTERED) if event.node == "b2")
+
+    assert first.incarnation != second.incarnation
+    assert second.time_ns - stopped < 100_000_000
+
+
+def test_a_directory_that_cannot_be_read_withholds_its_replicas() -> None:
+    run = perform(plan(window(DirUnreadable())))
+
+    rows = [(event.node, event.topic, event.partition, event.dir) for event in events(run, EventKind.FAULT_BEGUN)]
+    assert rows == [("b1", None, None, None), ("b1", "t", 0, 0)]
+
+
+def test_a_file_in_the_place_of_a_directory_fails_every_access_and_the_directory_comes_back() -> None:
+    """R-321: as the earlier text of KIP-112 makes a directory fail; moved aside it loses nothing."""
+    run = perform(plan(window(DirFile())))
+
+    assert [event.detail for event in events(run, EventKind.DIR_FAILED)] == ["ENOTDIR"]
+    assert events(run, EventKind.WOUND) == []
+    assert len({event.leo for event in events(run, EventKind.LOG_ON_DISK)}) == 1
+
+
+def test_a_directory_that_was_removed_comes_back_empty() -> None:
+    """R-321, R-303: with its last process what it held is gone, and its broker makes its replicas anew."""
+    run = perform(plan(window(DirFile(removed=True))))
+
+    rows = [event for event in run.history.events if event.node == "b1"]
+    wounds = [event for event in rows if event.kind is EventKind.WOUND]
+    stopped = [event.index for event in rows if event.kind is EventKind.NODE_STOPPED]
+    assert [(event.partition, event.offset, event.detail) for event in wounds] == [(0, 0, "swapped"), (None, None, "swapped")]
+    assert stopped[0] < wounds[0].index
+    assert len({event.leo for event in events(run, EventKind.LOG_ON_DISK)}) == 1
+
+
+def test_losing_power_wounds_what_was_not_flushed() -> None:
+    run = perform(plan(window(PowerLoss(lose_all=True), Named(brokers=(2,)))))
+
+    (wound,) = events(run, EventKind.WOUND)
+    (registered, *_) = (event for event in events(run, EventKind.REGISTERED) if event.node == "b2")
+    assert (wound.node, wound.topic, wound.partition, wound.dir, wound.offset) == ("b2", "t", 0, 0, 0)
+    assert (wound.incarnation, wound.detail) == (registered.incarnation, "power-loss")
+
+
+def test_a_device_forgets_what_was_not_synced_only_once_nobody_has_it_in_memory() -> None:
+    """A process goes on with its page cache until it notices: what it still answers from was not destroyed yet."""
+    run = perform(plan(window(DirFailure(drop_unflushed=True), Named(brokers=(2,)))))
+
+    rows = [event for event in run.history.events if event.node == "b2"]
+    (wound,) = (event for event in rows if event.kind is EventKind.WOUND)
+    before = [e.kind for e in rows if e.index < wound.index and e.kind in (EventKind.NODE_STARTED, EventKind.NODE_STOPPED)]
+    assert wound.detail == "dropped"
+    assert before == [EventKind.NODE_STARTED, EventKind.NODE_STOPPED]
+
+
+def test_what_is_flushed_before_it_is_acknowledged_survives_a_loss_of_power_everywhere() -> None:
+    of = plan(window(PowerLoss(lose_all=True), Everyone()))
+    topic = TopicSpec(name="t", partitions=1, replication_factor=3, min_insync_replicas=2, flush="before_ack")
+    of = msgspec.structs.replace(of, cluster=msgspec.structs.replace(of.cluster, topics=(topic,)), quiet_ms=8000)
+    run = perform(of)
+
+    acked = {op.value for op in run.history.operations if op.f == "produce" and op.type is OpType.OK}
+    final = run.history.manifest.final_reads_at_ns
+    assert final is not None
+    assert acked <= {op.value for op in run.history.operations if op.f == "poll" and op.time_ns > final}
+
+
+def test_the_bound_on_events_ends_a_run_as_a_failure_of_the_laboratory() -> None:
+    run = perform(msgspec.structs.replace(plan(), limit_events=100))
+
+    assert run.history.manifest.outcome == "harness-fault"
+    assert run.failure is not None
+    assert "100" in run.failure
+
+
+def test_an_interrupted_run_keeps_what_it_recorded() -> None:
+    def script(event: AnyEvent) -> tuple[()]:
+        if sum(len(machine.told) for machine in cast.machines) > 5:
+            raise KeyboardInterrupt
+        return ()
+
+    cast = Cast(script)
+    run = SimBackend(cast).perform(plan(), Provenance(run_id="r", plan_digest="d"))
+
+    assert run.history.manifest.outcome == "interrupted"
+    assert nodes(run, EventKind.NODE_STARTED) == ["b1", "b2", "b3"]
+    assert isinstance(cast.machines[0], Scripted)
+
+
+def test_a_node_whose_machine_asserted_is_not_started_again() -> None:
+    def script(event: AnyEvent) -> tuple[()]:
+        raise AssertionError("wrong from the start")
+
+    run = SimBackend(Cast(script)).perform(plan(), Provenance(run_id="r", plan_digest="d"))
+
+    assert nodes(run, EventKind.ASSERTION) == ["b1", "b2", "b3"]
+    assert len(events(run, EventKind.NODE_STARTED)) == 3

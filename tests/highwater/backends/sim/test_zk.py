@@ -1,0 +1,281 @@
+"""Sessions as ZooKeeper's own client and server keep them."""
+
+from collections import deque
+from functools import partial
+
+from highwater.backends.sim.network import Acting
+from highwater.backends.sim.scheduler import MS
+from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.zk import ZkServer
+from highwater.backends.sim.zk_client import ZkClient
+from highwater.rig.cuts import ZOOKEEPER
+from reference.coordination.api import (
+    AnyAnswer,
+    AnyOp,
+    Create,
+    Created,
+    Data,
+    Exists,
+    GetData,
+    NoNode,
+    SessionExpired,
+    SetData,
+    Unknown,
+)
+from reference.effects import ZkRequest
+from reference.events import AnyEvent, ZkReplied, ZkState, ZkWatch
+from reference.types import Address
+from tests.highwater.backends.sim.stages import stage
+
+TIMEOUT_MS = 1500
+
+
+class Seen:
+    """A witness that remembers."""
+
+    def __init__(self) -> None:
+        self.performed_by: list[tuple[Address, int]] = []
+        self.gone: list[tuple[str, ...]] = []
+
+    def performed(self, node: Address, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> None:
+        self.performed_by.append((node, life))
+
+    def session_over(self, ephemerals: tuple[str, ...]) -> None:
+        self.gone.append(ephemerals)
+
+
+class Process:
+    """A process with nothing but the library in it; can stand still."""
+
+    def __init__(self, on: Stage, server: ZkServer, name: str) -> None:
+        self.stage = on
+        self.address = Address(name)
+        self.life = 1
+        self.paused = False
+        self.waiting: deque[partial[None]] = deque()
+        self.told: list[AnyEvent] = []
+        self.requests = 0
+        self.zk = ZkClient(self, server, on, timeout_ms=TIMEOUT_MS)
+        self.zk.connect()
+
+    def run(self, source: str, action: "partial[None]") -> None:
+        if self.paused:
+            self.waiting.append(action)
+        else:
+            action()
+
+    def take(self, source: str, event: AnyEvent) -> None:
+        self.told.append(event)
+
+    def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
+        self.stage.scheduler.after(delay_ns, self.run, source, action)
+
+    def resume(self) -> None:
+        self.paused = False
+        while self.waiting:
+            self.waiting.popleft()()
+
+    def ask(self, *ops: AnyOp) -> int:
+        self.requests += 1
+        self.zk.ask(ZkRequest(self.requests, ops))
+        return self.requests
+
+    def answers(self, request: int) -> tuple[AnyAnswer, ...]:
+        (found,) = (event.answers for event in self.told if isinstance(event, ZkReplied) and event.id == request)
+        return found
+
+    def states(self) -> list[str]:
+        return [event.state for event in self.told if isinstance(event, ZkState)]
+
+
+class Town:
+    """A server and two processes, connected."""
+
+    def __init__(self) -> None:
+        self.stage = stage()
+        self.seen = Seen()
+        self.server = ZkServer(self.stage, self.seen)
+        self.a = Process(self.stage, self.server, "b1")
+        self.b = Process(self.stage, self.server, "b2")
+        self.run(100)
+
+    def run(self, ms: int) -> None:
+        self.stage.scheduler.run_until(self.stage.scheduler.now + ms * MS)
+
+    def cut(self, there: bool = True, back: bool = True) -> None:
+        link = self.stage.network.link("b1", ZOOKEEPER)
+        for cut, way in ((there, link), (back, link.back)):
+            if cut:
+                way.cuts.append(Acting("f1", "b1"))
+
+    def join(self) -> None:
+        link = self.stage.network.link("b1", ZOOKEEPER)
+        for way in (link, link.back):
+            way.cuts.clear()
+            self.stage.network.release(way)
+
+
+def test_a_session_lives_as_long_as_its_client_pings() -> None:
+    town = Town()
+    town.run(20 * TIMEOUT_MS)
+
+    assert town.a.states() == ["connected"]
+    assert town.seen.gone == []
+
+
+def test_requests_are_answered_and_witnessed_as_they_are_performed() -> None:
+    town = Town()
+    request = town.a.ask(Create("/a", b"1"), GetData("/no"))
+    town.run(10)
+
+    assert town.a.answers(request) == (Created("/a"), NoNode())
+    assert town.seen.performed_by == [("b1", 1)]
+
+
+def test_a_short_disconnect_keeps_the_session_and_makes_requests_unknown() -> None:
+    town = Town()
+    town.a.ask(Create("/mine", b"", ephemeral=True))
+    town.run(10)
+    session = town.a.zk.session
+    town.cut()
+    request = town.a.ask(SetData("/mine", b"1"))
+    town.run(TIMEOUT_MS * 9 // 10)
+    town.join()
+    town.run(1000)
+    read = town.a.ask(GetData("/mine"))
+    town.run(100)
+
+    assert town.a.answers(request) == (Unknown(),)
+    assert town.a.states() == ["connected", "disconnected", "connected"]
+    assert town.a.zk.session == session
+    (found,) = town.a.answers(read)
+    assert isinstance(found, Data)
+
+
+def test_the_unknown_may_have_happened() -> None:
+    """Its answer was lost, not the request."""
+    town = Town()
+    town.cut(there=False)
+    request = town.a.ask(Create("/a", b""))
+    town.run(TIMEOUT_MS)
+
+    assert town.a.answers(request) == (Unknown(),)
+    assert "/a" in town.server.tree.nodes
+
+
+def test_expiry_goes_by_the_servers_clock_and_is_learnt_from_a_server_only() -> None:
+    town = Town()
+    town.a.ask(Create("/mine", b"", ephemeral=True))
+    town.run(10)
+    town.cut()
+    town.run(10 * TIMEOUT_MS)
+    before = town.a.states()
+    gone = list(town.seen.gone)
+    town.join()
+    town.run(2000)
+
+    assert gone == [("/mine",)]
+    assert before == ["connected", "disconnected"]
+    assert town.a.states() == ["connected", "disconnected", "expired"]
+
+
+def test_after_expiry_nothing_is_done_until_a_new_session_is_asked_for() -> None:
+    town = Town()
+    town.server.expire(town.a.zk.session)
+    town.run(2000)
+    request = town.a.ask(Create("/a", b""))
+    town.run(2000)
+    states = town.a.states()
+    town.a.zk.connect()
+    town.run(100)
+
+    assert town.a.answers(request) == (SessionExpired(),)
+    assert states[-1] == "expired"
+    assert town.a.states()[-1] == "connected"
+
+
+def test_a_paused_process_loses_its_session_and_learns_it_when_it_goes_on() -> None:
+    town = Town()
+    town.a.ask(Create("/mine", b"", ephemeral=True))
+    town.run(10)
+    town.a.paused = True
+    town.run(3 * TIMEOUT_MS)
+    during = town.a.states()
+    town.a.resume()
+    town.run(2000)
+
+    assert town.seen.gone == [("/mine",)]
+    assert during == ["connected"]
+    assert town.a.states() == ["connected", "disconnected", "expired"]
+
+
+def test_a_watch_reaches_who_set_it_before_the_answer_to_a_later_read() -> None:
+    town = Town()
+    town.b.ask(Create("/a", b"0"))
+    town.run(10)
+    town.a.ask(GetData("/a", watch=True))
+    town.run(10)
+    town.b.ask(SetData("/a", b"1"))
+    town.a.ask(GetData("/a"))
+    town.run(10)
+    watched = town.a.told.index(ZkWatch("/a", "changed"))
+    read = next(i for i, event in enumerate(town.a.told) if isinstance(event, ZkReplied) and event.id == 2)
+
+    (answer,) = town.a.answers(2)
+    assert isinstance(answer, Data)
+    assert answer.data == b"1"
+    assert watched < read
+
+
+def test_what_changed_during_a_disconnect_is_told_after_it() -> None:
+    town = Town()
+    town.a.ask(Exists("/a", watch=True))
+    town.run(10)
+    town.cut()
+    town.run(TIMEOUT_MS * 8 // 10)
+    town.b.ask(Create("/a", b""))
+    town.run(10)
+    town.join()
+    town.run(1000)
+
+    assert [event for event in town.a.told if isinstance(event, ZkWatch)] == [ZkWatch("/a", "created")]
+    assert town.a.states() == ["connected", "disconnected", "connected"]
+
+
+def test_a_watch_that_fired_into_a_broken_connection_fires_again() -> None:
+    town = Town()
+    town.b.ask(Create("/a", b"0"))
+    town.run(10)
+    town.a.ask(GetData("/a", watch=True))
+    town.run(10)
+    town.cut(there=False)
+    town.b.ask(SetData("/a", b"1"))
+    town.run(TIMEOUT_MS * 9 // 10)
+    town.join()
+    town.run(1000)
+
+    assert [event for event in town.a.told if isinstance(event, ZkWatch)] == [ZkWatch("/a", "changed")]
+
+
+def test_requests_made_while_disconnected_wait_for_the_connection() -> None:
+    town = Town()
+    town.a.zk.reset()
+    town.run(2)
+    request = town.a.ask(Create("/a", b""))
+    town.run(1000)
+
+    assert town.a.states() == ["connected", "disconnected", "connected"]
+    assert town.a.answers(request) == (Created("/a"),)
+
+
+def test_a_process_that_dies_leaves_its_session_to_time_out() -> None:
+    town = Town()
+    town.a.ask(Create("/mine", b"", ephemeral=True))
+    town.run(10)
+    town.a.zk.died()
+    town.run(TIMEOUT_MS - 100)
+    alive = "/mine" in town.server.tree.nodes
+    town.run(1000)
+
+    assert alive
+    assert "/mine" not in town.server.tree.nodes
