@@ -4,11 +4,11 @@ One pass over one partition keeps the ledger. A record is promised from the firs
 HW of a leader, returned to a consumer. It is missing when a leader of a later epoch starts without it, when the last
 leader's log ends without it, or when a consumer reads past it. A missing record is
 
-* excused, if at the moment a wound was noticed the wounded replica was counted on, no counted-on replica held the record
-  any more (P3), and m replicas at least had been wounded at a time (P4: a record that fewer copies stood for should not have
-  been promised); or if an operator ordered the election of a replica that lacked it (P7);
-* otherwise lost by the protocol: `lost-write`, whatever wounds came before or after (P2, P3);
-* unjudged, where the history has no ISR changes to tell the two apart (N1).
+* excused, if at the moment a wound was noticed the wounded replica was counted on, no counted-on replica held the record any more
+  (DUR-3), and m replicas at least had been wounded at a time (DUR-4: a record that fewer copies stood for should not have been
+  promised); or if an operator ordered the election of a replica that lacked it (DUR-7);
+* otherwise lost by the protocol: `lost-write`, whatever wounds came before or after (DUR-2, DUR-3);
+* unjudged, where the history has no ISR changes to tell the two apart (VAC-1).
 
 Why it is sound: a record committed in epoch T is in the log of every leader of an epoch above T, so a leader is held only to
 what was promised in epochs up to its own; a deposed leader that speaks late is accused of nothing. A destroyed copy counts as

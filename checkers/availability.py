@@ -3,7 +3,7 @@
 The laboratory heals, and B later the cluster must be whole: one controller, every broker registered, every partition led by
 who ZooKeeper says with all assigned replicas in the ISR, acks=all acknowledged again, logs equal and committed to the end, and
 final readers served with everything that was acknowledged. The state is looked at twice: B after healing and at the end. The one
-silence that is right after healing is a partition of which every counted-on replica was emptied (U2); it is counted.
+silence that is right after healing is a partition of which every counted-on replica was emptied (SILENT-2); it is counted.
 
 Emptied is also a replica that was counted on before its broker ever heard of it: when a directory is swapped meanwhile, the
 broker that comes back cannot know that there was nothing in it.
@@ -45,7 +45,7 @@ def deadline_ns(facts: Facts) -> int | None:
     return deadline if facts.end_ns >= deadline else None
 
 
-# --- L1: the cluster ---------------------------------------------------------------------------------------------------------
+# --- LIVE-1: the cluster --------------------------------------------------------------------------------------------------------
 
 
 def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -87,14 +87,14 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
             leaders[about[row.at]] = row.leader
         elif row.kind == K.TOPIC_DELETED:
             leaders.pop(about[row.at], None)
-    # U2: what nobody leads cannot be moved; whether nobody may lead it is judged with the partition
+    # SILENT-2: what nobody leads cannot be moved; whether nobody may lead it is judged with the partition
     why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
     why.extend(undone(calls(operation_rows(operations)), [(about[row.at], row) for row in fit]))
     return Findings(not_live=tuple(why), live_judged=True)
 
 
 def _pending(operations: pl.DataFrame, facts: Facts) -> list[str]:
-    """L4: what an administrator still found under /admin when the final readers began; nothing where nobody looked."""
+    """LIVE-4: what an administrator still found under /admin when the final readers began; nothing where nobody looked."""
     if facts.final_reads_at_ns is None:
         return []
     looks = [
@@ -113,7 +113,7 @@ def _cluster_lacks(facts: Facts, registered: dict[str, int | None], controller: 
     return why if controller is not None else [*why, f"nobody is controller {when}"]
 
 
-# --- L2 and L3: a partition ---------------------------------------------------------------------------------------------------
+# --- LIVE-2 and LIVE-3: a partition ---------------------------------------------------------------------------------------------
 
 
 class _Partition:
@@ -161,12 +161,12 @@ class _Partition:
             self.emptied.add(row.node)
 
     def is_emptied(self) -> bool:
-        """U2: nobody who counts has anything left, so the partition stays offline and keeps silent."""
+        """SILENT-2: nobody who counts has anything left, so the partition stays offline and keeps silent."""
         counted = self.standing.counted_on()
         return bool(counted) and self.standing.leader is None and all(node in self.emptied for node in counted)
 
     def lacks(self, when: str) -> list[str]:
-        """What L1 and L2 ask of this partition and is not so."""
+        """What LIVE-1 and LIVE-2 ask of this partition and is not so."""
         if self.standing.leader is None:
             return [f"{self.name} has no leader {when}"]
         why = []
@@ -205,7 +205,7 @@ def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
 
 
 def _clients(done: list[Call], facts: Facts, deadline: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
-    """L2's acknowledgements and L3: what clients saw after the bound."""
+    """LIVE-2's acknowledgements and LIVE-3: what clients saw after the bound."""
     why: list[str] = []
     late = [call for call in done if call.f == "produce" and call.asked[0].acks == -1 and call.invoked_ns >= deadline]
     if late and not any(call.type == "ok" for call in late):
@@ -217,7 +217,7 @@ def _clients(done: list[Call], facts: Facts, deadline: int, name: str, cuts: tup
 
 
 def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
-    """L3: what was acknowledged, or read before, and final readers did not get."""
+    """LIVE-3: what was acknowledged, or read before, and final readers did not get."""
     owed: dict[int, str] = {}
     for call in done:
         # what is acknowledged while the final readers are at work may lie behind the end that they were told
@@ -242,7 +242,7 @@ def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -
 
 
 def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition; counts `offline_rightly` where U2 applies."""
+    """One partition; counts `offline_rightly` where SILENT-2 applies."""
     topic, number = partition_of(operations, events)
     deadline, promise = deadline_ns(facts), promised(facts, topic)
     if deadline is None or promise is None:

@@ -7,7 +7,7 @@ A checker never sees the plan or the system under test, only rows and `Facts`. T
 * a row whose group column is empty (a session that ended, a node that started) belongs to every group;
 * only the kinds of events and the operations that the checker declares are in it.
 
-Two stages: checkers of stage "ledger" run first and yield cuts, which are an input to all others (docs/promise.md C1).
+Two stages: checkers of stage "ledger" run first and yield cuts, which are an input to all others (docs/promise.md CUT-1).
 """
 
 from collections.abc import Callable, Iterable

@@ -1,11 +1,12 @@
 """A run that has healed comes to rest in one state: ZooKeeper, what brokers tell clients, and what lies on their disks agree.
 
-Part of liveness (docs/promise.md §6, L1, L2, L4): what has not converged in the quiet time is *not live*, never INVALID; that a
-record was lost is for the ledger to say. It reads the rows that the laboratory records at the very end, from outside of the
-machines, so it also sees what no broker noted: a log that nobody asked for any more, a deleted topic that is still told of.
+Part of liveness (docs/promise.md §6, LIVE-1, LIVE-2, LIVE-4): what has not converged in the quiet time is *not live*, never
+INVALID; that a record was lost is for the ledger to say. It reads the rows that the laboratory records at the very end, from
+outside of the machines, so it also sees what no broker noted: a log that nobody asked for any more, a deleted topic that is still
+told of.
 
-Silence is right where ZooKeeper names no leader (U2; `checkers.availability` judges whether it may): nobody then says which log
-is the right one, and each replica keeps what it has until an operator decides.
+Silence is right where ZooKeeper names no leader (SILENT-2; `checkers.availability` judges whether it may): nobody then says which
+log is the right one, and each replica keeps what it has until an operator decides.
 
 No look is of one moment. Where the laboratory recorded two looks because they differ, the partition was still changing: what was
 seen of it at different moments proves nothing, and it is left unchecked.
@@ -85,7 +86,7 @@ def _rows(events: pl.DataFrame) -> list[_Row]:
 
 
 def _views(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) -> list[str]:
-    """L1: each broker tells clients what ZooKeeper holds. A leader and its epoch are compared, so is the assignment."""
+    """LIVE-1: each broker tells clients what ZooKeeper holds. A leader and its epoch are compared, so is the assignment."""
     told = {view.node: view for view in views}
     why = [f"{broker} tells clients nothing of {name}" for broker in brokers if broker not in told and state.leader is not None]
     for node, view in told.items():
@@ -117,7 +118,7 @@ def _isrs(name: str, state: _Row, views: list[_Row]) -> list[str]:
 
 
 def _logs(name: str, state: _Row, logs: list[_Row]) -> list[str]:
-    """L2: one log at each assigned replica, all equal, and none anywhere else."""
+    """LIVE-2: one log at each assigned replica, all equal, and none anywhere else."""
     assigned = state.replicas or ()
     why = [f"a stray log of {name} lies on {_where(log)}" for log in logs if log.node not in assigned]
     why += [

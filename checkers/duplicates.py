@@ -1,9 +1,9 @@
-"""How often a value stands in the log (docs/promise.md O3, O4).
+"""How often a value stands in the log (docs/promise.md ORD-3, ORD-4).
 
 An idempotent producer's value stands there at most once, and its values in the order in which it sent them, across failovers. Any
 other value may stand there once for each attempt that was sent; that it does so more than once is counted. The evidence is what
 consumers read: a value at two offsets is there twice. What an excused loss took may come again behind the cut, so places are
-compared within a generation only (C1).
+compared within a generation only (CUT-1).
 
     >>> from checkers.sketches import sketch
     >>> rows = "ok produce value=a offset=0 delivery=once attempts=1", "ok poll offset=0 value=a"

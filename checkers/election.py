@@ -1,4 +1,4 @@
-"""Who may lead: a member of the ISR or of the ELR, and never a replica that was emptied (docs/promise.md P6, P7).
+"""Who may lead: a member of the ISR or of the ELR, and never a replica that was emptied (docs/promise.md DUR-6, DUR-7).
 
 Judged at ZooKeeper's own writes: the leader that a state names must stand in the state before it, or in the last ISR that had
 min.insync.replicas members where the one before has fewer. An operator's order makes one election of the replica it names
@@ -105,7 +105,7 @@ class _Elections:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """The elections of one partition; counts them, and what docs/promise.md N3 wants to be reached."""
+    """The elections of one partition; counts them, and what docs/promise.md VAC-3 wants to be reached."""
     topic, partition = partition_of(operations, events)
     promise = promised(facts, topic)
     if promise is None:

@@ -1,4 +1,4 @@
-"""One name, several topics: the rows of a partition divided by the id of its topic (docs/promise.md P8, KIP-516).
+"""One name, several topics: the rows of a partition divided by the id of its topic (docs/promise.md DUR-8, KIP-516).
 
 A topic that was deleted and made again is another topic. Each is judged by itself, and until its promises end: rows after a
 `topic-deleted` row of its id say nothing of it any more, nor of a partition that was removed, though it be added again. A row

@@ -2,8 +2,8 @@
 
 WeakIsr: everything below the HW of a presumed leader is at the same offset on every member of its own ISR. StrongIsr: the same
 for every member of the ISR in ZooKeeper. Both are looked at whenever one of their parts moves: an HW, an ISR, a log that gets
-shorter. Left out are wounded replicas until they are in the ISR under a new incarnation (docs/promise.md C2), and for leaders
-of an epoch before a cut the offsets that the cut took (C1). Entries that the rows do not show agree with everything.
+shorter. Left out are wounded replicas until they are in the ISR under a new incarnation (docs/promise.md CUT-2), and for leaders
+of an epoch before a cut the offsets that the cut took (CUT-1). Entries that the rows do not show agree with everything.
 
 A replica that was deleted when ZooKeeper's ISR was without it (V3 §F step 3.2.4, R-236) is left out of the ISR of a leader that
 has not heard of that yet, until ZooKeeper has it again: it fetches no more, so nothing is committed by that ISR any more.

@@ -46,7 +46,7 @@ class _Ghosts:
 
 
 def counts_as_wound(promise: TopicPromise, detail: str | None) -> bool:
-    """P5: with flush=before_ack a copy counts only once it is flushed, so only a swapped directory destroys one."""
+    """DUR-5: with flush=before_ack a copy counts only once it is flushed, so only a swapped directory destroys one."""
     return promise.flush == "none" or detail == "swapped"
 
 
@@ -142,7 +142,7 @@ class Ledger:
             self._judge([offset], epoch=self.top_epoch, witness=index, how=how)
 
     def _elect(self, row: EventRow) -> None:
-        """P7: an order is carried out by the first election of whom it names, and excuses what that replica lacked then."""
+        """DUR-7: an order is carried out by the first election of whom it names, and excuses what that replica lacked then."""
         elected = row.kind == K.STATE_WRITTEN and row.leader_epoch > self.standing.epoch
         if self.by_operator and self.ordered and elected and row.leader == self.ordered[0]:
             self.elected_by_order[row.leader_epoch] = self.ordered[1], list(self.replicas.log(row.leader).values)
@@ -163,7 +163,7 @@ class Ledger:
         self._notice(row.node)
 
     def _notice(self, node: str) -> None:
-        """Decide for each copy whose loss can be known from now on whether it was the last that counted (P3)."""
+        """Decide for each copy whose loss can be known from now on whether it was the last that counted (DUR-3)."""
         ghosts = self.ghosts.get(node, [])
         noticed = [g for g in ghosts if not self.sessions.hides(g.wound)]
         if not noticed:
@@ -174,7 +174,7 @@ class Ledger:
             return
         for ghost in noticed:
             if ghost.together < self.promise.min_insync_replicas:
-                continue  # P4
+                continue  # DUR-4
             for offset, value in ghost.entries.items():
                 if self.is_last_copy(offset, value, counted):
                     self.destroyed[(offset, value)] = ghost.wound.at
@@ -254,7 +254,7 @@ class Ledger:
                 self.promised[offset], self.promised_values[offset], self.committed = known, first, committed
 
     def _of_the_past(self, offset: int, epoch: int) -> bool:
-        """C1: the word of an earlier generation about offsets that an excused loss took."""
+        """CUT-1: the word of an earlier generation about offsets that an excused loss took."""
         return any(offset >= cut.offset and epoch < cut.leader_epoch for cut in self.cuts)
 
     def read(self, call: Call) -> None:

@@ -4,7 +4,7 @@ Only the leader of an epoch writes in it, each offset once: one offset and epoch
 whether that is committed or not. And a replica that has a committed record at its offset never truncates it, though it may fetch
 it again at once: until then it stands in the ISR without it. No high watermark, a follower's neither, covers another record than
 the committed one. Bytes that the laboratory destroyed were not truncated; what a later generation took the place of may be
-(docs/promise.md C1).
+(docs/promise.md CUT-1).
 
     >>> from checkers.sketches import sketch
     >>> sketch("log-matching", "append node=b1 offset=0 value=a", "append node=b2 offset=0 value=b detail=follower")
@@ -86,7 +86,9 @@ class _Logs:
         self.compared[row.node] = max(self.compared.get(row.node, 0), min(limit, len(log.values)))
 
     def _limit(self, epoch: int) -> int:
-        """The offset from which on a leader of this epoch has nothing to say: a cut has begun another generation there (C1)."""
+        """The offset from which on a leader of this epoch has nothing to say: a cut has begun another generation there
+        (CUT-1).
+        """
         return min((cut.offset for cut in self.cuts if epoch < cut.leader_epoch <= self.newest), default=_NEVER)
 
     def _begin(self, epoch: int) -> None:

@@ -1,6 +1,6 @@
 """The high watermark only rises: within the epoch of its leader, within the life of a replica, and as consumers see it.
 
-docs/promise.md V1 and V2. After a failover a new leader may start with a lower HW, so replicas are judged within one leader
+docs/promise.md VIS-1 and VIS-2. After a failover a new leader may start with a lower HW, so replicas are judged within one leader
 epoch. Consumers are judged by end offsets and positions, which never go back except to a cut; the `high_watermark` field of a
 fetch response is a hint and compared within one epoch only. Answers of an epoch below one that the consumer has
 seen already are stale, which a deposed leader may be (V3), and are not compared.

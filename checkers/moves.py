@@ -1,7 +1,7 @@
-"""Did the partitions go where an administrator sent them (docs/promise.md L4)?
+"""Did the partitions go where an administrator sent them (docs/promise.md LIVE-4)?
 
 Judged is the last request for each partition, and only where nothing came between: no cancellation was or may have been in force
-since, and the controller did not refuse it. A partition that nobody leads can be moved by nobody, which is not for L4 to say.
+since, and the controller did not refuse it. A partition that nobody leads can be moved by nobody, which is not for LIVE-4 to say.
 
 Last is what the protocol puts last. KIP-236: what /admin/reassign_partitions_extra holds follows upon what
 /admin/reassign_partitions holds, which is rolled back first (R-243), whichever of the two was written first. While no controller

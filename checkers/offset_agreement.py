@@ -1,7 +1,7 @@
-"""One offset holds one value: over all reads, all acknowledgements under acks=all, all replicas below their HW (O1).
+"""One offset holds one value: over all reads, all acknowledgements under acks=all, all replicas below their HW (ORD-1).
 
 An acknowledgement under acks=1 promises nothing, so its offset may be given again. Offsets that an excused loss took hold one
-value for each generation: what was said in epochs before the cut's and from it on is not compared (docs/promise.md C1).
+value for each generation: what was said in epochs before the cut's and from it on is not compared (docs/promise.md CUT-1).
 
     >>> from checkers.sketches import sketch
     >>> sketch("offset-agreement", "ok poll offset=0 value=a", "ok poll offset=0 value=b")

@@ -1,7 +1,7 @@
-"""Order of acknowledgements and origin of what is read (docs/promise.md O2, O4).
+"""Order of acknowledgements and origin of what is read (docs/promise.md ORD-2, ORD-4).
 
-O2: an offset acknowledged under acks=all exceeds every offset that was so acknowledged before the call began. O4: what certainly
-failed never appears. And nobody reads what nobody wrote. A poll that failed or whose outcome is unknown proves nothing.
+ORD-2: an offset acknowledged under acks=all exceeds every offset that was so acknowledged before the call began. ORD-4: what
+certainly failed never appears. And nobody reads what nobody wrote. A poll that failed or whose outcome is unknown proves nothing.
 
     >>> from checkers.sketches import sketch
     >>> sketch("order", "ok produce value=a offset=1", "ok produce value=b offset=0")

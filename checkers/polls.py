@@ -2,7 +2,7 @@
 
 A poll that asks at a position gets the records from there on, each once and none left out: the log has no gaps, for there are no
 transactions and nothing is compacted. That a record was left out is known where anybody else read one at that offset, of the same
-generation (docs/promise.md C1). The values of one produce are appended in their order.
+generation (docs/promise.md CUT-1). The values of one produce are appended in their order.
 
 Whether a record that was passed over is lost is for the ledger to say. Here it is enough that somebody has it.
 

@@ -2,7 +2,8 @@
 
 docs/promise.md §6 bounds the silence after healing by B. A calm in the middle of a run, in which every fault that had begun is
 over, is no different: B after it began, and until the next fault begins, a partition that is written to with acks=all must
-acknowledge. Silence while a fault is in force may be right (U1); what the end of the run owes `checkers.availability` judges.
+acknowledge. Silence while a fault is in force may be right (SILENT-1); what the end of the run owes `checkers.availability`
+judges.
 
     >>> from checkers.sketches import sketch
     >>> silent = "invoke produce value=a time_ns=30000000000", "info produce value=a time_ns=31000000000"

@@ -1,4 +1,4 @@
-"""A record of one topic is never seen under another of the same name (docs/promise.md P8, B-61).
+"""A record of one topic is never seen under another of the same name (docs/promise.md DUR-8, B-61).
 
 What a leader appended under the id of a topic belongs to that topic. A record that a consumer got, or that a follower copied,
 under an id under which no leader ever appended it came out of a log that should have been deleted. Topics are told apart by

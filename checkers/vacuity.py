@@ -1,7 +1,7 @@
 """A run that proves nothing is UNKNOWN, not VALID (docs/promise.md §7): it says so here, and counts what it did.
 
 Too few acknowledgements under acks=all, no fault that acted, nobody elected, a mark that the plan requires and that did not
-occur, a run that did not end as planned, a loss excused under profile `within`, whose ledger must be empty (N2).
+occur, a run that did not end as planned, a loss excused under profile `within`, whose ledger must be empty (VAC-2).
 
     >>> from checkers.sketches import sketch
     >>> sketch("vacuity", "ok poll")

@@ -25,7 +25,7 @@ class Anomaly(Struct, frozen=True, kw_only=True, order=True):
 
 
 class ExcusedLoss(Struct, frozen=True, kw_only=True, order=True):
-    """A promised record that is gone because the laboratory destroyed the last copy that counted (docs/promise.md P3)."""
+    """A promised record that is gone because the laboratory destroyed the last copy that counted (docs/promise.md DUR-3)."""
 
     topic: str
     partition: int

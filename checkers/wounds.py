@@ -1,7 +1,8 @@
 """Wounds of one partition: when each is noticed, and which replicas are left out until they rejoined.
 
 A wound is noticed when the session of the incarnation that suffered it has ended, or when the broker reports the directory
-(docs/promise.md §1). A wounded replica is left out of the replica invariants until it is in the ISR under a new incarnation (C2).
+(docs/promise.md §1). A wounded replica is left out of the replica invariants until it is in the ISR under a new incarnation
+(CUT-2).
 """
 
 from checkers.rows import EventRow

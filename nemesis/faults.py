@@ -226,7 +226,7 @@ AnyFault = (
 
 
 def wounds(fault: AnyFault, flush: Flush) -> bool:
-    """Whether this fault can destroy a copy that counted, for a topic with this flush setting (docs/promise.md §1, P5).
+    """Whether this fault can destroy a copy that counted, for a topic with this flush setting (docs/promise.md §1, DUR-5).
 
     With `flush=before_ack` only flushed copies count, so what forgets unflushed bytes alone is free.
     """

@@ -1,7 +1,7 @@
 """Profiles: how far a run may go against the promise, and with which kinds of faults.
 
 `within` keeps fewer than min.insync.replicas replicas of any partition wounded at a time, so that nothing may be lost
-(docs/promise.md P4, N2); `beyond` knows no such limit, and losses must be told from excused ones. A wounded replica counts
+(docs/promise.md DUR-4, VAC-2); `beyond` knows no such limit, and losses must be told from excused ones. A wounded replica counts
 until it is in the ISR again, which no plan can foresee; so within a whole run `within` wounds always the same few brokers.
 """
 

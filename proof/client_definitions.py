@@ -8,7 +8,7 @@ from proof.log_rows import Call, Events, Operations, calls, log_at
 
 
 def offset_agreement(operations: Operations, events: Events) -> set[str]:
-    """O1: all who speak of an offset speak of one value."""
+    """ORD-1: all who speak of an offset speak of one value."""
     said: list[tuple[int | None, str | None]] = []
     for call in calls(operations, "produce"):
         if call.ok and call.asked[0].acks == -1:
@@ -25,7 +25,7 @@ def offset_agreement(operations: Operations, events: Events) -> set[str]:
 
 
 def order(operations: Operations, events: Events) -> set[str]:
-    """O2 and O4, and that what is read was sent."""
+    """ORD-2 and ORD-4, and that what is read was sent."""
     produced = calls(operations, "produce")
     acked = [call for call in produced if call.ok and call.asked[0].acks == -1]
     found: set[str] = set()
@@ -49,7 +49,7 @@ def order(operations: Operations, events: Events) -> set[str]:
 
 
 def duplicates(operations: Operations, events: Events) -> set[str]:
-    """O3: a value stands once for each attempt, that of an idempotent producer once and in order."""
+    """ORD-3: a value stands once for each attempt, that of an idempotent producer once and in order."""
     read = [row for call in calls(operations, "poll") if call.ok for row in call.answer]
     places = {
         value: sorted({row.offset for row in read if row.value == value and row.offset is not None})
@@ -73,7 +73,7 @@ def duplicates(operations: Operations, events: Events) -> set[str]:
 
 
 def monotonic_hw(operations: Operations, events: Events) -> set[str]:
-    """V1 and V2: of brokers and of what consumers are told."""
+    """VIS-1 and VIS-2: of brokers and of what consumers are told."""
     marks = [row for row in events if row.kind is K.HW]
     found = {"hw-above-leo" for row in marks if row.leo is not None and row.hw is not None and row.hw > row.leo}
     for one, two in combinations(marks, 2):
@@ -150,7 +150,7 @@ def polls(operations: Operations, events: Events) -> set[str]:
 
 
 def passed_over(operations: Operations, events: Events) -> set[str]:
-    """P1 as far as clients see it: what was promised before a poll was asked for is not passed over by it."""
+    """DUR-1 as far as clients see it: what was promised before a poll was asked for is not passed over by it."""
     promised: list[tuple[int, int]] = []  # offset, and when
     for call in (*calls(operations, "produce"), *calls(operations, "poll")):
         if call.ok and (call.asked[0].f == "poll" or call.asked[0].acks == -1):

@@ -1,4 +1,4 @@
-"""The ledger by its definition (docs/promise.md §1, §2, C1): which promised records are missing, and on whose account.
+"""The ledger by its definition (docs/promise.md §1, §2, CUT-1): which promised records are missing, and on whose account.
 
 Nothing is kept from row to row: who held a record, who counted and what was noticed is asked of the whole history anew for
 each promise, each leader and each wound.
@@ -34,7 +34,7 @@ class Missing(NamedTuple):
 
 
 def acked_loss(case: Case) -> set[str]:
-    """`lost-write`, each excused record with its wound, each cut; `unjudged` (N1) where nobody tells of the ISR."""
+    """`lost-write`, each excused record with its wound, each cut; `unjudged` (VAC-1) where nobody tells of the ISR."""
     evidence = any(row.kind is K.STATE_WRITTEN for row in case.events)
     found: set[str] = set()
     cuts: dict[tuple[int, int], int] = {}  # epoch and row of a leader's start, and the lowest offset excused there
@@ -123,7 +123,7 @@ def _account(case: Case, one: Missing) -> int | None:
 
 
 def wounds(case: Case) -> list[ClusterEvent]:
-    """P5: under flush=before_ack only a swapped directory destroys what counts."""
+    """DUR-5: under flush=before_ack only a swapped directory destroys what counts."""
     return [row for row in case.events if row.kind is K.WOUND and (case.flush == "none" or row.detail == "swapped")]
 
 
@@ -203,7 +203,7 @@ def _came_back(events: Events, one: Missing, when: int) -> bool:
 
 
 def _order(events: Events, one: Missing) -> int | None:
-    """P7: the operator's order that was carried out by the election for this epoch, of a replica that lacked the record."""
+    """DUR-7: the operator's order that was carried out by the election for this epoch, of a replica that lacked the record."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     for order in reversed([row for row in events if row.kind is K.UNCLEAN_ELECTION_ORDERED]):
         held = max((row.leader_epoch or 0 for row in states if row.index < order.index), default=-1)
@@ -217,7 +217,9 @@ def _order(events: Events, one: Missing) -> int | None:
 
 
 def elections(case: Case) -> set[str]:
-    """P6 and P7: each new leader stood in the ISR or the ELR, or was ordered; none leads with a directory that was swapped."""
+    """DUR-6 and DUR-7: each new leader stood in the ISR or the ELR, or was ordered; none leads with a directory that was
+    swapped.
+    """
     states = [row for row in case.events if row.kind is K.STATE_WRITTEN]
     found: set[str] = set() if states else {"unjudged"}
     for before, row in pairwise(states):

@@ -9,7 +9,7 @@ BROKERS = ("b1", "b2", "b3")
 
 
 def convergence(case: Case) -> set[str]:
-    """L1 and L2: ZooKeeper, what each broker tells clients, and each log on a disk agree, one with another."""
+    """LIVE-1 and LIVE-2: ZooKeeper, what each broker tells clients, and each log on a disk agree, one with another."""
     states, views, logs = (
         [row for row in case.events if row.kind is kind] for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)
     )
@@ -50,7 +50,7 @@ def _logs_of(node: str, state: ClusterEvent, logs: Events) -> set[str]:
 
 
 def cluster(case: Case) -> set[str]:
-    """L1 and L4 without moves: registered, one controller, every partition known, nothing left under /admin."""
+    """LIVE-1 and LIVE-4 without moves: registered, one controller, every partition known, nothing left under /admin."""
     kinds = {row.kind for row in case.events}
     if not {K.REGISTERED, K.STATE_WRITTEN} <= kinds:
         return {"unjudged"}

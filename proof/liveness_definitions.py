@@ -46,7 +46,9 @@ def progress(case: Case) -> set[str]:
 
 
 def availability(case: Case) -> set[str]:
-    """L2 and L3 of one partition, B after healing and at the end, unless nobody who counts has anything left (U2)."""
+    """LIVE-2 and LIVE-3 of one partition, B after healing and at the end, unless nobody who counts has anything left
+    (SILENT-2).
+    """
     deadline = (case.healed_at_ns or 0) + BOUND_NS
     in_time = [row for row in case.events if row.time_ns <= deadline]
     found: set[str] = set()

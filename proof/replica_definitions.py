@@ -63,7 +63,7 @@ def _leaders(events: Events) -> Iterator[tuple[str, int, tuple[str, ...]]]:
 
 
 def election(operations: Operations, events: Events) -> set[str]:
-    """P7, without orders and wounds: the new leader stood in the ISR, or had left it while it was short (m = 2)."""
+    """DUR-7, without orders and wounds: the new leader stood in the ISR, or had left it while it was short (m = 2)."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     found: set[str] = set()
     for at, row in enumerate(states[1:], 1):

@@ -15,7 +15,7 @@ def single_controller(operations: Operations, events: Events) -> set[str]:
 
 
 def topic_identity(operations: Operations, events: Events) -> set[str]:
-    """P8: seen under an id under which no leader appended it, though one did under another."""
+    """DUR-8: seen under an id under which no leader appended it, though one did under another."""
     named = [row for row in events if row.topic_id is not None]
     if len({row.topic_id for row in named}) < 2:
         return set()

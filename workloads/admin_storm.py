@@ -1,7 +1,7 @@
 """admin-storm: produce-consume, while an administrator keeps the controller busy.
 
 One administrator more. In phase "faults" it asks, a drawn gap apart, for one of
-* a preferred leader election of a drawn partition, or, where the promise allows it, an unclean one (docs/promise.md P7);
+* a preferred leader election of a drawn partition, or, where the promise allows it, an unclean one (docs/promise.md DUR-7);
 * a partition more of a drawn topic (R-132 says on which brokers), at most ADDED_MAX of them, and sometimes one of them less;
 * other replicas for a drawn partition, of all brokers: mostly as many as before, sometimes more, or as few as one, which the
   controller refuses where it is fewer than min.insync.replicas; half of the time beside what is on its way already (R-231);
@@ -12,9 +12,9 @@ half of the time, and else in the way of old (R-250); a roll-back is a request f
 
 What was added is written by a producer of its own, with acks=all, from the moment it is there until it is asked to go, and read
 to its end by a final reader. It is asked to go until that was done, for else it would have to be read. Any other command that
-fails or whose outcome is unknown is followed by the next one.
-Storms end: when phase "quiet" begins, half of them roll back what is still pending, all of them allow moves again, until that was
-done, and then the cluster comes to rest. In phase "final" the administrator looks what is still asked for (docs/promise.md L4).
+fails or whose outcome is unknown is followed by the next one. Storms end: when phase "quiet" begins, half of them roll back what
+is still pending, all of them allow moves again, until that was done, and then the cluster comes to rest. In phase "final" the
+administrator looks what is still asked for (docs/promise.md LIVE-4).
 """
 
 from history.op import OpType

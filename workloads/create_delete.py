@@ -5,7 +5,7 @@ the topic while it is there, and must be refused. While it is there a
 producer of its own writes to it with acks=all; from the moment its deletion is asked for nobody is told of it any more. If it
 is there at the end, a final reader reads it. A request whose outcome is unknown is followed by a deletion, asked for until one
 is known to be done, so that no two topics of the name are mistaken for each other by the workload. In phase "final" the
-administrator looks what is still asked for (docs/promise.md L4). Deletion ends the promises of the topic's id (P8).
+administrator looks what is still asked for (docs/promise.md LIVE-4). Deletion ends the promises of the topic's id (DUR-8).
 """
 
 from history.op import OpType

@@ -3,7 +3,7 @@
 One client more. In phase "faults" it writes GOOD_IN_A_ROW single values as an idempotent producer to a drawn partition, as it
 should, and then one that no leader may take: a sequence with a gap, one from long ago, an epoch of the producer that has passed,
 an id that nobody was given, no values at all, or acks that there are not (bugs B-65, B-66). What was refused for certain must
-never appear in any log, like every other failed send (docs/promise.md O4). In phase "quiet" it is done.
+never appear in any log, like every other failed send (docs/promise.md ORD-4). In phase "quiet" it is done.
 """
 
 from typing import Literal

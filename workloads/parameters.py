@@ -49,7 +49,7 @@ class Parameters(Struct, frozen=True, kw_only=True):
     topics: tuple[TopicShape, ...] = ()  # for administrators
     brokers: tuple[int, ...] = ()  # for administrators who move partitions
     by_requests: bool = False  # administrators move partitions by proposal B of KIP-236
-    by_operator: bool = False  # an administrator may order unclean elections (docs/promise.md P7)
+    by_operator: bool = False  # an administrator may order unclean elections (docs/promise.md DUR-7)
     scratch: TopicShape | None = None  # the topic that an administrator makes and deletes
     retries: int = 0  # of each produce that asks for an answer
     script: tuple[Step, ...] = ()  # what one administrator more asks for, in the order of time

@@ -7,7 +7,7 @@ drawn between half and one and a half of that, to a drawn partition with drawn a
 goes on at once and does not catch up. The first `idempotent` producers are idempotent and always ask for acks=all. In phase
 "quiet" each writes with acks=all to one partition after the other, beginning at another place than its neighbours, so often
 that together they visit every partition about once in QUIET_ROUND_MS: so that every partition is seen to take writes again soon
-after it does (docs/promise.md L2). Done in phase "final".
+after it does (docs/promise.md LIVE-2). Done in phase "final".
 
 Consumers. Each reads every partition in turn, from the earliest offset on, a drawn gap around the interval apart, and goes on
 behind the last record it got; failed polls change nothing but OFFSET_OUT_OF_RANGE, after which it begins again at the earliest
@@ -17,7 +17,7 @@ to a drawn offset, or far beyond the end. Done in phase "final".
 
 Final readers. Fresh in phase "final" and done before; together they read each partition once: ask for its latest offset, then
 poll from 0 until there. A partition with a failed or empty answer is asked again after FINAL_BACKOFF_MS, behind the others, and
-after FINAL_ATTEMPTS_MAX of them in a row given up; that it was not read to its end is then visible in the history (L3).
+after FINAL_ATTEMPTS_MAX of them in a row given up; that it was not read to its end is then visible in the history (LIVE-3).
 
 Draws are keyed by producer or consumer and purpose, so that the k-th choice of one does not depend on what happened to another.
 """
@@ -211,8 +211,8 @@ class FinalReader:
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Progress, or one attempt more when the others have had their turn.
 
-        Nobody may lead some partitions for good (docs/promise.md U2), and each question about them runs into the timeout: asked
-        in a row they would use up the time in which the others are to be read.
+        Nobody may lead some partitions for good (docs/promise.md SILENT-2), and each question about them runs into the timeout:
+        asked in a row they would use up the time in which the others are to be read.
         """
         assert invocation is self._open
         assert self._left

@@ -3,7 +3,7 @@
 For plans that must do one thing at one moment, such as the system tests of KIP-112, which make a topic after a directory has
 failed. Each step is asked for once, in its order, as soon as it is due and the one before it has ended; what comes of it is in
 the history. Steps that are late are asked for when phase "quiet" begins. In phase "final" the administrator looks what is still
-asked for (docs/promise.md L4).
+asked for (docs/promise.md LIVE-4).
 
 What it makes is written by a producer of its own, with the workload's acks, from the moment it is there until it is asked to go,
 and read to its end by a final reader.

@@ -34,7 +34,7 @@ TWENTY: tuple[Name, ...] = (
     Name(
         "unseen",
         "acknowledged, and polled by nobody in the end",
-        "availability: not live (L3), where final readers began",
+        "availability: not live (LIVE-3), where final readers began",
         "INVALID where somebody polled after it was acknowledged, else UNKNOWN: it may be late",
     ),
     Name("poll-skip", "from one poll to the next records are left out", "polls: poll-skip", "INVALID; noted of who subscribes"),

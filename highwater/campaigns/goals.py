@@ -2,7 +2,7 @@
 
 A goal is a name: `message:leader-and-isr` (such a request reached a process; `message:stop-replica:delete` one that takes the log
 away), `error:STALE_BROKER_EPOCH` (somebody was told so), `admin:remove-partition` (an administrator asked, and it was done), who
-took part, and those of docs/promise.md N3. The standard goals are every control request and every error code that it can
+took part, and those of docs/promise.md VAC-3. The standard goals are every control request and every error code that it can
 answer with, found from `reference`, and all that administrators ask for, found from `workloads`, so that what is added there is
 asked for by itself. A campaign that misses a goal has failed as a laboratory: what never happened was not tested.
 """
@@ -30,7 +30,7 @@ STANDARD_FROM = 500  # seeds; smaller campaigns show the table and ask for nothi
 IDEMPOTENT = "idempotent-produces"  # acknowledged
 LEGACY = "legacy-brokers"  # R-206: in a cluster, with the inter-broker protocol of before KIP-343
 
-# docs/promise.md N3
+# docs/promise.md VAC-3
 WOUNDS_SURVIVED = "wounds-of-counted-on-copies-survived"
 RECOVERY_ELECTIONS = "recovery-elections"
 ELECTIONS_FROM_ELR = "elections-from-the-elr"
@@ -73,13 +73,13 @@ _COUNTED = ("message:", "error:")  # from messages
 STOP_AND_DELETE = f"{_message(StopReplica)}:{DELETE}"
 
 
-# Only where a loss is excused does an offset that was there once lie out of range (docs/promise.md P4, V2, N2).
+# Only where a loss is excused does an offset that was there once lie out of range (docs/promise.md DUR-4, VIS-2, VAC-2).
 BEYOND = frozenset({EXCUSED_LOSSES, _error(ErrorCode.OFFSET_OUT_OF_RANGE), _asked("elect-unclean")})
 OTHER_PROPOSAL = _asked("reassign-request")  # C-19: of a controller that works by proposal B of KIP-236
 
 
 def known() -> tuple[str, ...]:
-    """Every name there is, in the order of the table: requests, error codes, administration, who took part, N3."""
+    """Every name there is, in the order of the table: requests, error codes, administration, who took part, VAC-3."""
     control = [_message(kind) for kind in CONTROL_REQUESTS]
     control.insert(control.index(_message(StopReplica)) + 1, STOP_AND_DELETE)
     others = [_message(kind) for kind in get_args(Request) if kind not in CONTROL_REQUESTS]

@@ -1,4 +1,4 @@
-"""What was promised, and whether it was kept: the onlooker's part of a world (docs/promise.md §1, P1).
+"""What was promised, and whether it was kept: the onlooker's part of a world (docs/promise.md §1, DUR-1).
 
 A record is promised once it lies below the high watermark of a leader or is acknowledged. What is promised in an epoch must be
 in the log of whoever becomes leader in that epoch or a later one, whichever of the two is noticed first. No wound is known

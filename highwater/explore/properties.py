@@ -1,6 +1,6 @@
 """What must always hold in an explored world, and what should sometimes happen in it.
 
-`committed` is the promise (docs/promise.md P1) as `ghost` keeps it. `weak-isr` and `strong-isr` are the invariants of the
+`committed` is the promise (docs/promise.md DUR-1) as `ghost` keeps it. `weak-isr` and `strong-isr` are the invariants of the
 formal models (docs/oracles.md §7.1): what a leader holds below its HW is held by every member of its own ISR, or of the ISR in
 ZooKeeper. They look at what is on the disks, so they accuse before anything is lost.
 """

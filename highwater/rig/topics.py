@@ -1,4 +1,4 @@
-"""Which topic a name means: ids from the commits of ZooKeeper, for the evidence of a run (docs/promise.md P8).
+"""Which topic a name means: ids from the commits of ZooKeeper, for the evidence of a run (docs/promise.md DUR-8).
 
 The promises of a topic end when its deletion is asked for or its znode is gone, whichever comes first; those of one partition
 when its removal is asked for (V3 §H).

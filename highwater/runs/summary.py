@@ -62,7 +62,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     idempotent: int = 0  # produce calls of idempotent producers that were acknowledged
     legacy_brokers: int = 0  # with the inter-broker protocol of before KIP-343
     leader_changes: int = 0
-    recovery_elections: int = 0  # docs/promise.md N3
+    recovery_elections: int = 0  # docs/promise.md VAC-3
     elections_from_elr: int = 0
     wounds_counted_on: int = 0  # wounds of replicas that were counted on
     events: int = 0  # handled by the backend, not rows

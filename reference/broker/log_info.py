@@ -11,7 +11,7 @@ from reference.types import Address, TopicPartition
 
 
 def on_log_info(turn: Turn, broker: Broker, source: Address, request: LogInfo) -> None:
-    """The ends of the logs that exist. One in a bad directory is not gone: it must be waited for (docs/promise.md U1)."""
+    """The ends of the logs that exist. One in a bad directory is not gone: it must be waited for (docs/promise.md SILENT-1)."""
     error = command_error(turn, broker, request.controller_epoch, request.broker_incarnation)
     ends: tuple[LogEnd, ...] = ()
     offline: tuple[TopicPartition, ...] = ()

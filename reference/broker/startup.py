@@ -35,7 +35,7 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
         if found.clean and turn.config.variant.clean_marker == "early":
             turn.effects.append(MarkClean(found.dir, clean=False))
     # A directory that was marked among more or fewer than there are now: one was taken out of the configuration, and what was
-    # in it is made anew in the others. To be told from what was counted on, it must be younger (R-303, P6).
+    # in it is made anew in the others. To be told from what was counted on, it must be younger (R-303, DUR-6).
     births = (found.born if found.dirs == turn.config.log_dirs else NO_INCARNATION for found in image)
     broker.dir_births = tuple(births)
     for found in image:

@@ -7,10 +7,10 @@ came that may pass, and where nothing came in half of the call's timeout. What g
 answer: an error of the leader, NETWORK_EXCEPTION where the connection broke, REQUEST_TIMED_OUT where nothing came. Errors of
 `reference.errors.REFRESH_METADATA` make the next attempt for that partition look up its leader again (R-075).
 
-Consumers send the leader epoch they know (KIP-320), which is what docs/promise.md V2 rests on. A produce with acks=0 is answered
-as soon as it is sent, and lost where that was in vain (R-130: the asynchronous producer). An answer that comes after its call, or
-its attempt, has ended is ignored. An idempotent produce waits for a producer id first (`reference.client.session`); there is
-one at a time, so that sequences leave no gap when one of them ends the session.
+Consumers send the leader epoch they know (KIP-320), which is what docs/promise.md VIS-2 rests on. A produce with acks=0 is
+answered as soon as it is sent, and lost where that was in vain (R-130: the asynchronous producer). An answer that comes after its
+call, or its attempt, has ended is ignored. An idempotent produce waits for a producer id first (`reference.client.session`);
+there is one at a time, so that sequences leave no gap when one of them ends the session.
 
 State is plain data. Few calls are in flight at a time (a workload process has one), so they are searched, not indexed.
 """
@@ -211,7 +211,8 @@ class Client(Struct, kw_only=True):
         """R-133: to the leader alone, however many replicas there are."""
         route = self.routes[pending.call.tp]
         if pending.attempts and pending.topic_id not in (NO_TOPIC_ID, route.topic_id):
-            # The topic that the first attempt was for is gone: sent again, the records might stand under both ids (promise P8).
+            # The topic that the first attempt was for is gone: sent again, the records might stand under both ids
+            # (docs/promise.md DUR-8).
             return self._end(pending, ErrorCode.UNKNOWN_TOPIC_ID)
         pending.leader, pending.leader_epoch, pending.topic_id = leader, route.leader_epoch, route.topic_id
         pending.asked = leader
@@ -294,7 +295,7 @@ class Client(Struct, kw_only=True):
         if pending is None:
             return []
         route = self.routes.get(pending.call.tp)
-        # Nobody leads it, as far as is known: that says more than that time ran out (docs/promise.md U2).
+        # Nobody leads it, as far as is known: that says more than that time ran out (docs/promise.md SILENT-2).
         if pending.attempts == 0 and route is not None and route.leader is None:
             return self._end(pending, ErrorCode.LEADER_NOT_AVAILABLE)
         return self._end(pending, ErrorCode.REQUEST_TIMED_OUT)

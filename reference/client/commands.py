@@ -57,7 +57,7 @@ class ElectPreferred(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class ElectUnclean(Struct, frozen=True, kw_only=True, tag=True):
-    """Let anybody lead these where nobody can without loss (docs/promise.md P7)."""
+    """Let anybody lead these where nobody can without loss (docs/promise.md DUR-7)."""
 
     id: int
     tps: tuple[TopicPartition, ...]

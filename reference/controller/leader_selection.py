@@ -1,4 +1,4 @@
-"""Who shall lead? Pure: a state as read, the live registrations, the switches (V3 §A step 3.2, R-144, docs/promise.md P7)."""
+"""Who shall lead? Pure: a state as read, the live registrations, the switches (V3 §A step 3.2, R-144, docs/promise.md DUR-7)."""
 
 from msgspec import Struct
 
@@ -107,17 +107,18 @@ def longest(variant: Variant, state: PartitionState, live: Live, ends: Ends) -> 
     """Of those that are counted on the one with the greatest (last epoch, log end offset), alone in its ISR.
 
     A log that was born after its replica was stamped is not the log that was counted on: a directory came back empty meanwhile,
-    and the replica may follow but never lead by it (docs/promise.md P6). None where no log is left.
+    and the replica may follow but never lead by it (docs/promise.md DUR-6). None where no log is left.
     """
     stamps = {m.broker: m.incarnation for m in counted_on(state)}
     return _greatest(live, [(b, end) for b, end in ends if b in stamps and (not variant.log_birth or end.born <= stamps[b])])
 
 
 def ordered(variant: Variant, state: PartitionState, live: Live, ends: Ends, topic: TopicId) -> Elect | None:
-    """An operator wants a leader (docs/promise.md P7): whose log reaches furthest, where all who are counted on were asked too.
+    """An operator wants a leader (docs/promise.md DUR-7): whose log reaches furthest, where all who are counted on were asked
+    too.
 
     Of the others nobody wrote down with which log they last held what was committed. But a log in a directory that is older than
-    the topic was never emptied while there was anything to lose; any other may have been, and P6 knows no exception.
+    the topic was never emptied while there was anything to lose; any other may have been, and DUR-6 knows no exception.
     """
     clean = longest(variant, state, live, ends) if {m.broker for m in counted_on(state)} <= {b for b, _ in ends} else None
     if clean is not None:

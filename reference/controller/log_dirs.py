@@ -134,7 +134,7 @@ def on_told(turn: Turn, controller: Controller, broker: BrokerId, request: Leade
 
 
 def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, reply: LogInfoReply) -> None:
-    """A log that was asked for is in a bad directory: its partition waits until it can be read (docs/promise.md U1)."""
+    """A log that was asked for is in a bad directory: its partition waits until it can be read (docs/promise.md SILENT-1)."""
     for tp in reply.offline:
         _learn(turn, controller, broker, tp, offline=True)
 

@@ -1,8 +1,9 @@
-"""Elections on request: of the first replica of the assignment (R-147), or of anybody where nobody may lead (docs/promise.md P7).
+"""Elections on request: of the first replica of the assignment (R-147), or of anybody where nobody may lead (docs/promise.md
+DUR-7).
 
 A preferred replica that is not live, or not in the ISR as it is stamped there, is left alone: this is balance, not repair.
 An unclean election is repair: where no counted-on replica can lead, the longest log leads that can be shown not to have been
-emptied (P6). A partition that has a leader, or can have one without loss, keeps to that; so an order is safe to repeat.
+emptied (DUR-6). A partition that has a leader, or can have one without loss, keeps to that; so an order is safe to repeat.
 """
 
 from typing import Literal

@@ -156,7 +156,9 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
 
 
 def _unclean(base: PartitionState, choice: Choice, live: Live) -> Choice:
-    """docs/promise.md P7, U2: an operator orders a leader where none can be found; whose log is how long must be known first."""
+    """docs/promise.md DUR-7, SILENT-2: an operator orders a leader where none can be found; whose log is how long must be known
+    first.
+    """
     brokers = tuple(broker for broker in base.replicas if broker in live)
     led = isinstance(choice, Elect) or (isinstance(choice, Keep) and base.leader is not None)
     return choice if led or not brokers else AskLogs(brokers)
@@ -332,7 +334,7 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
             _write(turn, controller, change, replace(wanted, elr=()) if by_order else wanted)
         elif base.leader is not None:
             # Nothing is left of what was counted on: the partition stays offline until an operator orders otherwise, and
-            # nobody may go on believing in a leader (docs/promise.md U2).
+            # nobody may go on believing in a leader (docs/promise.md SILENT-2).
             _write(turn, controller, change, _next_state(turn, controller, base, None, base.isr))
         else:
             _finish(turn, controller, tp, change)

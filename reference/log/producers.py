@@ -1,4 +1,4 @@
-"""What idempotent producers wrote last in one log: a batch that comes again is known again (B-66, docs/promise.md O3).
+"""What idempotent producers wrote last in one log: a batch that comes again is known again (B-66, docs/promise.md ORD-3).
 
 The state is a function of the log: it grows with each append, at the leader and at every follower, and is rebuilt after a
 truncation and at startup. So whoever leads next knows every batch that was committed. Each producer numbers its records from 0

@@ -53,7 +53,7 @@ def ask(turn: Turn, partition: Partition) -> None:
         return
     config = turn.config
     if role.step == "fetching" and partition.before_ack and partition.flushed < partition.log.leo:
-        # The fetch offset tells the leader what this replica holds: only what is flushed counts (promise P5).
+        # The fetch offset tells the leader what this replica holds: only what is flushed counts (docs/promise.md DUR-5).
         role.outstanding = 0
         turn.needs_flush(partition.log.dir)
         return

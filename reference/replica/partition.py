@@ -134,7 +134,7 @@ def is_of_another_topic(turn: Turn, partition: Partition, asked: TopicId) -> boo
 def stable_leo(partition: Partition) -> Offset:
     """How far this replica's own copy counts: what is flushed under flush=before_ack (R-134), else what is in memory (R-135).
 
-    Which of the two is a setting of the topic (C-14, promise P5).
+    Which of the two is a setting of the topic (C-14, docs/promise.md DUR-5).
     """
     return partition.flushed if partition.before_ack else partition.log.leo
 

@@ -85,7 +85,9 @@ def all_agree() -> History:
 
 
 def nobody_leads() -> History:
-    """Every directory was swapped: the partition stays offline, and whatever lies on a disk is for the operator to judge (U2)."""
+    """Every directory was swapped: the partition stays offline, and whatever lies on a disk is for the operator to judge
+    (SILENT-2).
+    """
     story = begin()
     committed(story)
     power_out(story, "b1 b2 b3", why="swapped")

@@ -31,7 +31,7 @@ def lead_empty(story: Story, node: str = "b2", epoch: int = 2) -> Story:
 
 
 def test_excused_loss_cuts_the_partition_and_offsets_are_written_again() -> None:
-    """C1: before and after the cut are two generations that no checker compares."""
+    """CUT-1: before and after the cut are two generations that no checker compares."""
     verdict = judge(stories.excused_then_rewritten())
 
     assert verdict.validity == Validity.VALID
@@ -102,7 +102,7 @@ def test_a_promise_of_an_earlier_epoch_binds_a_leader_that_was_elected_before_it
 
 
 def test_a_wound_is_no_excuse_while_another_counted_replica_holds_the_record() -> None:
-    """P3: b3 still has x, so the election of b2 lost it, not the laboratory."""
+    """DUR-3: b3 still has x, so the election of b2 lost it, not the laboratory."""
     story = begin()
     committed(story)
     power_out(story, "b1 b2")
@@ -180,7 +180,9 @@ def test_a_replica_that_an_isr_change_is_about_to_remove_does_not_count() -> Non
 
 
 def test_below_min_insync_replicas_the_last_full_isr_counts_too() -> None:
-    """The ELR: b2 left the ISR when it fell below m = 2, and still has x. Two wounds at a time, so that P4 does not decide it."""
+    """The ELR: b2 left the ISR when it fell below m = 2, and still has x. Two wounds at a time, so that DUR-4 does not decide
+    it.
+    """
     story = begin()
     story.state("b1", 1, "b1 b2")
     committed(story, nodes="b1 b2")
@@ -191,7 +193,7 @@ def test_below_min_insync_replicas_the_last_full_isr_counts_too() -> None:
 
 
 def test_fewer_than_min_insync_replicas_wounded_excuse_nothing() -> None:
-    """P4: with m = 2 a record of which there was one copy should not have been promised."""
+    """DUR-4: with m = 2 a record of which there was one copy should not have been promised."""
     story = begin()
     story.state("b1", 1, "b1")
     committed(story, nodes="b1")
@@ -208,7 +210,7 @@ def test_fewer_than_min_insync_replicas_wounded_excuse_nothing() -> None:
 
 
 def test_wounds_count_together_until_the_replica_is_in_the_isr_again() -> None:
-    """P4: b2 was wounded, rejoined and is whole when b1 is wounded: one at a time."""
+    """DUR-4: b2 was wounded, rejoined and is whole when b1 is wounded: one at a time."""
     story = begin()
     power_out(story, "b2")
     story.registered("b2", 22)
@@ -239,7 +241,7 @@ def test_a_copy_that_came_back_is_not_excused_a_second_time() -> None:
 
 
 def test_flush_before_ack_excuses_only_a_swapped_directory() -> None:
-    """P5."""
+    """DUR-5."""
     outcomes = []
     for why in ("power-loss", "dropped", "swapped"):
         story = begin(promise(flush="before_ack"))
@@ -251,7 +253,7 @@ def test_flush_before_ack_excuses_only_a_swapped_directory() -> None:
 
 
 def test_an_order_excuses_one_election_and_only_under_a_promise_that_allows_it() -> None:
-    """P7."""
+    """DUR-7."""
     assert judge(stories.ordered_by_operator()).validity == Validity.VALID
 
     history = stories.ordered_by_operator()
@@ -425,7 +427,7 @@ def test_mutant_that_notices_at_once_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_a_leader_truncated_in_office_is_lost_though_it_is_wounded_later() -> None:
-    """P3: whatever wounds come before or after; it was gone before the power went."""
+    """DUR-3: whatever wounds come before or after; it was gone before the power went."""
     story = begin()
     committed(story)
     story.truncate("b1", 0)
@@ -450,7 +452,7 @@ def test_a_wound_that_nobody_noticed_by_the_end_excuses_nothing() -> None:
 
 
 def test_an_order_excuses_the_election_that_carries_it_out_and_no_later_start() -> None:
-    """P7: b2 had x when it was elected by order; what it lost afterwards, in a crash, the order does not excuse."""
+    """DUR-7: b2 had x when it was elected by order; what it lost afterwards, in a crash, the order does not excuse."""
     story = begin(promise(by_operator=True))
     committed(story)
     story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b2")
@@ -463,7 +465,7 @@ def test_an_order_excuses_the_election_that_carries_it_out_and_no_later_start() 
 
 
 def test_an_order_is_not_used_up_by_a_leader_that_is_told_once_more() -> None:
-    """P7: b3 hears again that it leads epoch 1 before the controller carries the order out."""
+    """DUR-7: b3 hears again that it leads epoch 1 before the controller carries the order out."""
     story = begin(promise(by_operator=True))
     story.state("b3", 2, "b3")
     story.leads("b3", 2, leo=0, isr="b3")
@@ -482,7 +484,7 @@ def test_an_order_is_not_used_up_by_a_leader_that_is_told_once_more() -> None:
 
 
 def test_a_record_that_came_back_is_promised_once_more() -> None:
-    """P1: x was excused; b3, which did not count, brings it back, commits it, and loses it by truncation."""
+    """DUR-1: x was excused; b3, which did not count, brings it back, commits it, and loses it by truncation."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1")
     committed(story, nodes="b1 b3")
@@ -512,7 +514,7 @@ def test_what_is_below_the_hw_with_which_a_leader_begins_is_promised() -> None:
 
 
 def test_the_second_value_promised_at_an_offset_is_kept_account_of() -> None:
-    """O1 is broken already; the value that the next leader does not have is lost all the same."""
+    """ORD-1 is broken already; the value that the next leader does not have is lost all the same."""
     story = begin()
     committed(story)
     story.truncate("b1", 0)

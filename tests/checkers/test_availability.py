@@ -54,7 +54,7 @@ def test_quiet_cluster_is_live() -> None:
 
 
 def test_partition_whose_counted_on_replicas_were_all_emptied_is_rightly_offline() -> None:
-    """U2: it waits for an operator, and no other partition is affected."""
+    """SILENT-2: it waits for an operator, and no other partition is affected."""
     story = quiet_cluster()
     power_out(story, "b1 b2 b3", why="swapped")
     for node, incarnation in (("b1", 21), ("b2", 22), ("b3", 23)):
@@ -98,7 +98,7 @@ def before_it_heard(*, made: bool = False, why: str | None = "swapped") -> Verdi
 
 
 def test_partition_whose_only_member_never_made_its_log_is_rightly_offline_once_a_directory_was_swapped() -> None:
-    """U2, P6: of the empty directory that b1 comes back with nobody can say that there was nothing in it."""
+    """SILENT-2, DUR-6: of the empty directory that b1 comes back with nobody can say that there was nothing in it."""
     verdict = before_it_heard()
 
     assert (verdict.live, verdict.counts["offline_rightly"]) == (True, 1)
@@ -106,7 +106,7 @@ def test_partition_whose_only_member_never_made_its_log_is_rightly_offline_once_
 
 @pytest.mark.parametrize(("made", "why"), [(False, None), (False, "power-loss"), (True, "swapped")])
 def test_swap_of_a_directory_excuses_no_other_silence(made: bool, why: str | None) -> None:
-    """U2 is about directories that came back empty; of a log that was made the laboratory says itself what it lost."""
+    """SILENT-2 is about directories that came back empty; of a log that was made the laboratory says itself what it lost."""
     assert before_it_heard(made=made, why=why).not_live == ("orders-0 has no leader at the end",)
 
 
@@ -167,7 +167,7 @@ def test_partition_that_was_never_created_is_not_live() -> None:
 
 
 def test_what_an_administrator_asked_for_is_done_at_the_end() -> None:
-    """L4: a request that stands there for ever is an action that never ended; no answer is no evidence that it did."""
+    """LIVE-4: a request that stands there for ever is an action that never ended; no answer is no evidence that it did."""
     rows: tuple[tuple[OpType, tuple[dict[str, object], ...]], ...] = (
         (OpType.OK, ({},)),
         (OpType.OK, ({"value": "/admin/delete_topics"},)),
@@ -190,7 +190,7 @@ def test_what_an_administrator_asked_for_is_done_at_the_end() -> None:
 
 
 def test_a_partition_that_was_moved_is_whole_where_it_is_assigned_now() -> None:
-    """L2, V3 §F: what the plan said at the start is no longer what must be in the ISR."""
+    """LIVE-2, V3 §F: what the plan said at the start is no longer what must be in the ISR."""
     story = quiet_cluster()
     story.event(EventKind.ASSIGNED, replicas=("b1", "b2"))
     story.state("b1", 2, "b1 b2")
@@ -202,7 +202,7 @@ def test_a_partition_that_was_moved_is_whole_where_it_is_assigned_now() -> None:
 
 
 def test_a_partition_that_was_added_must_be_whole_too() -> None:
-    """L2, V3 §H: no plan knows it, ZooKeeper does."""
+    """LIVE-2, V3 §H: no plan knows it, ZooKeeper does."""
     story = quiet_cluster().about(1)
     story.event(EventKind.ASSIGNED, replicas=("b1", "b2"))
     story.state("b1", 0, "b1")
@@ -213,7 +213,7 @@ def test_a_partition_that_was_added_must_be_whole_too() -> None:
 
 
 def moved(*steps: tuple[str, OpType], to: tuple[str, ...] = ("b1", "b2", "b3")) -> tuple[str, ...]:
-    """An administrator's requests with their outcomes, then the assignment; what L4 says."""
+    """An administrator's requests with their outcomes, then the assignment; what LIVE-4 says."""
     story = quiet_cluster()
     for process, (f, outcome) in enumerate(steps, 10):
         asked: dict[str, object] = {"value": "orders-0 on 1,2,3"} if f.startswith("reassign") else {}
@@ -224,7 +224,7 @@ def moved(*steps: tuple[str, OpType], to: tuple[str, ...] = ("b1", "b2", "b3")) 
 
 
 def test_a_partition_is_where_it_was_sent() -> None:
-    """L4: an entry that was forgotten leaves nothing under /admin, and nothing done."""
+    """LIVE-4: an entry that was forgotten leaves nothing under /admin, and nothing done."""
     ok, elsewhere = OpType.OK, ("b2", "b1", "b3")
     missed = ("orders-0 was to be on b1, b2, b3 and is on b2, b1, b3 at the end",)
 
@@ -260,7 +260,7 @@ def test_a_move_of_what_has_been_removed_since_is_not_missed(again: bool, wanted
 
 
 def raced(extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[str, ...]) -> tuple[str, ...]:
-    """The extra znode is filled, then (after a row of what the controller did about it) the other one; what L4 says."""
+    """The extra znode is filled, then (after a row of what the controller did about it) the other one; what LIVE-4 says."""
     story = quiet_cluster()
     story.op(10, OpType.INVOKE, "reassign-extra", ({"value": "orders-0 on 1,2,3"},))
     story.op(10, extra, "reassign-extra")
@@ -279,7 +279,7 @@ def raced(extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[s
 
 
 def test_an_extra_request_that_waits_has_the_last_word() -> None:
-    """L4, R-243: what stands in /admin/reassign_partitions is rolled back first, whichever znode was filled first."""
+    """LIVE-4, R-243: what stands in /admin/reassign_partitions is rolled back first, whichever znode was filled first."""
     extra, other = ("b1", "b2", "b3"), ("b3", "b2", "b1")
     first = ("orders-0 was to be on b1, b2, b3 and is on b3, b2, b1 at the end",)
     second = ("orders-0 was to be on b3, b2, b1 and is on b1, b2, b3 at the end",)
@@ -300,7 +300,7 @@ def test_an_extra_request_that_may_be_there_or_was_perhaps_cancelled_proves_noth
 
 
 def test_a_move_of_a_partition_that_nobody_may_lead_waits_rightly() -> None:
-    """U2, L4: nothing can be moved until an operator has ordered an election; a move of what is led has to end."""
+    """SILENT-2, LIVE-4: nothing can be moved until an operator has ordered an election; a move of what is led has to end."""
     for leader, why in ((None, False), ("b1", True)):
         story = quiet_cluster()
         power_out(story, "b1 b2 b3", why="swapped")
@@ -317,7 +317,7 @@ def test_a_move_of_a_partition_that_nobody_may_lead_waits_rightly() -> None:
 
 
 def test_logs_of_one_length_that_differ_are_not_equal() -> None:
-    """L2: equal logs everywhere; b3 has another record in the place of x."""
+    """LIVE-2: equal logs everywhere; b3 has another record in the place of x."""
     story = quiet_cluster()
     story.truncate("b3", 0)
     story.event_append("b3", 0, "y", 1)
@@ -328,7 +328,7 @@ def test_logs_of_one_length_that_differ_are_not_equal() -> None:
 
 
 def test_silence_at_the_bound_is_not_made_right_by_what_is_destroyed_later() -> None:
-    """U2 is about the moment: B after healing nobody was emptied, and still nobody led."""
+    """SILENT-2 is about the moment: B after healing nobody was emptied, and still nobody led."""
     story = begin()
     story.state(None, 2, "b1 b2 b3")
     story.time_ns += 2 * BOUND_NS

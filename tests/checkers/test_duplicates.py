@@ -1,4 +1,4 @@
-"""How often a value may stand in the log, and in which order (docs/promise.md O3, O4, C1)."""
+"""How often a value may stand in the log, and in which order (docs/promise.md ORD-3, ORD-4, CUT-1)."""
 
 from checkers.checker import Group, apply, facts_of
 from checkers.duplicates import CHECKER
@@ -24,7 +24,7 @@ def kinds(found: Findings) -> list[str]:
 
 
 def test_a_value_of_an_idempotent_producer_stands_once() -> None:
-    """O3, B-66: however often it was sent."""
+    """ORD-3, B-66: however often it was sent."""
     story = Story()
     sends(story, "a", once=True, attempts=3)
     read = story.polls(2, 0, "a b a")
@@ -37,7 +37,7 @@ def test_a_value_of_an_idempotent_producer_stands_once() -> None:
 
 
 def test_any_other_value_stands_once_for_each_attempt() -> None:
-    """O3, O4: a retry may leave a second record, and no third."""
+    """ORD-3, ORD-4: a retry may leave a second record, and no third."""
     story = Story()
     sends(story, "a", attempts=2)
     story.polls(2, 0, "a a")
@@ -57,7 +57,7 @@ def test_where_nobody_knows_how_often_it_was_sent_nobody_is_accused() -> None:
 
 
 def test_what_an_excused_loss_took_may_come_again_behind_the_cut() -> None:
-    """C1: the retry met a log from which the laboratory had taken the record."""
+    """CUT-1: the retry met a log from which the laboratory had taken the record."""
     story = Story()
     sends(story, "a", once=True, attempts=2)
     story.polls(2, 0, "x y a", epoch=1)
@@ -69,7 +69,7 @@ def test_what_an_excused_loss_took_may_come_again_behind_the_cut() -> None:
 
 
 def test_values_of_an_idempotent_producer_stand_in_its_order() -> None:
-    """O3: each was sent after the answer to the last."""
+    """ORD-3: each was sent after the answer to the last."""
     story = Story()
     sends(story, "a", once=True, attempts=1)
     sends(story, "b", once=True, attempts=1)
@@ -80,7 +80,7 @@ def test_values_of_an_idempotent_producer_stand_in_its_order() -> None:
 
 
 def test_the_order_of_any_other_producer_is_not_judged() -> None:
-    """O3: a late attempt of its first value may come after its second."""
+    """ORD-3: a late attempt of its first value may come after its second."""
     story = Story()
     sends(story, "a", attempts=2)
     sends(story, "b", attempts=1)

@@ -1,4 +1,4 @@
-"""Who may lead, beyond what the corpus shows (docs/promise.md P6, P7)."""
+"""Who may lead, beyond what the corpus shows (docs/promise.md DUR-6, DUR-7)."""
 
 from checkers.single import judge
 from checkers.verdict import Verdict
@@ -109,7 +109,7 @@ def test_leader_that_writes_its_isr_is_no_election() -> None:
 
 
 def test_elections_are_told_apart_by_the_registration_of_the_winner() -> None:
-    """docs/promise.md N3: a campaign must know whether it reached them."""
+    """docs/promise.md VAC-3: a campaign must know whether it reached them."""
     story = begin(promise(m=2))
     story.state("b1", 1, "b1 b2", stamps=(11, 12))
     story.state("b1", 1, "b1", stamps=(11,))  # shorter than two: b2 stays eligible

@@ -134,7 +134,7 @@ def test_run_that_did_not_end_as_planned_is_never_valid(outcome: str) -> None:
 
 
 def test_excused_loss_under_profile_within_is_unknown() -> None:
-    """N2: the ledger must be empty there, so either the laboratory went too far or the excuse is wrong."""
+    """VAC-2: the ledger must be empty there, so either the laboratory went too far or the excuse is wrong."""
     history = STORIES["ok/acked-loss-excused-then-rewritten"].tell()
     within = msgspec.structs.replace(history.manifest.promise, profile="within")
     manifest = msgspec.structs.replace(history.manifest, promise=within)

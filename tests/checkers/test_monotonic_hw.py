@@ -1,4 +1,4 @@
-"""The high watermark as brokers and consumers see it, beyond what the corpus shows (docs/promise.md V1 to V3, C1)."""
+"""The high watermark as brokers and consumers see it, beyond what the corpus shows (docs/promise.md VIS-1 to VIS-3, CUT-1)."""
 
 from checkers.single import judge
 from checkers.verdict import Verdict
@@ -47,7 +47,7 @@ def test_stale_answer_of_a_deposed_leader_is_not_wrong() -> None:
 
 
 def test_consumers_may_fall_to_the_cut_and_no_further() -> None:
-    """C1: offset 1 was destroyed everywhere; the end may fall to 1, not to 0."""
+    """CUT-1: offset 1 was destroyed everywhere; the end may fall to 1, not to 0."""
     story = told_end(begin())
     power_out(story, "b1 b2 b3", 1)
     story.state("b2", 2, "b2")

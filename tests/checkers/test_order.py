@@ -1,4 +1,4 @@
-"""Order and origin across cuts and attempts (docs/promise.md O1, O2, O4, C1)."""
+"""Order and origin across cuts and attempts (docs/promise.md ORD-1, ORD-2, ORD-4, CUT-1)."""
 
 from checkers.single import judge
 from checkers.verdict import Verdict

@@ -10,7 +10,7 @@ from tests.checkers.story import begin, committed
 
 @pytest.mark.parametrize(("asked", "verdict"), [(True, Validity.VALID), (False, Validity.INVALID)])
 def test_the_promises_of_a_removed_partition_end_when_that_is_asked_for(asked: bool, verdict: Validity) -> None:
-    """docs/promise.md P8 for one partition: what stands at the same offset later contradicts nothing; unasked it would."""
+    """docs/promise.md DUR-8 for one partition: what stands at the same offset later contradicts nothing; unasked it would."""
     story = begin()
     story.topic_id = "5"
     story.state("b1", 1, "b1 b2 b3", version=1)
@@ -56,7 +56,7 @@ def test_the_end_of_the_topic_does_not_put_off_that_of_the_partition() -> None:
 
 @pytest.mark.parametrize(("named", "verdict"), [("b2", Validity.VALID), (None, Validity.INVALID)])
 def test_a_leader_that_was_moved_away_is_not_looked_at_when_the_partition_ends(named: str | None, verdict: Validity) -> None:
-    """docs/promise.md P1, P8: its successor is named and has not begun; where nobody is named, the record is nowhere."""
+    """docs/promise.md DUR-1, DUR-8: its successor is named and has not begun; where nobody is named, the record is nowhere."""
     story = begin()
     story.topic_id = "5"
     committed(story)

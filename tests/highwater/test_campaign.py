@@ -74,7 +74,7 @@ def test_an_anomaly_is_counted_once_for_each_run_with_the_faults_that_acted() ->
 
 
 def test_a_campaign_says_what_of_the_recovery_rules_it_reached() -> None:
-    """docs/promise.md N3."""
+    """docs/promise.md VAC-3."""
     numbers = tally([replace(GOOD, recovery_elections=2, elections_from_elr=1), replace(GOOD, wounds_counted_on=3)])
 
     assert (numbers.recovery_elections, numbers.elections_from_elr, numbers.wounds_counted_on) == (2, 1, 3)

@@ -95,7 +95,7 @@ def test_what_nobody_counted_is_not_said_to_have_never_happened() -> None:
 
 
 def test_a_wound_is_survived_only_where_nothing_was_lost() -> None:
-    """docs/promise.md N3."""
+    """docs/promise.md VAC-3."""
     names = (WOUNDS_SURVIVED, RECOVERY_ELECTIONS, ELECTIONS_FROM_ELR, EXCUSED_LOSSES)
     runs = (RUN, replace(RUN, excused=7, elections_from_elr=3), replace(RUN, verdict="INVALID"))
 

@@ -87,7 +87,7 @@ def test_what_the_script_makes_is_written_and_where_it_moves_is_on_record() -> N
 
 
 def test_the_promises_of_a_removed_partition_end_when_its_removal_is_asked_for() -> None:
-    """V3 §H, docs/promise.md P8: of the others of its topic they go on."""
+    """V3 §H, docs/promise.md DUR-8: of the others of its topic they go on."""
     ended = [(e.topic, e.partition) for e in performed().events if e.kind == EventKind.TOPIC_DELETED]
 
     assert ended == [("t", 1), ("u", 0), ("u", 1)]

@@ -43,7 +43,7 @@ def test_a_schedule_is_a_function_of_the_seed(seed: int, profile: Profile, shape
 
 @given(seeds, profiles(), shapes())
 def test_within_never_wounds_as_many_replicas_as_must_be_in_sync(seed: int, profile: Profile, shape: Shape) -> None:
-    """docs/promise.md N2, counted over the whole run: whoever is wounded once may be wounded until the end."""
+    """docs/promise.md VAC-2, counted over the whole run: whoever is wounded once may be wounded until the end."""
     within = Profile(name="within", kinds=profile.kinds, swarm=profile.swarm)
     windows = generate(Rng(seed), within, shape)
 

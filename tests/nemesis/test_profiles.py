@@ -1,4 +1,4 @@
-"""Which kinds a profile allows on which cluster (docs/promise.md P4, P5, N2)."""
+"""Which kinds a profile allows on which cluster (docs/promise.md DUR-4, DUR-5, VAC-2)."""
 
 from typing import Literal
 

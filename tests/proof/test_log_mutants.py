@@ -50,7 +50,7 @@ def any_wound_excuses(patch: Patch) -> None:
 
 
 def one_wound_is_enough(patch: Patch) -> None:
-    """P4 forgotten."""
+    """DUR-4 forgotten."""
     was = Ledger.see
 
     def wrong(self: Ledger, row: EventRow) -> None:
@@ -66,7 +66,7 @@ def the_elr_does_not_count(patch: Patch) -> None:
 
 
 def power_loss_excuses_what_was_flushed(patch: Patch) -> None:
-    """P5 forgotten."""
+    """DUR-5 forgotten."""
     patch.setattr(ledger, "counts_as_wound", lambda promise, detail: True)
 
 
@@ -75,7 +75,7 @@ def every_wound_is_noticed_at_once(patch: Patch) -> None:
 
 
 def an_order_excuses_everything(patch: Patch) -> None:
-    """P7: also what the elected replica had."""
+    """DUR-7: also what the elected replica had."""
     patch.setattr(Ledger, "_order", lambda self, offset, record, epoch: self.elected_by_order.get(epoch, (None,))[0])
 
 
@@ -91,7 +91,7 @@ def a_wounded_leader_may_have_lost_anything(patch: Patch) -> None:
 
 
 def who_was_emptied_may_lead(patch: Patch) -> None:
-    """P6 forgotten."""
+    """DUR-6 forgotten."""
     patch.setattr(election._Elections, "_emptied", lambda self, row, leader: None)
 
 
@@ -127,7 +127,7 @@ def one_fault_at_a_time(patch: Patch) -> None:
 
 
 def emptied_partitions_must_be_led(patch: Patch) -> None:
-    """U2 forgotten."""
+    """SILENT-2 forgotten."""
     patch.setattr(availability._Partition, "is_emptied", lambda self: False)
 
 

@@ -147,13 +147,13 @@ class Cluster(Lab):
 
 
 class Promises:
-    """docs/promise.md P1, O1, V2 and one leader for each epoch, looked at after each event of each broker."""
+    """docs/promise.md DUR-1, ORD-1, VIS-2 and one leader for each epoch, looked at after each event of each broker."""
 
     def __init__(self) -> None:
         self.kept: dict[Life, list[tuple[str, int]]] = {}  # value and the epoch in which it was promised, by offset
         self.leads: dict[tuple[Life, int], int] = {}
         self.hws: dict[tuple[int, int, Life, int], int] = {}
-        self.ended: set[TopicId] = set()  # P8: asked to be deleted
+        self.ended: set[TopicId] = set()  # DUR-8: asked to be deleted
         self.removed: set[Life] = set()  # V3 §H: asked to be removed; added again it is under the same id
         self.broken: list[str] = []
 

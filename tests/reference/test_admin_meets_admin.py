@@ -79,7 +79,7 @@ def test_a_partition_that_is_added_once_more_while_it_is_deleted_is_not_told_to_
 
 
 def test_who_registers_right_before_a_topic_goes_is_told_afterwards() -> None:
-    """V3 §E step 4, promise L2: it has read its assignment, and would keep a replica of a topic that is no more."""
+    """V3 §E step 4, docs/promise.md LIVE-2: it has read its assignment, and would keep a replica of a topic that is no more."""
     lab = cluster()
     lab.crash(3)
     lab.expire(3)

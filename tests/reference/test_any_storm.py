@@ -112,7 +112,7 @@ class Storm:
         lab.tell(i, Received(Address("c1"), Produce(correlation, tp, acks, (f"v{correlation}",), Millis(1000), topic_id)))
 
     def _wound(self) -> None:
-        """P4: one broker at a time, until it is in every ISR again."""
+        """DUR-4: one broker at a time, until it is in every ISR again."""
         lab, rng = self.lab, self.rng
         if self.wounded is not None and not self._is_cured(self.wounded):
             return
@@ -219,7 +219,7 @@ class Storm:
 
 
 def unfinished(lab: Cluster) -> list[str]:
-    """docs/promise.md L1, L2, L4: where metadata, ZooKeeper and disks do not agree, and what is still asked for."""
+    """docs/promise.md LIVE-1, LIVE-2, LIVE-4: where metadata, ZooKeeper and disks do not agree, and what is still asked for."""
     if any(i not in lab.nodes for i in lab.ids):
         return [f"up are {sorted(lab.nodes)}"]
     asked = (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA, paths.DELETE_TOPICS, paths.PREFERRED_ELECTION)
@@ -227,7 +227,7 @@ def unfinished(lab: Cluster) -> list[str]:
     states, topics = lab.states(), lab.topics()
     for tp, state in states.items():
         if state is not None and state.leader is None and {m.broker for m in state.isr + state.elr} <= lab.emptied:
-            continue  # U2: waits for an operator
+            continue  # SILENT-2: waits for an operator
         if state is None or state.leader is None:
             wrong.append(f"{tp} has no leader: {state}")
         else:
@@ -284,7 +284,9 @@ def played(seed: int, protocol: str = "safe", *, dirs: int = 2, steps: int = STE
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_meets_whatever_nothing_promised_is_lost_and_all_agree_in_the_end(seed: int) -> None:
-    """P1, P3, P4, O1, V2, L1, L2, L4: no copy is counted on that is not there, and nothing is left behind or undone."""
+    """DUR-1, DUR-3, DUR-4, ORD-1, VIS-2, LIVE-1, LIVE-2, LIVE-4: no copy is counted on that is not there, and nothing is left
+    behind or undone.
+    """
     storm = played(seed)
 
     assert storm.heal() == []

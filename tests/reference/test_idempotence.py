@@ -1,4 +1,4 @@
-"""What an idempotent producer sends again is appended once, whoever leads by then (bugs B-66, docs/promise.md O3)."""
+"""What an idempotent producer sends again is appended once, whoever leads by then (bugs B-66, docs/promise.md ORD-3)."""
 
 import pytest
 

@@ -20,7 +20,7 @@ from tests.reference.lab import T0, Disk, Lab
 
 
 def test_a_recovery_election_waits_for_a_directory_that_cannot_be_read() -> None:
-    """docs/promise.md U1: a log that cannot be read is not an empty one, and what it holds was counted on."""
+    """docs/promise.md SILENT-1: a log that cannot be read is not an empty one, and what it holds was counted on."""
     lab = jbod(2)
     assert produced(lab, 1, "x", 1) is ErrorCode.NONE
     for i in lab.ids:
@@ -41,7 +41,7 @@ def test_a_recovery_election_waits_for_a_directory_that_cannot_be_read() -> None
 
 
 def test_a_broker_says_which_of_its_logs_it_cannot_reach() -> None:
-    """docs/promise.md U1: "no log here" would let the others elect without it."""
+    """docs/promise.md SILENT-1: "no log here" would let the others elect without it."""
     lab = jbod()
     break_dir(lab, 3)
     lab.letters.clear()
@@ -106,7 +106,7 @@ def test_a_directory_that_was_replaced_is_filled_again_and_its_replica_leads_nob
 
 
 def test_a_directory_that_was_taken_out_of_the_configuration_is_missed() -> None:
-    """R-315: its replicas are made anew in the others; P6: such a replica is younger than its stamp, and never elected."""
+    """R-315: its replicas are made anew in the others; DUR-6: such a replica is younger than its stamp, and never elected."""
     lab = jbod(1)
     create_topic(lab, "u", 1)
     assert U0 in lab.disks[1].dirs[1].logs

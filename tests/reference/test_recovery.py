@@ -93,7 +93,7 @@ def test_the_later_epoch_wins_and_then_the_longer_log() -> None:
 
 
 def test_a_log_that_is_younger_than_the_stamp_never_wins() -> None:
-    """Its directory came back empty: whoever elects it has everybody truncate to nothing (docs/promise.md P6, U-17, B-33)."""
+    """Its directory came back empty: whoever elects it has everybody truncate to nothing (docs/promise.md DUR-6, U-17, B-33)."""
     shape = Shape(stamped((1, 10)))
     ends = [(BrokerId(1), end(-1, 0, born=11))]
 
@@ -158,7 +158,7 @@ def test_a_broker_that_died_before_it_made_its_replica_may_still_lead() -> None:
 
 
 def test_a_broker_whose_directory_was_swapped_leads_nobody() -> None:
-    """docs/promise.md U2: the partition stays offline, and the data of the other replica stays where it is."""
+    """docs/promise.md SILENT-2: the partition stays offline, and the data of the other replica stays where it is."""
     lab = Lab(1)
     lab.produce(1, "x")
     lab.settle()

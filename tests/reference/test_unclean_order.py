@@ -1,4 +1,4 @@
-"""An operator orders an unclean election (docs/promise.md P6, P7, U2): of whom, and when it is left alone."""
+"""An operator orders an unclean election (docs/promise.md DUR-6, DUR-7, SILENT-2): of whom, and when it is left alone."""
 
 from reference.coordination import paths
 from reference.coordination.api import Create
@@ -49,7 +49,7 @@ def one_behind() -> Lab:
 
 
 def test_where_all_who_counted_were_emptied_the_other_replica_leads_by_order_alone() -> None:
-    """U2: until then it keeps its data; P6: those who were emptied are never elected, though they come first in AR."""
+    """SILENT-2: until then it keeps its data; DUR-6: those who were emptied are never elected, though they come first in AR."""
     lab = one_behind()
     swap(lab, 1, 2)
     before = lab.leaders()
@@ -63,7 +63,7 @@ def test_where_all_who_counted_were_emptied_the_other_replica_leads_by_order_alo
 
 
 def test_an_order_finds_nobody_where_all_were_emptied() -> None:
-    """P6: "excused by nothing"; the partition stays offline, and the order does not stay for whoever comes."""
+    """DUR-6: "excused by nothing"; the partition stays offline, and the order does not stay for whoever comes."""
     lab = one_behind()
     swap(lab, 1, 2, 3)
     order(lab)
@@ -73,7 +73,7 @@ def test_an_order_finds_nobody_where_all_were_emptied() -> None:
 
 
 def test_an_order_is_for_those_who_are_waited_for() -> None:
-    """P7: b1 and b2 hold y and are gone; who does not want to wait for them goes on without it."""
+    """DUR-7: b1 and b2 hold y and are gone; who does not want to wait for them goes on without it."""
     lab = one_behind()
     for i in (1, 2):
         lab.crash(i)
@@ -89,7 +89,7 @@ def test_an_order_is_for_those_who_are_waited_for() -> None:
 
 
 def test_a_partition_that_is_led_keeps_its_leader() -> None:
-    """P7: an order is no reason to lose anything."""
+    """DUR-7: an order is no reason to lose anything."""
     lab = one_behind()
     held = lab.state()
     order(lab)

@@ -1,4 +1,4 @@
-"""admin-storm: what the administrator asks for, and that what it added is written and read (docs/promise.md L3, L4)."""
+"""admin-storm: what the administrator asks for, and that what it added is written and read (docs/promise.md LIVE-3, LIVE-4)."""
 
 import msgspec
 
@@ -44,7 +44,7 @@ def test_partitions_are_added_where_r_132_puts_them() -> None:
 
 
 def test_what_was_added_is_written_and_read() -> None:
-    """docs/promise.md L3: else nobody would know that the new partition serves anybody."""
+    """docs/promise.md LIVE-3: else nobody would know that the new partition serves anybody."""
     *_, producer, reader, admin = generate("admin-storm", 5, PARAMETERS)
     assert run(producer, "faults") == []
     asked = run(admin, "faults", until_ms=15_000)
@@ -66,7 +66,7 @@ def test_what_was_added_is_removed_again_and_written_no_more() -> None:
 
 
 def test_what_is_to_go_is_asked_to_until_that_is_done() -> None:
-    """docs/promise.md L3: what is there at the end, perhaps, nobody reads; so nothing is left to be there perhaps."""
+    """docs/promise.md LIVE-3: what is there at the end, perhaps, nobody reads; so nothing is left to be there perhaps."""
     *_, admin = generate("admin-storm", 5, PARAMETERS)
     asked: list[str] = []
     now_ms = 0
@@ -92,7 +92,7 @@ def test_a_partition_that_may_not_be_there_is_not_written() -> None:
 
 
 def test_the_administrator_looks_at_the_end_until_it_is_answered() -> None:
-    """docs/promise.md L4: one answer is the evidence; without any the run is not live."""
+    """docs/promise.md LIVE-4: one answer is the evidence; without any the run is not live."""
     *_, admin = generate("admin-storm", 5, PARAMETERS)
     assert isinstance(admin, Administrator)
     assert run(admin, "quiet") == []
@@ -129,7 +129,7 @@ def test_moves_are_cancelled_and_allowed_again() -> None:
 
 
 def test_a_storm_ends_by_allowing_moves_until_that_is_done() -> None:
-    """L4: a cancellation that is left there would keep what is asked for from ever being done."""
+    """LIVE-4: a cancellation that is left there would keep what is asked for from ever being done."""
     ends = []
     for draws in range(8):
         *_, admin = generate("admin-storm", draws, MOVING)

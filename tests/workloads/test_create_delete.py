@@ -40,7 +40,7 @@ def test_the_topic_is_asked_for_while_it_is_there() -> None:
 
 
 def test_it_is_written_only_while_it_is_there() -> None:
-    """P8: what is written while it is being deleted belongs to nobody knows which topic."""
+    """DUR-8: what is written while it is being deleted belongs to nobody knows which topic."""
     *_, producer, _, admin = generate("create-delete", 5, PARAMETERS)
     assert run(producer, "faults") == []
     run(admin, "faults", until_ms=1000)

@@ -39,7 +39,7 @@ def test_a_misfit_writes_well_for_a_while_and_then_in_every_wrong_way() -> None:
 
 @pytest.mark.parametrize("seed", [0])
 def test_every_refusal_is_met_and_nothing_that_was_refused_appears(seed: int) -> None:
-    """O4, B-65, B-66: a leader that takes one of these has a duplicate, a gap or a record of nobody in its log."""
+    """ORD-4, B-65, B-66: a leader that takes one of these has a duplicate, a gap or a record of nobody in its log."""
     plan = derive(seed, workload="misuse", seconds=30, faults=("pause-short",))
     world = World(plan)
     world.play()

@@ -112,7 +112,7 @@ def test_values_are_unique_and_final_readers_read_every_one(draws: int, paramete
 @settings(max_examples=25, deadline=None)
 @given(draws=st.integers(0, 2**64 - 1), parameters=parameters)
 def test_every_partition_takes_acks_all_in_the_quiet(draws: int, parameters: Parameters) -> None:
-    """Else nobody could say that the cluster took writes again (docs/promise.md L2)."""
+    """Else nobody could say that the cluster took writes again (docs/promise.md LIVE-2)."""
     ended = perform(generate("produce-consume", draws, parameters), FakeCluster())
 
     written = {
@@ -232,7 +232,9 @@ def test_a_final_reader_gives_up_partitions_that_stay_silent_and_reads_the_other
 
 
 def test_a_final_reader_reads_what_answers_before_it_asks_the_silent_again() -> None:
-    """docs/promise.md U2, L3: questions that nobody answers must not use up the time in which the others are to be read."""
+    """docs/promise.md SILENT-2, LIVE-3: questions that nobody answers must not use up the time in which the others are to be
+    read.
+    """
     cluster = FakeCluster(lambda invocation: "LEADER_NOT_AVAILABLE" if invocation.topic == "orders" else None)
     cluster.logs = {("orders", 0): ["a"], ("orders", 1): ["b"], ("events", 0): ["c"]}
     *_, reader = generate("produce-consume", 3, Parameters(partitions=PARTITIONS, final_readers=1))

@@ -47,7 +47,7 @@ def test_steps_that_are_late_are_asked_for_before_the_quiet_time() -> None:
 
 
 def test_what_is_made_is_written_until_it_is_asked_to_go() -> None:
-    """docs/promise.md L3: by a producer whose values are nobody else's."""
+    """docs/promise.md LIVE-3: by a producer whose values are nobody else's."""
     *_, producer, reader, admin = generate("produce-consume", 3, PARAMETERS)
     names = (("late", 0), ("late", 1), ("orders", 1))
     written: list[set[tuple[str, int]]] = []
@@ -64,7 +64,7 @@ def test_what_is_made_is_written_until_it_is_asked_to_go() -> None:
 
 
 def test_what_may_be_there_still_is_read() -> None:
-    """docs/promise.md L3: a request to remove it that did not arrive ends no promise."""
+    """docs/promise.md LIVE-3: a request to remove it that did not arrive ends no promise."""
     *_, reader, admin = generate("produce-consume", 3, PARAMETERS)
     run(admin, "faults", until_ms=1000)
     run(admin, "faults", Completion(type=OpType.INFO))

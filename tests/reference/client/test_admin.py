@@ -202,7 +202,7 @@ def test_an_administrator_gives_up_waiting_and_the_request_stays() -> None:
 
 
 def test_what_is_asked_for_can_be_listed() -> None:
-    """docs/promise.md L4: at the end nothing must be left."""
+    """docs/promise.md LIVE-4: at the end nothing must be left."""
     world = World()
     for command, _, _ in COMMANDS:
         world.admin = Admin(timeout_ms=Millis(1000))
@@ -262,7 +262,7 @@ def test_by_proposal_b_each_request_is_a_znode_of_its_own() -> None:
 
 
 def test_what_is_in_flight_by_proposal_b_is_listed() -> None:
-    """docs/promise.md L4, R-249: it is not done before its entry is gone."""
+    """docs/promise.md LIVE-4, R-249: it is not done before its entry is gone."""
     world = World()
     above = (admin_paths.REASSIGNMENTS, f"{admin_paths.REASSIGNMENTS}/t")
     world.controller(Create("/admin", b""), *(Create(path, b"") for path in above), Create(f"{above[1]}/1", b"{}"))

@@ -205,7 +205,7 @@ def test_a_late_answer_to_an_earlier_lookup_is_used() -> None:
 
 
 def test_consumers_send_the_newest_leader_epoch_they_heard_of() -> None:
-    """promise V2: without it a consumer that saw a new leader could read from a deposed one."""
+    """docs/promise.md VIS-2: without it a consumer that saw a new leader could read from a deposed one."""
     client = routed(epoch=5)
     first = client.start(PollCall(id=1, tp=TP, offset=Offset(7), max_wait_ms=Millis(50)), now=START)
     receive(client, B2, FetchReply(3, TP, ErrorCode.NONE, LeaderEpoch(6), Offset(7)))

@@ -112,7 +112,9 @@ def test_records_outlive_an_end_in_good_order_and_a_kill(tmp_path: Path) -> None
 
 
 def test_a_loss_of_power_takes_what_was_not_flushed_and_leaves_what_was(tmp_path: Path) -> None:
-    """Promise P5: a topic flushed before it is acknowledged keeps its records on one disk; another one does not promise that."""
+    """docs/promise.md DUR-5: a topic flushed before it is acknowledged keeps its records on one disk; another one does not
+    promise that.
+    """
     with one_broker(tmp_path) as cluster:
         make(cluster, "kept", "lost")
         assert produce(cluster, "kept", *values("k")) == [None] * 30

@@ -177,7 +177,7 @@ def test_a_swapped_directory_is_empty_and_everything_in_it_is_a_wound() -> None:
 
 
 def test_an_empty_log_in_a_swapped_directory_is_a_wound_too() -> None:
-    """U2: a replica may be counted on for a partition without records, and nobody can know later that there were none."""
+    """SILENT-2: a replica may be counted on for a partition without records, and nobody can know later that there were none."""
     of = disk()
 
     assert of.swap(0) == [(T0, NO_TOPIC_ID, 0)]

@@ -1,4 +1,6 @@
-"""A topic is deleted and made again under its name, over and over, under chaos: each is judged by itself (docs/promise.md P8)."""
+"""A topic is deleted and made again under its name, over and over, under chaos: each is judged by itself (docs/promise.md
+DUR-8).
+"""
 
 import pytest
 
