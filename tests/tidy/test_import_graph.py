@@ -1,0 +1,31 @@
+"""No circle of imports between entries of the upper levels, and a drawing of them that is true."""
+
+import pytest
+
+from tests.tidy.import_graph import DOCUMENT, LEVELS, circles, document, entries
+
+
+@pytest.mark.parametrize("level", LEVELS, ids=lambda level: level or "repository")
+def test_entries_of_a_level_have_no_import_circle(level: str) -> None:
+    assert circles(entries(level)) == []
+
+
+def test_circle_through_a_third_entry_is_found() -> None:
+    imports = {"a": frozenset({"b"}), "b": frozenset({"c"}), "c": frozenset({"a"}), "d": frozenset({"a"})}
+
+    assert circles(imports) == [["a", "b", "c"]]
+
+
+def test_two_entries_that_import_each_other_are_found() -> None:
+    assert circles({"a": frozenset({"b"}), "b": frozenset({"a"})}) == [["a", "b"]]
+
+
+def test_import_graph_knows_the_harness_imports_reference() -> None:
+    """An empty graph would have no circles either."""
+    assert {"reference", "server", "checkers", "history"} <= entries("")["highwater"]
+    assert "plans" in entries("highwater")["rig"]
+
+
+def test_architecture_page_shows_todays_imports() -> None:
+    """After a change: `python -m tests.tidy.import_graph --rewrite`."""
+    assert DOCUMENT.read_text(encoding="utf-8") == document()
