@@ -1,5 +1,7 @@
 # Every target sets up .venv by itself; the second time that costs nothing.
 SHELL := /bin/bash
+# Without bytecode every test process and every broker that a test starts would compile all modules anew: up to 15 s each.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 READY := .venv/.ready
 # test-chaos runs so many fresh seeds, from FIRST on; drawn anew where FIRST is empty.
@@ -10,9 +12,9 @@ PYTEST_ARGS ?=
 WORKERS ?= 1
 SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers prove-checkers clean
+.PHONY: help setup check test test-fast test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers prove-checkers clean
 help:
-	@echo "make setup | check | test | test-chaos [SEEDS=200] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | prove-checkers | clean   (README.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=200] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | prove-checkers | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -23,8 +25,12 @@ check: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
 
+# Before a commit: everything that needs no process, no Java and no browser, and is not slow.
+test-fast: $(READY)
+	$(BIN)/python -m pytest -q -n auto -m 'not (slow or spark or zookeeper or browser or docker)' $(PYTEST_ARGS)
+
 test: $(READY)
-	$(BIN)/python -m pytest -n auto -m 'not docker' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto -m 'not docker' --durations=20 $(PYTEST_ARGS)
 
 test-chaos: $(READY)
 	$(BIN)/highwater chaos --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) --store $(STORE)

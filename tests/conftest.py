@@ -7,9 +7,12 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, settings
 
 from highwater.backends.real.zookeeper import LocalZooKeeper, missing
+
+SLOW_S = 1.0
 
 settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -22,6 +25,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("zookeeper") is not None:
             item.add_marker(pytest.mark.xdist_group("real"))
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """List the tests that took over a second and are not marked `slow`: `make test-fast` would run them."""
+    passed = terminalreporter.stats.get("passed", [])
+    long = [r for r in passed if r.when == "call" and r.duration > SLOW_S and not {"slow", "docker"} & set(r.keywords)]
+    if long:
+        terminalreporter.section(f"over {SLOW_S:g} s without the mark slow")
+    for report in sorted(long, key=lambda report: -report.duration):
+        terminalreporter.write_line(f"{report.duration:.2f}s {report.nodeid}")
 
 
 @pytest.fixture(scope="session")
