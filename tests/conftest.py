@@ -21,10 +21,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with real processes run one after the other: two clusters at once on a small machine starve each other."""
+    """Tests of one file that share a cluster of processes stay together; each run of tests/zookeeper has a cluster of its own."""
     for item in items:
-        if item.get_closest_marker("zookeeper") is not None:
-            item.add_marker(pytest.mark.xdist_group("real"))
+        if item.get_closest_marker("zookeeper") is not None and item.path.parent.name != "zookeeper":
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
