@@ -1,4 +1,4 @@
-"""Settings that all tests share: Hypothesis profiles, and skips that say why.
+"""Settings of all tests: Hypothesis profiles, the real ZooKeeper, groups for parallel runs.
 
 `dev` (default) tries few examples, `ci` more and derandomised, `night` many. HYPOTHESIS_PROFILE chooses.
 """
@@ -18,7 +18,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with real processes run one after the other: two clusters at once on a small machine starve each other."""
+    """Run tests with real processes one after the other: two clusters at once overload a small machine."""
     for item in items:
         if item.get_closest_marker("zookeeper") is not None:
             item.add_marker(pytest.mark.xdist_group("real"))
@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[str]:
-    """The address of a real ZooKeeper, one for the whole session; tests keep to paths of their own."""
+    """The address of a real ZooKeeper, shared by the whole session; each test uses its own paths."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
