@@ -19,7 +19,7 @@ from highwater.cli.output import say
 from highwater.plans.derive import standard_bench_plan
 from highwater.rig.backend import Run
 from highwater.runs.memory import peak_mib
-from highwater.runs.provenance import Laboratory, laboratory
+from highwater.runs.provenance import Build, present_build
 from highwater.runs.run import backend_named, judge, perform
 from highwater.runs.summary import Summary, summarize
 
@@ -43,7 +43,7 @@ class Measurement(Struct, frozen=True, kw_only=True):
     peak_memory_mib: int
 
 
-def measure(here: Laboratory) -> Measurement:
+def measure(here: Build) -> Measurement:
     """Perform and judge the standard plan once, in this process."""
     start = process_time()
     run = _perform(here)
@@ -54,11 +54,11 @@ def measure(here: Laboratory) -> Measurement:
     return _measurement(summary, here, perform_seconds=performed - start, judge_seconds=judged - performed)
 
 
-def _perform(here: Laboratory) -> Run:
+def _perform(here: Build) -> Run:
     return perform(standard_bench_plan(), backend_named("sim"), here)
 
 
-def _measurement(summary: Summary, here: Laboratory, *, perform_seconds: float, judge_seconds: float) -> Measurement:
+def _measurement(summary: Summary, here: Build, *, perform_seconds: float, judge_seconds: float) -> Measurement:
     seconds = perform_seconds + judge_seconds
     return Measurement(
         commit=here.commit,
@@ -76,7 +76,7 @@ def _measurement(summary: Summary, here: Laboratory, *, perform_seconds: float, 
     )
 
 
-def profile_lines(here: Laboratory) -> str:
+def profile_lines(here: Build) -> str:
     """The functions in which a performance spends its time; imports and first calls are left out."""
     judge(_perform(here).history)
     profiler = cProfile.Profile()
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="the fastest of so many counts")
     parser.add_argument("--profile", action="store_true", help="print where the time goes instead")
     arguments = parser.parse_args()
-    here = laboratory()
+    here = present_build()
     if arguments.profile:
         say(profile_lines(here))
         return

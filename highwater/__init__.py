@@ -1,14 +1,14 @@
-"""The harness: everything that sees both the system under test and its judges.
+"""The harness: the only package that imports both the system under test and the checkers.
 
-    exit_codes errors   how a command ends
-    plans/              what a run is made of, as data and as YAML
-    rig/                what every backend performs a plan with
-    backends/           where a plan is performed: the simulator, real nodes
+    exit_codes errors   exit codes of the commands and the exceptions behind them
+    plans/              everything a run needs, as data and as YAML
+    rig/                what all backends share
+    backends/           the simulator and real nodes, each performs a plan
     explore/            every schedule of a small world
-    runs/               one run from a plan to a page; many on all cores
-    campaigns/          many seeds, the corpus, the gate
-    catalogue/          statements of the documents, known bugs and their mutants
-    admin/              what an operator asks of a cluster
+    runs/               one run from a plan to its report; many runs on all cores
+    campaigns/          many seeds, the regression corpus, `chaos`
+    catalogue/          requirements of the source documents, known bugs and their mutants
+    admin/              Kafka's administration tools: reassignment, description of topics
     cli/                the commands
 
 Each folder imports those above it in this list, and none imports a folder below it.

@@ -1,7 +1,7 @@
-"""`python -m highwater` and the entry point `highwater`; and what a signal does to a command.
+"""`python -m highwater`, the entry point `highwater`, and the handling of signals.
 
-SIGTERM and SIGHUP end a command as Ctrl-C does: what was recorded is kept, marked as interrupted, and no process is left. An
-interrupt that no command turns into an outcome is one line and exit 11 (unknown), also while packages are still being imported.
+SIGTERM and SIGHUP end a command as Ctrl-C does: the recorded history is kept, marked as interrupted, and no process is left. If
+the command does not handle the interrupt itself, one line is printed and the exit code is 11 (unknown), also during the imports.
 """
 
 import signal
@@ -13,33 +13,33 @@ _UNKNOWN = 11  # ExitCode.UNKNOWN, whose module may not have been imported yet
 
 
 def main() -> None:
-    """Run the command line and exit with its code."""
+    """Run the command line, then exit with its code."""
     end_like_ctrl_c()
     try:
-        # Not at the top: importing takes a second, in which people press Ctrl-C; and worker processes import this module.
+        # Imported here because it takes a second, during which Ctrl-C must work; worker processes import this module too.
         from highwater.cli.main import run_command_line
 
         code = run_command_line(sys.argv[1:])
     except KeyboardInterrupt:
         sys.stderr.write("highwater: interrupted\n")
         code = _UNKNOWN
-        # An interrupt that passed through an `exec` of a string (so dataclasses are made) leaves a mark in the interpreter,
-        # which then ends by SIGINT whatever it was told to exit with; the next such call takes the mark away.
+        # A KeyboardInterrupt raised inside `exec` of a string (as dataclasses do) sets a flag in CPython, which then ends by
+        # SIGINT and ignores the exit code. The next `exec` clears the flag.
         exec("")
     sys.exit(code)
 
 
 def end_like_ctrl_c() -> None:
-    """From now on SIGTERM and SIGHUP do in this process what Ctrl-C does."""
+    """Make SIGTERM and SIGHUP act like Ctrl-C in this process."""
     for number in _ENDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` has said that SIGHUP is not meant for us
+        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP; leave that
             signal.signal(number, _as_interrupt)
 
 
 def _as_interrupt(number: int, frame: FrameType | None) -> None:
-    """Whatever is done on Ctrl-C just now: asyncio has its own handler while it runs, which lets a run put away its processes."""
+    """Call the present SIGINT handler; while asyncio runs it is asyncio's own, which lets a run stop its processes."""
     on_interrupt = signal.getsignal(signal.SIGINT)
-    if not callable(on_interrupt):  # a shell's background job ignores SIGINT
+    if not callable(on_interrupt):  # SIGINT is ignored in a shell's background job
         raise KeyboardInterrupt
     on_interrupt(number, frame)
 

@@ -1,7 +1,7 @@
-"""What an exit code says, and which of several reasons wins: the first that applies of 2, 14, 10, 13, 12, 11, 0.
+"""Exit codes and their precedence: if several apply, the first of 2, 14, 10, 13, 12, 11, 0 is used.
 
-Usage outranks everything because nothing was done; a lost determinism outranks a verdict because no digest can be trusted;
-a proven anomaly outranks a failed laboratory because it stands whatever failed afterwards.
+Usage comes first because nothing was performed. A nondeterministic run outranks a verdict because its digest cannot be trusted. A
+proven anomaly outranks a failure of the harness because a later failure does not disprove it.
 """
 
 from collections.abc import Iterable
@@ -33,25 +33,25 @@ PRECEDENCE: tuple[ExitCode, ...] = (
     ExitCode.VALID,
 )
 
-# One word for each, as summaries and JUnit name them.
+# As summaries and JUnit print them.
 WORDS: dict[ExitCode, str] = {
     ExitCode.VALID: "valid",
     ExitCode.USAGE: "usage",
     ExitCode.INVALID: "invalid",
     ExitCode.UNKNOWN: "unknown",
     ExitCode.NOT_LIVE: "not live",
-    ExitCode.LABORATORY_FAILED: "the laboratory failed",
+    ExitCode.LABORATORY_FAILED: "the harness failed",
     ExitCode.NOT_DETERMINISTIC: "not deterministic",
 }
 
 
 def worst(codes: Iterable[ExitCode]) -> ExitCode:
-    """The one to exit with; VALID where there is none."""
+    """The code of highest precedence; VALID if there are no codes."""
     return min(codes, key=PRECEDENCE.index, default=ExitCode.VALID)
 
 
 def of_verdict(validity: Validity, *, live: bool | None, laboratory_failed: bool = False) -> ExitCode:
-    """The exit code of one judged run."""
+    """The exit code of one judged run; `live` is None where liveness was not judged."""
     reasons = [ExitCode.VALID]
     if validity is Validity.INVALID:
         reasons.append(ExitCode.INVALID)

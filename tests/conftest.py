@@ -1,4 +1,4 @@
-"""Settings that all tests share: Hypothesis profiles, and skips that say why.
+"""Settings of all tests: Hypothesis profiles, the real ZooKeeper, groups for parallel runs.
 
 `dev` (default) tries few examples, `ci` more and derandomised, `night` many. HYPOTHESIS_PROFILE chooses.
 """
@@ -21,7 +21,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file that share a cluster of processes stay together; each run of tests/zookeeper has a cluster of its own."""
+    """Keep the tests of a file that share one cluster on one worker; each test in tests/zookeeper starts a cluster of its own."""
     for item in items:
         if item.get_closest_marker("zookeeper") is not None and item.path.parent.name != "zookeeper":
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
@@ -39,7 +39,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[str]:
-    """The address of a real ZooKeeper, one for the whole session; tests keep to paths of their own."""
+    """The address of a real ZooKeeper, shared by the whole session; each test uses its own paths."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)

@@ -1,1 +1,1 @@
-"""What an operator asks of a cluster: KIP-236's reassignment tool, and the description of topics."""
+"""Administration tools: KIP-236's partition reassignment and `kafka-topics --describe`."""

@@ -1,7 +1,7 @@
-"""What `kafka-topics --describe` prints, from what one broker answers to a Metadata request (R-306). Pure text.
+"""The text of `kafka-topics --describe`, made from a broker's reply to a Metadata request (R-306).
 
-Offline replicas are those in bad directories of live brokers and all those of brokers that are not served; the broker that
-answers was told of both together (`reference.controller.context.offline_replicas`).
+Offline replicas are those in failed directories of live brokers and all replicas of brokers that are down or fenced; the
+controller sends them as one list (`reference.controller.context.offline_replicas`).
 """
 
 from collections.abc import Iterable

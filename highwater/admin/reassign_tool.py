@@ -1,11 +1,11 @@
-"""What `highwater admin reassign` asks of ZooKeeper and what it prints (KIP-236, after kafka-reassign-partitions.sh).
+"""The commands of `highwater admin reassign` (KIP-236, after kafka-reassign-partitions.sh).
 
-Each command is a generator: it yields a request, is sent the answers, and returns the lines to print; UsageError where what is
-asked for cannot be, before anything is written. So the same commands run against the real server and the model of it.
-What is written is one multi that checks every znode it was made from.
+Each command is a generator: it yields ZooKeeper requests, is sent their replies, and returns the lines to print. So the same
+commands run against a real server and against the model. Invalid requests raise UsageError before anything is written. A command
+writes one multi, which checks the version of every znode that it read its assignment from.
 
-By proposal B (C-19) there is neither an extra znode nor a cancellation: everything is a request, and to cancel one the file that
---execute told to save is executed (R-247). Which proposal a cluster works by cannot be seen in ZooKeeper.
+Proposal B (C-19) has neither the extra znode nor a cancellation: every move is a request, and a move is cancelled by executing
+the file that --execute printed (R-247). ZooKeeper does not show which proposal a cluster implements.
 """
 
 from collections.abc import Generator
@@ -44,7 +44,7 @@ PAYLOAD_BYTES_MAX = 0xFFFFF  # R-244: ZooKeeper refuses a znode of 1 MB (jute.ma
 
 
 class Ask(Struct, frozen=True):
-    """Operations to be done, as one multi or one by one."""
+    """Operations for ZooKeeper; `atomic`: as one multi."""
 
     ops: tuple[AnyOp, ...]
     atomic: bool = False
@@ -58,8 +58,8 @@ class _Row(Struct, forbid_unknown_fields=True, omit_defaults=True):
     topic: str
     partition: int
     replicas: list[int]
-    log_dirs: list[str] = []  # as newer tools write them; not used
-    original_replicas: list[int] = []  # of a file that was saved from the znode
+    log_dirs: list[str] = []  # written by newer tools; ignored
+    original_replicas: list[int] = []  # in files that were copied from the znode; ignored
 
 
 class _File(Struct):
@@ -68,7 +68,7 @@ class _File(Struct):
 
 
 def entries_of(text: bytes, source: str) -> Reassignments:
-    """The reassignment JSON file. UsageError for what is no such file, with the first thing that is wrong."""
+    """Parse the reassignment JSON file. UsageError with the first mistake."""
     try:
         rows = msgspec.json.decode(text, type=_File).partitions
     except msgspec.DecodeError as error:
@@ -77,11 +77,11 @@ def entries_of(text: bytes, source: str) -> Reassignments:
     for row in rows:
         tp = TopicPartition(f"{row.topic}-{row.partition}")
         if tp in found:
-            raise UsageError(f"{source}: {tp} stands there twice")
+            raise UsageError(f"{source}: {tp} is listed twice")
         if not row.replicas or len(set(row.replicas)) < len(row.replicas):
-            raise UsageError(f"{source}: {tp} has no replicas, or one of them twice")
+            raise UsageError(f"{source}: the replicas of {tp} must be one or more different brokers, not {row.replicas}")
         if row.partition < 0 or min(row.replicas) < 0:
-            raise UsageError(f"{source}: {tp} has a negative number")
+            raise UsageError(f"{source}: partition and replicas must not be negative: {row.topic}-{row.partition} {row.replicas}")
         found[tp] = Reassignment(tuple(BrokerId(b) for b in row.replicas))
     if not found:
         raise UsageError(f"{source}: no partition is listed")
@@ -89,7 +89,7 @@ def entries_of(text: bytes, source: str) -> Reassignments:
 
 
 def generate(topics: tuple[str, ...], brokers: tuple[BrokerId, ...]) -> Command:
-    """A proposal that spreads the replicas of these topics over these brokers; all topics, all live brokers if empty."""
+    """Propose replicas for these topics on these brokers; an empty tuple means all topics or all live brokers."""
     names = topics or (yield from _children(paths.TOPICS))
     live = tuple(sorted(BrokerId(int(name)) for name in (yield from _children(paths.BROKER_IDS))))
     chosen = brokers or live
@@ -99,7 +99,7 @@ def generate(topics: tuple[str, ...], brokers: tuple[BrokerId, ...]) -> Command:
     current, _ = yield from _assignments(names)
     wide = next((tp for tp, replicas in current.items() if len(replicas) > len(chosen)), None)
     if wide is not None:
-        raise UsageError(f"{wide} has {len(current[wide])} replicas, more than the {len(chosen)} brokers to spread them over")
+        raise UsageError(f"{wide} has {len(current[wide])} replicas, more than the {len(chosen)} chosen brokers")
     proposed = {tp: _spread(index_of(tp), len(replicas), chosen) for tp, replicas in current.items()}
     return (
         "Current partition replica assignment",
@@ -116,7 +116,7 @@ def _spread(index: int, count: int, brokers: tuple[BrokerId, ...]) -> tuple[Brok
 
 
 def execute(entries: Reassignments) -> Command:
-    """Create /admin/reassign_partitions (R-148), with what is assigned now as `original_replicas` (R-232)."""
+    """Create /admin/reassign_partitions (R-148), with the present replicas as `original_replicas` (R-232)."""
     yield from _not_cancelled()
     current, checks = yield from _ready_to_move(entries)
     (pending,) = yield Ask((GetData(REASSIGN),))
@@ -128,18 +128,20 @@ def execute(entries: Reassignments) -> Command:
 
 
 def execute_extra(entries: Reassignments) -> Command:
-    """R-231: create /admin/reassign_partitions_extra, also for partitions that are on their way already (R-243)."""
+    """R-231: create /admin/reassign_partitions_extra, also for partitions that are being moved (R-243)."""
     yield from _not_cancelled()
     current, checks = yield from _ready_to_move(entries)
     (waiting,) = yield Ask((GetData(REASSIGN_EXTRA),))
     if isinstance(waiting, Data):
-        raise UsageError(f"{REASSIGN_EXTRA} exists: what was added before has not been taken up yet")
+        raise UsageError(
+            f"{REASSIGN_EXTRA} exists: the controller has not yet read the previous extra reassignment; try again later"
+        )
     yield from _write((*checks, Create(REASSIGN_EXTRA, _fitting(admin_paths.reassignments_payload(entries)))))
     return (*_saved(current), "Successfully submitted extra reassignment of partitions.")
 
 
 def request(entries: Reassignments) -> Command:
-    """R-245: create /admin/reassignment_requests/request_NNN, also for partitions that are on their way already (R-247)."""
+    """R-245: create /admin/reassignment_requests/request_NNN, also for partitions that are being moved (R-247)."""
     current, checks = yield from _ready_to_move(entries)
     payload = request_payload(Request({tp: entry.replicas for tp, entry in entries.items()}))
     made = yield from _write((*checks, Create(REQUEST, _fitting(payload), sequential=True)), above=(REQUESTS,))
@@ -147,7 +149,7 @@ def request(entries: Reassignments) -> Command:
 
 
 def verify_requests(entries: Reassignments) -> Command:
-    """How far each of these partitions is by proposal B: R-249, what is in flight is exactly what has an entry."""
+    """The status of each move by proposal B. R-249: exactly the moves in flight have a znode."""
     names = yield from _children(REQUESTS)
     asked = (yield Ask(tuple(GetData(f"{REQUESTS}/{name}") for name in names))) if names else ()
     waiting = {tp for answer in asked if isinstance(answer, Data) for tp in decode_request(answer.data).replicas}
@@ -164,7 +166,7 @@ def _not_cancelled() -> Generator[Ask, tuple[AnyAnswer, ...], None]:
 
 
 def _ready_to_move(entries: Reassignments) -> Generator[Ask, tuple[AnyAnswer, ...], tuple[Assignments, tuple[AnyOp, ...]]]:
-    """What is assigned to these partitions now, and the checks that it still is when something is written."""
+    """The present replicas of these partitions, and the checks that they have not changed when the multi is written."""
     live = {BrokerId(int(name)) for name in (yield from _children(paths.BROKER_IDS))}
     unknown = sorted({b for entry in entries.values() for b in entry.replicas} - live)
     if unknown:
@@ -177,7 +179,7 @@ def _ready_to_move(entries: Reassignments) -> Generator[Ask, tuple[AnyAnswer, ..
 
 
 def verify(entries: Reassignments) -> Command:
-    """How far each of these partitions is; for --verify-extra as well."""
+    """The status of each move; also for --verify-extra."""
     pending = yield from _pending(REASSIGN)
     waiting = yield from _pending(REASSIGN_EXTRA)
     assigned, _ = yield from _assignments(tuple(sorted({topic_of(tp) for tp in entries})), missing_is_none=True)
@@ -202,10 +204,10 @@ def _status(
 
 
 def cancel() -> Command:
-    """R-233, R-241: create /admin/reassign_cancel, which rolls back all that is pending."""
+    """R-233, R-241: create /admin/reassign_cancel, which rolls back all pending reassignments."""
     pending = yield from _pending(REASSIGN)
     if not pending:
-        raise UsageError("there is no reassignment in progress to be cancelled")
+        raise UsageError("no reassignment is in progress")
     (answer,) = yield Ask((Create(REASSIGN_CANCEL, b""),))
     if not isinstance(answer, Created):
         raise UsageError(f"{REASSIGN_CANCEL} exists already; --remove-cancel removes it")
@@ -216,7 +218,7 @@ def cancel() -> Command:
 
 
 def remove_cancel() -> Command:
-    """R-239, R-241: delete /admin/reassign_cancel. What is not rolled back by then goes forward again."""
+    """R-239, R-241: delete /admin/reassign_cancel. Moves that are not rolled back yet continue."""
     (answer,) = yield Ask((Delete(REASSIGN_CANCEL),))
     if not isinstance(answer, Deleted):
         raise UsageError(f"{REASSIGN_CANCEL} does not exist")
@@ -224,7 +226,7 @@ def remove_cancel() -> Command:
 
 
 def scala_map(entries: Reassignments) -> str:
-    """R-241: as the tool prints it, Map(t-0 -> Map(replicas -> Buffer(4, 5), original_replicas -> Buffer(1, 2)))."""
+    """R-241: the format of Kafka's tool, Map(t-0 -> Map(replicas -> Buffer(4, 5), original_replicas -> Buffer(1, 2)))."""
     rows = [
         f"{tp} -> Map(replicas -> Buffer({_row(entry.replicas)}), original_replicas -> Buffer({_row(entry.original)}))"
         for tp, entry in sorted(entries.items())
@@ -245,7 +247,7 @@ def _pending(path: str) -> Generator[Ask, tuple[AnyAnswer, ...], Reassignments]:
 def _assignments(
     topics: tuple[str, ...], *, missing_is_none: bool = False
 ) -> Generator[Ask, tuple[AnyAnswer, ...], tuple[Assignments, tuple[AnyOp, ...]]]:
-    """AR of all partitions of these topics, and a check for each that it has not changed."""
+    """AR of all partitions of these topics, and for each topic a check of its version."""
     found: Assignments = {}
     checks: list[AnyOp] = []
     answers = (yield Ask(tuple(GetData(paths.topic_path(topic)) for topic in topics))) if topics else ()
@@ -259,17 +261,17 @@ def _assignments(
 
 
 def _write(ops: tuple[AnyOp, ...], *, above: tuple[str, ...] = ()) -> Generator[Ask, tuple[AnyAnswer, ...], str]:
-    """The path of what the last operation creates."""
-    yield Ask(tuple(Create(path, b"") for path in ("/admin", *above)))  # made by whoever needs them first
+    """Write these operations as one multi; the path that the last of them created. `above`: parents to create first."""
+    yield Ask(tuple(Create(path, b"") for path in ("/admin", *above)))  # may exist already
     answers = yield Ask(ops, atomic=True)
     if not isinstance(answers[-1], Created):
-        raise UsageError("the cluster has changed while this was prepared; nothing was written, try again")
+        raise UsageError("the assignment changed in the meantime; nothing was written, try again")
     return answers[-1].path
 
 
 def _fitting(payload: bytes) -> bytes:
     if len(payload) > PAYLOAD_BYTES_MAX:
-        raise UsageError(f"{len(payload)} bytes are more than a znode can hold ({PAYLOAD_BYTES_MAX}); reassign in batches")
+        raise UsageError(f"the reassignment has {len(payload)} bytes, a znode at most {PAYLOAD_BYTES_MAX}; reassign in batches")
     return payload
 
 

@@ -1,1 +1,1 @@
-"""Many runs and what they come to: seeds, the regression corpus, the gate (`chaos`), goals and pages."""
+"""Many runs: campaigns over seeds, the regression corpus, the `chaos` job, goals and pages."""

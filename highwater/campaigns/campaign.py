@@ -1,7 +1,7 @@
-"""Many seeds of one protocol: what was found, how often, under which faults, and which seed shows it first.
+"""Many seeds of one protocol: counts of verdicts, anomalies and faults, and the first seed of each anomaly.
 
-A campaign is a function of its seeds; only wall seconds and the order of completion depend on the machine. Ctrl-C and a stop
-rule keep what is done and say so; neither leaves a VALID where seeds are missing.
+A campaign is a function of its seeds; only wall seconds and the order of completion depend on the machine. After Ctrl-C or a
+limit the finished runs are reported with the reason; a campaign with missing seeds is never VALID.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import MIXED, PLAIN, derive
 from highwater.plans.plan import Plan
-from highwater.runs.provenance import Laboratory
+from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
 from highwater.runs.summary import Summary, ValidityName
 from highwater.runs.workers import Done, Task, perform_all
@@ -28,7 +28,7 @@ INTERRUPTED = "interrupted"  # why seeds are missing after Ctrl-C
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What is run for each seed, as the command line asks for it."""
+    """The options of a run, from which the plan of each seed is made."""
 
     protocol: str = "safe"
     faults: tuple[str, ...] = ()
@@ -49,9 +49,9 @@ class Request(Struct, frozen=True, kw_only=True):
         return " ".join(parts)
 
     def plan(self, seed: int) -> Plan:
-        """The plan of one seed; PlanError where the request asks for what does not exist.
+        """The plan of one seed. PlanError for an unknown protocol, fault, profile or workload.
 
-        Of all faults, of families and of mixes a stage is spared what it cannot perform; a kind that was named is refused later.
+        Windows of families and mixes that the backend cannot perform are dropped; a kind given by name is kept and refused later.
         """
         plan = derive(
             seed,
@@ -65,39 +65,39 @@ class Request(Struct, frozen=True, kw_only=True):
         return replace(plan, schedule=tuple(window for window in plan.schedule if window in can or window.kind in self.faults))
 
     def check(self, seeds: Sequence[int]) -> None:
-        """PlanError or UsageError where a run of these seeds would be refused for what was asked, before any is performed."""
+        """Raise PlanError or UsageError if a run of these seeds would be refused."""
         for seed in seeds[:1] if self.backend == "sim" else seeds:
             reason = next(iter(refusals(self.backend, self.plan(seed).schedule)), None)
             if reason is not None:
                 raise UsageError(f"seed {seed}: {reason}")
 
-    def task(self, seed: int, *, laboratory: Laboratory, keep: Keep) -> Task:
-        """The run of one seed."""
+    def task(self, seed: int, *, build: Build, keep: Keep) -> Task:
+        """The task of one seed for `runs.workers`."""
         plan = self.plan(seed)
-        return Task(plan=plan, repeat=self.command(seed), laboratory=laboratory, keep=keep, backend=self.backend)
+        return Task(plan=plan, repeat=self.command(seed), build=build, keep=keep, backend=self.backend)
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """When to stop before the last seed; None is never."""
+    """When to stop before the last seed; None means no such limit."""
 
     invalid_runs: int | None = None
-    anomaly: str | None = None  # a kind: the first run that shows it is the last
+    anomaly: str | None = None  # a kind: stop after the first run with it
     wall_seconds: float | None = None
 
 
 class Campaign(Struct, frozen=True, kw_only=True):
-    """What was done, in the order of the seeds."""
+    """The finished runs, in the order of the seeds."""
 
     protocol: str
     wanted: int
     summaries: tuple[Summary, ...]
     stopped: str | None = None  # why seeds are missing
-    goals: tuple[str, ...] = ()  # what all runs together must reach (highwater.campaigns.goals)
+    goals: tuple[str, ...] = ()  # that the runs together must reach (highwater.campaigns.goals)
     wall_seconds: float = 0.0
 
 
 class AnomalyTally(Struct, frozen=True, kw_only=True):
-    """One kind of anomaly over all runs. `faults` counts the runs in which a kind of fault acted."""
+    """One kind of anomaly over all runs. `faults`: for each fault kind, the number of these runs in which it acted."""
 
     kind: str
     checker: str
@@ -117,7 +117,7 @@ class FaultTally(Struct, frozen=True, kw_only=True):
 
 
 class Tally(Struct, frozen=True, kw_only=True):
-    """A campaign in numbers."""
+    """The counts of a campaign; part of `campaign --json`."""
 
     runs: int
     verdicts: dict[ValidityName, int]
@@ -137,14 +137,14 @@ class Tally(Struct, frozen=True, kw_only=True):
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """The goals that no run reached."""
+        """The required goals that no run reached."""
         return tuple(goal.name for goal in self.reached if goal.missed)
 
 
 def run_campaign(
     tasks: Iterator[Task], *, wanted: int, jobs: int, limits: Limits, seen: Callable[[Done], None], goals: tuple[str, ...] = ()
 ) -> Campaign:
-    """Perform tasks until they end, a limit is reached or somebody presses Ctrl-C. `seen` is told of each that is finished."""
+    """Perform tasks until they end, a limit is reached or Ctrl-C is pressed. `seen` is called for each finished task."""
     start = perf_counter()
     done: list[Done] = []
     stopped: str | None = None
@@ -185,7 +185,7 @@ def _reached(limits: Limits, done: Sequence[Done], wall_seconds: float) -> str |
 
 
 def tally(summaries: Sequence[Summary], goals: Sequence[str] = ()) -> Tally:
-    """The numbers of a campaign."""
+    """Count verdicts, faults, anomalies and reached goals of these runs."""
     verdicts: dict[ValidityName, int] = {"VALID": 0, "UNKNOWN": 0, "INVALID": 0}
     for summary in summaries:
         verdicts[summary.verdict] += 1
@@ -242,9 +242,9 @@ def _faults(summaries: Sequence[Summary]) -> tuple[FaultTally, ...]:
 
 
 def exit_code(campaign: Campaign, *, unknown_allowed_percent: int) -> ExitCode:
-    """The worst of all runs. Some UNKNOWN runs are allowed; missing runs are not.
+    """The worst exit code of all runs. Some UNKNOWN runs are allowed; missing runs are not.
 
-    A goal that all runs together missed is a failure of the laboratory, where no run is missing.
+    If no run is missing, a required goal that no run reached is a failure of the harness.
     """
     codes = [s.exit_code for s in campaign.summaries]
     unknown = sum(code is ExitCode.UNKNOWN for code in codes)
@@ -257,5 +257,5 @@ def exit_code(campaign: Campaign, *, unknown_allowed_percent: int) -> ExitCode:
 
 
 def folder_of(store: Path, *, protocol: str, first: int, last: int) -> Path:
-    """Where a campaign's pages lie."""
+    """The folder of a campaign's pages."""
     return store / "campaigns" / f"{protocol}-{first}-{last}"

@@ -1,13 +1,12 @@
-"""The main job: does the reference protocol keep its promise, and does the harness still see those that do not?
+"""The `chaos` job: does `safe` keep its promise, and does the harness still catch protocols that do not?
 
-    1. corpus      every plan that found something once, against every protocol it speaks of
+    1. corpus      every plan that once found a bug, under every protocol that its entry lists
     2. repetition  one seed in another process with another PYTHONHASHSEED: the same digest
-    3. safe        fresh seeds over every fault mix: nothing INVALID, everything live
-    4. known bad   protocols with a known mistake, until each is caught, within its budget of seeds
+    3. safe        fresh seeds over every fault mix: no run INVALID, all live
+    4. known bad   each protocol with a known bug is run until its anomaly is found, within its budget of seeds
+    5. containers  two plans of the corpus in containers, if a Docker engine answers; with CI=true an engine is required
 
-    5. containers  two plans of the corpus for real, where a Docker engine answers; with CI=true there has to be one
-
-A known-bad protocol that escapes is a failure of the laboratory: its VALIDs are then worth nothing.
+A known-bad protocol that is not caught is a failure of the harness: a VALID then proves nothing.
 """
 
 import os
@@ -24,14 +23,14 @@ from highwater.campaigns.corpus import Case
 from highwater.errors import HarnessError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import PLAIN
-from highwater.runs.provenance import Laboratory
+from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Done, Task
 
 
 class KnownBad(Struct, frozen=True, kw_only=True):
-    """A protocol that must show an anomaly of this kind within so many seeds."""
+    """A protocol that must show an anomaly of this kind within `budget` seeds."""
 
     protocol: str
     anomaly: str
@@ -39,7 +38,7 @@ class KnownBad(Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ()
 
 
-# Every mix that the fresh seeds run through in turn; empty is what the profile holds harmless, all together.
+# The fresh seeds use these mixes in turn; the empty one means all default kinds of the profile.
 MIXES: tuple[tuple[str, ...], ...] = (
     (),
     ("partitions",),
@@ -50,7 +49,7 @@ MIXES: tuple[tuple[str, ...], ...] = (
     ("disk-slow", "disk-full", "dir-unreadable", "dir-file", "dir-failure"),
 )
 
-# One for each judge that random faults can feed within seconds; the rest of the catalogue is for `corpus/` and its plans.
+# One for each checker that random faults can trigger within seconds; `corpus/` covers the rest of the catalogue.
 KNOWN_BAD: tuple[KnownBad, ...] = (
     KnownBad(protocol="v3", anomaly="lost-write"),
     KnownBad(protocol="article", anomaly="lost-write"),
@@ -62,7 +61,7 @@ KNOWN_BAD: tuple[KnownBad, ...] = (
 )
 
 
-# Entries of the corpus that containers perform in time, each on a protocol with the mistake and on `safe`.
+# Corpus entries that containers perform in time, each on a protocol with the bug and on `safe`.
 IN_CONTAINERS: tuple[tuple[str, str], ...] = (
     ("jepsen-2013", "unclean-election"),
     ("jepsen-2013", "safe"),
@@ -72,7 +71,7 @@ IN_CONTAINERS: tuple[tuple[str, str], ...] = (
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One thing that had to hold; `complaint` says how it does not."""
+    """One condition of a part; `complaint` says how it is violated, empty if it holds."""
 
     name: str
     code: ExitCode = ExitCode.VALID
@@ -80,8 +79,8 @@ class Check(Struct, frozen=True, kw_only=True):
     wall_seconds: float = 0.0
 
 
-class Stage(Struct, frozen=True, kw_only=True):
-    """One of the parts, done: what had to hold, and the runs that were performed for it."""
+class Part(Struct, frozen=True, kw_only=True):
+    """The result of one part: its checks and the runs that were performed for them."""
 
     name: str
     checks: tuple[Check, ...]
@@ -91,39 +90,39 @@ class Stage(Struct, frozen=True, kw_only=True):
 
     @property
     def interrupted(self) -> bool:
-        """Whether somebody pressed Ctrl-C: then no further part is begun."""
+        """Whether Ctrl-C ended the part; no further part is started then."""
         return self.stopped == INTERRUPTED
 
 
 class Means(Struct, frozen=True, kw_only=True):
-    """What every stage works with."""
+    """Settings that all parts share."""
 
-    laboratory: Laboratory
+    build: Build
     keep: Keep
     jobs: int
     seen: Callable[[Done], None]
 
 
-def replay_corpus(cases: Sequence[Case], means: Means) -> Stage:
-    """Stage 1."""
-    return _stage_of_cases("corpus", cases, means, "sim")
+def replay_corpus(cases: Sequence[Case], means: Means) -> Part:
+    """Part 1: perform every case of the corpus in the simulator."""
+    return _part_of_cases("corpus", cases, means, "sim")
 
 
-def in_containers(cases: Sequence[Case], means: Means) -> Stage:
-    """Stage 5: what there is of `IN_CONTAINERS` among these cases. No engine is a failure where CI=true, else a remark."""
+def in_containers(cases: Sequence[Case], means: Means) -> Part:
+    """Part 5: perform the cases that `IN_CONTAINERS` lists. A missing engine is a failure with CI=true, else a remark."""
     wanted = [case for case in cases if (case.entry, case.expectation.protocol) in IN_CONTAINERS]
     reason = _no_containers() if wanted else None
     if reason is None:
-        return _stage_of_cases("containers", wanted, means, "docker")
+        return _part_of_cases("containers", wanted, means, "docker")
     if os.environ.get("CI") != "true":
-        return Stage(name="containers", checks=(), stopped=f"not performed: {reason}", code=ExitCode.VALID)
+        return Part(name="containers", checks=(), stopped=f"not performed: {reason}", code=ExitCode.VALID)
     check = Check(name="a Docker engine", code=ExitCode.LABORATORY_FAILED, complaint=reason)
-    return Stage(name="containers", checks=(check,), code=check.code)
+    return Part(name="containers", checks=(check,), code=check.code)
 
 
 def _no_containers() -> str | None:
-    """Why there are none, with images that are up to date."""
-    from highwater.backends.real.containers.engine import Engine  # a simulated campaign needs no SDK of an engine
+    """Build the images; the reason if no engine can run containers."""
+    from highwater.backends.real.containers.engine import Engine  # a simulated campaign does not need the Docker SDK
     from highwater.backends.real.containers.images import build_all
 
     try:
@@ -134,8 +133,8 @@ def _no_containers() -> str | None:
     return None
 
 
-def _stage_of_cases(name: str, cases: Sequence[Case], means: Means, backend: BackendName) -> Stage:
-    tasks = corpus.tasks_of(cases, laboratory=means.laboratory, keep=means.keep, backend=backend)
+def _part_of_cases(name: str, cases: Sequence[Case], means: Means, backend: BackendName) -> Part:
+    tasks = corpus.tasks_of(cases, build=means.build, keep=means.keep, backend=backend)
     found = _all(tasks, len(cases), means)
     checks = tuple(
         Check(
@@ -149,40 +148,40 @@ def _stage_of_cases(name: str, cases: Sequence[Case], means: Means, backend: Bac
     codes = [check.code for check in checks]
     if len(codes) < len(cases):
         codes.append(ExitCode.UNKNOWN)
-    return Stage(name=name, checks=checks, summaries=found.summaries, stopped=found.stopped, code=worst(codes))
+    return Part(name=name, checks=checks, summaries=found.summaries, stopped=found.stopped, code=worst(codes))
 
 
-def repeat_elsewhere(seed: int) -> Stage:
-    """Stage 2: the digest of a seed in two fresh processes that hash strings differently."""
+def repeat_elsewhere(seed: int) -> Part:
+    """Part 2: compare the digests of a seed in two new processes with different PYTHONHASHSEED."""
     try:
         one, other = (_digest_elsewhere(seed, hash_seed) for hash_seed in ("1", "2"))
     except KeyboardInterrupt:
-        return Stage(name="repetition", checks=(), stopped=INTERRUPTED, code=ExitCode.UNKNOWN)
+        return Part(name="repetition", checks=(), stopped=INTERRUPTED, code=ExitCode.UNKNOWN)
     name = f"seed {seed} twice"
     if one == other:
-        return Stage(name="repetition", checks=(Check(name=name),), code=ExitCode.VALID)
+        return Part(name="repetition", checks=(Check(name=name),), code=ExitCode.VALID)
     complaint = f"seed {seed} gives digest {one} under PYTHONHASHSEED=1 and {other} under 2; repeat: highwater replay {seed}"
     check = Check(name=name, code=ExitCode.NOT_DETERMINISTIC, complaint=complaint)
-    return Stage(name="repetition", checks=(check,), code=check.code)
+    return Part(name="repetition", checks=(check,), code=check.code)
 
 
-def fresh_seeds(seeds: Sequence[int], means: Means, *, unknown_allowed_percent: int) -> Stage:
-    """Stage 3: seed after seed, the mixes in turn."""
+def fresh_seeds(seeds: Sequence[int], means: Means, *, unknown_allowed_percent: int) -> Part:
+    """Part 3: run each seed on `safe`, with the mixes in turn."""
     requests = ((seed, Request(faults=MIXES[number % len(MIXES)])) for number, seed in enumerate(seeds))
-    tasks = (request.task(seed, laboratory=means.laboratory, keep=means.keep) for seed, request in requests)
+    tasks = (request.task(seed, build=means.build, keep=means.keep) for seed, request in requests)
     found = _all(tasks, len(seeds), means)
     checks = tuple(
         Check(name=f"{s.plan} on {s.protocol}", code=s.exit_code, complaint=_with_repeat(_why(s), s), wall_seconds=s.wall_seconds)
         for s in found.summaries
     )
     code = exit_code(found, unknown_allowed_percent=unknown_allowed_percent)
-    return Stage(name="safe", checks=checks, summaries=found.summaries, stopped=found.stopped, code=code)
+    return Part(name="safe", checks=checks, summaries=found.summaries, stopped=found.stopped, code=code)
 
 
-def catch(bad: KnownBad, first: int, means: Means) -> Stage:
-    """Stage 4 for one protocol: seeds until a run shows what this protocol is known for."""
+def catch(bad: KnownBad, first: int, means: Means) -> Part:
+    """Part 4 for one protocol: run seeds until one shows its known anomaly."""
     request = Request(protocol=bad.protocol, faults=bad.faults, workload=PLAIN)
-    tasks = (request.task(first + n, laboratory=means.laboratory, keep=means.keep) for n in range(bad.budget))
+    tasks = (request.task(first + n, build=means.build, keep=means.keep) for n in range(bad.budget))
     found = run_campaign(tasks, wanted=bad.budget, jobs=means.jobs, limits=Limits(anomaly=bad.anomaly), seen=means.seen)
     caught = any(a.kind == bad.anomaly for s in found.summaries for a in s.anomalies)
     complaint = "" if caught else f"no {bad.anomaly} of {bad.protocol} in {len(found.summaries)} seeds from {first}"
@@ -193,11 +192,11 @@ def catch(bad: KnownBad, first: int, means: Means) -> Stage:
         wall_seconds=found.wall_seconds,
     )
     stopped = None if caught and found.stopped != INTERRUPTED else found.stopped
-    return Stage(name=bad.protocol, checks=(check,), summaries=found.summaries, stopped=stopped, code=check.code)
+    return Part(name=bad.protocol, checks=(check,), summaries=found.summaries, stopped=stopped, code=check.code)
 
 
 def _of_escape(found: Campaign) -> ExitCode:
-    """A protocol that nobody had the time to catch has not escaped."""
+    """An interrupted search is UNKNOWN; a complete one without the anomaly is a failure of the harness."""
     return ExitCode.UNKNOWN if found.stopped == INTERRUPTED else ExitCode.LABORATORY_FAILED
 
 

@@ -1,16 +1,16 @@
-"""The regression corpus: plans that found something once, and what each protocol must make of them today.
+"""The regression corpus: plans that once found a bug, with the verdict that each protocol must get.
 
-An entry lies in `corpus/seeds/<name>.yaml`:
+An entry is a file `corpus/seeds/<name>.yaml`:
 
     name: kip101-scenario-1
-    story: Why it exists, for those who read it.
-    plan: ../plans/kip101-scenario-1.yaml     # beside the entry; or `seed: 17`, derived anew
+    story: Why the entry exists.
+    plan: ../plans/kip101-scenario-1.yaml     # relative to the entry; or `seed: 17`
     expect:
       - {protocol: truncate-to-hw, verdict: INVALID, kinds: [lost-write]}
       - {protocol: safe, verdict: VALID}
 
-`kinds` are kinds of anomalies that must be among those found; more may be. A plan is performed under the protocol of each
-expectation, whatever it says itself.
+Each of `kinds` must be among the kinds of anomalies found; further kinds are allowed. A plan is performed under the protocol of
+each expectation; its own protocol is ignored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from highwater.exit_codes import ExitCode
 from highwater.plans.derive import PLAIN, derive
 from highwater.plans.plan import Plan, checked
 from highwater.plans.text import load_plan
-from highwater.runs.provenance import Laboratory
+from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
 from highwater.runs.summary import Summary, ValidityName
 from highwater.runs.workers import Task
@@ -32,7 +32,7 @@ from nemesis.text import Document, TextError
 
 
 class Expectation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one protocol must make of the plan."""
+    """The verdict that the plan must get under one protocol."""
 
     protocol: str
     verdict: ValidityName
@@ -41,7 +41,7 @@ class Expectation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file of the corpus; exactly one of `plan` and `seed`."""
+    """One file of the corpus; it has exactly one of `plan` and `seed`."""
 
     name: str
     story: str
@@ -54,7 +54,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """One expectation of one entry, ready to be performed."""
+    """One expectation of one entry, with its plan and the command that repeats it."""
 
     entry: str
     expectation: Expectation
@@ -63,10 +63,10 @@ class Case(Struct, frozen=True, kw_only=True):
 
 
 def load_corpus(folder: Path) -> tuple[Case, ...]:
-    """All cases below a folder, by name of the file. UsageError with file and line where an entry is malformed."""
+    """All cases in a folder, ordered by file name. UsageError with file and line if an entry is malformed."""
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
-        raise UsageError(f"{folder}: no entry of a corpus lies here")
+        raise UsageError(f"{folder}: no corpus entry (*.yaml) in this folder")
     return tuple(case for path in paths for case in load_entry(path))
 
 
@@ -76,9 +76,9 @@ def load_entry(path: Path) -> tuple[Case, ...]:
         document = Document(path.read_text(encoding="utf-8"), str(path))
         entry = document.convert(Entry, document.value)
         if (entry.plan is None) == (entry.seed is None):
-            raise document.error((), "exactly one of plan and seed is wanted")
+            raise document.error((), "an entry must have exactly one of plan and seed")
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except TextError as error:
         raise UsageError(str(error)) from error
     return tuple(_cases(entry, path))
@@ -100,15 +100,15 @@ def _cases(entry: Entry, path: Path) -> Iterator[Case]:
         yield Case(entry=entry.name, expectation=expectation, plan=checked(plan), repeat=repeat)
 
 
-def tasks_of(cases: Sequence[Case], *, laboratory: Laboratory, keep: Keep, backend: BackendName = "sim") -> Iterator[Task]:
-    """The runs of these cases, in order."""
+def tasks_of(cases: Sequence[Case], *, build: Build, keep: Keep, backend: BackendName = "sim") -> Iterator[Task]:
+    """The tasks of these cases, in order."""
     for case in cases:
         repeat = case.repeat + (f" --backend {backend}" if backend != "sim" else "")
-        yield Task(plan=case.plan, repeat=repeat, laboratory=laboratory, keep=keep, backend=backend)
+        yield Task(plan=case.plan, repeat=repeat, build=build, keep=keep, backend=backend)
 
 
 def complaint(case: Case, summary: Summary) -> str | None:
-    """How a run differs from what its case expects, in a sentence; None where it does not."""
+    """A sentence on how a run differs from its expectation; None if it does not."""
     wanted = case.expectation
     where = f"{case.entry} on {wanted.protocol}"
     if summary.verdict != wanted.verdict:
@@ -122,7 +122,8 @@ def complaint(case: Case, summary: Summary) -> str | None:
 
 
 def exit_code(case: Case, summary: Summary) -> ExitCode:
-    """VALID where the case holds. A good protocol accused is INVALID; a bad one that escapes is a laboratory without teeth."""
+    """VALID if the case holds. A known-bad protocol without its anomaly is a failure of the harness: its checkers missed a
+    bug."""
     if complaint(case, summary) is None:
         return ExitCode.VALID
     if case.expectation.verdict == "INVALID":

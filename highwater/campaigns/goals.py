@@ -1,10 +1,10 @@
-"""What a campaign must have reached before its verdicts say anything of the whole protocol, and how often it did.
+"""Goals: situations that the runs of a campaign must reach together, and how often each was reached.
 
-A goal is a name: `message:leader-and-isr` (such a request reached a process; `message:stop-replica:delete` one that takes the log
-away), `error:STALE_BROKER_EPOCH` (somebody was told so), `admin:remove-partition` (an administrator asked, and it was done), who
-took part, and those of docs/promise.md VAC-3. The standard goals are every control request and every error code that it can
-answer with, found from `reference`, and all that administrators ask for, found from `workloads`, so that what is added there is
-asked for by itself. A campaign that misses a goal has failed as a laboratory: what never happened was not tested.
+A goal is a name: `message:leader-and-isr` (such a request reached a process; `message:stop-replica:delete` one that deletes the
+log), `error:STALE_BROKER_EPOCH` (a reply had this error), `admin:remove-partition` (an administrator's request was done), the
+participants below, and those of docs/promise.md VAC-3. The standard goals are all control requests and error codes of `reference`
+and all administrator requests of `workloads`, so that an added one becomes a goal by itself. A campaign that misses a required
+goal is a failure of the harness, because that situation was not tested.
 """
 
 from collections import Counter
@@ -24,11 +24,11 @@ from reference.errors import ErrorCode
 from reference.messages import CONTROL_REQUESTS, Request, StopReplica
 from workloads.client import RequestF
 
-STANDARD_FROM = 500  # seeds; smaller campaigns show the table and ask for nothing
+STANDARD_FROM = 500  # seeds; smaller campaigns show the table and require nothing
 
-# who took part
+# participants
 IDEMPOTENT = "idempotent-produces"  # acknowledged
-LEGACY = "legacy-brokers"  # R-206: in a cluster, with the inter-broker protocol of before KIP-343
+LEGACY = "legacy-brokers"  # R-206: brokers with the inter-broker protocol before KIP-343
 
 # docs/promise.md VAC-3
 WOUNDS_SURVIVED = "wounds-of-counted-on-copies-survived"
@@ -36,16 +36,16 @@ RECOVERY_ELECTIONS = "recovery-elections"
 ELECTIONS_FROM_ELR = "elections-from-the-elr"
 EXCUSED_LOSSES = "excused-losses"
 
-# Error codes that no standard campaign can meet, with the reason.
+# Error codes that no standard campaign can reach, with the reason.
 NOT_MET: dict[ErrorCode, str] = {
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "the high watermark stands still while the ISR is too short (KAFKA-15583)",
-    ErrorCode.CORRUPT_MESSAGE: "values are in the clear in the simulator",
-    ErrorCode.INVALID_RECORD: "values are in the clear in the simulator",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "the high watermark does not advance below min.insync.replicas (KAFKA-15583)",
+    ErrorCode.CORRUPT_MESSAGE: "the simulator does not encode values",
+    ErrorCode.INVALID_RECORD: "the simulator does not encode values",
 }
 
 
 class Reached(Struct, frozen=True, kw_only=True):
-    """One line of the table. `wanted`: the campaign had to reach it."""
+    """One line of the table. `wanted`: the goal is required."""
 
     name: str
     count: int
@@ -53,7 +53,7 @@ class Reached(Struct, frozen=True, kw_only=True):
 
     @property
     def missed(self) -> bool:
-        """Wanted and never seen."""
+        """Required and never reached."""
         return self.wanted and not self.count
 
 
@@ -73,13 +73,14 @@ _COUNTED = ("message:", "error:")  # from messages
 STOP_AND_DELETE = f"{_message(StopReplica)}:{DELETE}"
 
 
-# Only where a loss is excused does an offset that was there once lie out of range (docs/promise.md DUR-4, VIS-2, VAC-2).
+# Goals of profile `beyond` only: an offset once served is out of range only after an excused loss (docs/promise.md DUR-4, VIS-2,
+# VAC-2).
 BEYOND = frozenset({EXCUSED_LOSSES, _error(ErrorCode.OFFSET_OUT_OF_RANGE), _asked("elect-unclean")})
-OTHER_PROPOSAL = _asked("reassign-request")  # C-19: of a controller that works by proposal B of KIP-236
+OTHER_PROPOSAL = _asked("reassign-request")  # C-19: needs a controller with proposal B of KIP-236
 
 
 def known() -> tuple[str, ...]:
-    """Every name there is, in the order of the table: requests, error codes, administration, who took part, VAC-3."""
+    """All goals in the order of the table: requests, error codes, administration, participants, VAC-3."""
     control = [_message(kind) for kind in CONTROL_REQUESTS]
     control.insert(control.index(_message(StopReplica)) + 1, STOP_AND_DELETE)
     others = [_message(kind) for kind in get_args(Request) if kind not in CONTROL_REQUESTS]
@@ -100,13 +101,13 @@ def known() -> tuple[str, ...]:
 
 
 def standard(profile: ProfileName) -> tuple[str, ...]:
-    """What 500 runs and more must reach."""
+    """The goals that campaigns of 500 runs or more must reach."""
     unmet = {OTHER_PROPOSAL, *(_error(code) for code in NOT_MET)} | (BEYOND if profile == "within" else frozenset())
     return tuple(name for name in known() if name not in unmet)
 
 
 def chosen(goals: str | None, *, profile: ProfileName, by_default: bool) -> tuple[str, ...]:
-    """What `--goals` asks for: `standard`, `none`, a file, or, where nothing is said, standard goals if `by_default`."""
+    """The goals of `--goals`: `standard`, `none` or a file; without the option the standard ones if `by_default`."""
     match goals:
         case None:
             return standard(profile) if by_default else ()
@@ -119,24 +120,24 @@ def chosen(goals: str | None, *, profile: ProfileName, by_default: bool) -> tupl
 
 
 def read(path: Path) -> tuple[str, ...]:
-    """A YAML list of names. UsageError where it is none, or names what does not exist."""
+    """Read a YAML list of names. UsageError if it is malformed or has an unknown name."""
     try:
         document = Document(path.read_text(encoding="utf-8"), str(path))
         names = document.convert(tuple[str, ...], document.value)
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"goals {path}: {error}; there are standard, none and files") from error
+        raise UsageError(f"--goals must be standard, none or a readable file, not {path}: {error}") from error
     except TextError as error:
         raise UsageError(str(error)) from error
     for index, name in enumerate(names):
         if name not in known():
-            raise UsageError(str(document.error((index,), f"unknown goal {name!r}; there are {', '.join(known())}")))
+            raise UsageError(str(document.error((index,), f"unknown goal {name!r}; known: {', '.join(known())}")))
     return names
 
 
 def table(summaries: Sequence[Summary], wanted: Sequence[str] = ()) -> tuple[Reached, ...]:
-    """How often each thing was reached, in the order of `known`.
+    """How often each goal was reached, in the order of `known`.
 
-    What real nodes say to each other is not counted: of what only such a count can tell, nothing is told there.
+    Messages between real nodes are not counted; their `message:` and `error:` goals are then listed only if reached or required.
     """
     counts = _counts(summaries)
     are_counted = not summaries or any(message.kind != CLIENTS for summary in summaries for message in summary.messages)
@@ -146,7 +147,7 @@ def table(summaries: Sequence[Summary], wanted: Sequence[str] = ()) -> tuple[Rea
 
 def _counts(summaries: Sequence[Summary]) -> Counter[str]:
     counts: Counter[str] = Counter()
-    said: Counter[str] = Counter()  # by clients of themselves: what they were told stands on the wire too
+    said: Counter[str] = Counter()  # errors as clients report them; replies are counted as messages too
     for summary in summaries:
         for message in summary.messages:
             if message.kind == CLIENTS:

@@ -1,4 +1,4 @@
-"""Where reports meet the store: the index page, the JUnit file and the summaries of many runs."""
+"""Write the index page, the JUnit file and the summaries of many runs."""
 
 import os
 from collections import Counter
@@ -23,7 +23,7 @@ RUNS = "runs.jsonl"
 
 
 class Pages(Struct, frozen=True, kw_only=True):
-    """Where they lie."""
+    """Paths of the written files."""
 
     index: Path
     junit: Path
@@ -40,14 +40,14 @@ def write_pages(
     junit: Path | None = None,
     goals: Sequence[str] = (),
 ) -> Pages:
-    """Write all three. `cases` are the rows of the JUnit file where they differ from the runs; `junit` is its place elsewhere.
+    """Write all three files. `cases` replaces the runs as rows of the JUnit file; `junit` is its path outside of `folder`.
 
-    `goals` are what all runs together had to reach.
+    `goals` are the names of the goals that the runs together had to reach.
     """
     rows = [row_of(summary, folder) for summary in summaries]
     lines = [GoalRow(name=goal.name, count=goal.count, wanted=goal.wanted) for goal in table(summaries, goals)]
     pages = Pages(index=folder / INDEX, junit=junit or folder / JUNIT, runs=folder / RUNS)
-    # The numbers first: they stand whatever becomes of the pages.
+    # Summaries first, so that they are kept if rendering a page fails.
     write_file(pages.runs, b"".join(msgspec.json.encode(summary) + b"\n" for summary in summaries))
     with attempting(f"reporting {title}", repeat):
         write_file(pages.junit, junit_xml(rows if cases is None else cases, suite=title))

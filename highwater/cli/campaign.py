@@ -1,4 +1,4 @@
-"""`highwater campaign`: many seeds, one table of what was found."""
+"""`highwater campaign`: run many seeds and report verdicts, faults and anomalies."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.plans.derive import MIXED
-from highwater.runs.provenance import laboratory
+from highwater.runs.provenance import present_build
 from highwater.runs.run import BackendName, Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Done, cores
@@ -51,27 +51,29 @@ def campaign(
     backend: options.BackendOption = "sim",
     jobs: options.Jobs = None,
     store: options.Store = Path("store"),
-    keep_all: Annotated[bool, typer.Option("--keep-all", help="Keep valid runs too, not failures alone.")] = False,
-    junit: Annotated[Path | None, typer.Option(help="Where the JUnit file goes; beside the index page if not given.")] = None,
-    stop_after: Annotated[int | None, typer.Option(min=1, help="Stop after so many INVALID runs.")] = None,
-    unknown_allowed: Annotated[int, typer.Option(min=0, max=100, help="Percent of UNKNOWN runs that are no failure.")] = 5,
+    keep_all: Annotated[bool, typer.Option("--keep-all", help="Keep valid runs too; by default only failures are kept.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="JUnit file to write; beside the index page if not given.")] = None,
+    stop_after: Annotated[int | None, typer.Option(min=1, help="Stop after this many INVALID runs.")] = None,
+    unknown_allowed: Annotated[
+        int, typer.Option(min=0, max=100, help="Percentage of runs that may be UNKNOWN without failing the campaign.")
+    ] = 5,
     goals: Annotated[
         str | None,
         typer.Option(
-            help="What all runs together must reach: standard, none, or a YAML list of names. "
-            f"Standard from {STANDARD_FROM} seeds of `safe` over all faults on; every campaign shows the table."
+            help="Goals that the runs together must reach: standard, none, or a YAML file with a list of names. "
+            f"Default: standard for `safe` with all faults and at least {STANDARD_FROM} seeds, else none."
         ),
     ] = None,
     json: options.AsJson = False,
 ) -> int:
-    """Perform many seeds on all cores; count verdicts, faults and anomalies; write an index page and a JUnit file."""
+    """Run many seeds on all cores; count verdicts, faults and anomalies; write an index page and a JUnit file."""
     wanted = options.seeds_of(seeds)
     kinds = options.names_of(faults)
     request = Request(protocol=protocol, faults=kinds, profile=profile, seconds=seconds, workload=workload, backend=backend)
-    request.check(wanted)  # bad input is refused before anything is written
+    request.check(wanted)  # refuse bad input before writing anything
     wide = protocol == "safe" and (not request.faults or "all" in request.faults) and seconds is None
     must = chosen(goals, profile=profile, by_default=wide and len(wanted) >= STANDARD_FROM)
-    here = laboratory()
+    here = present_build()
     place = None if junit is None else options.file_of(junit)
     keep = Keep(store=options.folder_of(store), report=True, only_failures=not keep_all)
     if not json:
@@ -81,9 +83,9 @@ def campaign(
         def seen(done: Done) -> None:
             ticker.tick(f"{done.summary.plan} {done.summary.verdict}")
 
-        tasks = (request.task(seed, laboratory=here, keep=keep) for seed in wanted)
+        tasks = (request.task(seed, build=here, keep=keep) for seed in wanted)
         limits = Limits(invalid_runs=stop_after)
-        with _nothing_left(backend):
+        with _cleaned_up(backend):
             found = run_campaign(tasks, wanted=len(wanted), jobs=jobs or cores(), limits=limits, seen=seen, goals=must)
     folder = folder_of(store, protocol=protocol, first=wanted[0], last=wanted[-1])
     title = f"{protocol}, seeds {wanted[0]} to {wanted[-1]}"
@@ -111,8 +113,8 @@ def campaign(
 
 
 @contextmanager
-def _nothing_left(backend: BackendName) -> Iterator[None]:
-    """Of runs on real nodes that are given up in the middle, however that comes about."""
+def _cleaned_up(backend: BackendName) -> Iterator[None]:
+    """On exit, remove what abandoned runs on real nodes left behind, also after an exception."""
     try:
         yield
     finally:
@@ -121,7 +123,7 @@ def _nothing_left(backend: BackendName) -> Iterator[None]:
 
 
 def show(found: Campaign, code: ExitCode) -> None:
-    """A campaign for people: totals, faults, anomalies with the first seed of each, the runs that failed."""
+    """Print the totals, the faults, each anomaly with its first seed, and the failed runs."""
     numbers = tally(found.summaries, found.goals)
     verdicts = ", ".join(f"{count} {name}" for name, count in numbers.verdicts.items() if count)
     live = f"{numbers.live} live, {numbers.not_live} not live"
@@ -139,7 +141,7 @@ def show(found: Campaign, code: ExitCode) -> None:
     say("reached " + ", ".join(f"{_short(goal.name)} {goal.count}" for goal in numbers.reached if goal.count))
     say("never   " + ", ".join(_short(goal.name) for goal in numbers.reached if not goal.count))
     if numbers.missed and not found.stopped:
-        say(f"missed  {', '.join(numbers.missed)}: what never happened was not tested")
+        say(f"missed  {', '.join(numbers.missed)}: goals that no run reached")
     for anomaly in numbers.anomalies:
         say(f"found   {anomaly.kind} in {anomaly.runs} runs, first: {anomaly.repeat}")
     show_failures(found.summaries)
@@ -150,7 +152,7 @@ def _short(goal: str) -> str:
 
 
 def show_failures(summaries: Sequence[Summary]) -> None:
-    """One line for each run that is not VALID and live, with the command that repeats it."""
+    """Print each run whose exit code is not 0, with the command that repeats it; at most 20 runs."""
     failures = [s for s in summaries if s.exit_code is not ExitCode.VALID]
     for summary in failures[:_FAILURES_SHOWN]:
         why = next(iter((*(a.words for a in summary.anomalies), *summary.not_live, *summary.unchecked)), "")

@@ -1,4 +1,4 @@
-"""`highwater protocols`, `protocol` and `faults`: what can be run, what it is made from, what can go wrong."""
+"""`highwater protocols`, `protocol` and `faults`: list protocol variants, requirements and fault kinds."""
 
 from typing import Annotated
 
@@ -13,21 +13,23 @@ from nemesis.kinds import FAMILIES, KINDS, MIXES, Kind
 from reference.config import SAFE, VARIANTS, Variant
 
 
-def _thrown(variant: Variant) -> dict[str, object]:
+def _differing(variant: Variant) -> dict[str, object]:
     """The switches of a variant that differ from `safe`."""
     safe = msgspec.structs.asdict(SAFE)
     return {name: value for name, value in msgspec.structs.asdict(variant).items() if value != safe[name]}
 
 
 def protocols(*, json: options.AsJson = False) -> int:
-    """List the protocol variants with the switches in which each differs from `safe`."""
+    """List the protocol variants, each with its switches that differ from `safe`."""
     if json:
-        entries = [{"name": name, "switches": msgspec.structs.asdict(v), "differs": _thrown(v)} for name, v in VARIANTS.items()]
+        entries = [
+            {"name": name, "switches": msgspec.structs.asdict(v), "differs": _differing(v)} for name, v in VARIANTS.items()
+        ]
         say_json({"protocols": entries})
         return 0
     width = max(len(name) for name in VARIANTS)
     for name, variant in VARIANTS.items():
-        words = " ".join(f"{switch}={str(value).lower()}" for switch, value in _thrown(variant).items())
+        words = " ".join(f"{switch}={str(value).lower()}" for switch, value in _differing(variant).items())
         say(f"{name:<{width}}  {words or 'all fixes'}")
     return 0
 
@@ -36,10 +38,10 @@ _Which = Annotated[str, typer.Argument(metavar="WHAT", help="R, C, U or B, a doc
 
 
 def protocol(what: _Which = "R", *, json: options.AsJson = False) -> int:
-    """List the statements of the documents with the code that does them and the tests that show them."""
+    """List the statements of the source documents with the code that implements them and the tests that cite them."""
     found = trace.chosen(trace.rows(trace.stored()), what)
     if not found:
-        raise UsageError(f"{what} is no id, list or document; known are R, C, U, B and {', '.join(_documents())}")
+        raise UsageError(f"unknown id, list or document {what!r}; known: R, C, U, B, {', '.join(_documents())}")
     if json:
         say_json(found)
         return 0
@@ -66,7 +68,7 @@ def _in_full(row: trace.Row) -> None:
 
 
 def faults(*, json: options.AsJson = False) -> int:
-    """List the kinds of faults by family, and the mixes, that --faults takes."""
+    """List the fault kinds by family and the mixes; --faults takes any of these names."""
     if json:
         say_json({"kinds": [_entry(entry) for entry in KINDS], "mixes": MIXES})
         return 0

@@ -1,4 +1,4 @@
-"""`highwater chaos`: the main job behind `make test-chaos`."""
+"""`highwater chaos`: the job behind `make test-chaos`."""
 
 import secrets
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from highwater.campaigns.chaos import (
     KNOWN_BAD,
     Check,
     Means,
-    Stage,
+    Part,
     catch,
     fresh_seeds,
     in_containers,
@@ -26,7 +26,7 @@ from highwater.campaigns.pages import write_pages
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
 from highwater.exit_codes import WORDS, ExitCode, worst
-from highwater.runs.provenance import laboratory
+from highwater.runs.provenance import present_build
 from highwater.runs.run import Keep
 from highwater.runs.workers import cores
 from history.seed import format_seed
@@ -41,19 +41,21 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     first_seed: int
     exit: ExitCode
-    stages: tuple[Stage, ...]
+    stages: tuple[Part, ...]
     index: str
     junit: str
 
 
 def chaos(
     *,
-    seeds: Annotated[int, typer.Option(min=1, help="How many fresh seeds `safe` runs.")] = 200,
-    first: Annotated[str | None, typer.Option(help="The first of them; drawn anew if not given.")] = None,
-    corpus: Annotated[Path, typer.Option(help="Entries of the regression corpus.")] = Path("corpus/seeds"),
+    seeds: Annotated[int, typer.Option(min=1, help="Number of fresh seeds for `safe`.")] = 200,
+    first: Annotated[str | None, typer.Option(help="First fresh seed; random if not given.")] = None,
+    corpus: Annotated[Path, typer.Option(help="Folder with the entries of the regression corpus.")] = Path("corpus/seeds"),
     jobs: options.Jobs = None,
     store: options.Store = Path("store/chaos"),
-    unknown_allowed: Annotated[int, typer.Option(min=0, max=100, help="Percent of UNKNOWN runs that are no failure.")] = 5,
+    unknown_allowed: Annotated[
+        int, typer.Option(min=0, max=100, help="Percentage of runs that may be UNKNOWN without failing the job.")
+    ] = 5,
     json: options.AsJson = False,
 ) -> int:
     """Replay the corpus, run fresh seeds on `safe` over every fault mix, catch the known-bad protocols; write HTML and JUnit."""
@@ -61,35 +63,35 @@ def chaos(
     if not json:
         say(f"seed {format_seed(low)}  fresh seeds {low} to {low + seeds - 1}")
         say(f"again   highwater chaos --first {low} --seeds {seeds}")
-    entries = load_corpus(corpus)  # bad input is refused before anything is written
-    stages: list[Stage] = []
+    entries = load_corpus(corpus)  # refuse bad input before writing anything
+    parts: list[Part] = []
     with progress(len(entries) + seeds, quiet=json) as ticker:
         means = Means(
-            laboratory=laboratory(),
+            build=present_build(),
             keep=Keep(store=options.folder_of(store), report=True, only_failures=True),
             jobs=jobs or cores(),
             seen=lambda finished: ticker.tick(f"{finished.summary.protocol} {finished.summary.plan}"),
         )
-        for part in _parts(entries, range(low, low + seeds), means, unknown_allowed):
-            stages.append(part())
+        for perform in _parts(entries, range(low, low + seeds), means, unknown_allowed):
+            parts.append(perform())
             if not json:
-                _show(stages[-1])
-            if stages[-1].interrupted:
+                _show(parts[-1])
+            if parts[-1].interrupted:
                 break
-    code = worst(stage.code for stage in stages)
-    runs = tuple(summary for stage in stages for summary in stage.summaries)
-    cases = [_case(stage, check) for stage in stages for check in stage.checks]
+    code = worst(part.code for part in parts)
+    runs = tuple(summary for part in parts for summary in part.summaries)
+    cases = [_case(part, check) for part in parts for check in part.checks]
     repeat = f"highwater chaos --first {low} --seeds {seeds}"
     pages = write_pages(store, runs, title="test-chaos", repeat=repeat, cases=cases)
     if json:
-        say_json(Outcome(first_seed=low, exit=code, stages=tuple(stages), index=str(pages.index), junit=str(pages.junit)))
+        say_json(Outcome(first_seed=low, exit=code, stages=tuple(parts), index=str(pages.index), junit=str(pages.junit)))
     else:
         say(f"{len(runs)} runs: {WORDS[code]}; {pages.index}, {pages.junit}")
     return code
 
 
-def _parts(entries: tuple[Case, ...], seeds: range, means: Means, unknown_allowed: int) -> list[Callable[[], Stage]]:
-    """The parts in order, each waiting to be begun."""
+def _parts(entries: tuple[Case, ...], seeds: range, means: Means, unknown_allowed: int) -> list[Callable[[], Part]]:
+    """The parts of the job in order, not yet started."""
     return [
         partial(replay_corpus, entries, means),
         partial(repeat_elsewhere, seeds[0]),
@@ -99,13 +101,13 @@ def _parts(entries: tuple[Case, ...], seeds: range, means: Means, unknown_allowe
     ]
 
 
-def _case(stage: Stage, check: Check) -> RunRow:
-    """A test case of the JUnit file: not a run, but what had to hold."""
+def _case(part: Part, check: Check) -> RunRow:
+    """One check as a test case of the JUnit file."""
     failed = check.code is ExitCode.LABORATORY_FAILED
     return RunRow(
         name=check.name,
         seed=None,
-        protocol=stage.name,
+        protocol=part.name,
         validity=None if failed else _VALIDITY.get(check.code, Validity.INVALID),
         live=check.code is not ExitCode.NOT_LIVE,
         words=(check.complaint,) if check.complaint else (),
@@ -114,9 +116,9 @@ def _case(stage: Stage, check: Check) -> RunRow:
     )
 
 
-def _show(stage: Stage) -> None:
-    verdicts = [s.verdict for s in stage.summaries]
+def _show(part: Part) -> None:
+    verdicts = [s.verdict for s in part.summaries]
     counts = ", ".join(f"{verdicts.count(v)} {v}" for v in ("VALID", "UNKNOWN", "INVALID") if v in verdicts)
-    say(f"{stage.name:<22} {WORDS[stage.code] if stage.code else 'ok':<12} {counts}".rstrip())
-    for complaint in (*(check.complaint for check in stage.checks if check.complaint), *filter(None, [stage.stopped])):
+    say(f"{part.name:<22} {WORDS[part.code] if part.code else 'ok':<12} {counts}".rstrip())
+    for complaint in (*(check.complaint for check in part.checks if check.complaint), *filter(None, [part.stopped])):
         say(f"    {complaint}")

@@ -1,6 +1,6 @@
-"""`highwater check`: judge one history from a file; prints and stores nothing.
+"""`highwater check`: judge one history from a file and print the verdict; nothing is stored.
 
-Our own runs are judged by the checkers of the log. A history from elsewhere is judged by the model that the caller names.
+Runs of highwater are judged by the checkers of the log, histories of other systems by the model given with --model.
 """
 
 from pathlib import Path
@@ -27,12 +27,14 @@ from history.foreign.read import Form, form_of
 def check(
     file: Annotated[Path, typer.Argument(help="A run (folder, .parquet, .jsonl), Jepsen EDN or JSON, a Porcupine log.")],
     *,
-    model: Annotated[str, typer.Option(help=f"What the history is of: {', '.join(MODELS)}.")] = LOG,
-    initial: Annotated[str, typer.Option(help="The first value, as EDN; without it what the format implies.")] = "",
-    consistency: Annotated[str, typer.Option(help="What is promised; several with commas.")] = CONSISTENCY,
+    model: Annotated[str, typer.Option(help=f"Model of the object under test: {', '.join(MODELS)}.")] = LOG,
+    initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = "",
+    consistency: Annotated[
+        str, typer.Option(help="Consistency models that the history must satisfy, separated by commas.")
+    ] = CONSISTENCY,
     json: options.AsJson = False,
 ) -> int:
-    """Judge one history; print the verdict, store nothing."""
+    """Judge one history and print the verdict; store nothing."""
     asked = Asked(model=model, initial=initial, consistency=tuple(name.strip() for name in consistency.split(",")))
     check_asked(asked)
     began = perf_counter()
@@ -65,7 +67,7 @@ def _first_line(file: Path, validity: Validity, measured: dict[str, float]) -> s
 def _say_judgement(file: Path, found: Judgement, measured: dict[str, float], *, json: bool) -> None:
     verdict = VALIDITY_NAMES[found.validity]
     if json:
-        # An order of a million calls is for programs that call the judge themselves.
+        # `longest` may hold a million calls; programs that need it call the judge directly.
         body = {k: v for k, v in msgspec.structs.asdict(found).items() if k not in ("validity", "longest")}
         say_json({"file": str(file), "verdict": verdict, **body, **measured})
         return
@@ -79,7 +81,7 @@ def _measured(began: float) -> dict[str, float]:
 
 
 def encoded(verdict: Verdict) -> dict[str, object]:
-    """A verdict as JSON, with the validity by name."""
+    """A verdict as a JSON object, with the name of its validity under `verdict`."""
     return {
         "verdict": VALIDITY_NAMES[verdict.validity],
         **{k: v for k, v in msgspec.structs.asdict(verdict).items() if k != "validity"},
@@ -87,7 +89,7 @@ def encoded(verdict: Verdict) -> dict[str, object]:
 
 
 def explained(verdict: Verdict) -> list[str]:
-    """Why a verdict is what it is, in few lines; `--json` has all."""
+    """The reasons for a verdict in a few lines; `--json` prints all of them."""
     excused = [
         f"excused: {e.topic}-{e.partition} offset {e.offset} {e.value!r}, by the wound in row {e.wound}" for e in verdict.excused
     ]

@@ -1,4 +1,4 @@
-"""`highwater clean`: removes what killed runs left behind."""
+"""`highwater clean`: remove what killed runs left behind."""
 
 from highwater.backends.real import clean as cleaning
 from highwater.cli import options
@@ -7,7 +7,7 @@ from highwater.exit_codes import ExitCode
 
 
 def clean(*, json: options.AsJson = False) -> int:
-    """Remove containers, networks, processes and folders of runs whose harness was killed; living runs are left alone."""
+    """Remove containers, networks, processes and folders of runs whose harness was killed; running ones are kept."""
     removed = []
     for line in cleaning.clean():
         removed.append(line)

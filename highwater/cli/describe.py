@@ -1,6 +1,6 @@
 """`highwater describe`: the topics of a simulated cluster at one moment of a plan, as `kafka-topics --describe` prints them.
 
-The plan is performed up to that moment, and a broker is asked that is up and not fenced.
+The plan is performed up to that moment; then a broker that is up and not fenced answers a Metadata request.
 """
 
 from pathlib import Path
@@ -22,7 +22,8 @@ def describe(
     what: Annotated[str, typer.Argument(metavar="PLAN|SEED", help="A plan file, or a seed.")],
     *,
     at: Annotated[
-        int | None, typer.Option(min=0, help="Milliseconds from the start of the workload; its end if not given.")
+        int | None,
+        typer.Option(min=0, help="Milliseconds after the start of the workload; the end of the workload if not given."),
     ] = None,
     protocol: options.Protocol = "safe",
     json: options.AsJson = False,
@@ -31,12 +32,12 @@ def describe(
     is_file = what.endswith((".yaml", ".yml"))
     plan = load_plan(Path(what)) if is_file else Request(protocol=protocol).plan(options.seed_of(what))
     if plan.path:
-        raise UsageError(f"plan {plan.name} is a path of the explorer, whose world has no clients to be told of anything")
+        raise UsageError(f"plan {plan.name} has an explorer path, which has no client to ask for metadata")
     world = World(plan)
     world.play_until(plan.faults_ms if at is None else min(at, plan.faults_ms))
     reply = world.metadata()
     if reply is None:
-        raise UsageError(f"no broker is up at that moment of {plan.name}")
+        raise UsageError(f"no broker of {plan.name} can answer a Metadata request at that moment")
     if json:
         say_json(reply)
     else:

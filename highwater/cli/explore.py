@@ -1,7 +1,7 @@
-"""`highwater explore`: every schedule of a small world, up to a bound.
+"""`highwater explore`: search all schedules of a small world up to a bound.
 
-Exit 10 with the shortest counterexample, 0 where the whole space was searched and holds, 11 where the budget or Ctrl-C came
-first: that proves nothing about what was not seen.
+Exit 10: a counterexample was found, the shortest one. Exit 0: the whole space was searched and the property holds. Exit 11: the
+budget or Ctrl-C ended the search early; unexplored states are unproven.
 """
 
 from pathlib import Path
@@ -33,11 +33,11 @@ PropertyName = Literal["committed", "weak-isr", "strong-isr"]
 
 
 class Explored(Struct, frozen=True, kw_only=True):
-    """What `--json` prints."""
+    """What `explore --json` prints."""
 
     protocol: str
     bounds: Bounds
-    holds: str = "committed"  # the property
+    holds: str = "committed"  # name of the property
     verdict: Literal["VALID", "UNKNOWN", "INVALID"]
     wrong: str
     story: tuple[str, ...]
@@ -58,29 +58,30 @@ class Explored(Struct, frozen=True, kw_only=True):
 def explore(
     *,
     protocol: options.Protocol = "safe",
-    brokers: Annotated[int, typer.Option(min=1, max=4, help="Brokers of the world.")] = 2,
-    records: Annotated[int, typer.Option(min=1, help="Records that are produced.")] = 1,
-    max_epochs: Annotated[int, typer.Option(min=1, help="Leader epochs; a state with more is not followed.")] = 2,
-    crashes: Annotated[int, typer.Option(min=0, help="Crashes in one schedule.")] = 1,
-    expiries: Annotated[int, typer.Option(min=0, help="Sessions of living brokers that expire in one schedule.")] = 1,
-    losses: Annotated[int, typer.Option(min=0, help="Lost messages in one schedule.")] = 0,
+    brokers: Annotated[int, typer.Option(min=1, max=4, help="Number of brokers.")] = 2,
+    records: Annotated[int, typer.Option(min=1, help="Number of records that the client produces.")] = 1,
+    max_epochs: Annotated[int, typer.Option(min=1, help="Number of leader epochs; states with more are not expanded.")] = 2,
+    crashes: Annotated[int, typer.Option(min=0, help="Maximum of crashes in one schedule.")] = 1,
+    expiries: Annotated[int, typer.Option(min=0, help="Maximum of session expiries of running brokers in one schedule.")] = 1,
+    losses: Annotated[int, typer.Option(min=0, help="Maximum of lost messages in one schedule.")] = 0,
     zk: Annotated[
-        Literal["atomic", "async"], typer.Option(help="Whether a ZooKeeper request and its answer are one action.")
+        Literal["atomic", "async"],
+        typer.Option(help="atomic: a ZooKeeper request and its reply are one action; async: each is an action."),
     ] = "atomic",
-    holds: Annotated[PropertyName, typer.Option(help="What must hold, besides that no committed record is lost.")] = "committed",
-    unclean: Annotated[
-        bool, typer.Option(help="Keep the protocol's unclean election; else the search asks what is lost without it.")
-    ] = False,
-    budget_seconds: Annotated[int, typer.Option(min=1, help="Wall seconds to search at most.")] = 120,
-    max_depth: Annotated[int | None, typer.Option(min=1, help="Actions in one schedule at most.")] = None,
-    plan: Annotated[Path | None, typer.Option(help="Where the plan of a counterexample goes; printed if not given.")] = None,
+    holds: Annotated[
+        PropertyName, typer.Option(help="Property to check, besides that no committed record is lost.")
+    ] = "committed",
+    unclean: Annotated[bool, typer.Option(help="Allow the protocol's unclean election; by default it is switched off.")] = False,
+    budget_seconds: Annotated[int, typer.Option(min=1, help="Maximum of wall seconds for the search.")] = 120,
+    max_depth: Annotated[int | None, typer.Option(min=1, help="Maximum of actions in one schedule.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="File for the plan of a counterexample; printed if not given.")] = None,
     json: options.AsJson = False,
 ) -> int:
-    """Search all schedules of a bounded world, shortest first; print a counterexample as a story and as a plan."""
+    """Search all schedules of a bounded world, shortest first; print a counterexample step by step and as a plan."""
     if protocol not in VARIANTS:
         raise UsageError(unknown_protocol(protocol))
     if plan is not None and not options.file_of(plan).parent.is_dir():
-        raise UsageError(f"{plan}: there is no folder {plan.parent}")
+        raise UsageError(f"{plan}: folder {plan.parent} does not exist")
     variant = VARIANTS[protocol] if unclean else replace(VARIANTS[protocol], unclean_election=False)
     bounds = Bounds(
         brokers=brokers,
@@ -128,7 +129,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _repeat(protocol: str, bounds: Bounds, *, holds: str, unclean: bool) -> str:
-    """The command that searches again; options at their default are left out."""
+    """The command that repeats the search, without options at their default."""
     parts = [f"highwater explore --protocol {protocol}"]
     for name, number in msgspec.structs.asdict(bounds).items():
         if name != "zk_async" and number != getattr(_DEFAULTS, name):
@@ -185,7 +186,7 @@ def _explored(result: Result, plan: Plan | None, story: tuple[str, ...], *, prot
 def _show(explored: Explored, plan: Path | None) -> None:
     numbers = (
         f"{explored.states} states, {explored.transitions} transitions, depth {explored.depth}, "
-        f"{explored.states_per_second} states a second, {explored.beyond_max_epochs} not followed for their epochs"
+        f"{explored.states_per_second} states a second, {explored.beyond_max_epochs} not expanded (leader epoch beyond the bound)"
     )
     if explored.verdict == "INVALID":
         say(f"INVALID in {len(explored.story)} steps: {explored.wrong}")
@@ -200,9 +201,9 @@ def _show(explored: Explored, plan: Path | None) -> None:
     if explored.verdict == "VALID":
         say(f"VALID: {explored.holds} holds in the whole space")
     elif explored.stopped_by:
-        say(f"UNKNOWN: nothing found, stopped at {explored.stopped_by}; {explored.frontier} states wait: no proof")
+        say(f"UNKNOWN: nothing found, stopped at {explored.stopped_by}; {explored.frontier} states not expanded: no proof")
     else:
-        say("UNKNOWN: the whole space holds, but nothing was ever committed in it")
+        say("UNKNOWN: no violation in the whole space, but no record was ever committed in it")
     say(numbers)
     say(f"seen: {', '.join(explored.goals) or 'nothing'}")
     if explored.goals_missed:

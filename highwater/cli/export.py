@@ -1,4 +1,4 @@
-"""`highwater export`: any history that is read here, as EDN for Jepsen's own checkers: Elle, Knossos, that of its Kafka tests."""
+"""`highwater export`: write any readable history as EDN for Jepsen's checkers: Elle, Knossos, its Kafka checker."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ from history import store
 
 def export(
     file: Annotated[Path, typer.Argument(help="A run (folder, .parquet, .jsonl), Jepsen EDN or JSON, a Porcupine log.")],
-    out: Annotated[Path, typer.Argument(help="The file to write; replaced where there is one.")],
+    out: Annotated[Path, typer.Argument(help="File to write; an existing one is replaced.")],
     *,
     json: options.AsJson = False,
 ) -> int:
@@ -23,7 +23,7 @@ def export(
     try:
         count = store.write_lines(out, exported(file))
     except OSError as error:
-        raise UsageError(f"{out}: cannot be written: {error.strerror or error}") from error
+        raise UsageError(f"cannot write {out}: {error.strerror or error}") from error
     if json:
         say_json({"file": str(out), "lines": count})
     else:

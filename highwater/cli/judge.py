@@ -1,4 +1,4 @@
-"""`highwater judge`: today's checkers over stored runs, here or on Spark; verdicts are written beside the runs."""
+"""`highwater judge`: judge stored runs with the current checkers, here or on Spark; write each verdict beside its run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -28,12 +28,14 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 def judge(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Runs, or folders with runs below them.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Stored runs, or folders that contain them.")],
     *,
-    spark: Annotated[str | None, typer.Option(metavar="MASTER", help="Judge on Spark: 'local[*]' or a master.")] = None,
+    spark: Annotated[
+        str | None, typer.Option(metavar="MASTER", help="Judge on Spark with this master, for example 'local[*]'.")
+    ] = None,
     json: options.AsJson = False,
 ) -> int:
-    """Judge stored runs; write each verdict beside its run."""
+    """Judge stored runs with the current checkers; write each verdict beside its run."""
     runs = tuple(dict.fromkeys(run for path in paths for run in store.find_runs(path)))
     verdicts = _here(runs, quiet=json) if spark is None else _on_spark(runs, spark)
     rows = []
@@ -71,7 +73,7 @@ def _here(runs: tuple[Path, ...], *, quiet: bool) -> list[Verdict]:
 
 
 def _on_spark(runs: tuple[Path, ...], master: str) -> list[Verdict]:
-    # Imported late: a Spark session takes seconds to start, and Java may be missing.
+    # Imported here because Spark is slow to import and Java may be missing.
     from pipeline.jobs import judge as judge_on_spark
 
     verdicts = judge_on_spark(runs, master=master)

@@ -1,8 +1,8 @@
-"""The command line: one file for each verb, one printer for errors.
+"""The command line: registers the commands, runs one, and prints its errors.
 
-A command returns its exit code or raises one of the trees of `errors.py`. Bad input is one line on stderr and exit 2, and
-nothing is written before all input has been read. `python -O` is refused: it would switch the assertions of the system under
-test off, and those are among the things that are judged.
+A command returns its exit code or raises an error of `errors.py`, `history.errors` or `pipeline.errors`. Bad input is one line on
+stderr and exit 2; nothing is written before all input has been read. `python -O` is refused because it switches off the
+assertions of the system under test, and failed assertions are part of the verdict.
 """
 
 import sys
@@ -29,9 +29,9 @@ from highwater.exit_codes import ExitCode
 from history.errors import HistoryError
 from pipeline.errors import PipelineError
 
-_TYPER_INTERRUPTED = 130  # what Typer makes of a KeyboardInterrupt; no command of ours returns it
+_TYPER_INTERRUPTED = 130  # Typer returns it on KeyboardInterrupt; no command returns it
 
-# In the order of a user's day.
+# In the order of `highwater --help`.
 COMMANDS: tuple[Callable[..., int], ...] = (
     run,
     replay,
@@ -48,7 +48,7 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     faults,
     clean,
 )
-# Below `highwater admin`.
+# Under `highwater admin`.
 ADMIN_COMMANDS: tuple[Callable[..., int], ...] = (reassign,)
 
 
@@ -56,7 +56,7 @@ def build() -> typer.Typer:
     """The application."""
     app = typer.Typer(
         name="highwater",
-        help="Break an ISR-replicated log in a simulator, and judge what it kept.",
+        help="Test an ISR-replicated log (Kafka's replication protocol) under faults, and judge the recorded history.",
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -67,14 +67,14 @@ def build() -> typer.Typer:
     admin = typer.Typer(rich_markup_mode=None)
     for command in ADMIN_COMMANDS:
         admin.command()(command)
-    app.add_typer(admin, name="admin", help="What an administrator asks of a cluster, through ZooKeeper.")
+    app.add_typer(admin, name="admin", help="Administration of a cluster through ZooKeeper.")
     return app
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Run one command; the exit code. Never a traceback for bad input."""
+    """Run one command and return its exit code; errors are printed as one line, without a traceback."""
     if sys.flags.optimize:
-        complain("python -O switches assertions off, and they are part of what is judged; run without it")
+        complain("python -O is not allowed: it switches off assertions, which are part of the verdict")
         return ExitCode.USAGE
     try:
         result = build()(args=list(arguments), prog_name="highwater", standalone_mode=False)
@@ -83,19 +83,19 @@ def run_command_line(arguments: Sequence[str]) -> int:
         return ExitCode.USAGE
     except (typer.Abort, KeyboardInterrupt):
         return interrupted()
-    except (HistoryError, PipelineError) as error:  # Spark without Java, as real processes without it, cannot be asked for
+    except (HistoryError, PipelineError) as error:  # PipelineError: Spark without Java is a usage error
         complain(str(error))
         return ExitCode.USAGE
     except HighwaterError as error:
         complain(str(error))
         return error.exit_code
     except OSError as error:
-        complain(f"{error.filename or 'the system'}: {error.strerror or error}")
+        complain(f"{error.filename or 'system error'}: {error.strerror or error}")
         return ExitCode.LABORATORY_FAILED
     return interrupted() if result == _TYPER_INTERRUPTED else int(result or 0)
 
 
 def interrupted() -> ExitCode:
-    """Of a command that had nothing yet to tell when it was interrupted."""
+    """Report an interrupt that the command itself did not handle."""
     complain("interrupted")
     return ExitCode.UNKNOWN

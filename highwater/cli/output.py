@@ -1,7 +1,7 @@
-"""What commands print: lines for people, one JSON object for programs, one line on stderr for errors.
+"""Output of the commands: lines of text, one JSON object with --json, one line on stderr for errors.
 
-The only place, with the commands themselves, that writes to the terminal. Lines go out unwrapped, so that they can be grepped;
-rich is used for progress alone.
+Only this module and the commands write to the terminal. Lines are not wrapped, so that grep works; rich draws only the progress
+bar.
 """
 
 import json
@@ -20,13 +20,13 @@ _LINES_SHOWN = 10
 
 
 def say(line: str = "") -> None:
-    """One line for people on stdout."""
+    """Print one line of text on stdout."""
     sys.stdout.write(_printable(line) + "\n")
     sys.stdout.flush()
 
 
 def say_json(value: object) -> None:
-    """One JSON document on one line of stdout, and nothing else."""
+    """Print one JSON document on one line of stdout."""
     try:
         text = msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -36,17 +36,17 @@ def say_json(value: object) -> None:
 
 
 def complain(line: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr, prefixed with `highwater: `; line breaks become spaces."""
     sys.stderr.write("highwater: " + " ".join(_printable(line).split()) + "\n")
 
 
 def _printable(line: str) -> str:
-    """Names of files and keys of histories may hold half characters, which no terminal is given."""
+    """Escape lone surrogates, which file names and keys of histories may contain and UTF-8 cannot encode."""
     return line.encode(errors="backslashreplace").decode()
 
 
 def by_kind(anomalies: Sequence[Anomaly | FoundAnomaly]) -> list[str]:
-    """One line for each kind of anomaly: the first of it, and how many more there are."""
+    """One line for each kind of anomaly: its first anomaly and the number of further ones."""
     kinds: dict[str, list[Anomaly | FoundAnomaly]] = {}
     for anomaly in anomalies:
         kinds.setdefault(anomaly.kind, []).append(anomaly)
@@ -57,27 +57,27 @@ def by_kind(anomalies: Sequence[Anomaly | FoundAnomaly]) -> list[str]:
 
 
 def first_of(lines: Sequence[str]) -> list[str]:
-    """The first lines of a list that may be long, and how many are left out."""
+    """The first 10 lines, then the number of omitted lines."""
     shown = list(lines[:_LINES_SHOWN])
     return [*shown, f"and {len(lines) - _LINES_SHOWN} more"] if len(lines) > _LINES_SHOWN else shown
 
 
 class Ticker:
-    """Counts finished pieces of long work."""
+    """The progress bar of a long command."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress = progress
         self._task = progress.add_task("", total=total) if progress else None
 
     def tick(self, words: str) -> None:
-        """One more is done; `words` is shown beside the bar."""
+        """Advance by one; `words` is shown beside the bar."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, advance=1, description=words)
 
 
 @contextmanager
 def progress(total: int, *, quiet: bool = False) -> Iterator[Ticker]:
-    """A bar on stderr where that is a terminal; silence elsewhere, where a moving bar is only noise in a log."""
+    """Show a progress bar on stderr if it is a terminal and not `quiet`; else show nothing."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield Ticker(None, total)

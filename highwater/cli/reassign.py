@@ -1,4 +1,4 @@
-"""`highwater admin reassign`: partitions are given other replicas, through ZooKeeper (KIP-236)."""
+"""`highwater admin reassign`: move partitions to other brokers through ZooKeeper (KIP-236)."""
 
 import asyncio
 import re
@@ -17,33 +17,37 @@ from reference.types import BrokerId
 
 _ADDRESS = re.compile(r"[\w.-]+:\d{1,5}(?:,[\w.-]+:\d{1,5})*(?:/[\w./-]+)?")
 
-_File = Annotated[Path | None, typer.Option(metavar="FILE", help="Of the form that --generate proposes.")]
+_File = Annotated[Path | None, typer.Option(metavar="FILE", help="Reassignment in the JSON format that --generate prints.")]
 
 
 def reassign(
     *,
-    zookeeper: Annotated[str, typer.Option(metavar="HOST:PORT", help="ZooKeeper; a path behind it is where the cluster is.")],
+    zookeeper: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address of ZooKeeper; a path after it is the root of the cluster's znodes.")
+    ],
     generate: Annotated[bool, typer.Option("--generate", help="Propose a reassignment; change nothing.")] = False,
     execute: _File = None,
     verify: _File = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Roll back everything that is pending.")] = False,
-    remove_cancel: Annotated[bool, typer.Option("--remove-cancel", help="Allow new reassignments again.")] = False,
-    generate_extra: Annotated[bool, typer.Option("--generate-extra", help="As --generate.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Roll back all pending reassignments.")] = False,
+    remove_cancel: Annotated[
+        bool, typer.Option("--remove-cancel", help="Remove the cancellation, so that new reassignments are accepted.")
+    ] = False,
+    generate_extra: Annotated[bool, typer.Option("--generate-extra", help="Same as --generate.")] = False,
     verify_extra: _File = None,
     execute_extra: _File = None,
-    requests: Annotated[bool, typer.Option("--requests", help="The cluster works by proposal B of KIP-236.")] = False,
-    topics: Annotated[str, typer.Option(help="To be spread by --generate, with commas; all if not given.")] = "",
-    brokers: Annotated[str, typer.Option(help="To spread them over, with commas; all that are live if not given.")] = "",
+    requests: Annotated[bool, typer.Option("--requests", help="The cluster implements proposal B of KIP-236.")] = False,
+    topics: Annotated[str, typer.Option(help="Topics for --generate, separated by commas; all if not given.")] = "",
+    brokers: Annotated[str, typer.Option(help="Brokers for --generate, separated by commas; all live ones if not given.")] = "",
     json: options.AsJson = False,
 ) -> int:
-    """Move partitions to other brokers: propose, execute, verify, cancel; also while others are on their way."""
-    # R-240: --cancel, --remove-cancel, --generate-extra, --verify-extra, --execute-extra, beside the three of before
+    """Move partitions to other brokers: propose, execute, verify, cancel, also while other moves are in flight."""
+    # R-240: --cancel, --remove-cancel, --generate-extra, --verify-extra, --execute-extra, besides the three older options
     if not _ADDRESS.fullmatch(zookeeper):
-        raise UsageError(f"--zookeeper {zookeeper} is not HOST:PORT, with a path behind it or not")
+        raise UsageError(f"--zookeeper must be HOST:PORT, optionally followed by a path, not {zookeeper}")
     if requests and (cancel or remove_cancel or generate_extra or verify_extra or execute_extra):
         raise UsageError(
-            "--requests has no cancellation and nothing extra: --execute FILE asks again, --execute with the file that was saved"
-            " cancels"
+            "--requests goes with --generate, --execute and --verify only; "
+            "to add or change a move, --execute another FILE; to cancel, --execute the saved FILE"
         )
     executes, verifies = reassign_tool.execute, reassign_tool.verify
     if requests:
@@ -60,7 +64,9 @@ def reassign(
     chosen += [reassign_tool.cancel()] if cancel else []
     chosen += [reassign_tool.remove_cancel()] if remove_cancel else []
     if len(chosen) != 1:
-        raise UsageError("give one of --generate, --execute, --verify, --cancel, --remove-cancel, --…-extra")
+        raise UsageError(
+            f"give exactly one of --generate, --execute, --verify, --cancel, --remove-cancel, --…-extra; {len(chosen)} were given"
+        )
     lines = asyncio.run(_perform(zookeeper, chosen[0]))
     if json:
         say_json({"exit": 0, "lines": lines})
@@ -94,5 +100,5 @@ def _ids(text: str) -> tuple[BrokerId, ...]:
     names = options.names_of(text)
     wrong = next((name for name in names if not name.isdecimal()), None)
     if wrong is not None:
-        raise UsageError(f"--brokers {text}: {wrong} is no broker id")
+        raise UsageError(f"--brokers must be broker ids separated by commas, not {text} ({wrong} is not a number)")
     return tuple(BrokerId(int(name)) for name in dict.fromkeys(names))

@@ -1,7 +1,7 @@
-"""`highwater replay`: the same run again, and proof that it is the same.
+"""`highwater replay`: perform a run again and compare digests.
 
-A stored run is compared with its stored digest; a plan or a seed is performed twice. Any difference is exit 14: then no digest,
-no shrinking and no story of that run can be trusted.
+A stored run is compared with its stored digest; a plan or a seed is performed twice. A different digest is exit 14: the run is
+not deterministic, so neither its digest nor a shrunk plan can be trusted.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from highwater.cli.run import headline, show
 from highwater.errors import Nondeterminism, UsageError
 from highwater.plans.plan import Plan
 from highwater.plans.text import load_plan
-from highwater.runs.provenance import Laboratory, laboratory
+from highwater.runs.provenance import Build, present_build
 from highwater.runs.run import REPEATABLE, Judged, Keep, backend_named, carry_out
 from history import store
 from history.manifest import RunManifest
@@ -25,15 +25,17 @@ from history.manifest import RunManifest
 def replay(
     what: Annotated[str, typer.Argument(metavar="RUN|PLAN|SEED", help="Folder of a stored run, a plan file, or a seed.")],
     *,
-    protocol: Annotated[str | None, typer.Option(help="Of a seed: a name of `highwater protocols`; `safe` if not given.")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="Protocol variant for a seed, see `highwater protocols`; `safe` if not given.")
+    ] = None,
     json: options.AsJson = False,
 ) -> int:
-    """Perform a run again and compare its digest: with the stored one, or of a plan or seed with a second performance."""
-    here = laboratory()
+    """Perform a stored run again and compare digests; perform a plan or a seed twice and compare."""
+    here = present_build()
     path = Path(what)
     repeat = f"highwater replay {what}"
     if protocol is not None and path.exists():
-        raise UsageError(f"{what} says what protocol it is of; --protocol goes with a seed")
+        raise UsageError(f"--protocol needs a seed; {what} is a file or folder that names its own protocol")
     if path.is_dir():
         manifest = store.load_manifest(path)
         plan = _stored_plan(path, manifest)
@@ -60,24 +62,25 @@ def replay(
     return judged.summary.exit_code
 
 
-def _again(plan: Plan, here: Laboratory, repeat: str) -> Judged:
-    judged = carry_out(plan, backend_named("sim"), laboratory=here, repeat=repeat, keep=Keep())
+def _again(plan: Plan, here: Build, repeat: str) -> Judged:
+    judged = carry_out(plan, backend_named("sim"), build=here, repeat=repeat, keep=Keep())
     if judged.history.manifest.outcome == "interrupted":
-        raise KeyboardInterrupt  # half a run differs from every whole one, which proves nothing
+        raise KeyboardInterrupt  # the digest of an incomplete run cannot be compared
     return judged
 
 
 def _stored_plan(directory: Path, manifest: RunManifest) -> Plan:
     if manifest.backend not in REPEATABLE:
-        raise UsageError(f"{directory}: a run on {manifest.backend}; only simulated runs can be replayed")
+        raise UsageError(f"{directory}: backend is {manifest.backend}; only {' and '.join(REPEATABLE)} runs can be replayed")
     if manifest.outcome != "completed":
         raise UsageError(
-            f"{directory}: the run is {manifest.outcome}; perform its plan: highwater run --plan {directory / store.PLAN}"
+            f"{directory}: outcome is {manifest.outcome}; only completed runs can be replayed;"
+            f" to perform its plan: highwater run --plan {directory / store.PLAN}"
         )
     return load_plan(directory / store.PLAN)
 
 
-def _difference(found: str, wanted: str, manifest: RunManifest | None, here: Laboratory) -> str:
+def _difference(found: str, wanted: str, manifest: RunManifest | None, here: Build) -> str:
     line = f"not deterministic: digest {found} instead of {wanted}"
     if manifest is not None and (manifest.commit != here.commit or manifest.dirty or here.dirty):
         then = f"{manifest.commit[:12] or 'no commit'}{' with changes' if manifest.dirty else ''}"

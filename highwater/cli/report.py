@@ -1,4 +1,4 @@
-"""`highwater report`: the page of a stored run, drawn anew."""
+"""`highwater report`: render the page of a stored run again."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,10 +17,10 @@ from history import store
 def report(
     run: Annotated[Path, typer.Argument(help="The folder of a stored run.")],
     *,
-    output: Annotated[Path | None, typer.Option(help="Where the page goes; into the run's folder if not given.")] = None,
+    output: Annotated[Path | None, typer.Option(help="File for the page; in the run's folder if not given.")] = None,
     json: options.AsJson = False,
 ) -> int:
-    """Judge a stored run with today's checkers and draw its page."""
+    """Judge a stored run with the current checkers and render its page."""
     history = store.load_run(run)
     plan = _text_of(run / store.PLAN)
     page = options.file_of(output or run / store.REPORT)
@@ -35,9 +35,9 @@ def report(
 
 
 def _text_of(plan: Path) -> str:
-    """As it was stored, even if it could not be performed today."""
+    """The plan's text, not parsed: a stored plan may be invalid today."""
     try:
         return plan.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"{plan}: cannot be read: {reason}") from error
+        raise UsageError(f"cannot read {plan}: {reason}") from error

@@ -1,4 +1,4 @@
-"""`highwater run`: one run, from a seed or a plan, to a verdict."""
+"""`highwater run`: perform and judge one run, from a seed or a plan."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from highwater.exit_codes import ExitCode
 from highwater.plans.derive import MIXED
 from highwater.plans.plan import Plan, checked
 from highwater.plans.text import load_plan
-from highwater.runs.provenance import laboratory
+from highwater.runs.provenance import present_build
 from highwater.runs.run import Keep, backend_named, carry_out
 from highwater.runs.summary import Summary
 from history.manifest import RunManifest
@@ -24,20 +24,22 @@ from history.seed import format_seed
 
 def run(
     *,
-    seed: Annotated[str | None, typer.Option(help="Decimal, 0x…, or 16 hex digits.")] = None,
-    plan: Annotated[Path | None, typer.Option(help="A plan as YAML instead of a seed.")] = None,
-    protocol: Annotated[str | None, typer.Option(help="A name of `highwater protocols`; `safe`, or what the plan says.")] = None,
+    seed: Annotated[str | None, typer.Option(help="Seed: decimal, 0x…, or 16 hex digits.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="Plan file (YAML) instead of a seed.")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="Protocol variant, see `highwater protocols`; the plan's, or `safe` for a seed.")
+    ] = None,
     faults: options.Faults = "",
     profile: options.ProfileOption = "within",
     seconds: options.Seconds = None,
     workload: options.Workload = MIXED,
     backend: options.BackendOption = "sim",
     store: options.Store = Path("store"),
-    no_store: Annotated[bool, typer.Option("--no-store", help="Keep nothing.")] = False,
-    report: Annotated[bool, typer.Option(help="Write the page of the run.")] = True,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Store nothing.")] = False,
+    report: Annotated[bool, typer.Option(help="Write the report page.")] = True,
     json: options.AsJson = False,
 ) -> int:
-    """Perform one plan, judge what was recorded, and keep it with its page."""
+    """Perform one plan, judge the recorded history, and store it with its report."""
     request = Request(
         protocol=protocol or "safe",
         faults=options.names_of(faults),
@@ -50,24 +52,24 @@ def run(
     keep = Keep(store=None if no_store else options.folder_of(store), report=report)
     if not json:
         say(headline(chosen))
-    summary = carry_out(chosen, backend_named(backend), laboratory=laboratory(), repeat=repeat, keep=keep).summary
+    summary = carry_out(chosen, backend_named(backend), build=present_build(), repeat=repeat, keep=keep).summary
     say_json(summary) if json else show(summary)
     return summary.exit_code
 
 
 def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: Request) -> tuple[Plan, str]:
-    """The plan that was asked for, and the command that asks for it again."""
+    """The requested plan, and the command that repeats the run."""
     if (seed is None) == (path is None):
-        raise UsageError("say which run: --seed S, or --plan FILE")
+        raise UsageError("give either --seed S or --plan FILE")
     if seed is not None:
         number = options.seed_of(seed)
         return request.plan(number), request.command(number)
     assert path is not None
     if request != Request(protocol=request.protocol, backend=request.backend):
-        raise UsageError("--plan says all of a run but its protocol and backend; take the other options out")
+        raise UsageError("--plan allows only --protocol and --backend besides; remove the other options")
     plan = load_plan(path)
     if plan.path and request.backend != "sim":
-        raise UsageError(f"{path}: a path of the explorer; it cannot be performed on {request.backend}")
+        raise UsageError(f"{path}: a plan with a path runs on backend sim only, not {request.backend}")
     repeat = f"highwater run --plan {path}"
     if protocol is not None:
         plan = checked(replace(plan, protocol=protocol, variant=None))
@@ -82,7 +84,7 @@ def headline(of: Plan | RunManifest) -> str:
 
 
 def show(summary: Summary) -> None:
-    """One run for people: the verdict, why, the numbers, where it lies and how to repeat it."""
+    """Print the verdict with its reasons, the numbers, the paths of the stored files and the command that repeats the run."""
     say(f"{summary.words}: {', '.join(_numbers(summary))}")
     for line in (*by_kind(summary.anomalies), *first_of((*summary.unchecked, *summary.not_live))):
         say(f"  {line}")

@@ -1,4 +1,4 @@
-"""The explorer: every schedule of a small world up to a bound, and the replay of one path as a plan.
+"""The explorer: a bounded search over all schedules of a small world, and the replay of one path as a plan.
 
-Drives the machines of `reference` by itself; imports `rig` and `plans`, no backend.
+It drives the machines of `reference` itself; it imports `rig` and `plans` but no backend.
 """

@@ -1,7 +1,7 @@
-"""The explorer as a backend: performs the path of a plan on the explorer's world and records it like any other run.
+"""The explorer as a backend: perform the path of a plan on the explorer's world and record a history.
 
-Each action takes a millisecond. Rows come from the same places as in the simulator: the notes of the machines, the writes that
-ZooKeeper performs, and the life and death of processes. Calls that were not answered by the end are unknown.
+Each action takes a millisecond. As in the simulator, events come from the notes of the machines, the writes of ZooKeeper, and the
+starts and stops of processes. Calls without a reply at the end complete as `info`.
 """
 
 from time import perf_counter
@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from highwater.explore.model import Model
 from highwater.explore.path import bounds_of, refusal
-from highwater.explore.stage import Impossible
 from highwater.explore.state import CLIENT, Spent
+from highwater.explore.transition import Impossible
 from highwater.explore.zookeeper import decode
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Provenance, Run
@@ -40,11 +40,11 @@ class ExploreBackend:
     name = "explore"
 
     def refuse(self, plan: Plan) -> str | None:
-        """Only a path in the explorer's own world can be performed."""
+        """The reason if this plan is not a path in the explorer's world."""
         return refusal(plan)
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
-        """Take the path, step by step. A step that is not possible ends the run as a failure of the laboratory."""
+        """Perform the actions of the path. An impossible action ends the run as a failure of the harness."""
         start = perf_counter()
         model = Model(variant_of(plan), bounds_of(plan), keep_versions=True)
         scribe = _Scribe(plan)
@@ -56,7 +56,7 @@ class ExploreBackend:
             try:
                 state = model.after(state, action, scribe)
             except Impossible as error:
-                outcome, failure = "harness-fault", f"step {number} of the path cannot be taken: {error}"
+                outcome, failure = "harness-fault", f"action {number} of the path is not possible: {error}"
                 break
         scribe.close()
         recorder = scribe.recorder
@@ -72,7 +72,7 @@ class ExploreBackend:
 
 
 class _Scribe:
-    """The witness that writes everything down."""
+    """The witness that records the history."""
 
     def __init__(self, plan: Plan) -> None:
         self.now_ns = 0
@@ -85,14 +85,14 @@ class _Scribe:
         self._open: dict[int, Produce] = {}
 
     def event(self, index: int, life: int, event: AnyEvent) -> None:
-        """A call of the client is recorded before the broker acts on it."""
+        """Record the invocation of a client's call, before the broker handles it."""
         self.handled += 1
         if isinstance(event, Received) and event.source == CLIENT and isinstance(event.message, Produce):
             self._open[event.message.correlation] = event.message
             self._call(OpType.INVOKE, event.message, node=_node(index))
 
     def effect(self, index: int, life: int, effect: AnyEffect) -> None:
-        """Notes are rows; an answer to the client completes its call."""
+        """Record notes, and the completion of a call when the client gets its reply."""
         if isinstance(effect, Note):
             self._notebooks[index].write(effect)
         elif isinstance(effect, Send) and effect.to == CLIENT and isinstance(effect.message, ProduceReply):
@@ -127,36 +127,36 @@ class _Scribe:
         )
 
     def submitted(self, index: int, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...], tree: bytes) -> None:
-        """What ZooKeeper wrote."""
+        """Record the writes of ZooKeeper."""
         self._evidence.watch(decode(tree))
         self._evidence.performed(broker_address(BrokerId(index + 1)), life, ops, answers)
 
     def session_over(self, gone: tuple[str, ...], tree: bytes) -> None:
-        """A session ended."""
+        """Record the end of a session."""
         self._evidence.session_over(gone)
 
     def started(self, index: int, life: int) -> None:
-        """A process runs."""
+        """Record the start of a process."""
         self._notebooks[index].life = life
         self.recorder.event(EventKind.NODE_STARTED, node=_node(index), life=life)
 
     def stopped(self, index: int, life: int, why: str) -> None:
-        """A process is gone."""
+        """Record the end of a process."""
         self.recorder.event(EventKind.NODE_STOPPED, node=_node(index), life=life, detail=why)
 
     def asserted(self, index: int, life: int, words: str) -> None:
-        """An assertion of the system under test failed."""
+        """Record a failed assertion of the system under test."""
         self.recorder.event(EventKind.ASSERTION, node=_node(index), life=life, detail=words)
 
     def close(self) -> None:
-        """Nobody waits any longer."""
+        """Complete the open calls as `info`."""
         for _, request in sorted(self._open.items()):
             self._call(OpType.INFO, request, error=ErrorCode.REQUEST_TIMED_OUT.name)
         self._open.clear()
 
 
 def _faults(spent: Spent) -> tuple[FaultCount, ...]:
-    """What was done to the cluster, by the names that nemesis has for it."""
+    """The faults of the path, named as the kinds of nemesis."""
     counts = (("crash-random", spent.crashes), ("expire-session", spent.expiries), ("packets", spent.losses))
     return tuple(FaultCount(kind=kind, begun=count, acted=count) for kind, count in counts if count)
 

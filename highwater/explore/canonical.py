@@ -1,21 +1,34 @@
-"""The canonical form of a world: states with the same future become equal wherever that is cheap to see.
+"""The canonical form of a state: states with the same future become equal where that is cheap to decide.
 
-Ids and versions are renumbered (see `machines`), what would be ignored on arrival is left out, timers that stand for the same
-wait are armed alike, and the messages in flight are put in one order.
+Ids and versions are renumbered (see `machines`), messages that their receiver would ignore are dropped, timers for the same wait
+are armed equally, and the messages in flight are sorted.
 """
+
+from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
 
-from highwater.explore.machines import ANY_VERSION, STALE, Waiting, renamed_message
-from highwater.explore.rules import Rules
+from highwater.explore.machines import ANY_VERSION, STALE, Machines, Waiting, renamed_message
 from highwater.explore.state import Flight, Host, State
+from highwater.explore.zookeeper import ZooKeepers
 from reference.events import ZkReplied
 from reference.messages import EpochEndReply, FetchReply
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What all states of one model share."""
+
+    machines: Machines
+    zookeepers: ZooKeepers
+    zk_async: bool  # requests to ZooKeeper and its replies are actions of their own
+    keep_versions: bool  # do not renumber versions of the state znode
+    epoch_end_recheck: bool  # a follower ignores replies about an earlier epoch (the variant's switch)
+
+
 def canonical(rules: Rules, state: State) -> State:
-    """The same world in canonical form."""
+    """The state in canonical form."""
     waiting = tuple(rules.machines.view(host.core).waiting if host.up else () for host in state.hosts)
     version = ANY_VERSION if rules.keep_versions else rules.zookeepers.standing(state.zk).version
     hosts = tuple(_host(rules, index, host, waiting, version) for index, host in enumerate(state.hosts))
@@ -27,7 +40,7 @@ def canonical(rules: Rules, state: State) -> State:
 
 
 def bytes_of(flight: Flight) -> bytes:
-    """Orders messages of one kind on one link."""
+    """The sort key for messages of one kind on one link."""
     return msgspec.msgpack.encode(flight.message)
 
 
@@ -36,7 +49,7 @@ def _order(flight: Flight) -> tuple[int, int, str, bytes]:
 
 
 def _flight(rules: Rules, flight: Flight, waiting: tuple[Waiting, ...], version: int) -> Flight | None:
-    """None for an answer that nobody waits for."""
+    """The message in canonical form; None for a reply that its receiver ignores."""
     reply = isinstance(flight.message, FetchReply | EpochEndReply)
     message = renamed_message(flight.message, waiting[flight.to if reply else flight.source], version)
     if reply and message.correlation == STALE and not (isinstance(message, EpochEndReply) and not rules.epoch_end_recheck):

@@ -1,8 +1,8 @@
-"""What was promised, and whether it was kept: the onlooker's part of a world (docs/promise.md §1, DUR-1).
+"""The ghost: which records are promised, and the first broken promise (docs/promise.md §1, DUR-1).
 
-A record is promised once it lies below the high watermark of a leader or is acknowledged. What is promised in an epoch must be
-in the log of whoever becomes leader in that epoch or a later one, whichever of the two is noticed first. No wound is known
-here, so nothing is excused.
+A record is promised once it is below the high watermark of a leader or acknowledged. A record promised in an epoch must be in the
+log of every leader of that epoch or a later one, in whichever order promise and election are observed. The explorer has no
+wounds, so no loss is excused.
 """
 
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from reference.messages import ProduceReply
 
 
 def see(ghost: Ghost, host: Host, index: int, note: Note) -> Ghost:
-    """A machine said something of itself; its disk is as it was at that moment."""
+    """Update the ghost by a note of the broker at `index`; `host` has its disk at that moment."""
     if note.kind == "hw" and note.detail == "leader" and note.hw is not None and note.leader_epoch is not None:
         return _promise(ghost, values_of(host)[: note.hw], note.leader_epoch)
     if note.kind == "became-leader" and note.leader_epoch is not None:
@@ -23,7 +23,7 @@ def see(ghost: Ghost, host: Host, index: int, note: Note) -> Ghost:
 
 
 def answered(ghost: Ghost, host: Host, reply: ProduceReply) -> Ghost:
-    """The client got an answer; it always asks for acks=all."""
+    """Update the ghost by the reply to a produce with acks=all."""
     if reply.error is not ErrorCode.NONE or reply.offset is None or reply.leader_epoch is None:
         return ghost
     return _promise(ghost, values_of(host)[: reply.offset + 1], reply.leader_epoch)

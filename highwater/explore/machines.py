@@ -1,14 +1,13 @@
-"""The machines of `reference` as functions on bytes, remembered: (core, event) -> (core, effects).
+"""The machines of `reference` as memoized functions on bytes: (core, event) -> (core, effects).
 
-A core is what a node remembers without its configuration, which no step changes. Handling is a function of core and event
-alone, since the clock stands: an event happens at 0, the timer of the ISR after every lag has passed (`LATE_MS`), the timer of
-parked requests when a parked fetch has waited long enough. So a follower may be slow for as long as the search likes, and
-clients are patient.
+A core is the state of a node without its configuration, which never changes. Handling depends on core and event alone because the
+clock stands still: every event happens at 0, except the `isr` timer, which fires after all lag times (`LATE_MS`), and the `park`
+timer, which fires when a parked fetch has waited long enough. So a follower may lag in any schedule, and clients never time out.
 
-Canonical form: ids that only tell requests apart are renumbered in their order wherever they stand, those nobody waits for are
--1 (peers) or 0 (ZooKeeper); the version of the state znode is 1 where it is the present one and 0 where it is an older one
-(versions stay as they are where answers of ZooKeeper travel). Ids are compared for equality only and versions only with the
-present one, so the renamed state has the same future.
+Canonical form: correlation and request ids are renumbered in their order; an id without a pending request becomes -1 (peers) or 0
+(ZooKeeper). The version of the state znode becomes 1 if it is the present one and 0 if it is older; with asynchronous ZooKeeper
+versions are kept. Ids are only compared for equality and versions only with the present one, so the renumbered state has the same
+future.
 """
 
 import msgspec
@@ -28,11 +27,11 @@ from reference.replica.partition import Follower, Leader, ParkedFetch, brokers_o
 from reference.types import BrokerId, Millis, ZkVersion
 
 LATE_MS = 1_000_000_000
-ANY_VERSION = -1  # leave versions as they are
-STALE = -1  # correlation of a request whose answer nobody waits for
+ANY_VERSION = -1  # do not renumber versions
+STALE = -1  # correlation of a request whose reply is ignored
 
 Handled = tuple[bytes, tuple[AnyEffect, ...]]
-Waiting = tuple[int, ...]  # correlations that a node waits for, rising
+Waiting = tuple[int, ...]  # correlations of a node's pending requests, ascending
 
 
 class Core(Struct):
@@ -46,15 +45,15 @@ class Core(Struct):
 
 
 class View(Struct, frozen=True):
-    """What an onlooker can read off a core about the one partition."""
+    """Facts about the partition, read from a core."""
 
     leads: bool = False
     leader_epoch: int = -1
     hw: int = 0
-    isr: tuple[BrokerId, ...] = ()  # as its leader believes
+    isr: tuple[BrokerId, ...] = ()  # of a leader, as it believes
     waiting: Waiting = ()
-    backing_off: bool = False  # follows, and has no request under way
-    parked: tuple[tuple[str, int], ...] = ()  # (asker, correlation) of the fetches parked here
+    backing_off: bool = False  # a follower without a pending request
+    parked: tuple[tuple[str, int], ...] = ()  # (source, correlation) of parked fetches
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -62,7 +61,7 @@ _decode = msgspec.msgpack.Decoder(Core).decode
 
 
 class Machines:
-    """One broker's machine for each configuration. Remembers what it has computed: the caches are bounded by the search."""
+    """One machine for each broker configuration. Results are cached; the search's budget of states bounds the caches."""
 
     def __init__(self, configs: tuple[BrokerConfig, ...]) -> None:
         self._configs = configs
@@ -73,7 +72,7 @@ class Machines:
         self._names = {f"b{config.broker}": position for position, config in enumerate(configs)}
 
     def boot(self, index: int, image: tuple[DirImage, ...], life: int) -> Handled:
-        """A process that starts on what its disk holds."""
+        """Start a process with the data on its disk."""
         key = (index, image, life)
         found = self._booted.get(key)
         if found is None:
@@ -83,7 +82,7 @@ class Machines:
         return found
 
     def handle(self, index: int, core: bytes, event: AnyEvent) -> Handled:
-        """What the machine of the broker at this position makes of an event. AssertionError where the machine is wrong."""
+        """The machine of the broker at this position handles an event. AssertionError if an assertion of the machine fails."""
         key = (index, core, event)
         found = self._handled.get(key)
         if found is None:
@@ -112,7 +111,7 @@ class Machines:
         return Now(Millis(at), Millis(at))
 
     def view(self, core: bytes) -> View:
-        """What can be read off a core."""
+        """Decode the facts of a core."""
         found = self._views.get(core)
         if found is None:
             found = self._views[core] = _view(_decode(core))
@@ -121,8 +120,8 @@ class Machines:
     def renamed(self, index: int, core: bytes, waiting: tuple[Waiting, ...], version: int, asked: tuple[int, ...]) -> bytes:
         """The core in canonical form.
 
-        `waiting`: what each broker waits for. `version`: that of the state znode. `asked`: ids of requests to ZooKeeper that are
-        under way from here, rising.
+        `waiting`: for each broker, the correlations of its pending requests. `version`: of the state znode. `asked`: ids of this
+        broker's pending ZooKeeper requests, ascending.
         """
         key = (core, waiting, version, asked)
         found = self._renamed.get(key)
@@ -139,7 +138,7 @@ class Machines:
 
 
 def renamed_message(message: AnyMessage, waiting: Waiting, version: int) -> AnyMessage:
-    """A message of a broker that waits for these, or an answer to it, in canonical form."""
+    """A request of a broker with these pending correlations, or a reply to it, in canonical form."""
     message = replace(message, correlation=_new(message.correlation, waiting))
     if isinstance(message, LeaderAndIsr) and version != ANY_VERSION:
         message = replace(message, states=tuple(_at_version(state, version) for state in message.states))
@@ -187,7 +186,7 @@ def _rename_correlations(core: Core, own: Waiting, waiting: tuple[Waiting, ...],
 
 
 def _renamed_fetch(fetch: ParkedFetch, waiting: tuple[Waiting, ...], names: dict[str, int]) -> ParkedFetch | None:
-    """None where nobody waits for its answer: it would be ignored."""
+    """None if the reply would be ignored."""
     correlation = _new(fetch.correlation, waiting[names[fetch.source]])
     return None if correlation == STALE else replace(fetch, correlation=correlation)
 
@@ -235,7 +234,6 @@ def _new_version(found: int, present: int) -> ZkVersion:
 
 
 def _disarm(core: Core) -> None:
-    """The timer of parked requests is armed for the first of them, whatever it was armed for before."""
-    # Of a fetch, that is: clients are patient.
+    """Arm the `park` timer for the first deadline of the parked fetches; parked produces never time out here."""
     deadlines = [fetch.deadline_ms for partition in core.broker.partitions.values() for fetch in partition.fetches]
     core.broker.park_armed_ms = min(deadlines, default=None)

@@ -1,12 +1,11 @@
-"""The explored world: where it starts, what may happen next, and what comes of it.
+"""The explored world: its initial state, the possible actions, and their successors.
 
-It starts warm: every broker registered, the first one controller and leader, one topic with one partition on all brokers, every
-follower's fetch parked. Perturbations are counted (`state.Bounds`), healing is not.
+In the initial state every broker is registered, the first one is controller and leader, one topic has one partition on all
+brokers, and every follower's fetch is parked. Faults are bounded (`state.Bounds`), healing is not.
 
-A timer may fire only where it can change something. One that waits for an answer fires only when the answer is not on its way;
-and where firing it and delivering what it sends leads straight back, it does not fire at all. So a fetch that leaves for a
-second time with nothing to report is not among the messages that may come late: that is the price of this rule, and what is
-said of a space that was searched to its end is said within it.
+A timer fires only if it can change the state. A timer that waits for a reply fires only if neither request nor reply is in
+flight. A timer does not fire at all if firing it and delivering its messages leads back to the same state. So a repeated fetch
+without news is never delivered late; results for the whole space hold under this restriction.
 """
 
 import dataclasses
@@ -14,11 +13,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from highwater.explore.canonical import bytes_of
+from highwater.explore.canonical import Rules, bytes_of
 from highwater.explore.machines import STALE, Machines, View
-from highwater.explore.rules import Rules
-from highwater.explore.stage import Stage, Witness
 from highwater.explore.state import TOPIC, Bounds, Flight, Ghost, Host, Spent, State
+from highwater.explore.transition import Transition, Witness
 from highwater.explore.zookeeper import Standing, ZooKeepers, empty, new_topic
 from highwater.plans.actions import (
     AnyAction,
@@ -39,22 +37,22 @@ from reference.events import TimerFired
 from reference.messages import EpochEnd, EpochEndReply, Fetch, FetchReply, LeaderAndIsr, LogInfo, StopReplica
 from reference.types import BrokerId
 
-_ROUND_TRIPS_MAX = 3  # of messages that a timer sets going before it counts as changing something
+_ROUND_TRIPS_MAX = 3  # after which a timer counts as changing the state
 _WARM_STEPS_MAX = 1000
 _NOTHING = View()
 
 
 class Model:
-    """The worlds of one protocol within bounds. Deterministic: equal states, equal successors in equal order."""
+    """The worlds of one protocol within bounds. Deterministic: equal states have equal successors in equal order."""
 
     def __init__(self, variant: Variant, bounds: Bounds, *, keep_versions: bool = False) -> None:
-        """`keep_versions` is for those who perform one path and want to see the versions of the state znode as they are."""
+        """`keep_versions`: do not renumber the versions of the state znode; for performing one path."""
         self.bounds = bounds
         brokers = tuple(BrokerId(number) for number in range(1, bounds.brokers + 1))
         topic = TopicSpec(name=TOPIC, partitions=1, replication_factor=bounds.brokers, min_insync_replicas=1, flush="none")
         self._brokers = brokers
-        # Heartbeats and the controller's part in ISR changes (KIP-343) would multiply the schedules: the search is about the
-        # protocol that leaders and followers keep, with the inter-broker protocol of before (R-205).
+        # Heartbeats and ISR changes through the controller (KIP-343) would multiply the schedules. The search is about leaders
+        # and followers, so brokers use the inter-broker protocol before KIP-343 (R-205).
         self._machines = Machines(
             tuple(
                 BrokerConfig(broker=broker, variant=variant, topics=(topic,), inter_broker_protocol="legacy")
@@ -66,30 +64,30 @@ class Model:
             machines=self._machines,
             zookeepers=self._zookeepers,
             zk_async=bounds.zk_async,
-            # An answer on its way may hold an old version: which of two is older must stay visible.
+            # A reply in flight may have an old version, and the order of two old versions must be kept.
             keep_versions=keep_versions or bounds.zk_async,
             epoch_end_recheck=variant.epoch_end_recheck,
         )
 
-    # --- the beginning --------------------------------------------------------------------------------------------------------
+    # --- the initial state ---------------------------------------------------------------------------------------------------
 
     def initial(self, witness: Witness | None = None) -> State:
-        """The warm world."""
+        """The initial state; `witness` is told of the start-up."""
         cold = State(tuple(Host(False, 0, b"") for _ in self._brokers), empty(), (), Ghost(), Spent())
-        stage = Stage(dataclasses.replace(self._rules, zk_async=False), cold, witness)
+        transition = Transition(dataclasses.replace(self._rules, zk_async=False), cold, witness)
         for broker in self._brokers:
-            stage.perform(Restart(node=f"b{broker}"))
-        stage.create_topic(new_topic(self._brokers))
+            transition.perform(Restart(node=f"b{broker}"))
+        transition.create_topic(new_topic(self._brokers))
         for _ in range(_WARM_STEPS_MAX):
-            if not stage.network:
-                return stage.state()
-            stage.perform(_deliver(stage.network, 0))
-        raise AssertionError("the warm start does not end")
+            if not transition.network:
+                return transition.state()
+            transition.perform(_deliver(transition.network, 0))
+        raise AssertionError(f"the start-up did not end within {_WARM_STEPS_MAX} steps")
 
-    # --- what may happen --------------------------------------------------------------------------------------------------------
+    # --- actions ---------------------------------------------------------------------------------------------------------------
 
     def successors(self, state: State) -> Iterator[tuple[AnyAction, State]]:
-        """All actions that can be performed and may change something, with what comes of them."""
+        """All possible actions that may change the state, each with its successor."""
         for action in self._actions(state):
             yield action, self.after(state, action)
         for number, host in enumerate(state.hosts, 1):
@@ -100,7 +98,7 @@ class Model:
                     yield fire, after
 
     def _actions(self, state: State) -> Iterator[AnyAction]:
-        """All but the timers."""
+        """All possible actions except timers."""
         bounds, spent = self.bounds, state.spent
         seen: list[Flight] = []
         for position, flight in enumerate(state.network):
@@ -140,14 +138,14 @@ class Model:
     # --- timers -----------------------------------------------------------------------------------------------------------------
 
     def _fired(self, state: State, index: int, fire: Fire) -> State | None:
-        """What comes of a timer that fires; None where it may not or would change nothing."""
+        """The state after a timer fires; None if it may not fire or would change nothing."""
         if not self._may_fire(state, index, fire.timer) or self._machine_stays(state.hosts[index], index, fire.timer):
             return None
         after = self.after(state, fire)
         return after if self._changes(state, after) else None
 
     def _machine_stays(self, host: Host, index: int, timer: str) -> bool:
-        """Whether the machine does nothing but arm its timer again: a cheap answer for most."""
+        """Whether the machine only arms its timer again; a cheap check that decides most cases."""
         try:
             core, effects = self._machines.handle(index, host.core, TimerFired(timer))
         except AssertionError:
@@ -159,7 +157,7 @@ class Model:
         kind, _, what = timer.partition(":")
         match kind:
             case "checkpoint":
-                return state.spent.crashes < self.bounds.crashes  # read again only after a crash
+                return state.spent.crashes < self.bounds.crashes  # it is read only after a crash
             case "fetch":
                 return not self._answer_on_its_way(state, index)
             case "channel":
@@ -183,7 +181,7 @@ class Model:
         return f"b{index + 1}" in parked
 
     def _changes(self, state: State, after: State) -> bool:
-        """Whether the world is another one when what the timer sent has arrived."""
+        """Whether the state differs after the messages of the timer have arrived."""
         for _ in range(_ROUND_TRIPS_MAX):
             if _same(after, state):
                 return False
@@ -196,24 +194,24 @@ class Model:
             after = self.after(after, _deliver(after.network, after.network.index(fresh[0])))
         return not _same(after, state)
 
-    # --- what comes of it -------------------------------------------------------------------------------------------------------
+    # --- successors ------------------------------------------------------------------------------------------------------------
 
     def after(self, state: State, action: AnyAction, witness: Witness | None = None) -> State:
-        """The state after an action, in canonical form. Raises stage.Impossible."""
-        stage = Stage(self._rules, state, witness)
-        stage.perform(action)
-        return stage.state()
+        """The state after an action, in canonical form. Raises transition.Impossible."""
+        transition = Transition(self._rules, state, witness)
+        transition.perform(action)
+        return transition.state()
 
     def within(self, state: State) -> bool:
-        """Whether this state is followed."""
+        """Whether the search expands this state: its leader epoch is within the bound."""
         return self._zookeepers.standing(state.zk).leader_epoch < self.bounds.max_epochs
 
     def view(self, host: Host) -> View:
-        """What an onlooker reads off a broker; of one that is down nothing."""
+        """The facts of a broker's core; defaults if the broker is down."""
         return self._machines.view(host.core) if host.up else _NOTHING
 
     def standing(self, state: State) -> Standing:
-        """What an onlooker reads in ZooKeeper."""
+        """The facts of the state's ZooKeeper tree."""
         return self._zookeepers.standing(state.zk)
 
 
@@ -227,7 +225,7 @@ def _deliver(network: tuple[Flight, ...] | list[Flight], position: int) -> Deliv
 
 
 def _same(one: State, other: State) -> bool:
-    """Equal but for timers that are armed: those that can change nothing do not count."""
+    """Whether two states are equal except for armed timers."""
     return (
         one.zk == other.zk
         and one.network == other.network

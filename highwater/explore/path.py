@@ -1,4 +1,4 @@
-"""A path as a plan, so that it can be kept, read and performed again; and back."""
+"""Convert a path to a plan, and a plan's path to the bounds of its world."""
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ _MIN_ISR = 1
 
 
 def plan_of(*, name: str, story: tuple[str, ...], protocol: str, variant: Variant, brokers: int, path: Path) -> Plan:
-    """The plan that performs this path on a world of so many brokers."""
+    """The plan that performs this path on a world with this number of brokers."""
     topic = TopicSpec(name=TOPIC, partitions=1, replication_factor=brokers, min_insync_replicas=_MIN_ISR, flush="none")
     cluster = ClusterShape(brokers=brokers, topics=(topic,))
     promise = Promise(
@@ -37,20 +37,20 @@ def plan_of(*, name: str, story: tuple[str, ...], protocol: str, variant: Varian
 
 
 def bounds_of(plan: Plan) -> Bounds:
-    """The world of a plan with a path. A path that never speaks of ZooKeeper is one where its answers come at once."""
+    """The world of a plan with a path. ZooKeeper is asynchronous if the path has an action of ZooKeeper."""
     zk_async = any(isinstance(action, ZkPerform | ZkHear) for action in plan.path)
     return Bounds(brokers=plan.cluster.brokers, zk_async=zk_async)
 
 
 def refusal(plan: Plan) -> str | None:
-    """Why this plan is none of the explorer's; None where it is."""
+    """Why the explorer cannot perform this plan; None if it can."""
     if not plan.path:
-        return "the explorer performs plans with a path only"
+        return "backend explore performs only plans with a path"
     expected = replace(ClusterShape(topics=plan.cluster.topics), brokers=plan.cluster.brokers)
     topics = plan.cluster.topics
     whole = len(topics) == 1 and topics[0].name == TOPIC and topics[0].partitions == 1
     if plan.cluster != expected or not whole or topics[0].replication_factor != plan.cluster.brokers:
-        return f"a plan with a path has one topic {TOPIC} with one partition on every broker, and no settings of its own"
+        return f"a plan with a path must have one topic {TOPIC} with one partition on every broker, and default cluster settings"
     if plan.schedule:
-        return "a plan with a path has no schedule: the path says all that happens"
+        return "a plan with a path must have no schedule"
     return None

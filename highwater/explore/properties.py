@@ -1,8 +1,8 @@
-"""What must always hold in an explored world, and what should sometimes happen in it.
+"""Properties that hold in every explored state, and goals that some state should reach.
 
-`committed` is the promise (docs/promise.md DUR-1) as `ghost` keeps it. `weak-isr` and `strong-isr` are the invariants of the
-formal models (docs/oracles.md §7.1): what a leader holds below its HW is held by every member of its own ISR, or of the ISR in
-ZooKeeper. They look at what is on the disks, so they accuse before anything is lost.
+`committed` is the promise (docs/promise.md DUR-1) as `ghost` tracks it. `weak-isr` and `strong-isr` are the invariants of the
+formal models (docs/oracles.md §7.1): the records below a leader's HW are in the log of every member of its own ISR, or of the ISR
+in ZooKeeper. They compare the logs on disk, so they are violated before a record is lost.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from reference.types import BrokerId
 
 
 class Property(Struct, frozen=True):
-    """Must hold in every state: `broken` says what is wrong, in words, or nothing."""
+    """An invariant. `broken` describes the violation in a state; empty if the invariant holds."""
 
     name: str
     broken: Callable[[Model, State], str]
 
 
 class Goal(Struct, frozen=True):
-    """Should hold in some state, else the search saw nothing worth proving."""
+    """A condition that some state should satisfy, so that the search is not vacuous."""
 
     name: str
     holds: Callable[[Model, State], bool]

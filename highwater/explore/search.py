@@ -1,7 +1,7 @@
-"""Breadth-first search: all states within the bounds, nearest first, so that the first broken promise is a shortest one.
+"""Breadth-first search over all states within the bounds; the first violation found has a shortest path.
 
-States are kept whole, as tuples of numbers that stand for their parts (a world of two brokers is seven numbers): no hashing
-decides whether two states are equal. The search is deterministic; only how far a budget of seconds reaches is not.
+A state is stored completely, as a tuple with a number for each of its parts (six numbers for two brokers), so equality of states
+does not rely on hashes. The search is deterministic, except for where a budget of seconds ends it.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from highwater.plans.actions import AnyAction, Path
 
 End = Literal["violated", "exhausted", "budget", "interrupted"]
 Key = tuple[int, ...]
-_CLOCK_EVERY = 256  # states between two looks at the clock
+_PROGRESS_EVERY = 256  # states between two progress reports
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """Where the search stops although there is more."""
+    """Limits of the search; None means no limit."""
 
     depth: int | None = None
     states: int = 5_000_000
@@ -28,11 +28,11 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """How a search ended. `violated` comes with the path and what is wrong; `budget` and `interrupted` (Ctrl-C) prove
-    nothing about what was not seen.
+    """How a search ended. `violated`: `path` leads to the violation `wrong`. After `budget` and `interrupted` (Ctrl-C) unexplored
+    states are unproven.
 
-    `states` are distinct, `transitions` are actions performed, `depth` is of the deepest state found, `frontier` counts the
-    states that were not expanded, `goals` are the `sometimes` properties that were seen to hold.
+    `states` counts distinct states, `transitions` the actions performed, `depth` is that of the deepest state, `frontier` counts
+    the states that were not expanded, `goals` are the names of the goals that were reached.
     """
 
     end: End
@@ -43,13 +43,13 @@ class Result(Struct, frozen=True, kw_only=True):
     transitions: int
     depth: int
     frontier: int
-    beyond: int  # states not followed because they lie beyond the bound of epochs
+    beyond: int  # transitions to states beyond the bound of leader epochs
     seconds: float
     goals: tuple[str, ...] = ()
 
 
 class _Parts:
-    """Numbers for parts, in the order of their discovery."""
+    """Numbers the parts of states in the order of their discovery."""
 
     def __init__(self) -> None:
         self._numbers: dict[object, int] = {}
@@ -69,11 +69,11 @@ class _Parts:
 
     def state(self, key: Key) -> State:
         *hosts, zk, network, ghost, spent = (self._parts[number] for number in key)
-        return State(tuple(hosts), zk, network, ghost, spent)  # type: ignore[arg-type]  # each at its own place
+        return State(tuple(hosts), zk, network, ghost, spent)  # type: ignore[arg-type]  # the order of the parts is that of `key`
 
 
 class Search:
-    """One search. `clock` gives seconds; it is asked only to keep a budget and to report."""
+    """One search. `clock` gives seconds; it is used only for the budget and the result."""
 
     def __init__(
         self, model: Model, properties: tuple[Property, ...], goals: tuple[Goal, ...], clock: Callable[[], float]
@@ -91,9 +91,9 @@ class Search:
         self._start = 0.0
 
     def run(self, budget: Budget, progress: Callable[[int, int], None] = lambda states, depth: None) -> Result:
-        """Search until something is wrong, nothing is left, the budget is spent or somebody presses Ctrl-C.
+        """Search until a violation, the end of the space, the end of the budget or Ctrl-C.
 
-        `progress` is told (states, depth).
+        `progress` is called with (states, depth).
         """
         self._start = self._clock()
         level: list[Key] = []
@@ -115,7 +115,7 @@ class Search:
                     wrong = self._expand(key, following)
                     if wrong:
                         return self._result("violated", depth + 1, len(level) - done + len(following), wrong=wrong)
-                    if done % _CLOCK_EVERY == 0:
+                    if done % _PROGRESS_EVERY == 0:
                         progress(len(self._parents), depth)
             except KeyboardInterrupt:
                 return self._result("interrupted", depth, len(level) - done + len(following), stopped_by="an interrupt")
@@ -124,7 +124,7 @@ class Search:
         return self._result("exhausted", depth, 0)
 
     def _expand(self, key: Key, following: list[Key]) -> str:
-        """Add all successors; what is wrong with the first bad one."""
+        """Add all successors; the first violation, or an empty string."""
         state = self._parts.state(key)
         parent = self._numbers[key]
         for action, after in self._model.successors(state):

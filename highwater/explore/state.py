@@ -1,6 +1,6 @@
-"""A world as data: brokers with their disks, ZooKeeper, messages in flight, what was promised, what may still go wrong.
+"""A state of the explored world: brokers with their disks, ZooKeeper, messages in flight, promises, faults so far.
 
-All parts are frozen and compared by value. There is no clock: see `machines` for what time a broker is told.
+All parts are frozen and compared by value. There is no clock; `machines` defines the time of each event.
 """
 
 from msgspec import Struct
@@ -17,33 +17,33 @@ CLIENT = "c1"
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """How large the world is and what may go wrong in one schedule.
+    """The size of the world and the faults allowed in one schedule.
 
-    Healing is never counted: restarts, retries, the end of a dead broker's session.
+    Restarts, retries and the expiry of a dead broker's session are not counted.
     """
 
     brokers: int = 2
     records: int = 1
-    max_epochs: int = 2  # leader epochs 0 … max_epochs - 1; a state beyond is not followed
+    max_epochs: int = 2  # leader epochs 0 … max_epochs - 1; states beyond are not expanded
     crashes: int = 1
-    expiries: int = 1  # of sessions of living brokers
-    losses: int = 0  # of messages
+    expiries: int = 1  # sessions of running brokers
+    losses: int = 0  # lost messages
     zk_async: bool = False
 
 
 class Host(Struct, frozen=True):
-    """One broker: its process, where it runs, and what its disk holds."""
+    """One broker: its process, its session and its disk."""
 
     up: bool
     life: int
-    core: bytes  # machines.Core, encoded; empty where down
+    core: bytes  # machines.Core, encoded; empty if down
     logs: tuple[LogImage, ...] = ()
     checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
     born: Incarnation = NO_INCARNATION  # of its only log directory
     timers: tuple[str, ...] = ()  # armed, sorted
-    session: int = 0  # the last one it opened
-    outbox: tuple[ZkRequest, ...] = ()  # on the way to ZooKeeper, oldest first (zk_async)
-    inbox: tuple[AnyEvent, ...] = ()  # on the way from ZooKeeper, oldest first (zk_async)
+    session: int = 0  # the last session it opened
+    outbox: tuple[ZkRequest, ...] = ()  # in flight to ZooKeeper, oldest first (zk_async)
+    inbox: tuple[AnyEvent, ...] = ()  # in flight from ZooKeeper, oldest first (zk_async)
 
 
 class Flight(Struct, frozen=True):
@@ -55,10 +55,10 @@ class Flight(Struct, frozen=True):
 
 
 class Ghost(Struct, frozen=True):
-    """What an onlooker remembers: who was promised what. No machine sees it.
+    """The promises so far; the machines do not see it.
 
-    `committed` holds for each offset the value and the leader epoch that committed it; `top_log` is the log of the leader of
-    the highest epoch when it became that. `wrong` is the first promise that was broken, in words.
+    `committed`: for each offset, the value and the leader epoch that committed it. `top_log`: the log of the leader of the
+    highest epoch at its election. `wrong`: a sentence on the first broken promise.
     """
 
     produced: int = 0
@@ -69,7 +69,7 @@ class Ghost(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """What went wrong in this schedule so far."""
+    """The faults in this schedule so far."""
 
     crashes: int = 0
     expiries: int = 0
@@ -77,7 +77,7 @@ class Spent(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """The whole world, `network` sorted by the model."""
+    """The whole world; `network` is sorted in the canonical form."""
 
     hosts: tuple[Host, ...]
     zk: bytes

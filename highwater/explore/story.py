@@ -1,4 +1,4 @@
-"""A path in plain words: what each step is, and what the brokers did in it."""
+"""A path as sentences: each action and what the brokers did."""
 
 from highwater.explore.model import Model
 from highwater.explore.state import CLIENT
@@ -13,7 +13,7 @@ from reference.sealed import in_the_clear
 
 
 def tell(model: Model, path: Path) -> tuple[str, ...]:
-    """One sentence for each step of a path that begins where the model does. Raises stage.Impossible."""
+    """One sentence for each action of a path from the initial state. Raises transition.Impossible."""
     state = model.initial()
     sentences = []
     for action in path:
@@ -25,11 +25,11 @@ def tell(model: Model, path: Path) -> tuple[str, ...]:
 
 
 class _Listener:
-    """Gathers what happens in one step."""
+    """Collects the clauses for one action."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.detail = ""  # of the message that arrived
+        self.detail = ""  # content of the message that arrived
 
     def event(self, index: int, life: int, event: AnyEvent) -> None:
         if isinstance(event, Received) and not self.said and not self.detail:
@@ -52,7 +52,7 @@ class _Listener:
             self._say("nobody is controller")
 
     def started(self, index: int, life: int) -> None:
-        """The action says it."""
+        """The words of the action cover it."""
 
     def stopped(self, index: int, life: int, why: str) -> None:
         if why != "crash":
@@ -132,7 +132,7 @@ def _noted(node: str, note: Note) -> str:
         case "controller-elected":
             return f"{node} becomes controller"
         case "controller-resigned":
-            return f"{node} is controller no more"
+            return f"{node} is no longer controller"
         case "registered":
             return f"{node} registers"
         case _:

@@ -1,7 +1,7 @@
-"""ZooKeeper as a function on bytes, remembered: (tree, request) -> (tree, answers, watches that fired).
+"""ZooKeeper as a memoized function on bytes: (tree, request) -> (tree, answers, fired watches).
 
-Canonical form: zxids are kept only where a czxid is an incarnation, which are numbered from 1 in the order of registration. A
-version is left to `renumbered`, since brokers hold it too.
+Canonical form: zxids become 0, except the czxids of registrations, which are broker incarnations and are numbered from 1 in the
+order of registration. `renumbered` changes the version of the state znode, because brokers hold it too.
 """
 
 import msgspec
@@ -19,7 +19,7 @@ _PRESENT = 1  # the canonical version of the state znode
 
 
 class Standing(Struct, frozen=True):
-    """What an onlooker reads in ZooKeeper. `version` -1 where there is no state znode."""
+    """Facts of a tree. `version` and `leader_epoch` are -1 without a state znode."""
 
     version: int
     leader_epoch: int
@@ -32,7 +32,7 @@ _decode = msgspec.msgpack.Decoder(MemoryZooKeeper).decode
 
 
 class ZooKeepers:
-    """All trees that a search meets."""
+    """The model of ZooKeeper on encoded trees; results are cached."""
 
     def __init__(self) -> None:
         self._answered: dict[tuple[bytes, int, tuple[AnyOp, ...], bool], tuple[bytes, tuple[AnyAnswer, ...], Fired]] = {}
@@ -58,7 +58,7 @@ class ZooKeepers:
         return _canonical(zk, zk.zxid), session
 
     def expire(self, tree: bytes, session: int) -> tuple[bytes, tuple[str, ...], Fired]:
-        """End a session; the paths that went with it."""
+        """End a session; returns its ephemeral paths too."""
         zk = _decode(tree)
         gone = tuple(zk.sessions[str(session)].ephemerals)
         before = zk.zxid
@@ -66,14 +66,14 @@ class ZooKeepers:
         return _canonical(zk, before), gone, fired
 
     def renumbered(self, tree: bytes) -> bytes:
-        """The same with the canonical version of the state znode."""
+        """The tree with the canonical version of the state znode."""
         zk = _decode(tree)
         if _STATE in zk.nodes:
             zk.nodes[_STATE].version = _PRESENT
         return _encode(zk)
 
     def standing(self, tree: bytes) -> Standing:
-        """What can be read off a tree."""
+        """Decode the facts of a tree."""
         found = self._standings.get(tree)
         if found is None:
             found = self._standings[tree] = _standing(_decode(tree))
@@ -81,12 +81,12 @@ class ZooKeepers:
 
 
 def decode(tree: bytes) -> MemoryZooKeeper:
-    """The tree itself, for those who record what is written."""
+    """The tree itself, for recording its writes."""
     return _decode(tree)
 
 
 def empty() -> bytes:
-    """A tree that holds nothing."""
+    """The tree of a new ZooKeeper."""
     return _canonical(MemoryZooKeeper.boot(), 0)
 
 
@@ -96,9 +96,9 @@ def new_topic(replicas: tuple[BrokerId, ...]) -> Create:
 
 
 def _canonical(zk: MemoryZooKeeper, before: int) -> bytes:
-    """`zxid` counts registrations: there were `before` of them, and a greater czxid is new."""
+    """`zxid` counts registrations: `before` is the former count, and a node with a greater czxid is new."""
     fresh = [node for path, node in zk.nodes.items() if path.startswith(_REGISTRATIONS) and node.czxid > before]
-    assert len(fresh) <= 1, "a broker registers for itself alone"
+    assert len(fresh) <= 1, "one request registers at most one broker"
     for path, node in zk.nodes.items():
         node.mzxid = node.pzxid = node.sequence = 0
         if not path.startswith(_REGISTRATIONS):

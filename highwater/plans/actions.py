@@ -1,7 +1,7 @@
-"""What may happen next in an explored world: one action is one step of a schedule, and a tuple of them is a path.
+"""The actions of the explorer: one action is one step of a schedule, a tuple of actions is a path.
 
-Actions name what they touch (a broker, the kind of a message) and not where it lies in a state, so that a path can be written
-down in a plan, read by a person, and performed again on a world that was built anew.
+An action names a broker, a timer or the kind of a message, not a position in a state. So a path can be stored in a plan, read,
+and performed again on a new world.
 """
 
 from typing import assert_never
@@ -14,7 +14,7 @@ class Action(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_f
 
 
 class Deliver(Action, frozen=True, kw_only=True, tag="deliver"):
-    """A message in flight arrives. `nth` tells several of this kind on this link apart, in order of their bytes."""
+    """A message in flight arrives. `nth` selects among messages of this kind on this link, in the order of their bytes."""
 
     message: str
     source: str
@@ -32,7 +32,7 @@ class Lose(Action, frozen=True, kw_only=True, tag="lose"):
 
 
 class Produce(Action, frozen=True, kw_only=True, tag="produce"):
-    """A client sends the next record to a broker that takes itself for the leader, with acks=all."""
+    """A client sends the next record with acks=all to a broker that acts as leader."""
 
     node: str
 
@@ -45,37 +45,37 @@ class Fire(Action, frozen=True, kw_only=True, tag="fire"):
 
 
 class Crash(Action, frozen=True, kw_only=True, tag="crash"):
-    """A process ends; its page cache and its ZooKeeper session live on."""
+    """A broker process ends; its page cache and its ZooKeeper session remain."""
 
     node: str
 
 
 class Restart(Action, frozen=True, kw_only=True, tag="restart"):
-    """The process is started again on what its disk holds."""
+    """A broker process starts again with the data on its disk."""
 
     node: str
 
 
 class Expire(Action, frozen=True, kw_only=True, tag="expire"):
-    """ZooKeeper ends the session of a broker, which does not hear of it."""
+    """ZooKeeper ends the session of a broker; the broker is not notified."""
 
     node: str
 
 
 class Notice(Action, frozen=True, kw_only=True, tag="notice"):
-    """A broker reaches ZooKeeper again and learns that its session is over."""
+    """A broker reconnects to ZooKeeper and learns that its session has expired."""
 
     node: str
 
 
 class ZkPerform(Action, frozen=True, kw_only=True, tag="zk-perform"):
-    """ZooKeeper performs the oldest request of a broker that is under way."""
+    """ZooKeeper performs the oldest pending request of a broker."""
 
     node: str
 
 
 class ZkHear(Action, frozen=True, kw_only=True, tag="zk-hear"):
-    """A broker hears the oldest of what ZooKeeper has sent it."""
+    """A broker receives the oldest pending event from ZooKeeper."""
 
     node: str
 
@@ -85,7 +85,7 @@ Path = tuple[AnyAction, ...]
 
 
 def words(action: AnyAction) -> str:
-    """The action in a few words."""
+    """The action as a clause for the story of a counterexample."""
     match action:
         case Deliver(message=message, source=source, to=to):
             return f"{to} gets {message} of {source}" if source != to else f"{to} gets its own {message}"

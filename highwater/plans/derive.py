@@ -1,7 +1,7 @@
-"""From a seed to a plan: everything about a run is drawn here, and nothing afterwards needs the seed.
+"""Derive a plan from a seed. All parts of a run are drawn here; the plan runs without the seed.
 
-Each part is drawn from a stream of its own name, so that a new draw in one part leaves the plans of old seeds alone
-elsewhere. What is asked for by name (faults, brokers, seconds) replaces a draw without shifting the others.
+Each part has a random stream of its own name, so a new draw in one part does not change the other parts of old seeds. A value
+that the caller gives (faults, brokers, seconds) replaces a draw without shifting the others.
 """
 
 from collections.abc import Sequence
@@ -30,18 +30,18 @@ from reference.config import VARIANTS, TopicSpec
 from workloads.registry import WORKLOADS
 
 PLAIN = "produce-consume"
-MIXED = "mixed"  # no workload of its own: each seed draws one
+MIXED = "mixed"  # each seed draws a workload
 _MIX = (PLAIN, PLAIN, PLAIN, "admin-storm", "create-delete", "misuse")
 _TOPICS = ("orders", "payments", "events")
-_SIZES = (3, 3, 3, 4, 5)  # of a cluster
-_STORMY_SIZES = (3, 4, 4, 5, 5)  # where partitions are moved
-_SERVERS = (1, 1, 1, 3)  # of ZooKeeper, where it is a real one
-_QUIET_SLACK_MS = 2000  # beyond the promise's bound: final reads must not race the last moment that is allowed
+_SIZES = (3, 3, 3, 4, 5)  # brokers of a cluster
+_STORMY_SIZES = (3, 4, 4, 5, 5)  # brokers where partitions are moved
+_SERVERS = (1, 1, 1, 3)  # real ZooKeeper servers
+_QUIET_SLACK_MS = 2000  # added to the promise's bound, so that final reads do not race its last millisecond
 _MIN_ACKED = 5
 
 
 class Wishes(Struct, frozen=True, kw_only=True):
-    """What the caller wants instead of a draw; None leaves it to the seed."""
+    """Values that the caller sets instead of drawing them; None means drawn."""
 
     brokers: int | None = None
     produce_per_s: int | None = None
@@ -64,19 +64,18 @@ def derive(
 ) -> Plan:
     """The plan of a seed.
 
-    `faults` names kinds, families or mixes of nemesis.kinds; empty means what the profile holds harmless. `workload` is a name of
-    workloads.registry, or MIXED for a drawn one.
-    `seconds` is the time of workload and faults, without the quiet time. Raises PlanError for an unknown protocol, fault or
-    profile, and for wishes that no cluster can grant.
+    `faults` names kinds, families or mixes of nemesis.kinds; empty means the default kinds of the profile. `workload` is a name
+    of workloads.registry, or MIXED to draw one. `seconds` is the time of workload and faults, without the quiet time. Raises
+    PlanError for an unknown protocol, fault, workload or profile, and if `seconds` or the wished brokers are below 1.
     """
     if protocol not in VARIANTS:
         raise PlanError(unknown_protocol(protocol))
     if workload != MIXED and workload not in WORKLOADS:
         raise PlanError(unknown_workload(workload))
     if profile not in PROFILES:
-        raise PlanError(f"unknown profile {profile!r}; there are {', '.join(PROFILES)}")
+        raise PlanError(f"unknown profile {profile!r}; known: {', '.join(PROFILES)}")
     if seconds is not None and seconds < 1:
-        raise PlanError(f"{seconds} seconds are no run")
+        raise PlanError(f"seconds must be at least 1, not {seconds}")
     try:
         chosen = select(faults)
     except UnknownKindError as error:
@@ -93,7 +92,7 @@ def derive(
     plan = Plan(
         name=f"seed-{seed}",
         protocol=protocol,
-        draws=rng.fork("draws").bits() >> 1,  # 63 bits: text formats keep them whole
+        draws=rng.fork("draws").bits() >> 1,  # 63 bits fit the integers of text formats
         seed=seed,
         cluster=cluster,
         network=_network(rng.fork("network")),
@@ -110,7 +109,7 @@ def derive(
 
 
 def standard_bench_plan() -> Plan:
-    """The plan that speed is measured on: 5 brokers, 3 topics of 4 partitions, RF 3, 8 clients, 60 s, every kind of fault."""
+    """The plan of the benchmarks: 5 brokers, 3 topics of 4 partitions, RF 3, 8 clients, 60 s, every kind of fault."""
     topics = tuple(
         TopicSpec(name=name, partitions=4, replication_factor=3, min_insync_replicas=2, flush="before_ack") for name in _TOPICS
     )
@@ -135,17 +134,17 @@ def standard_bench_plan() -> Plan:
 
 
 def _marks(schedule: tuple[Window, ...]) -> tuple[str, ...]:
-    """A run with faults in which no fault was felt proves nothing."""
+    """If the schedule has faults, at least one must act; otherwise the run is UNKNOWN."""
     return ("fault-acted",) if schedule else ()
 
 
 def _cluster(rng: Rng, wishes: Wishes, sizes: Sequence[int], *, spare_copies: bool) -> ClusterShape:
-    """`spare_copies`: each topic has one copy more than it can do without, so that some broker may be wounded at all."""
+    """`spare_copies`: each topic gets min_insync_replicas of at least 2, so that a fault may destroy one copy."""
     drawn = rng.pick(sizes)
     brokers = drawn if wishes.brokers is None else wishes.brokers
     if brokers < 1:
-        raise PlanError(f"a cluster of {brokers} brokers is none")
-    # One rule for all topics in most runs: power loss is free only where every topic flushes before it acknowledges.
+        raise PlanError(f"brokers must be at least 1, not {brokers}")
+    # Most runs use one flush rule for all topics: power loss is harmless only if every topic flushes before it acknowledges.
     flush = rng.fork("flush").pick(_FLUSHES)
     topics = tuple(
         _topic(rng.fork(f"topic {name}"), name, brokers, (wishes.flush,) if wishes.flush else flush, spare_copies=spare_copies)
@@ -165,7 +164,7 @@ def _cluster(rng: Rng, wishes: Wishes, sizes: Sequence[int], *, spare_copies: bo
 
 
 def _legacy(rng: Rng, cluster: ClusterShape) -> tuple[int, ...]:
-    """R-205, R-206: one plan in six is in the middle of the double roll, or before it."""
+    """R-205, R-206: in one plan of six, some or all brokers still use the inter-broker protocol before KIP-343."""
     if not rng.ratio(1, 6):
         return ()
     return tuple(sorted(rng.shuffled(range(1, cluster.brokers + 1))[: rng.between(1, cluster.brokers)]))
@@ -184,7 +183,7 @@ def _topic(rng: Rng, name: str, brokers: int, flush: Sequence[Flush], *, spare_c
 
 
 def _scratch(rng: Rng, cluster: ClusterShape) -> TopicSpec:
-    """A topic like the first one, to be made and deleted."""
+    """The topic that create-delete creates and deletes; its settings are those of the first topic."""
     return replace(cluster.topics[0], name="scratch", partitions=rng.between(1, 2))
 
 
@@ -227,7 +226,7 @@ def _workload(rng: Rng, name: str, cluster: ClusterShape, wishes: Wishes) -> Wor
 
 
 def _sessions(rng: Rng, workload: WorkloadSpec) -> WorkloadSpec:
-    """About half of the producers are idempotent; in two plans of three what fails is sent again. Consumers seek."""
+    """Make about half of the producers idempotent, retry failed produces in two plans of three, and let consumers seek."""
     idempotent = (workload.producers + rng.below(2)) // 2
     retries = rng.pick((3, 3, 0))  # R-130: message.send.max.retries
     return replace(workload, idempotent=idempotent, retries=retries, seek_one_in=rng.pick((20, 40)))

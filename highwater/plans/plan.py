@@ -1,7 +1,7 @@
-"""A plan: everything a run needs, runnable without the seed that made it (DESIGN, rule 3).
+"""A plan: everything a run needs; it runs without the seed that it was derived from (DESIGN, rule 3).
 
-Plain data with a text form (YAML). `draws` is the number from which every draw of the run is hashed with its purpose, so that
-taking one fault out leaves the other draws alone. `complaints` decides whether a plan can be performed at all.
+Plain data with a text form (YAML). Every draw of the run is hashed from `draws` and the purpose of the draw, so removing one
+fault does not change the other draws. `complaints` lists why a plan is invalid.
 """
 
 from collections.abc import Iterator
@@ -25,27 +25,27 @@ from workloads import script_rules
 from workloads.parameters import Step
 from workloads.registry import WORKLOADS
 
-DRAWS_END = 1 << 64  # and of seeds
+DRAWS_END = 1 << 64  # exclusive bound of `draws` and of seeds
 
 
 class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The brokers and what they are started with; times in ms."""
+    """The brokers, their settings and topics; times in ms."""
 
     brokers: int = 3
     log_dirs: int = 1
     topics: tuple[TopicSpec, ...]
-    later: tuple[TopicSpec, ...] = ()  # topics that the script makes
+    later: tuple[TopicSpec, ...] = ()  # topics that the script creates
     session_timeout_ms: int = 6000
     replica_lag_time_max_ms: int = 4000
     request_timeout_ms: int = 2000
     fetch_wait_max_ms: int = 500
     checkpoint_interval_ms: int = 5000
-    zookeeper: int = 1  # servers, 1 or 3; the simulator's is one whatever is said here
-    legacy_brokers: tuple[int, ...] = ()  # those with the inter-broker protocol of before KIP-343 (R-205)
+    zookeeper: int = 1  # servers, 1 or 3; the simulator always has one
+    legacy_brokers: tuple[int, ...] = ()  # ids of brokers with the inter-broker protocol before KIP-343 (R-205)
 
 
 class NetworkShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Undisturbed delays of a link, one way, in microseconds; and of a flush."""
+    """Delays without faults, in microseconds: of a link, one way, and of a flush."""
 
     delay_us_min: int = 200
     delay_us_max: int = 2000
@@ -54,66 +54,66 @@ class NetworkShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What clients try, by name from workloads.registry; rates are of all clients together."""
+    """The workload of the clients, by name from workloads.registry; rates are totals of all clients."""
 
     name: str = "produce-consume"
     producers: int = 5
     consumers: int = 3
     produce_per_s: int = 50
     records_per_produce: int = 1
-    acks: tuple[int, ...] = (-1,)  # each call draws one of these
+    acks: tuple[int, ...] = (-1,)  # each produce draws one of these
     poll_interval_ms: int = 200
     request_timeout_ms: int = 2000
-    seek_one_in: int = 0  # before one poll in so many a consumer seeks; 0: never
-    idempotent: int = 0  # so many of the producers
-    retries: int = 0  # of each produce that asks for an answer (message.send.max.retries)
-    scratch: TopicSpec | None = None  # of create-delete: the topic that comes and goes
+    seek_one_in: int = 0  # a consumer seeks before one poll in this many; 0: never
+    idempotent: int = 0  # number of idempotent producers
+    retries: int = 0  # of each produce with acks other than 0 (message.send.max.retries)
+    scratch: TopicSpec | None = None  # topic that create-delete creates and deletes
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One run to be performed."""
+    """One run to perform. Times are in ms."""
 
     name: str
-    story: str = ""  # why this plan exists, for those who read it in corpus/
+    story: str = ""  # why this plan exists
     protocol: str = "safe"  # a name of reference.config.VARIANTS; `variant` overrides it
     variant: Variant | None = None
     draws: int
-    seed: int | None = None  # a note: the seed it was derived from
+    seed: int | None = None  # the seed it was derived from; for information only
     cluster: ClusterShape
     network: NetworkShape = NetworkShape()
     workload: WorkloadSpec = WorkloadSpec()
     promise: Promise
-    faults_ms: int = 60_000  # the workload and the schedule run this long, then everything is healed
-    quiet_ms: int = 0  # then this long in quiet, at least the promise's bound
+    faults_ms: int = 60_000  # length of workload and schedule; then all faults are healed
+    quiet_ms: int = 0  # length of the fault-free time after that, at least the promise's bound
     schedule: tuple[Window, ...] = ()
-    script: tuple[Step, ...] = ()  # what an administrator asks for, beside the workload
-    path: tuple[AnyAction, ...] = ()  # of the explorer: these steps and nothing else, instead of time, workload and schedule
+    script: tuple[Step, ...] = ()  # requests of an administrator, beside the workload
+    path: tuple[AnyAction, ...] = ()  # of the explorer: exactly these actions, instead of workload and schedule
     required_marks: tuple[str, ...] = ()
     min_acked: int = 1
-    limit_events: int = 20_000_000  # more handled events end the run as a failure of the laboratory
+    limit_events: int = 20_000_000  # more handled events end the run as a failure of the harness
 
 
 class PlanError(UsageError):
-    """A plan that cannot be: malformed, of unknown parts, or one that cannot heal. The message is one line."""
+    """An invalid plan: malformed, with unknown names, or with too little time to heal. The message is one line."""
 
 
 Path = tuple[str | int, ...]  # where in a plan: ("schedule", 0, "until_ms")
 
 
 class Complaint(Struct, frozen=True, kw_only=True):
-    """Why a plan is refused, and where in it."""
+    """Why a plan is refused, and the place in the plan."""
 
     path: Path
     sentence: str
 
 
 def plan_digest(plan: Plan) -> str:
-    """32 hex digits over canonical bytes: equal for equal plans, whatever file they came from."""
+    """32 hex digits over the canonical encoding; equal plans have equal digests."""
     return blake2b(msgspec.json.encode(plan, order="deterministic"), digest_size=16).hexdigest()
 
 
 def shape_of(plan: Plan) -> Shape:
-    """What the nemesis must know of the cluster of a plan."""
+    """The facts about the cluster that the nemesis needs."""
     return Shape(
         brokers=plan.cluster.brokers,
         log_dirs=plan.cluster.log_dirs,
@@ -129,32 +129,32 @@ def shape_of(plan: Plan) -> Shape:
 
 
 def topics_of(plan: Plan) -> tuple[TopicSpec, ...]:
-    """The topics of the cluster, and those that administrators make."""
+    """The topics of the cluster and those created during the run."""
     scratch = () if plan.workload.scratch is None else (plan.workload.scratch,)
     return (*plan.cluster.topics, *plan.cluster.later, *scratch)
 
 
 def complaints(plan: Plan) -> tuple[Complaint, ...]:
-    """Everything that makes this plan impossible to perform or its run impossible to judge; empty for a good plan."""
+    """All reasons why this plan cannot be performed or its run cannot be judged; empty for a valid plan."""
     parts = (_identity, _cluster, _workload, _promise, _schedule, _script, _marks)
     return tuple(complaint for part in parts for complaint in part(plan))
 
 
 def checked(plan: Plan) -> Plan:
-    """The same plan; PlanError with the first complaint where there is one."""
+    """Return the plan. PlanError with the first complaint if it has one."""
     for complaint in complaints(plan):
         raise PlanError(f"plan {plan.name}: {complaint.sentence}")
     return plan
 
 
 def unknown_protocol(name: str) -> str:
-    """The sentence for a protocol that does not exist."""
-    return f"unknown protocol {name!r}; there are {', '.join(VARIANTS)}"
+    """The error message for an unknown protocol."""
+    return f"unknown protocol {name!r}; known: {', '.join(VARIANTS)}"
 
 
 def unknown_workload(name: str) -> str:
-    """The sentence for a workload that does not exist."""
-    return f"unknown workload {name!r}; there are {', '.join(WORKLOADS)}"
+    """The error message for an unknown workload."""
+    return f"unknown workload {name!r}; known: {', '.join(WORKLOADS)}"
 
 
 def _identity(plan: Plan) -> Iterator[Complaint]:
@@ -163,7 +163,7 @@ def _identity(plan: Plan) -> Iterator[Complaint]:
         yield Complaint(path=("name",), sentence=f"plan name {refusal}")
     for name, number in (("draws", plan.draws), ("seed", plan.seed)):
         if number is not None and not 0 <= number < DRAWS_END:
-            yield Complaint(path=(name,), sentence=f"{name} {number} is out of range; it is 0 to 2^64-1")
+            yield Complaint(path=(name,), sentence=f"{name} must be from 0 to 2^64-1, not {number}")
 
 
 def _cluster(plan: Plan) -> Iterator[Complaint]:
@@ -172,27 +172,28 @@ def _cluster(plan: Plan) -> Iterator[Complaint]:
         yield Complaint(path=("protocol",), sentence=unknown_protocol(plan.protocol))
     for name in ("brokers", "log_dirs", "session_timeout_ms", "replica_lag_time_max_ms", "request_timeout_ms"):
         if getattr(cluster, name) < 1:
-            yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1")
+            yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1, not {getattr(cluster, name)}")
     if cluster.zookeeper not in (1, 3):
-        yield Complaint(path=("cluster", "zookeeper"), sentence=f"zookeeper is 1 or 3 servers, not {cluster.zookeeper}")
+        yield Complaint(path=("cluster", "zookeeper"), sentence=f"zookeeper must be 1 or 3 servers, not {cluster.zookeeper}")
     if not cluster.topics:
-        yield Complaint(path=("cluster", "topics"), sentence="there is no topic")
+        yield Complaint(path=("cluster", "topics"), sentence="topics must not be empty")
     seen: set[str] = set()
     for index, topic in enumerate(topics_of(plan)):
         path = ("cluster", "topics", index)
         if topic.name in seen:
-            yield Complaint(path=path, sentence=f"topic {topic.name} is there twice")
+            yield Complaint(path=path, sentence=f"topic {topic.name} is listed twice")
         seen.add(topic.name)
-        if not topic.name or topic.partitions < 1:
-            yield Complaint(path=path, sentence=f"topic {topic.name!r} needs a name and at least one partition")
+        if not topic.name:
+            yield Complaint(path=path, sentence="the name of a topic must not be empty")
+        if topic.partitions < 1:
+            yield Complaint(path=path, sentence=f"topic {topic.name}: partitions must be at least 1, not {topic.partitions}")
         if not 1 <= topic.replication_factor <= cluster.brokers:
-            sentence = (
-                f"topic {topic.name}: replication factor {topic.replication_factor} cannot be had from {cluster.brokers} brokers"
-            )
+            allowed = f"from 1 to {cluster.brokers} (the number of brokers)"
+            sentence = f"topic {topic.name}: replication_factor must be {allowed}, not {topic.replication_factor}"
             yield Complaint(path=(*path, "replication_factor"), sentence=sentence)
         if not 1 <= topic.min_insync_replicas <= topic.replication_factor:
-            most = topic.replication_factor
-            sentence = f"topic {topic.name}: min_insync_replicas {topic.min_insync_replicas} is not from 1 to {most}"
+            allowed = f"from 1 to {topic.replication_factor} (the replication factor)"
+            sentence = f"topic {topic.name}: min_insync_replicas must be {allowed}, not {topic.min_insync_replicas}"
             yield Complaint(path=(*path, "min_insync_replicas"), sentence=sentence)
 
 
@@ -201,38 +202,49 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
     if workload.name not in WORKLOADS:
         yield Complaint(path=("workload", "name"), sentence=unknown_workload(workload.name))
     if (workload.name == "create-delete") != (workload.scratch is not None):
-        yield Complaint(path=("workload", "scratch"), sentence="scratch is the topic of create-delete, and of nothing else")
+        need = "needs a scratch topic" if workload.scratch is None else "has no scratch topic; only create-delete has one"
+        yield Complaint(path=("workload", "scratch"), sentence=f"workload {workload.name} {need}")
     if workload.consumers < 0:
-        yield Complaint(path=("workload", "consumers"), sentence="consumers must not be below 0")
+        yield Complaint(path=("workload", "consumers"), sentence=f"consumers must be at least 0, not {workload.consumers}")
     for name in ("producers", "produce_per_s", "records_per_produce", "poll_interval_ms", "request_timeout_ms"):
         if getattr(workload, name) < 1:
-            yield Complaint(path=("workload", name), sentence=f"{name} must be at least 1")
+            yield Complaint(path=("workload", name), sentence=f"{name} must be at least 1, not {getattr(workload, name)}")
     if not 0 <= workload.idempotent <= workload.producers:
-        yield Complaint(path=("workload", "idempotent"), sentence=f"idempotent is not from 0 to {workload.producers} producers")
+        sentence = f"idempotent must be from 0 to {workload.producers} (the number of producers), not {workload.idempotent}"
+        yield Complaint(path=("workload", "idempotent"), sentence=sentence)
     for name in ("retries", "seek_one_in"):
         if getattr(workload, name) < 0:
-            yield Complaint(path=("workload", name), sentence=f"{name} must not be below 0")
+            yield Complaint(path=("workload", name), sentence=f"{name} must be at least 0, not {getattr(workload, name)}")
     if not workload.acks or any(acks not in (-1, 0, 1) for acks in workload.acks):
-        yield Complaint(path=("workload", "acks"), sentence="acks holds one or more of -1 (all), 0 and 1")
+        yield Complaint(
+            path=("workload", "acks"), sentence=f"acks must be one or more of -1 (all), 0 and 1, not {list(workload.acks)}"
+        )
     network = plan.network
-    for low, high in ((network.delay_us_min, network.delay_us_max), (network.flush_us_min, network.flush_us_max)):
-        if not 0 <= low <= high:
-            yield Complaint(path=("network",), sentence=f"a delay from {low} to {high} us is none")
+    for name, low, high in (
+        ("delay_us", network.delay_us_min, network.delay_us_max),
+        ("flush_us", network.flush_us_min, network.flush_us_max),
+    ):
+        if low < 0:
+            yield Complaint(path=("network",), sentence=f"{name}_min must be at least 0, not {low}")
+        if low > high:
+            yield Complaint(path=("network",), sentence=f"{name}_min must not exceed {name}_max ({low} > {high})")
 
 
 def _promise(plan: Plan) -> Iterator[Complaint]:
     promised = {topic.topic for topic in plan.promise.topics}
     for topic in topics_of(plan):
         if topic.name not in promised:
-            yield Complaint(path=("promise",), sentence=f"nothing is promised of topic {topic.name}")
+            yield Complaint(path=("promise",), sentence=f"promise.topics must list topic {topic.name}")
     for name in ("session_timeout_ms", "replica_lag_time_max_ms", "request_timeout_ms"):
-        # A bound below what the cluster runs with would call a cluster dead that is only slow.
+        # With a lower value than the cluster's, a slow cluster would be judged as not live.
         if getattr(plan.promise, name) < getattr(plan.cluster, name):
-            yield Complaint(path=("promise", name), sentence=f"the promise's {name} is below the cluster's")
+            least, given = getattr(plan.cluster, name), getattr(plan.promise, name)
+            sentence = f"{name} of the promise must be at least the cluster's ({least}), not {given}"
+            yield Complaint(path=("promise", name), sentence=sentence)
     if plan.faults_ms < 1:
-        yield Complaint(path=("faults_ms",), sentence="faults_ms must be at least 1")
+        yield Complaint(path=("faults_ms",), sentence=f"faults_ms must be at least 1, not {plan.faults_ms}")
     if plan.quiet_ms < plan.promise.bound_ms:
-        sentence = f"a plan that cannot heal: quiet_ms {plan.quiet_ms} is below the promise's bound of {plan.promise.bound_ms} ms"
+        sentence = f"quiet_ms must be at least the promise's bound ({plan.promise.bound_ms}), not {plan.quiet_ms}"
         yield Complaint(path=("quiet_ms",), sentence=sentence)
 
 
@@ -245,10 +257,10 @@ def _schedule(plan: Plan) -> Iterator[Complaint]:
         named = window.fault.kinds if isinstance(window.fault, Packets | Clog) else ()
         for kind in named:
             if kind not in messages:
-                sentence = f"window {window.id}: unknown message {kind!r}; there are {', '.join(sorted(messages))}"
+                sentence = f"window {window.id}: unknown message {kind!r}; known: {', '.join(sorted(messages))}"
                 yield Complaint(path=("schedule", index, "fault", "kinds"), sentence=sentence)
         if isinstance(window.fault, CrashAt) and window.fault.effect not in effects:
-            sentence = f"window {window.id}: unknown effect {window.fault.effect!r}; there are {', '.join(sorted(effects))}"
+            sentence = f"window {window.id}: unknown effect {window.fault.effect!r}; known: {', '.join(sorted(effects))}"
             yield Complaint(path=("schedule", index, "fault", "effect"), sentence=sentence)
 
 
@@ -269,9 +281,9 @@ def kebab(name: str) -> str:
 
 
 def _marks(plan: Plan) -> Iterator[Complaint]:
-    """A mark that cannot occur would make every run vacuous."""
+    """Refuse marks that cannot occur, because they would make every run UNKNOWN."""
     for index, mark in enumerate(plan.required_marks):
         known = [kind.value for kind in EventKind] + sorted({f"fault:{window.kind}" for window in plan.schedule})
         if mark not in known:
-            sentence = f"mark {mark!r} can never occur; there are {', '.join(known)}"
+            sentence = f"unknown mark {mark!r}; known: {', '.join(known)}"
             yield Complaint(path=("required_marks", index), sentence=sentence)

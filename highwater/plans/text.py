@@ -1,6 +1,6 @@
-"""Plans as YAML that a person can read and edit; every error names file and line.
+"""Plans as readable YAML; every error names file and line.
 
-What equals its default is left out (but the protocol), windows and steps stand on one line each. The law is
+Values equal to their default are omitted, except the protocol; each window, step and action is on one line. Always
 `plan_from_yaml(plan_to_yaml(plan)) == plan`.
 """
 
@@ -13,7 +13,7 @@ _ON_LINES = ("schedule", "script", "path")
 
 
 def plan_to_yaml(plan: Plan) -> str:
-    """The text form of a plan."""
+    """The plan as YAML."""
     parts = {"name": plan.name, "protocol": plan.protocol, **sparse(plan)}
     lines = {name: parts.pop(name) for name in _ON_LINES if name in parts}
     after = {name: parts.pop(name) for name in ("required_marks", "min_acked", "limit_events") if name in parts}
@@ -24,14 +24,14 @@ def plan_to_yaml(plan: Plan) -> str:
 
 
 def plan_from_yaml(text: str, source: str = "plan") -> Plan:
-    """The plan that a text describes, found possible to perform.
+    """Read and validate a plan.
 
-    Raises PlanError with one line "source:line: sentence" for the first thing that is wrong.
+    Raises PlanError with one line "source:line: sentence" for the first mistake.
     """
     try:
         document = Document(text, source)
         if not isinstance(document.value, dict):
-            raise document.error((), "a plan is a mapping")
+            raise document.error((), f"a plan must be a mapping, not {type(document.value).__name__}")
         plan = document.convert(Plan, document.value)
         for complaint in complaints(plan):
             raise _located(document, complaint)
@@ -41,12 +41,12 @@ def plan_from_yaml(text: str, source: str = "plan") -> Plan:
 
 
 def load_plan(path: Path) -> Plan:
-    """The plan in a file. Raises PlanError, also for a file that cannot be read."""
+    """Read a plan from a file. PlanError if the file is unreadable or the plan is invalid."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise PlanError(f"{path}: cannot be read: {reason}") from error
+        raise PlanError(f"cannot read {path}: {reason}") from error
     return plan_from_yaml(text, str(path))
 
 

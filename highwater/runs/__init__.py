@@ -1,1 +1,1 @@
-"""One run from a plan to a page (`run`), many on all cores (`workers`), and histories from elsewhere (`foreign`)."""
+"""One run from a plan to its report (`run`), many on all cores (`workers`), histories of other systems (`foreign`)."""

@@ -1,6 +1,6 @@
-"""Judging a file by a model: whatever recorded it, ours or somebody else's.
+"""Judge a history file by a model; the file may come from highwater or from another system.
 
-A history of highwater is one of these too: what its clients asked and were told, without what the nodes said about themselves.
+Of a highwater history only the operations of clients are judged here, not the events of the nodes.
 """
 
 from collections.abc import Hashable, Iterable
@@ -32,11 +32,11 @@ LOG = "log"
 MODELS = (LOG, KAFKA, *NAMES, *TRANSACTIONS)
 _LINEARIZABLE = ("strict-serializable", "linearizable")
 CONSISTENCY = _LINEARIZABLE[0]
-_NOTHING = "no step of a client in it: nothing was asked, so nothing can be wrong"
+_NOTHING = "no step of a client in the file: no operation was judged"
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """By what a file is to be judged. `initial` is EDN, empty for what the format implies."""
+    """How to judge a file. `initial` is the initial value as EDN; if empty, the format's own."""
 
     model: str
     initial: str = ""
@@ -44,14 +44,16 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 def check_asked(asked: Asked) -> None:
-    """UsageError where this is nothing that a file can be judged by."""
+    """Raise UsageError for an unknown model, consistency or initial value."""
     if asked.model not in MODELS:
-        raise UsageError(f"unknown model {asked.model!r}; there is {', '.join(MODELS)}")
+        raise UsageError(f"unknown model {asked.model!r}; known: {', '.join(MODELS)}")
     known = tuple(FORBIDS) if asked.model in TRANSACTIONS else _LINEARIZABLE
     if any(name not in known for name in asked.consistency):
-        raise UsageError(f"model {asked.model} is judged as {', '.join(known)}, not as {','.join(asked.consistency)!r}")
+        raise UsageError(
+            f"--consistency of model {asked.model} must be of {', '.join(known)}, not {','.join(asked.consistency)!r}"
+        )
     if asked.initial and asked.model not in WITH_INITIAL:
-        raise UsageError(f"{asked.model} begins with nothing; no initial value can be given")
+        raise UsageError(f"--initial: model {asked.model} has no initial value")
     if asked.initial:
         _given(asked)
 
@@ -62,14 +64,16 @@ def _given(asked: Asked) -> Hashable:
     except HistoryError as error:
         raise UsageError(f"--initial: {error}") from error
     if asked.model == "kv" and not isinstance(first, str):
-        raise UsageError(f"--initial: a key of kv begins with a string, such as '\"\"', not {asked.initial}")
+        raise UsageError(f"--initial: the value of model kv must be a string, such as '\"\"', not {asked.initial}")
     if asked.model == "multi-register" and isinstance(first, tuple | frozenset) and not isinstance(first, Pairs):
-        raise UsageError(f"--initial: a multi-register begins with one value or a map of them, not {asked.initial}")
+        raise UsageError(
+            f"--initial: the value of model multi-register must be one value or a map of values, not {asked.initial}"
+        )
     return first
 
 
 def judge_file(file: Path, asked: Asked) -> Judgement:
-    """What a model says of a file. HistoryError with the file and the line where it is no history of the model."""
+    """The judgement of a file by a model. HistoryError with file and line if the file is no history of the model."""
     form = form_of(file)
     try:
         if asked.model == KAFKA:
@@ -87,16 +91,17 @@ def judge_file(file: Path, asked: Asked) -> Judgement:
 
 
 def _queue_steps(history: History) -> Iterable[Step]:
-    # Jepsen's client is gone once it does not know what became of its call. Of ours a later send may overtake the one in doubt.
+    # A Jepsen client ends when the outcome of its call is unknown. A highwater client goes on, so a later send may overtake an
+    # earlier one of unknown outcome.
     return export.renewed(lambda: ours.queue_steps(history))
 
 
 def _linearizable(history: Paired, form: Form, asked: Asked) -> Judgement:
-    # Another name for the same in a history from elsewhere: a log is a partition log.
+    # A history of another system has no model `log`; its name there is partition-log.
     name = "partition-log" if asked.model == LOG else asked.model
     first = _given(asked) if asked.initial else _implied(form, name)
-    # etcd's logs write nil for a register that was never written; Knossos for what a read did not write down. Where the register
-    # begins as nil, reading it is an observation.
+    # etcd's logs write nil if a register was never written; Knossos writes nil if a read recorded no value. Where the initial
+    # value is nil, a read of nil is an observation.
     nil_is_a_value = form is Form.ETCD_LOG or first is None
     found = judge_linearizability(model_named(name, initial=first, nil_is_a_value=nil_is_a_value), history.calls)
     validity = Validity.UNKNOWN if history.unsure and found.validity is Validity.VALID else found.validity
@@ -104,14 +109,14 @@ def _linearizable(history: Paired, form: Form, asked: Asked) -> Judgement:
 
 
 def _implied(form: Form, model: str) -> Hashable:
-    """What a format means by saying nothing: nil in etcd's logs, 0 in Knossos's histories of registers."""
+    """The initial value that a format implies: nil in etcd's logs, 0 in Knossos's histories of registers."""
     if model == "kv":
         return ""
     return 0 if form in (Form.EDN, Form.JSON) and model in ("cas-register", "multi-register") else None
 
 
 def exported(file: Path) -> Iterable[str]:
-    """The lines of a history as Jepsen's EDN; HistoryError where it is none, at the line that shows it."""
+    """The lines of a history as Jepsen's EDN. HistoryError with the line if the file is no history."""
     if form_of(file) is not Form.OURS:
         return export.lines(lambda: steps(file))
     history = store.load(file)

@@ -1,4 +1,4 @@
-"""How much memory this process has held at most."""
+"""Peak memory of this process."""
 
 import resource
 import sys
@@ -8,9 +8,9 @@ _STATUS = Path("/proc/self/status")
 
 
 def peak_mib() -> int:
-    """In MiB, of this process so far.
+    """The peak resident memory so far, in MiB.
 
-    Linux hands the peak that `getrusage` tells on from a parent to its child, so there the kernel's own page is read.
+    On Linux it is VmHWM of /proc/self/status, because a child inherits the peak of `getrusage` from its parent.
     """
     if _STATUS.exists():
         line = next((line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:")), None)

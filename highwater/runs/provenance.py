@@ -1,4 +1,4 @@
-"""Where a run was made: commit, cleanliness of the tree, versions of what it stands on. Read once, by the command line."""
+"""The build that performs a run: commit, uncommitted changes, versions. Read once, by the command line."""
 
 import platform
 import subprocess
@@ -10,22 +10,22 @@ from msgspec import Struct
 _PARTS = ("highwater", "msgspec", "polars", "pyarrow")
 
 
-class Laboratory(Struct, frozen=True, kw_only=True):
-    """`commit` is empty where the code does not lie in a git repository."""
+class Build(Struct, frozen=True, kw_only=True):
+    """`commit` is empty if the code is not in a git repository; `dirty` means uncommitted changes."""
 
     commit: str
     dirty: bool
     versions: dict[str, str]
 
 
-def laboratory() -> Laboratory:
-    """This place, now."""
+def present_build() -> Build:
+    """The build of the running code."""
     versions = {"python": platform.python_version(), **{part: version(part) for part in _PARTS}}
-    return Laboratory(commit=_git("rev-parse", "HEAD"), dirty=bool(_git("status", "--porcelain")), versions=versions)
+    return Build(commit=_git("rev-parse", "HEAD"), dirty=bool(_git("status", "--porcelain")), versions=versions)
 
 
 def _git(*arguments: str) -> str:
-    """What git says of the repository around this file; empty where there is no git, no repository or no commit."""
+    """The output of git for the repository of this file; empty without git, a repository or a commit."""
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10

@@ -1,9 +1,9 @@
-"""One run, from a plan to a page: perform, judge, store, report. The flow to read first.
+"""One run, from a plan to a report: perform, judge, store, report. Read this module first.
 
-    plan ─perform─▶ history ─judge─▶ verdict ─summarize─▶ summary ─store─▶ files and a page
+    plan ─perform─▶ history ─judge─▶ verdict ─summarize─▶ summary ─store─▶ files and a report
 
-What was recorded is written down before it is judged, whatever ended the run, and a run that did not complete is never VALID. A
-failure of the laboratory becomes a `HarnessError` that says what was being attempted and how to repeat it.
+The recorded history is stored before it is judged, also if the run ended early. A run that did not complete is never VALID. A
+failure of the harness becomes a `HarnessError` that says what was attempted and how to repeat it.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from highwater.explore.backend import ExploreBackend
 from highwater.plans.plan import Plan, plan_digest
 from highwater.plans.text import plan_to_yaml
 from highwater.rig.backend import Backend, Provenance, Run
-from highwater.runs.provenance import Laboratory
+from highwater.runs.provenance import Build
 from highwater.runs.summary import Summary, summarize
 from history import store
 from history.errors import HistoryError
@@ -39,15 +39,15 @@ SUMMARY = "summary.json"
 
 
 class Keep(Struct, frozen=True, kw_only=True):
-    """What of a run is kept: `store` is the folder under which runs lie, None keeps nothing."""
+    """What of a run is stored. `store` is the folder of the runs; None stores nothing."""
 
     store: Path | None = None
     report: bool = True
-    only_failures: bool = False  # a VALID and live run leaves nothing
+    only_failures: bool = False  # a VALID and live run is not stored
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """A run with its judgement."""
+    """A performed run with its verdict and summary."""
 
     plan: Plan
     history: History
@@ -55,16 +55,16 @@ class Judged(Struct, frozen=True, kw_only=True):
     summary: Summary
 
 
-def carry_out(plan: Plan, backend: Backend, *, laboratory: Laboratory, repeat: str, keep: Keep) -> Judged:
-    """The whole flow. Raises UsageError where the backend cannot perform the plan, HarnessError where the laboratory failed."""
+def carry_out(plan: Plan, backend: Backend, *, build: Build, repeat: str, keep: Keep) -> Judged:
+    """Perform, judge, store and report. UsageError if the backend cannot perform the plan, HarnessError if the harness failed."""
     if plan.path:
-        backend = ExploreBackend()  # a path is of the explorer's world, whatever stage was asked for
+        backend = ExploreBackend()  # only the explorer performs a path, whichever backend was given
     refusal = backend.refuse(plan)
     if refusal is not None:
         raise UsageError(refusal)
     start = perf_counter()
     with attempting(f"performing {plan.name} on {backend.name}", repeat):
-        run = perform(plan, backend, laboratory, folder=keep.store)
+        run = perform(plan, backend, build, folder=keep.store)
     directory = None
     if keep.store is not None and not keep.only_failures:
         directory = store_evidence(plan, run.history, keep.store)
@@ -80,40 +80,40 @@ def carry_out(plan: Plan, backend: Backend, *, laboratory: Laboratory, repeat: s
         return replace(judged, summary=store_judgement(judged, directory, report=keep.report))
 
 
-def perform(plan: Plan, backend: Backend, laboratory: Laboratory, *, folder: Path | None = None) -> Run:
-    """Perform a plan; nothing is judged. `folder` is where the run will be kept."""
+def perform(plan: Plan, backend: Backend, build: Build, *, folder: Path | None = None) -> Run:
+    """Perform a plan without judging it. `folder` is where the run will be stored."""
     digest = plan_digest(plan)
     provenance = Provenance(
         run_id=_run_id(plan, f"{backend.name}-{plan.protocol}-{digest[:12]}", None if backend.name in REPEATABLE else folder),
         plan_digest=digest,
-        commit=laboratory.commit,
-        dirty=laboratory.dirty,
-        versions=laboratory.versions,
+        commit=build.commit,
+        dirty=build.dirty,
+        versions=build.versions,
     )
     return backend.perform(plan, provenance)
 
 
 def _run_id(plan: Plan, base: str, folder: Path | None) -> str:
-    """A simulated run is the same each time and replaces itself; the others are numbered, so that no evidence is lost."""
+    """Repeatable runs overwrite their earlier copy; other runs are numbered, so that each is kept."""
     if folder is None:
         return base
     return next(name for n in count(1) if not (folder / plan.name / (name := f"{base}-{n}")).exists())
 
 
 def judge(history: History) -> Verdict:
-    """Apply all checkers, in this process."""
+    """Apply all checkers in this process; a run that did not complete is never VALID."""
     return honest(judge_history(history), history.manifest.outcome)
 
 
 def honest(verdict: Verdict, outcome: Outcome) -> Verdict:
-    """A run that did not complete proves nothing good, whatever the checkers found in what there is of it."""
+    """Change VALID to UNKNOWN if the run did not complete."""
     if outcome == "completed" or verdict.validity is not Validity.VALID:
         return verdict
     return replace(verdict, validity=Validity.UNKNOWN, unchecked=(*verdict.unchecked, f"the run is {outcome}"))
 
 
 def store_evidence(plan: Plan, history: History, folder: Path) -> Path:
-    """Write plan and history under `folder`; the run's own folder. What was made of an earlier performance is taken away."""
+    """Write plan and history under `folder` and return the run's folder; verdict and report of an earlier run are deleted."""
     directory = store.run_directory(folder, plan_name=plan.name, run_id=history.manifest.run_id)
     for name in (store.VERDICT, store.REPORT, SUMMARY):
         (directory / name).unlink(missing_ok=True)
@@ -123,7 +123,7 @@ def store_evidence(plan: Plan, history: History, folder: Path) -> Path:
 
 
 def store_judgement(judged: Judged, directory: Path, *, report: bool) -> Summary:
-    """Write verdict, page and summary beside the evidence; the summary says where they lie."""
+    """Write verdict, page and summary beside the history; the returned summary has their paths."""
     store.write_file(directory / store.VERDICT, encode_verdict(judged.verdict))
     summary = replace(judged.summary, store=str(directory))
     if report:
@@ -135,18 +135,18 @@ def store_judgement(judged: Judged, directory: Path, *, report: bool) -> Summary
 
 
 def write_page(path: Path, history: History, verdict: Verdict, *, plan: str, repeat: str) -> None:
-    """The page of a run; `plan` as YAML."""
+    """Write the report of a run; `plan` is YAML."""
     store.write_file(path, run_html(history, verdict, plan=plan, repeat=repeat))
 
 
 def encode_verdict(verdict: Verdict) -> bytes:
-    """As it stands in verdict.json."""
+    """The content of verdict.json."""
     return _pretty(verdict)
 
 
 @contextmanager
 def attempting(what: str, repeat: str) -> Iterator[None]:
-    """The one place that catches everything: whatever broke becomes a HarnessError that says what breaks it again."""
+    """Turn any unexpected exception into a HarnessError with the command that repeats it; nothing else catches `Exception`."""
     try:
         yield
     except (HighwaterError, HistoryError):
@@ -156,7 +156,7 @@ def attempting(what: str, repeat: str) -> Iterator[None]:
 
 
 def backend_named(name: BackendName) -> Backend:
-    """The stage of this name. Imported late: a simulated run must not need what real processes need."""
+    """The backend of this name. Imported here so that a simulated run does not need the packages of the real backends."""
     match name:
         case "sim":
             from highwater.backends.sim.backend import SimBackend

@@ -1,6 +1,6 @@
-"""One run in one record: what `run --json` prints, a campaign counts and an index page lists.
+"""The summary of one run: `run --json` prints it, a campaign counts it, an index page lists it.
 
-Everything here follows from the plan, the history and the verdict; only the wall seconds differ between two performances.
+It follows from the plan, the history and the verdict; only the wall seconds differ when a simulated run is repeated.
 """
 
 from typing import Literal, get_args
@@ -17,7 +17,7 @@ from history.manifest import FaultCount, MessageCount, Outcome
 from history.op import OpType
 from workloads.client import RequestF
 
-CLIENTS = "clients"  # the kind of a count of errors that clients report, whoever told them
+CLIENTS = "clients"  # kind of the error counts that clients report, of any origin
 ValidityName = Literal["VALID", "UNKNOWN", "INVALID"]
 VALIDITY_NAMES: dict[Validity, ValidityName] = {
     Validity.VALID: "VALID",
@@ -27,7 +27,7 @@ VALIDITY_NAMES: dict[Validity, ValidityName] = {
 
 
 class FoundAnomaly(Struct, frozen=True, kw_only=True):
-    """An anomaly as a program reads it; the witnesses stay with the verdict."""
+    """An anomaly without its witnesses, which are in the verdict."""
 
     kind: str
     checker: str
@@ -36,20 +36,20 @@ class FoundAnomaly(Struct, frozen=True, kw_only=True):
 
 
 class Done(Struct, frozen=True, kw_only=True):
-    """How many operations of this name were certainly done."""
+    """The number of operations of this name that completed with OK."""
 
     f: str
     count: int
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """One run. `ops` counts calls of clients, `acked` the produce calls among them that were acknowledged."""
+    """One run. `ops` counts calls of clients; `acked` counts the acknowledged produce calls."""
 
     seed: int | None
     protocol: str
     verdict: ValidityName
     live: bool | None
-    excused: int = 0  # records lost with an excuse
+    excused: int = 0  # lost records that a wound excuses
     anomalies: tuple[FoundAnomaly, ...] = ()
     unchecked: tuple[str, ...] = ()
     not_live: tuple[str, ...] = ()
@@ -57,14 +57,14 @@ class Summary(Struct, frozen=True, kw_only=True):
     ops: int = 0
     acked: int = 0
     faults: tuple[FaultCount, ...] = ()
-    messages: tuple[MessageCount, ...] = ()  # that reached a process; of kind CLIENTS, errors that calls ended with
-    done: tuple[Done, ...] = ()  # of administrators
-    idempotent: int = 0  # produce calls of idempotent producers that were acknowledged
-    legacy_brokers: int = 0  # with the inter-broker protocol of before KIP-343
+    messages: tuple[MessageCount, ...] = ()  # messages that reached a process; kind CLIENTS: errors that calls ended with
+    done: tuple[Done, ...] = ()  # operations of administrators
+    idempotent: int = 0  # acknowledged produce calls of idempotent producers
+    legacy_brokers: int = 0  # with the inter-broker protocol before KIP-343
     leader_changes: int = 0
     recovery_elections: int = 0  # docs/promise.md VAC-3
     elections_from_elr: int = 0
-    wounds_counted_on: int = 0  # wounds of replicas that were counted on
+    wounds_counted_on: int = 0  # wounds of replicas that the promise counts on
     events: int = 0  # handled by the backend, not rows
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0  # of performing and judging
@@ -74,25 +74,25 @@ class Summary(Struct, frozen=True, kw_only=True):
     plan_digest: str
     backend: str
     outcome: Outcome
-    failure: str | None = None  # of the laboratory, in words
+    failure: str | None = None  # of the harness, in words
     repeat: str  # the command that repeats it
 
     @property
     def exit_code(self) -> ExitCode:
-        """What this run alone would exit with."""
+        """The exit code for this run alone."""
         validity = Validity[self.verdict]
         return of_verdict(validity, live=self.live, laboratory_failed=self.outcome == "harness-fault")
 
     @property
     def words(self) -> str:
-        """`VALID, live` and the like."""
+        """Verdict, liveness and failure of the harness, for example `VALID, live`."""
         live = {True: "live", False: "not live", None: "liveness not judged"}[self.live]
         failed = f", {WORDS[ExitCode.LABORATORY_FAILED]}" if self.outcome == "harness-fault" else ""
         return f"{self.verdict}, {live}{failed}"
 
 
 def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wall_seconds: float) -> Summary:
-    """The record of a judged run that is not stored yet."""
+    """The summary of a judged run, before it is stored."""
     manifest = history.manifest
     calls = history.operations_frame.filter(pl.col("slot") == 0)
     done = calls.filter(pl.col("type") == OpType.OK.value)
@@ -134,13 +134,13 @@ def _administered(done: pl.DataFrame) -> tuple[Done, ...]:
 
 
 def _reported(calls: pl.DataFrame) -> tuple[MessageCount, ...]:
-    """The errors that calls of clients ended with; some are the client's own, as when nobody answers in time."""
+    """The errors that calls of clients ended with, including the client's own such as timeouts."""
     counted = calls.drop_nulls("error").group_by("error").len().sort("error")
     return tuple(MessageCount(kind=CLIENTS, error=error, count=count) for error, count in counted.iter_rows())
 
 
 def leader_changes(events: pl.DataFrame) -> int:
-    """How often a partition got another leader than the last one ZooKeeper named; offline in between counts as none."""
+    """How often ZooKeeper's leader of a partition changed to another broker; offline periods in between do not count."""
     written = events.filter((pl.col("kind") == EventKind.STATE_WRITTEN.value) & pl.col("leader").is_not_null())
     last: dict[tuple[str, int], str] = {}
     changes = 0
@@ -152,7 +152,7 @@ def leader_changes(events: pl.DataFrame) -> int:
 
 
 def of_failure(plan: Plan, *, backend: str, failure: str, repeat: str) -> Summary:
-    """The record of a run of which the laboratory left no history: UNKNOWN, never VALID."""
+    """The summary of a run without a history because the harness failed: UNKNOWN."""
     return Summary(
         seed=plan.seed,
         protocol=plan.protocol,

@@ -1,8 +1,8 @@
-"""Many runs on all cores: one worker process for each, spawned, so that no worker inherits anything but its task.
+"""Many runs on all cores: one worker process for each core, spawned, so that a worker inherits only its tasks.
 
-Results come in the order of completion, each with the position of its task. Whoever consumes them may stop at any time: what
-is in flight is then given up. A worker that dies takes the laboratory with it (HarnessError), never a run in silence. Signals are
-the parent's affair, from the first moment of a worker on; and no worker outlives its parent, however that ends.
+Results come in the order of completion, each with the position of its task. The consumer may stop at any time; runs in flight are
+then abandoned. If a worker dies, the campaign fails with HarnessError. Only the parent handles signals; workers block them from
+their start. A worker ends when its parent ends, even if the parent is killed.
 """
 
 import multiprocessing
@@ -21,29 +21,29 @@ from msgspec import Struct
 
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
-from highwater.runs.provenance import Laboratory
+from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep, backend_named, carry_out
 from highwater.runs.summary import Summary, of_failure
 
-# Tasks handed out beyond those being worked on, for each worker: enough that none waits, few enough to stop soon.
+# Queued tasks for each worker: enough that no worker waits, few enough to stop soon.
 _AHEAD = 1
-_END_S_MAX = 10.0  # of a worker that was killed
-# What ends a command: Ctrl-C and `timeout` send it to the whole group of processes, but the parent alone decides what is kept.
+_END_S_MAX = 10.0  # wait for a killed worker
+# Ctrl-C and `timeout` signal the whole process group, but only the parent decides what is kept.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """One run to be performed and judged."""
+    """One run to perform and judge, as it is sent to a worker."""
 
     plan: Plan
     repeat: str
-    laboratory: Laboratory
+    build: Build
     keep: Keep = Keep()
     backend: BackendName = "sim"
 
 
 class Done(NamedTuple):
-    """A finished task by its position."""
+    """A finished task with its position in the order of the tasks."""
 
     position: int
     summary: Summary
@@ -55,39 +55,39 @@ def cores() -> int:
 
 
 def perform(task: Task) -> Summary:
-    """One task, in whatever process this is. A failed laboratory is a summary too: the other runs go on."""
+    """Perform one task in this process. A failure of the harness becomes a summary, so that the other runs go on."""
     try:
         backend = backend_named(task.backend)
-        return carry_out(task.plan, backend, laboratory=task.laboratory, repeat=task.repeat, keep=task.keep).summary
+        return carry_out(task.plan, backend, build=task.build, repeat=task.repeat, keep=task.keep).summary
     except HarnessError as error:
         return of_failure(task.plan, backend=task.backend, failure=str(error), repeat=task.repeat)
 
 
 def perform_all(tasks: Iterable[Task], *, jobs: int) -> Generator[Done, None, None]:
-    """Perform all tasks, which are drawn as they are needed. With one job, in this process."""
+    """Perform all tasks; `tasks` is consumed as workers become free. With one job they run in this process."""
     assert jobs >= 1
     if jobs == 1:
         for position, task in enumerate(tasks):
             summary = perform(task)
             yield Done(position, summary)
-            if summary.outcome == "interrupted":  # the run has kept what it had; the others are not begun
+            if summary.outcome == "interrupted":  # the run was stored as far as it got; do not start the others
                 raise KeyboardInterrupt
         return
-    # A worker is one of as many as there are cores; Polars' own threads would only stand in each other's way.
+    # There is one worker for each core, so Polars' own threads would only compete.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     context = multiprocessing.get_context("spawn")
-    with _signals_held_back():  # Python's own tracker of shared things is started here
+    with _signals_held_back():  # this starts Python's resource tracker process
         pool = ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=_end_with_the_parent)
     try:
         yield from _stream(pool, enumerate(tasks), jobs * (1 + _AHEAD))
     except BrokenProcessPool as error:
         raise HarnessError("a worker process died (out of memory?); fewer --jobs may help") from error
     finally:
-        # Given up or finished: nobody waits for runs that nobody will read.
+        # Finished or abandoned: the results of the remaining runs are not needed.
         processes = list((pool._processes or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
-            process.kill()  # SIGTERM is held back there
+            process.kill()  # workers block SIGTERM
         for process in processes:
             wait_for_any([process.sentinel], timeout=_END_S_MAX)
 
@@ -96,7 +96,7 @@ def _stream(pool: ProcessPoolExecutor, tasks: Iterator[tuple[int, Task]], ahead:
     running: dict[Future[Summary], int] = {}
     while True:
         for position, task in islice(tasks, ahead - len(running)):
-            with _signals_held_back():  # a submission may start a worker, which inherits this
+            with _signals_held_back():  # `submit` may start a worker, which inherits the blocked signals
                 future = pool.submit(perform, task)
             running[future] = position
         if not running:
@@ -108,11 +108,11 @@ def _stream(pool: ProcessPoolExecutor, tasks: Iterator[tuple[int, Task]], ahead:
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """What comes meanwhile is delivered at the end. A process started inside never gets it, not even while it is importing."""
+    """Deliver signals of the body at its end. A process started in the body blocks them for good, also during its imports."""
     arrived: list[int] = []
     handlers = {number: signal.signal(number, lambda number, _: arrived.append(number)) for number in _ENDING}
-    # New processes inherit the mask. It does not save this one: Python hears of a signal that any of its threads received, and
-    # a worker that is started by half complains.
+    # New processes inherit the mask. In this process the handlers above are needed as well: another thread may receive the
+    # signal, and an interrupt while a worker starts prints a traceback.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         yield
@@ -125,7 +125,7 @@ def _signals_held_back() -> Iterator[None]:
 
 
 def _end_with_the_parent() -> None:
-    """A worker whose parent was killed would wait for its next task for ever."""
+    """End this worker when its parent ends; otherwise it would wait for its next task forever."""
 
     def watch() -> None:
         parent = multiprocessing.parent_process()

@@ -1,6 +1,6 @@
-"""A seed is the whole truth of a simulated run: in another process, under another PYTHONHASHSEED, after storing and replaying.
+"""A simulated run depends on its seed only: in another process, under another PYTHONHASHSEED, after storing and replaying.
 
-Without this no failure could be repeated, no plan shrunk and no corpus kept.
+Repeating failures, shrinking plans and the corpus rely on this.
 """
 
 import os
@@ -36,24 +36,24 @@ def _highwater(arguments: Sequence[str], *, hash_seed: str) -> Summary:
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Summary:
-    """Seed 1, performed and kept."""
+    """The summary of seed 1, performed and stored."""
     store = str(tmp_path_factory.mktemp("store"))
     return _highwater(["run", "--seed", "1", "--seconds", SECONDS, "--store", store, "--no-report"], hash_seed="1")
 
 
-def test_another_process_with_another_hash_seed_gives_the_same_digest(stored: Summary) -> None:
+def test_another_hash_seed_gives_the_same_digest(stored: Summary) -> None:
     other = _highwater(["run", "--seed", "1", "--seconds", SECONDS, "--no-store"], hash_seed="77")
 
     assert (stored.digest, stored.verdict, stored.ops, stored.events) == (other.digest, other.verdict, other.ops, other.events)
 
 
-def test_a_replay_of_the_stored_run_gives_the_same_digest(stored: Summary) -> None:
+def test_replay_of_a_stored_run_gives_the_same_digest(stored: Summary) -> None:
     assert stored.store is not None
 
     assert _highwater(["replay", stored.store], hash_seed="3").digest == stored.digest
 
 
-def test_a_replay_that_differs_is_exit_14(stored: Summary, tmp_path: Path) -> None:
+def test_replay_with_another_digest_exits_14(stored: Summary, tmp_path: Path) -> None:
     assert stored.store is not None
     for name in ("manifest.json", "plan.yaml"):
         text = (Path(stored.store) / name).read_text()
@@ -71,14 +71,14 @@ def test_another_seed_gives_another_history() -> None:
     assert _digest(derive(1, seconds=2)) != _digest(derive(2, seconds=2))
 
 
-def test_a_plan_runs_without_its_seed_and_through_its_text() -> None:
+def test_plan_runs_without_its_seed_and_from_its_text() -> None:
     plan = derive(5, seconds=2)
 
     assert _digest(plan_from_yaml(plan_to_yaml(plan))) == _digest(plan)
     assert _digest(msgspec.structs.replace(plan, seed=None)) == _digest(plan)
 
 
-def test_another_number_of_draws_gives_another_history() -> None:
+def test_another_draws_number_gives_another_history() -> None:
     plan = derive(5, seconds=2)
 
     assert _digest(msgspec.structs.replace(plan, draws=plan.draws + 1)) != _digest(plan)

@@ -1,4 +1,4 @@
-"""Campaigns: what is counted, when one stops, and what it exits with."""
+"""Campaigns: counts, limits and exit codes."""
 
 from collections.abc import Iterator
 
@@ -12,14 +12,14 @@ from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Provenance
-from highwater.runs.provenance import Laboratory
+from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
 from highwater.runs.summary import FoundAnomaly, Summary
 from highwater.runs.workers import Task
 from history.manifest import FaultCount
 from nemesis.capability import refusals
 
-HERE = Laboratory(commit="", dirty=False, versions={})
+HERE = Build(commit="", dirty=False, versions={})
 GOOD = Summary(
     seed=1,
     protocol="safe",
@@ -43,8 +43,8 @@ def _campaign(*summaries: Summary, wanted: int | None = None) -> Campaign:
     return Campaign(protocol="safe", wanted=len(summaries) if wanted is None else wanted, summaries=summaries)
 
 
-def test_a_cluster_of_containers_has_the_time_that_the_promise_gives_it() -> None:
-    """Containers are made and started by an engine: B is 20 s longer for them, and nothing else differs."""
+def test_containers_lengthen_bound_and_quiet_time_by_20_s() -> None:
+    """An engine creates and starts containers: B is 20 s longer for them, and nothing else differs."""
     simulated = Request(faults=("crash",)).plan(1)
     real = with_time_for_containers(simulated)
 
@@ -55,8 +55,8 @@ def test_a_cluster_of_containers_has_the_time_that_the_promise_gives_it() -> Non
     assert with_time_for_containers(real) == real
 
 
-def test_whatever_asks_for_containers_gets_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/promise.md §6: a seed, a plan from a file, a run that is repeated."""
+def test_docker_backend_lengthens_the_quiet_time_of_any_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/promise.md §6: for a seed, a plan file and a repeated run."""
     performed: list[Plan] = []
     monkeypatch.setattr(docker, "ContainerSite", lambda plan: performed.append(plan))
     monkeypatch.setattr(docker, "perform", lambda plan, *_, **__: performed.append(plan))
@@ -66,21 +66,21 @@ def test_whatever_asks_for_containers_gets_that_time(monkeypatch: pytest.MonkeyP
     assert performed == [with_time_for_containers(plan)] * 2
 
 
-def test_an_anomaly_is_counted_once_for_each_run_with_the_faults_that_acted() -> None:
+def test_tally_counts_an_anomaly_once_per_run_with_its_faults() -> None:
     (found,) = tally([GOOD, BAD]).anomalies
 
     assert (found.kind, found.runs, found.first_seed, found.repeat) == ("lost-write", 1, 2, BAD.repeat)
     assert found.faults == {"pause": 1}
 
 
-def test_a_campaign_says_what_of_the_recovery_rules_it_reached() -> None:
+def test_tally_sums_elections_and_wounds_of_recovery() -> None:
     """docs/promise.md VAC-3."""
     numbers = tally([replace(GOOD, recovery_elections=2, elections_from_elr=1), replace(GOOD, wounds_counted_on=3)])
 
     assert (numbers.recovery_elections, numbers.elections_from_elr, numbers.wounds_counted_on) == (2, 1, 3)
 
 
-def test_faults_are_counted_as_begun_and_acted() -> None:
+def test_tally_counts_faults_as_begun_and_acted() -> None:
     faults = {f.kind: (f.runs, f.begun, f.acted) for f in tally([GOOD, GOOD]).faults}
 
     assert faults == {"pause": (2, 4, 2), "crash": (0, 2, 0)}
@@ -99,21 +99,21 @@ def test_faults_are_counted_as_begun_and_acted() -> None:
         ((), ExitCode.UNKNOWN),
     ],
 )
-def test_the_worst_run_decides_and_few_unknown_ones_are_allowed(summaries: tuple[Summary, ...], expected: ExitCode) -> None:
+def test_exit_code_is_the_worst_and_allows_few_unknown(summaries: tuple[Summary, ...], expected: ExitCode) -> None:
     assert exit_code(_campaign(*summaries), unknown_allowed_percent=5) is expected
 
 
-def test_missing_runs_are_never_valid() -> None:
+def test_campaign_with_missing_runs_is_unknown() -> None:
     assert exit_code(_campaign(GOOD, wanted=2), unknown_allowed_percent=5) is ExitCode.UNKNOWN
 
 
-def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupted campaign reports the runs that it has, and not as a success."""
+def test_campaign_keeps_finished_runs_after_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted campaign reports its finished runs and does not exit with 0."""
     monkeypatch.setattr("highwater.runs.workers.perform", lambda task: replace(GOOD, seed=task.plan.seed))
 
     def tasks() -> Iterator[Task]:
-        yield Request().task(1, laboratory=HERE, keep=_NOTHING)
-        yield Request().task(2, laboratory=HERE, keep=_NOTHING)
+        yield Request().task(1, build=HERE, keep=_NOTHING)
+        yield Request().task(2, build=HERE, keep=_NOTHING)
         raise KeyboardInterrupt
 
     found = run_campaign(tasks(), wanted=3, jobs=1, limits=Limits(), seen=lambda done: None)
@@ -122,16 +122,16 @@ def test_ctrl_c_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     assert exit_code(found, unknown_allowed_percent=100) is ExitCode.UNKNOWN
 
 
-def test_a_limit_of_invalid_runs_stops_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_campaign_stops_at_its_limit_of_invalid_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("highwater.runs.workers.perform", lambda task: BAD)
-    tasks = (Request().task(seed, laboratory=HERE, keep=_NOTHING) for seed in range(9))
+    tasks = (Request().task(seed, build=HERE, keep=_NOTHING) for seed in range(9))
 
     found = run_campaign(tasks, wanted=9, jobs=1, limits=Limits(invalid_runs=2), seen=lambda done: None)
 
     assert (len(found.summaries), found.stopped) == (2, "stopped after 2 INVALID runs")
 
 
-def test_the_command_that_repeats_a_seed_says_what_is_not_the_default() -> None:
+def test_repeat_command_has_only_options_that_differ() -> None:
     assert Request().command(7) == "highwater run --seed 7"
     assert (
         Request(protocol="v3", faults=("pause", "clock"), profile="beyond", seconds=9).command(7)
@@ -140,7 +140,7 @@ def test_the_command_that_repeats_a_seed_says_what_is_not_the_default() -> None:
 
 
 @pytest.mark.parametrize("faults", [(), ("all",), ("network", "point"), ("clog", "commands")])
-def test_of_families_and_mixes_a_stage_is_spared_what_it_cannot_perform(faults: tuple[str, ...]) -> None:
+def test_docker_plan_drops_impossible_windows_of_fault_families(faults: tuple[str, ...]) -> None:
     request = Request(faults=faults, profile="beyond", backend="docker", seconds=120)
 
     request.check(range(10))
@@ -149,7 +149,7 @@ def test_of_families_and_mixes_a_stage_is_spared_what_it_cannot_perform(faults: 
     assert any(refusals("docker", in_simulator.plan(seed).schedule) for seed in range(10))
 
 
-def test_a_kind_that_was_named_and_cannot_be_performed_is_refused_before_the_first_run() -> None:
+def test_named_kind_that_docker_cannot_perform_is_refused() -> None:
     request = Request(faults=("crash-leader", "packets"), backend="docker", seconds=120)
     seed = next(seed for seed in range(100) if refusals("docker", request.plan(seed).schedule))
 

@@ -1,4 +1,4 @@
-"""The main job: what each of its parts makes of what it finds."""
+"""The `chaos` job: the result of each part."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,13 +23,13 @@ from highwater.campaigns.chaos import (
 from highwater.campaigns.corpus import load_corpus
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
-from highwater.runs.provenance import Laboratory
+from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
 from highwater.runs.summary import FoundAnomaly, Summary
 from highwater.runs.workers import Task
 from reference.config import VARIANTS
 
-MEANS = Means(laboratory=Laboratory(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, seen=lambda done: None)
+MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, seen=lambda done: None)
 BAD = KnownBad(protocol="v3", anomaly="lost-write", budget=3)
 LOST = FoundAnomaly(kind="lost-write", checker="acked-loss", key="t-0", words="gone")
 
@@ -56,71 +56,71 @@ def _performed_by(monkeypatch: pytest.MonkeyPatch, perform: Callable[[Task], Sum
     monkeypatch.setattr("highwater.runs.workers.perform", perform)
 
 
-def test_a_known_bad_protocol_is_run_until_it_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_bad_protocol_is_run_until_it_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     _performed_by(monkeypatch, lambda task: _lossy(task) if task.plan.seed == 6 else _summary(task))
 
-    stage = catch(BAD, 5, MEANS)
+    part = catch(BAD, 5, MEANS)
 
-    assert (stage.code, len(stage.summaries), stage.stopped) == (ExitCode.VALID, 2, None)
+    assert (part.code, len(part.summaries), part.stopped) == (ExitCode.VALID, 2, None)
 
 
-def test_a_known_bad_protocol_that_escapes_is_a_failure_of_the_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A harness that no longer sees losses says VALID to everything."""
+def test_known_bad_protocol_that_escapes_is_a_harness_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a harness whose checkers are broken would pass."""
     _performed_by(monkeypatch, _summary)
 
-    stage = catch(BAD, 5, MEANS)
+    part = catch(BAD, 5, MEANS)
 
-    assert stage.code is ExitCode.LABORATORY_FAILED
-    assert stage.checks[0].complaint == "no lost-write of v3 in 3 seeds from 5"
+    assert part.code is ExitCode.LABORATORY_FAILED
+    assert part.checks[0].complaint == "no lost-write of v3 in 3 seeds from 5"
 
 
-def test_another_anomaly_does_not_count_as_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_bad_protocol_with_another_anomaly_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     _performed_by(monkeypatch, _lossy)
 
     assert catch(replace(BAD, anomaly="split-brain"), 5, MEANS).code is ExitCode.LABORATORY_FAILED
 
 
-def test_an_interrupted_search_has_not_let_anybody_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_catch_is_unknown_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(task: Task) -> Summary:
         raise KeyboardInterrupt
 
     _performed_by(monkeypatch, interrupted)
-    stage = catch(BAD, 5, MEANS)
+    part = catch(BAD, 5, MEANS)
 
-    assert (stage.code, stage.interrupted) == (ExitCode.UNKNOWN, True)
+    assert (part.code, part.interrupted) == (ExitCode.UNKNOWN, True)
 
 
-def test_fresh_seeds_go_through_every_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fresh_seeds_use_every_fault_mix_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     _performed_by(monkeypatch, _summary)
 
-    stage = fresh_seeds(range(20, 20 + len(MIXES)), MEANS, unknown_allowed_percent=5)
+    part = fresh_seeds(range(20, 20 + len(MIXES)), MEANS, unknown_allowed_percent=5)
 
-    assert [s.repeat for s in stage.summaries] == [Request(faults=mix).command(20 + n) for n, mix in enumerate(MIXES)]
+    assert [s.repeat for s in part.summaries] == [Request(faults=mix).command(20 + n) for n, mix in enumerate(MIXES)]
 
 
-def test_a_digest_that_depends_on_the_process_is_exit_14(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_that_depends_on_hash_seed_exits_14(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "_digest_elsewhere", lambda seed, hash_seed: hash_seed)
 
     assert repeat_elsewhere(1).code is ExitCode.NOT_DETERMINISTIC
 
 
-def test_an_interrupted_repetition_proves_nothing_and_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_repetition_is_unknown_and_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(seed: int, hash_seed: str) -> str:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("highwater.campaigns.chaos._digest_elsewhere", interrupted)
 
-    stage = repeat_elsewhere(5)
+    part = repeat_elsewhere(5)
 
-    assert (stage.code, stage.interrupted) == (ExitCode.UNKNOWN, True)
+    assert (part.code, part.interrupted) == (ExitCode.UNKNOWN, True)
 
 
 def test_known_bad_protocols_exist() -> None:
     assert [bad.protocol for bad in KNOWN_BAD if bad.protocol not in VARIANTS or bad.protocol == "safe"] == []
 
 
-def test_the_junit_file_counts_an_expected_loss_as_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runs of known-bad protocols are INVALID, and that is what was wanted of them."""
+def test_junit_counts_an_expected_loss_as_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs of known-bad protocols are INVALID as expected."""
     monkeypatch.setattr(chaos, "_digest_elsewhere", lambda seed, hash_seed: "same")
     monkeypatch.setattr("highwater.cli.chaos.KNOWN_BAD", (BAD,))
     _performed_by(monkeypatch, _lossy)
@@ -140,24 +140,22 @@ def test_the_junit_file_counts_an_expected_loss_as_passed(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(("ci", "code"), [("", ExitCode.VALID), ("true", ExitCode.LABORATORY_FAILED)])
-def test_without_an_engine_containers_are_a_remark_and_in_ci_a_failure(
-    ci: str, code: ExitCode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_docker_engine_fails_only_in_ci(ci: str, code: ExitCode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(chaos, "_no_containers", lambda: "no engine answers")
 
-    stage = in_containers(load_corpus(Path("corpus/seeds")), MEANS)
+    part = in_containers(load_corpus(Path("corpus/seeds")), MEANS)
 
-    said = [stage.stopped or "", *(check.complaint for check in stage.checks)]
-    assert stage.code is code
+    said = [part.stopped or "", *(check.complaint for check in part.checks)]
+    assert part.code is code
     assert any("no engine answers" in line for line in said)
 
 
-def test_what_is_performed_in_containers_is_in_the_corpus() -> None:
+def test_container_cases_are_in_the_corpus() -> None:
     cases = [(case.entry, case.expectation.protocol) for case in load_corpus(Path("corpus/seeds"))]
 
     assert [wanted for wanted in IN_CONTAINERS if wanted not in cases] == []
 
 
-def test_a_corpus_without_these_plans_needs_no_engine() -> None:
+def test_corpus_without_container_cases_needs_no_engine() -> None:
     assert in_containers((), MEANS).code is ExitCode.VALID

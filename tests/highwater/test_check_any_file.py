@@ -1,7 +1,7 @@
-"""Whatever a file holds, `highwater check` ends with a verdict, or with one line and exit 2. Never with a traceback.
+"""For any file, `highwater check` ends with a verdict or with one line and exit 2, never with a traceback.
 
-Good files of every format are damaged as disks, editors and half-written programs damage them. A verdict on what is left is
-sound where what is left is a history; where it is none, it is refused.
+Valid files of every format are damaged as disks, editors and buggy programs damage them. A damaged file that is still a history
+gets a verdict; any other is refused.
 """
 
 import gzip
@@ -52,7 +52,7 @@ def _edn(model: str) -> bytes:
 
 
 def _json() -> bytes:
-    """The register's as JSON."""
+    """The calls of `register` as JSON lines."""
     rows = []
     for number in range(8):
         f, asked, told = _CALLS["register"][number % 4]
@@ -83,7 +83,7 @@ _WORDS = (
 
 @st.composite
 def damages(draw: st.DrawFn) -> Callable[[bytes], bytes]:
-    """One to three things that happen to a file. Places are fractions, so that one damage fits every file."""
+    """One to three changes of a file. Places are fractions of its length, so that one damage applies to every file."""
     place = st.integers(0, 999)
     blows = draw(st.lists(st.tuples(st.integers(0, 6), place, place, st.sampled_from(_WORDS)), min_size=1, max_size=3))
 
@@ -113,7 +113,7 @@ def _struck(data: bytes, kind: int, one: int, two: int, word: bytes) -> bytes:
         case 5:
             del lines[first]
         case _:
-            # A whole word becomes another: what is left is well formed more often than after the other blows.
+            # Replacing a whole word leaves the file well formed more often than the other changes.
             words = lines[first].split(b" ")
             words[two % len(words)] = word
             lines[first] = b" ".join(words)
@@ -133,8 +133,8 @@ def _ends_well(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> int:
 
 
 @pytest.mark.parametrize("name", sorted(GOOD))
-def test_the_files_that_are_damaged_here_are_good(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Or most damages would only show that no history is refused as one."""
+def test_undamaged_files_get_a_verdict(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Otherwise the tests of damaged files would prove little."""
     model, data = GOOD[name]
     (tmp_path / name).write_bytes(data)
 
@@ -144,7 +144,7 @@ def test_the_files_that_are_damaged_here_are_good(name: str, tmp_path: Path, cap
 @pytest.mark.parametrize("name", sorted(GOOD))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(damage=damages())
-def test_a_damaged_file_is_judged_or_refused(
+def test_damaged_file_is_judged_or_refused(
     name: str, damage: Callable[[bytes], bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, data = GOOD[name]
@@ -155,10 +155,10 @@ def test_a_damaged_file_is_judged_or_refused(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(damage=damages(), table=st.sampled_from([store.OPERATIONS, store.EVENTS, store.MANIFEST]))
-def test_a_damaged_run_is_judged_or_refused(
+def test_damaged_run_is_judged_or_refused(
     damage: Callable[[bytes], bytes], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Pages of Parquet have checksums: what a flipped byte would change is refused."""
+    """Parquet pages have checksums, so changed bytes are detected and refused."""
     told = STORIES["bad/acked-loss-read-past"].tell()
     store.save(tmp_path / "run", told)
     path = tmp_path / "run" / table
@@ -171,7 +171,7 @@ def test_a_damaged_run_is_judged_or_refused(
 
 
 @pytest.mark.parametrize("form", ["lines.json", "register.edn"])
-def test_the_line_is_named(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_of_an_unmatched_completion_names_the_line(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A completion without a call in line 5 of a longer file."""
     lines = GOOD[form][1].split(b"\n")
     del lines[4]
@@ -181,8 +181,8 @@ def test_the_line_is_named(form: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert "line 5: process 0 completes write, but it has no call open" in capsys.readouterr().err
 
 
-def test_where_the_nemesis_alone_acted_nothing_can_be_wrong_and_that_is_said(tmp_path: Path) -> None:
-    """Knossos keeps such a history among its good ones. Transactions and sends ask for one that happened."""
+def test_history_without_client_steps_is_valid_with_a_note(tmp_path: Path) -> None:
+    """Knossos counts such a history as valid. The models of transactions and sends require at least one."""
     file = tmp_path / "history.edn"
     file.write_text("[{:process :nemesis, :type :info, :f :kill, :value nil}]")
     found = judge_file(file, Asked(model="cas-register"))
@@ -192,8 +192,8 @@ def test_where_the_nemesis_alone_acted_nothing_can_be_wrong_and_that_is_said(tmp
 
 
 @pytest.mark.parametrize("flag", [[], ["--json"]])
-def test_half_a_character_is_printed_as_its_escape(flag: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """JSON can say it, and a terminal and UTF-8 cannot."""
+def test_lone_surrogate_is_printed_as_its_escape(flag: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON can contain it; UTF-8 and terminals cannot."""
     steps = [{"process": 0, "type": t, "f": "get", "key": "\ud800", "value": "x"} for t in ("invoke", "ok")]
     file = tmp_path / "history.json"
     file.write_text("\n".join(map(json.dumps, steps)))
@@ -208,17 +208,25 @@ def test_half_a_character_is_printed_as_its_escape(flag: list[str], tmp_path: Pa
     ("model", "initial", "said"),
     [
         ("register", ":a :b", "--initial: ':a :b' is not one EDN value"),
-        ("kv", "5", "--initial: a key of kv begins with a string, such as '\"\"', not 5"),
-        ("multi-register", "[1 2]", "--initial: a multi-register begins with one value or a map of them, not [1 2]"),
-        ("multi-register", "[[:x 0]]", "--initial: a multi-register begins with one value or a map of them, not [[:x 0]]"),
+        ("kv", "5", "--initial: the value of model kv must be a string, such as '\"\"', not 5"),
+        (
+            "multi-register",
+            "[1 2]",
+            "--initial: the value of model multi-register must be one value or a map of values, not [1 2]",
+        ),
+        (
+            "multi-register",
+            "[[:x 0]]",
+            "--initial: the value of model multi-register must be one value or a map of values, not [[:x 0]]",
+        ),
     ],
 )
-def test_a_first_value_that_a_model_cannot_have_is_refused(model: str, initial: str, said: str) -> None:
+def test_initial_value_that_does_not_fit_the_model_is_refused(model: str, initial: str, said: str) -> None:
     with pytest.raises(UsageError, match=f"^{re.escape(said)}$"):
         check_asked(Asked(model=model, initial=initial))
 
 
-def test_several_promises_may_be_given_with_spaces(tmp_path: Path) -> None:
+def test_consistency_models_may_be_separated_by_spaces(tmp_path: Path) -> None:
     (tmp_path / "history.edn").write_bytes(_edn("list-append"))
     asked = ["check", str(tmp_path / "history.edn"), "--model", "list-append", "--consistency", "serializable, read-committed"]
 
@@ -233,8 +241,8 @@ _STALE = """{:process 0, :type :invoke, :f :write, :value 1, :time 9000000000, :
 
 
 @pytest.mark.parametrize(("read", "verdict"), [("1", Validity.UNKNOWN), ("7", Validity.INVALID)])
-def test_indices_are_the_order_where_times_go_back_and_that_leaves_a_doubt(read: str, verdict: Validity, tmp_path: Path) -> None:
-    """Elle publishes such a history: a call took its time and waited five seconds for its turn at writing."""
+def test_non_monotonic_times_make_a_valid_history_unknown(read: str, verdict: Validity, tmp_path: Path) -> None:
+    """Elle publishes such a history: a call took its timestamp and was written five seconds later."""
     file = tmp_path / "history.edn"
     file.write_text(_STALE.replace("READ", read))
     found = judge_file(file, Asked(model="register"))

@@ -1,4 +1,4 @@
-"""What a killed harness left behind is told from what a living one uses."""
+"""`clean` removes the leftovers of a killed harness and keeps those of a running one."""
 
 import os
 import subprocess
@@ -14,14 +14,14 @@ from highwater.errors import HarnessError
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folders of runs lie here, and no engine is asked."""
+    """The folder for runs; no Docker engine is asked."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(cleaning, "_containers", lambda: iter(()))
     return tmp_path
 
 
 def left_by_a_dead_harness() -> Path:
-    """A folder with a lock that nobody holds."""
+    """A run folder whose lock is free."""
     folder = RunFolder()
     aside = folder.path.with_name("aside")
     folder.path.rename(aside)
@@ -31,7 +31,7 @@ def left_by_a_dead_harness() -> Path:
     return path
 
 
-def test_a_run_is_abandoned_when_nobody_holds_its_lock() -> None:
+def test_run_folder_with_a_free_lock_is_abandoned() -> None:
     living, dead = RunFolder(), left_by_a_dead_harness()
 
     assert not is_abandoned(living.path)
@@ -40,15 +40,15 @@ def test_a_run_is_abandoned_when_nobody_holds_its_lock() -> None:
     living.remove()
 
 
-def test_a_folder_without_a_lock_is_nobodys_to_remove(temporary: Path) -> None:
-    """Another program's, or one that is being made in this moment."""
+def test_folder_without_a_lock_file_is_kept(temporary: Path) -> None:
+    """It belongs to another program or is just being created."""
     (temporary / f"{PREFIX}other").mkdir()
 
     assert abandoned() == []
 
 
 def _asleep(argument: str) -> subprocess.Popen[bytes]:
-    """A process that runs: in the moment of its birth nobody can read with what arguments."""
+    """A sleeping process with this argument; it has started, so its arguments are readable in /proc."""
     process = subprocess.Popen(
         [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", argument], stdout=subprocess.PIPE
     )
@@ -58,7 +58,7 @@ def _asleep(argument: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_cleaning_removes_processes_and_unreadable_folders_of_dead_runs_alone(temporary: Path) -> None:
+def test_clean_removes_processes_and_folders_of_dead_runs_only(temporary: Path) -> None:
     living, dead = RunFolder(), left_by_a_dead_harness()
     locked = dead / "b1" / "data-0"
     locked.mkdir(parents=True)
@@ -80,8 +80,8 @@ def test_cleaning_removes_processes_and_unreadable_folders_of_dead_runs_alone(te
         living.remove()
 
 
-def test_a_mount_that_somebody_uses_is_told_in_a_sentence() -> None:
-    """A shell that stands there is enough: whoever cleans is to read why, and to clean again."""
+def test_clean_reports_a_mount_that_is_in_use() -> None:
+    """An open file is enough; the error has umount's reason, and the next `clean` succeeds."""
     if os.geteuid():
         pytest.skip("only root can mount a small file system")
     place = left_by_a_dead_harness() / "data-0"

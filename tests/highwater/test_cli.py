@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it refuses, and that it refuses before it writes."""
+"""The command line: its output, and that bad input is refused before anything is written."""
 
 import os
 import re
@@ -33,7 +33,7 @@ EXPLORED = plan_to_yaml(replace(derive(1, seconds=3), path=(Crash(node="b1"),)))
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to stand in."""
+    """An empty working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -90,7 +90,7 @@ BAD_INPUT = [
 
 
 @pytest.mark.parametrize("arguments", BAD_INPUT, ids=" ".join)
-def test_bad_input_is_one_line_and_exit_2_and_nothing_written(
+def test_bad_input_prints_one_line_exits_2_and_writes_nothing(
     arguments: list[str], place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "bad.yaml").write_text(BAD_PLAN)
@@ -112,7 +112,7 @@ def test_bad_input_is_one_line_and_exit_2_and_nothing_written(
     assert sorted(place.rglob("*")) == before
 
 
-def test_malformed_yaml_names_the_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_malformed_yaml_error_names_the_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "bad.yaml").write_text(BAD_PLAN)
 
     run_command_line(["run", "--plan", "bad.yaml"])
@@ -121,7 +121,7 @@ def test_malformed_yaml_names_the_line(place: Path, capsys: pytest.CaptureFixtur
 
 
 def test_python_without_assertions_is_refused() -> None:
-    """Assertions of the system under test are among the things that are judged."""
+    """Failed assertions of the system under test are part of the verdict."""
     done = subprocess.run([sys.executable, "-O", "-m", "highwater", "protocols"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -131,7 +131,7 @@ def test_python_without_assertions_is_refused() -> None:
 @pytest.mark.parametrize(
     "arguments", [["judge", "stored", "--spark", "local"], ["run", "--seed", "1", "--backend", "process", "--faults", "crash"]]
 )
-def test_what_needs_java_is_refused_where_there_is_none(
+def test_command_that_needs_java_is_refused_without_it(
     arguments: list[str], place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.save(place / "stored", History(MANIFEST))
@@ -143,9 +143,7 @@ def test_what_needs_java_is_refused_where_there_is_none(
     assert re.fullmatch(r"highwater: .*Java 17 .*no java.*\n", capsys.readouterr().err)
 
 
-def test_a_history_with_rows_cut_off_is_neither_judged_nor_is_its_verdict_touched(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_truncated_history_is_refused_and_its_verdict_kept(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_command_line(["run", "--seed", "1", "--seconds", "3"])
     (run,) = store.find_runs(place)
     verdict = (run / store.VERDICT).read_bytes()
@@ -162,7 +160,7 @@ def test_a_history_with_rows_cut_off_is_neither_judged_nor_is_its_verdict_touche
     assert (run / store.VERDICT).read_bytes() == verdict
 
 
-def test_an_interrupted_replay_does_not_say_that_the_run_is_not_deterministic(
+def test_interrupted_replay_is_unknown_not_nondeterministic(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(world: World) -> None:
@@ -188,14 +186,14 @@ def test_faults_lists_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("verb", [command.__name__ for command in COMMANDS])
-def test_every_command_explains_itself_and_has_json(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help_and_json(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line([verb, "--help"]) == 0
 
     assert "--json" in capsys.readouterr().out
 
 
-def test_a_closed_pipe_is_no_traceback() -> None:
-    """`highwater protocols | head -1` is what people type."""
+def test_closed_pipe_prints_no_traceback() -> None:
+    """As in `highwater protocols | head -1`."""
     command = f"{sys.executable} -m highwater protocols | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=dict(os.environ))
 
@@ -203,13 +201,13 @@ def test_a_closed_pipe_is_no_traceback() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 10, (1 << 64) - 1])
-def test_a_seed_is_read_as_it_is_printed(seed: int) -> None:
+def test_seed_is_read_in_every_printed_form(seed: int) -> None:
     assert seed_of(format_seed(seed)) == seed
     assert seed_of(str(seed)) == seed
     assert seed_of(hex(seed)) == seed
 
 
-def test_a_range_of_seeds_has_both_ends() -> None:
+def test_seed_range_includes_both_ends() -> None:
     assert list(seeds_of("3..5")) == [3, 4, 5]
     assert list(seeds_of("7")) == [7]
     with pytest.raises(UsageError):

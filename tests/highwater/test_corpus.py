@@ -1,4 +1,4 @@
-"""The corpus: entries are read strictly, and a case holds or says how it does not."""
+"""The corpus: malformed entries are refused; a case that does not hold has a complaint."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import derive
 from highwater.plans.text import plan_to_yaml
-from highwater.runs.provenance import Laboratory
+from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
 from highwater.runs.summary import FoundAnomaly, Summary
 from highwater.runs.workers import perform
@@ -50,7 +50,7 @@ def _case(**expected: object) -> Case:
     )
 
 
-def test_an_entry_becomes_one_case_for_each_expectation(tmp_path: Path) -> None:
+def test_entry_becomes_one_case_for_each_expectation(tmp_path: Path) -> None:
     (tmp_path / "example.yaml").write_text(ENTRY)
 
     cases = load_corpus(tmp_path)
@@ -60,7 +60,7 @@ def test_an_entry_becomes_one_case_for_each_expectation(tmp_path: Path) -> None:
     assert cases[0].plan.schedule == cases[1].plan.schedule
 
 
-def test_an_entry_may_name_a_plan_beside_it(tmp_path: Path) -> None:
+def test_entry_may_name_a_plan_file(tmp_path: Path) -> None:
     (tmp_path / "plan.yml").write_text(plan_to_yaml(derive(5)))
     (tmp_path / "example.yaml").write_text(ENTRY.replace("seed: 3\nfaults: [pause]", "plan: plan.yml"))
 
@@ -76,15 +76,15 @@ def test_an_entry_may_name_a_plan_beside_it(tmp_path: Path) -> None:
         ("name: [", "example.yaml:1"),
     ],
 )
-def test_a_malformed_entry_is_refused_with_its_line(tmp_path: Path, text: str, place: str) -> None:
+def test_malformed_entry_is_refused_with_its_line(tmp_path: Path, text: str, place: str) -> None:
     (tmp_path / "example.yaml").write_text(text)
 
     with pytest.raises(UsageError, match=place):
         load_corpus(tmp_path)
 
 
-def test_a_corpus_without_entries_is_refused(tmp_path: Path) -> None:
-    """A wrong folder must not pass as a corpus that holds."""
+def test_corpus_without_entries_is_refused(tmp_path: Path) -> None:
+    """Otherwise a wrong folder would pass."""
     with pytest.raises(UsageError):
         load_corpus(tmp_path)
 
@@ -102,7 +102,7 @@ def test_a_corpus_without_entries_is_refused(tmp_path: Path) -> None:
         (_case(verdict="VALID", kinds=(), live=True), replace(VALID, live=None), ExitCode.LABORATORY_FAILED),
     ],
 )
-def test_a_case_that_does_not_hold_says_so(case: Case, summary: Summary, code: ExitCode) -> None:
+def test_case_that_does_not_hold_has_a_complaint(case: Case, summary: Summary, code: ExitCode) -> None:
     assert corpus.exit_code(case, summary) is code
     assert (corpus.complaint(case, summary) is None) == (code is ExitCode.VALID)
 
@@ -111,9 +111,9 @@ CASES = load_corpus(Path(__file__).resolve().parents[2] / "corpus" / "seeds")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.entry} on {case.expectation.protocol}")
-def test_the_corpus_holds(case: Case) -> None:
-    """What was found once is still found, and `safe` still withstands it."""
-    here = Laboratory(commit="", dirty=False, versions={})
-    (task,) = corpus.tasks_of([case], laboratory=here, keep=Keep())
+def test_corpus_holds(case: Case) -> None:
+    """Each known bug is still found, and `safe` does not have it."""
+    here = Build(commit="", dirty=False, versions={})
+    (task,) = corpus.tasks_of([case], build=here, keep=Keep())
 
     assert corpus.complaint(case, perform(task)) is None

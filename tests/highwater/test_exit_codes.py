@@ -1,4 +1,4 @@
-"""Exit codes: which of several reasons wins."""
+"""Exit codes: precedence and the code of a verdict."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,23 +7,23 @@ from checkers.verdict import Validity
 from highwater.exit_codes import PRECEDENCE, ExitCode, of_verdict, worst
 
 
-def test_the_first_that_applies_wins() -> None:
+def test_worst_code_is_the_first_by_precedence() -> None:
     assert [int(code) for code in PRECEDENCE] == [2, 14, 10, 13, 12, 11, 0]
     assert worst([ExitCode.UNKNOWN, ExitCode.LABORATORY_FAILED, ExitCode.INVALID]) is ExitCode.INVALID
     assert worst([]) is ExitCode.VALID
 
 
 @given(st.lists(st.sampled_from(ExitCode)), st.sampled_from(ExitCode))
-def test_one_more_reason_never_makes_it_better(codes: list[ExitCode], more: ExitCode) -> None:
+def test_additional_code_never_improves_the_worst(codes: list[ExitCode], more: ExitCode) -> None:
     assert PRECEDENCE.index(worst([*codes, more])) <= PRECEDENCE.index(worst(codes))
 
 
 @given(st.sampled_from(Validity), st.sampled_from([True, False, None]), st.booleans())
-def test_only_a_valid_run_that_is_not_dead_exits_with_zero(validity: Validity, live: bool | None, failed: bool) -> None:
+def test_only_a_valid_live_run_exits_with_zero(validity: Validity, live: bool | None, failed: bool) -> None:
     code = of_verdict(validity, live=live, laboratory_failed=failed)
 
     assert (code == 0) == (validity is Validity.VALID and live is not False and not failed)
 
 
-def test_a_proven_anomaly_outranks_a_failed_laboratory() -> None:
+def test_anomaly_outranks_a_harness_failure() -> None:
     assert of_verdict(Validity.INVALID, live=False, laboratory_failed=True) is ExitCode.INVALID

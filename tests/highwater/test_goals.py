@@ -1,4 +1,4 @@
-"""Goals of a campaign: what must have happened somewhere before a thousand VALIDs mean anything."""
+"""Goals of a campaign: the counts, the standard goals, and the exit code when one is missed."""
 
 from pathlib import Path
 from typing import get_args
@@ -65,7 +65,7 @@ def campaign(*summaries: Summary, goals: tuple[str, ...], wanted: int | None = N
     return Campaign(protocol="safe", wanted=len(summaries) if wanted is None else wanted, summaries=summaries, goals=goals)
 
 
-def test_the_table_adds_up_all_runs() -> None:
+def test_table_adds_up_all_runs() -> None:
     found = counts(RUN, RUN)
 
     assert (found["message:leader-and-isr"], found["error:STALE_BROKER_EPOCH"], found["error:NONE"]) == (6, 2, 4)
@@ -73,15 +73,15 @@ def test_the_table_adds_up_all_runs() -> None:
     assert found["message:log-info"] == 0
 
 
-def test_an_error_that_a_server_sent_is_not_counted_again_where_the_client_reports_it() -> None:
+def test_error_in_reply_and_client_report_is_counted_once() -> None:
     sent = MessageCount(kind="produce-reply", error="NOT_ENOUGH_REPLICAS", count=5)
     reported = MessageCount(kind=CLIENTS, error="NOT_ENOUGH_REPLICAS", count=4)
 
     assert counts(replace(RUN, messages=(sent, reported)))["error:NOT_ENOUGH_REPLICAS"] == 5
 
 
-def test_what_nobody_counted_is_not_said_to_have_never_happened() -> None:
-    """On real nodes clients alone tell of errors, and nobody of messages."""
+def test_uncounted_message_goals_are_not_listed() -> None:
+    """On real nodes only clients report errors, and messages are not counted."""
     by_clients = replace(RUN, backend="docker", messages=(MessageCount(kind=CLIENTS, error="REQUEST_TIMED_OUT", count=4),))
     wanted = "message:leader-and-isr"
 
@@ -94,7 +94,7 @@ def test_what_nobody_counted_is_not_said_to_have_never_happened() -> None:
     assert missed == {wanted}
 
 
-def test_a_wound_is_survived_only_where_nothing_was_lost() -> None:
+def test_wound_counts_as_survived_only_without_a_loss() -> None:
     """docs/promise.md VAC-3."""
     names = (WOUNDS_SURVIVED, RECOVERY_ELECTIONS, ELECTIONS_FROM_ELR, EXCUSED_LOSSES)
     runs = (RUN, replace(RUN, excused=7, elections_from_elr=3), replace(RUN, verdict="INVALID"))
@@ -102,8 +102,8 @@ def test_a_wound_is_survived_only_where_nothing_was_lost() -> None:
     assert [counts(*runs)[name] for name in names] == [2, 3, 3, 7]
 
 
-def test_standard_goals_are_every_control_request_and_every_error_code_that_can_be_met() -> None:
-    """What is added to the protocol is asked for without being named here."""
+def test_standard_goals_are_all_that_can_be_reached() -> None:
+    """Additions to the protocol become goals without a change here."""
     wanted = standard("beyond")
 
     assert len([name for name in wanted if name.startswith("message:")]) >= len(CONTROL_REQUESTS) + 1
@@ -113,8 +113,8 @@ def test_standard_goals_are_every_control_request_and_every_error_code_that_can_
     assert set(wanted) - set(standard("within")) == {EXCUSED_LOSSES, "error:OFFSET_OUT_OF_RANGE", "admin:elect-unclean"}
 
 
-def test_what_administrators_did_and_who_took_part_is_counted() -> None:
-    """R-064, R-206, B-66: what no run had in it was not tested."""
+def test_table_counts_admin_requests_and_participants() -> None:
+    """R-064, R-206, B-66: a request or participant that no run had was not tested."""
     run = replace(RUN, done=(Done(f="remove-partition", count=2),), idempotent=30, legacy_brokers=1)
     found = counts(RUN, run, run)
 
@@ -122,7 +122,7 @@ def test_what_administrators_did_and_who_took_part_is_counted() -> None:
     assert found["admin:create-topic"] == 0
 
 
-def test_a_goal_that_no_run_reached_fails_the_campaign_as_a_laboratory() -> None:
+def test_missed_goal_is_a_harness_failure() -> None:
     reached, missed = campaign(RUN, goals=("message:leader-and-isr",)), campaign(RUN, goals=("message:log-info",))
 
     assert exit_code(reached, unknown_allowed_percent=0) is ExitCode.VALID
@@ -130,16 +130,14 @@ def test_a_goal_that_no_run_reached_fails_the_campaign_as_a_laboratory() -> None
     assert tally(missed.summaries, missed.goals).missed == ("message:log-info",)
 
 
-def test_a_campaign_that_was_stopped_is_not_blamed_for_what_it_did_not_reach() -> None:
+def test_stopped_campaign_with_a_missed_goal_is_unknown() -> None:
     assert exit_code(campaign(RUN, goals=("message:log-info",), wanted=2), unknown_allowed_percent=0) is ExitCode.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("goals", "by_default", "some"), [(None, True, True), (None, False, False), ("standard", False, True), ("none", True, False)]
 )
-def test_goals_are_standard_where_asked_for_or_where_the_campaign_is_wide(
-    goals: str | None, by_default: bool, some: bool
-) -> None:
+def test_goals_default_to_standard_for_wide_campaigns(goals: str | None, by_default: bool, some: bool) -> None:
     assert chosen(goals, profile="within", by_default=by_default) == (standard("within") if some else ())
 
 
@@ -151,7 +149,7 @@ def test_goals_are_read_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "said"), [("- a\n", "goals.yaml:1: unknown goal 'a'"), ("x: 1\n", "list"), ("", "empty")])
-def test_a_file_that_names_no_goals_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_goals_file_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "goals.yaml"
     path.write_text(text)
 
@@ -159,8 +157,8 @@ def test_a_file_that_names_no_goals_is_refused_with_its_line(tmp_path: Path, tex
         read(path)
 
 
-def test_the_simulator_counts_each_message_that_reached_somebody() -> None:
-    """A failover: the new controller commands, each broker answers, clients fetch."""
+def test_simulator_counts_each_delivered_message() -> None:
+    """In a failover the new controller sends LeaderAndIsr, each broker replies, clients fetch."""
     window = Window(id="f1", kind="it", at_ms=500, until_ms=2500, fault=Crash(), target=Controller())
     run = SimBackend().perform(plan(window), Provenance(run_id="r", plan_digest="d"))
     found = {(count.kind, count.error): count.count for count in run.history.manifest.messages}

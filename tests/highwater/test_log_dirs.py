@@ -1,6 +1,6 @@
-"""KIP-112's system tests as plans, with what it says is to be validated: 1 ZooKeeper, 3 brokers, 2 directories each (R-320).
+"""KIP-112's system tests as plans, with its validation steps: 1 ZooKeeper, 3 brokers, 2 directories each (R-320).
 
-That `safe` passes and a protocol with the bug does not is for the corpus to say: corpus/seeds/kip112-*.yaml.
+The corpus tests that `safe` passes and a protocol with the bug does not: corpus/seeds/kip112-*.yaml.
 """
 
 from functools import cache
@@ -31,7 +31,7 @@ def performed(name: str) -> History:
 
 
 def described(name: str, at_ms: int, topic: str = "t") -> str:
-    """What kafka-topics --describe says of the partition of this topic at that moment."""
+    """The line of `kafka-topics --describe` for the partition of this topic at that moment."""
     world = World(load_plan(PLANS / f"{name}.yaml"))
     world.play_until(at_ms)
     reply = world.metadata()
@@ -45,7 +45,7 @@ def rows(history: History, kind: EventKind, node: str) -> list[ClusterEvent]:
 
 
 def validate(history: History) -> None:
-    """R-320: nothing lost, nothing twice, and all whole again after the repair."""
+    """R-320: no record is lost or duplicated, and the cluster is live after the repair."""
     verdict = judge(history)
     assert (verdict.validity, verdict.live, verdict.excused) == (Validity.VALID, True, ())
     acked = [op.value for op in history.operations if op.f == "produce" and op.type == "ok"]
@@ -60,7 +60,7 @@ def acked_between(history: History, start_ms: int, end_ms: int, topic: str = "t"
 
 
 def serves_alone(history: History, name: str, broker: str) -> None:
-    """R-318, R-319: the broker with the bad directory serves the topic that was made afterwards, though the others are killed."""
+    """R-318, R-319: the broker with the failed directory serves a topic created later while the other brokers are down."""
     window = [event.time_ns for event in history.events if event.fault == "others-killed" and event.node is not None]
     alone = [op for op in history.operations if op.topic == "u" and op.type == "ok" and min(window) < op.time_ns < max(window)]
     assert ({op.node for op in alone}, {op.f for op in alone}) == ({broker}, {"produce"})
@@ -70,33 +70,34 @@ def serves_alone(history: History, name: str, broker: str) -> None:
     assert f"Topic: u\tPartition: 0\tLeader: {broker[1:]}\tReplicas: 1,2,3\tIsr: {broker[1:]}" in described(name, 10_000, "u")
 
 
-def test_a_failure_found_at_bootstrap() -> None:
+def test_log_dir_failure_at_startup() -> None:
     """R-317, R-320: kill the leader, chmod 000 its first directory, start it again, validate."""
     history = performed("bootstrap")
 
     validate(history)
     (failed,) = rows(history, EventKind.DIR_FAILED, "b1")
     assert (failed.life, failed.dir, failed.detail) == (2, 0, "unreadable at startup")
-    assert 2 in {row.life for row in rows(history, EventKind.REGISTERED, "b1")}  # it runs without the directory
+    assert 2 in {row.life for row in rows(history, EventKind.REGISTERED, "b1")}  # it registers without the directory
     assert described("bootstrap", 9000) == "Topic: t\tPartition: 0\tLeader: 2\tReplicas: 1,2,3\tIsr: 2,3\tOffline: 1"
 
 
-def test_a_failure_found_on_the_leader_while_it_runs() -> None:
-    """R-318, R-320: the leader's directory is chmod 000; another replica leads, and the broker serves from the good one."""
+def test_log_dir_failure_on_a_running_leader() -> None:
+    """R-318, R-320: the leader's directory is chmod 000; another replica leads, and the broker serves from its other
+    directory."""
     history = performed("leader")
 
     validate(history)
     (failed,) = rows(history, EventKind.DIR_FAILED, "b1")
     assert (failed.life, failed.dir, failed.detail) == (1, 0, "EACCES")
     stopped = rows(history, EventKind.NODE_STOPPED, "b1")
-    assert [row.detail for row in stopped] == ["crash"]  # for its repair, when the directory is good again
+    assert [row.detail for row in stopped] == ["crash"]  # the restart after the directory was repaired
     assert acked_between(history, 6000, 9000) > 50
     assert described("leader", 7500) == "Topic: t\tPartition: 0\tLeader: 2\tReplicas: 1,2,3\tIsr: 2,3\tOffline: 1"
     serves_alone(history, "leader", "b1")
 
 
-def test_a_failure_found_on_a_follower_while_it_runs() -> None:
-    """R-319, R-320: a follower's directory is chmod 000; it leaves the ISR, and the broker serves from the good one."""
+def test_log_dir_failure_on_a_running_follower() -> None:
+    """R-319, R-320: a follower's directory is chmod 000; it leaves the ISR, and the broker serves from its other directory."""
     history = performed("follower")
 
     validate(history)
@@ -106,8 +107,8 @@ def test_a_failure_found_on_a_follower_while_it_runs() -> None:
     serves_alone(history, "follower", "b3")
 
 
-def test_a_disk_that_is_slow_and_never_fails_is_not_noticed() -> None:
-    """R-314: the limitation that KIP-112 states. The leader stays, and the partition hardly moves while it lasts."""
+def test_slow_disk_without_errors_is_not_detected() -> None:
+    """R-314: KIP-112's stated limitation. The leader stays, and the partition is slow while the disk is."""
     history = performed("slow-disk")
 
     validate(history)
@@ -117,7 +118,7 @@ def test_a_disk_that_is_slow_and_never_fails_is_not_noticed() -> None:
 
 
 def test_describe_prints_one_line_for_each_topic_and_partition() -> None:
-    """R-306: partitions in the order of their numbers, `none` where nobody leads."""
+    """R-306: partitions are in numeric order; the leader is `none` if there is none."""
     member = IsrMember(BrokerId(2), Incarnation(7))
 
     def state(tp: str, leader: int | None, offline: tuple[int, ...]) -> PartitionState:
@@ -150,10 +151,11 @@ def test_describe_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Offline: 1" in capsys.readouterr().out
 
 
-def test_what_replication_on_bare_disks_costs_and_bears() -> None:
-    """R-313: RAID-10 holds each copy twice. (copies before, after) -> disk saved in percent, brokers and disks that may go.
+def test_jbod_disk_savings_and_tolerated_failures() -> None:
+    """R-313: RAID-10 stores each replica twice. (replicas before, after) -> saved disk space in percent, failed brokers and disks
+    (before, after) that a partition survives.
 
-    A broker's worth of copies is one; of the disks of one partition all but one may fail, in the worst order.
+    A partition survives the failure of all but one of its brokers, or of all but one of its disks.
     """
     table = {(2, 2): (50, (1, 1), (3, 1)), (2, 3): (25, (1, 2), (3, 2)), (2, 4): (0, (1, 3), (3, 3))}
 

@@ -1,4 +1,4 @@
-"""From a seed to a plan: a function of the seed alone, in parts that do not disturb each other."""
+"""Plans are derived from the seed alone, and their parts are drawn independently."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ SEEDS = range(300)
 
 
 @given(seeds)
-def test_any_seed_makes_a_plan_that_can_be_performed_and_judged(seed: int) -> None:
+def test_any_seed_derives_a_valid_plan(seed: int) -> None:
     plan = derive(seed)
 
     assert complaints(plan) == ()
@@ -29,7 +29,7 @@ def test_any_seed_makes_a_plan_that_can_be_performed_and_judged(seed: int) -> No
     assert 15_000 <= plan.faults_ms <= 45_000
 
 
-def test_a_plan_does_not_depend_on_the_hash_seed_of_the_process() -> None:
+def test_plan_does_not_depend_on_pythonhashseed() -> None:
     code = (
         "from highwater.plans.derive import derive\nfrom highwater.plans.plan import plan_digest\n"
         "print([plan_digest(derive(s)) for s in range(20)])"
@@ -48,11 +48,11 @@ def test_a_plan_does_not_depend_on_the_hash_seed_of_the_process() -> None:
     assert said == {f"{[plan_digest(derive(seed)) for seed in range(20)]}\n"}
 
 
-def test_other_seeds_make_other_plans() -> None:
+def test_different_seeds_derive_different_plans() -> None:
     assert len({plan_digest(replace(derive(seed), seed=None, name="")) for seed in SEEDS}) == len(SEEDS)
 
 
-def test_asking_for_faults_leaves_everything_else_as_drawn() -> None:
+def test_given_faults_change_only_the_schedule() -> None:
     for seed in range(50):
         drawn, asked = derive(seed), derive(seed, faults=("pause",))
 
@@ -61,7 +61,7 @@ def test_asking_for_faults_leaves_everything_else_as_drawn() -> None:
         assert asked.schedule
 
 
-def test_wishes_replace_draws_without_shifting_the_others() -> None:
+def test_wishes_replace_draws_without_shifting_others() -> None:
     drawn, wished = derive(5), derive(5, seconds=7, wishes=Wishes(produce_per_s=1))
 
     assert wished.faults_ms == 7000
@@ -69,13 +69,13 @@ def test_wishes_replace_draws_without_shifting_the_others() -> None:
     assert (wished.cluster, wished.network, wished.draws) == (drawn.cluster, drawn.network, drawn.draws)
 
 
-def test_the_protocol_changes_nothing_but_itself() -> None:
-    """One seed is one course of events for every protocol, as far as their answers allow."""
+def test_protocol_does_not_change_the_draws() -> None:
+    """So one seed has the same workload and schedule under every protocol."""
     assert derive(9, protocol="v3") == replace(derive(9), protocol="v3")
 
 
-def test_defaults_excuse_no_loss() -> None:
-    """Every harmless fault, and power loss where every topic flushes before it acknowledges."""
+def test_default_faults_wound_no_topic() -> None:
+    """Power loss is among them if every topic flushes before it acknowledges."""
     power = 0
     for seed in SEEDS:
         plan = derive(seed)
@@ -86,7 +86,7 @@ def test_defaults_excuse_no_loss() -> None:
     assert power > 50
 
 
-def test_hundreds_of_seeds_cover_shapes_and_kinds() -> None:
+def test_300_seeds_cover_all_shapes_and_kinds() -> None:
     plans = [derive(seed) for seed in SEEDS]
 
     assert {plan.cluster.brokers for plan in plans} == {3, 4, 5}
@@ -101,12 +101,12 @@ def test_hundreds_of_seeds_cover_shapes_and_kinds() -> None:
 
 
 @pytest.mark.parametrize("name", ["power", "disk-swap", "dir-drop", "dir-removed"])
-def test_who_asks_for_wounds_gets_them_within_the_promise(name: str) -> None:
+def test_wounding_kinds_given_by_name_are_scheduled(name: str) -> None:
     for seed in range(30):
         assert derive(seed, faults=(name,)).schedule, seed
 
 
-def test_beyond_the_promise_wounds_what_it_likes() -> None:
+def test_profile_beyond_schedules_wounding_kinds() -> None:
     plans = [derive(seed, profile="beyond") for seed in range(60)]
 
     assert {plan.promise.profile for plan in plans} == {"beyond"}
@@ -115,25 +115,25 @@ def test_beyond_the_promise_wounds_what_it_likes() -> None:
 
 
 @pytest.mark.parametrize("seconds", [1, 2, 5])
-def test_a_short_run_is_a_plan_too(seconds: int) -> None:
+def test_short_plan_is_valid(seconds: int) -> None:
     for seed in range(50):
         assert complaints(derive(seed, seconds=seconds)) == ()
 
 
-def test_what_does_not_exist_is_named_with_what_does() -> None:
-    with pytest.raises(PlanError, match=r"unknown protocol 'paxos'; there are safe, v3"):
+def test_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(PlanError, match=r"unknown protocol 'paxos'; known: safe, v3"):
         derive(1, protocol="paxos")
-    with pytest.raises(PlanError, match=r"unknown fault 'gremlins'; there are the kinds"):
+    with pytest.raises(PlanError, match=r"unknown fault 'gremlins'"):
         derive(1, faults=("pause", "gremlins"))
-    with pytest.raises(PlanError, match=r"unknown workload 'mine'; there are produce-consume"):
+    with pytest.raises(PlanError, match=r"unknown workload 'mine'; known: produce-consume"):
         derive(1, workload="mine")
-    with pytest.raises(PlanError, match="0 seconds"):
+    with pytest.raises(PlanError, match="seconds must be at least 1, not 0"):
         derive(1, seconds=0)
-    with pytest.raises(PlanError, match="0 brokers"):
+    with pytest.raises(PlanError, match="brokers must be at least 1, not 0"):
         derive(1, wishes=Wishes(brokers=0))
 
 
-def test_the_bench_plan_has_every_default_kind() -> None:
+def test_bench_plan_has_every_default_kind() -> None:
     plan = standard_bench_plan()
     shape = shape_of(plan)
 
@@ -143,8 +143,8 @@ def test_the_bench_plan_has_every_default_kind() -> None:
     assert (plan.workload.producers + plan.workload.consumers, plan.workload.produce_per_s) == (8, 50)
 
 
-def test_some_plans_are_in_the_middle_of_a_double_roll() -> None:
-    """R-205, R-206: brokers of before KIP-343 beside others, all of them, and mostly none."""
+def test_some_plans_mix_legacy_and_new_brokers() -> None:
+    """R-205, R-206: some or all brokers use the protocol before KIP-343; in most plans none does."""
     plans = [derive(seed, seconds=20) for seed in range(200)]
     shares = [(len(plan.cluster.legacy_brokers), plan.cluster.brokers) for plan in plans]
 

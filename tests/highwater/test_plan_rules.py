@@ -1,4 +1,4 @@
-"""A plan that cannot be performed, cannot heal or cannot be judged is refused with a sentence."""
+"""Validation of plans: each mistake is refused with a sentence on the given and the allowed values."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def _workload(**parts: Any) -> Plan:
     return replace(GOOD, workload=replace(GOOD.workload, **parts))
 
 
-def test_a_good_plan_has_no_complaints() -> None:
+def test_valid_plan_has_no_complaints() -> None:
     assert complaints(GOOD) == ()
     assert checked(GOOD) is GOOD
 
@@ -38,39 +38,48 @@ def test_a_good_plan_has_no_complaints() -> None:
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
-        (replace(GOOD, protocol="raft"), "unknown protocol 'raft'; there are safe, v3"),
-        (_workload(name="consume"), "unknown workload 'consume'; there are produce-consume"),
-        (_workload(producers=0), "producers must be at least 1"),
-        (_workload(consumers=-1), "consumers must not be below 0"),
-        (_workload(acks=(2,)), "acks holds"),
-        (_workload(acks=()), "acks holds"),
-        (_cluster(topics=()), "there is no topic"),
-        (_cluster(topics=GOOD.cluster.topics[:1] * 2), "is there twice"),
-        (_cluster(log_dirs=0), "log_dirs must be at least 1"),
-        (_topic(replication_factor=GOOD.cluster.brokers + 1), f"cannot be had from {GOOD.cluster.brokers} brokers"),
-        (_topic(replication_factor=0), "replication factor 0"),
-        (_topic(min_insync_replicas=4), "min_insync_replicas 4"),
-        (_topic(partitions=0), "at least one partition"),
-        (replace(GOOD, promise=replace(GOOD.promise, topics=())), "nothing is promised of topic"),
-        (_cluster(session_timeout_ms=GOOD.cluster.session_timeout_ms + 1), "session_timeout_ms is below the cluster's"),
-        (replace(GOOD, quiet_ms=GOOD.promise.bound_ms - 1), "a plan that cannot heal: quiet_ms"),
-        (replace(GOOD, network=replace(GOOD.network, delay_us_min=10, delay_us_max=9)), "a delay from 10 to 9 us"),
-        (replace(GOOD, required_marks=("fault:none",)), "mark 'fault:none' can never occur"),
+        (replace(GOOD, protocol="raft"), "unknown protocol 'raft'; known: safe, v3"),
+        (_workload(name="consume"), "unknown workload 'consume'; known: produce-consume"),
+        (_workload(producers=0), "producers must be at least 1, not 0"),
+        (_workload(consumers=-1), "consumers must be at least 0, not -1"),
+        (_workload(retries=-1), "retries must be at least 0, not -1"),
+        (_workload(idempotent=99), "(the number of producers), not 99"),
+        (_workload(acks=(2,)), "acks must be one or more of -1 (all), 0 and 1, not [2]"),
+        (_workload(acks=()), "acks must be one or more of -1 (all), 0 and 1, not []"),
+        (_workload(name="create-delete", scratch=None), "workload create-delete needs a scratch topic"),
+        (_cluster(topics=()), "topics must not be empty"),
+        (_cluster(topics=GOOD.cluster.topics[:1] * 2), "is listed twice"),
+        (_cluster(log_dirs=0), "log_dirs must be at least 1, not 0"),
+        (_topic(replication_factor=GOOD.cluster.brokers + 1), f"from 1 to {GOOD.cluster.brokers} (the number of brokers), not"),
+        (_topic(replication_factor=0), "(the number of brokers), not 0"),
+        (_topic(min_insync_replicas=4), "(the replication factor), not 4"),
+        (_topic(partitions=0), "partitions must be at least 1, not 0"),
+        (replace(GOOD, promise=replace(GOOD.promise, topics=())), "promise.topics must list topic"),
+        (
+            _cluster(session_timeout_ms=GOOD.cluster.session_timeout_ms + 1),
+            "session_timeout_ms of the promise must be at least the cluster's",
+        ),
+        (replace(GOOD, quiet_ms=GOOD.promise.bound_ms - 1), "quiet_ms must be at least the promise's bound"),
+        (
+            replace(GOOD, network=replace(GOOD.network, delay_us_min=10, delay_us_max=9)),
+            "delay_us_min must not exceed delay_us_max (10 > 9)",
+        ),
+        (replace(GOOD, required_marks=("fault:none",)), "unknown mark 'fault:none'; known: "),
         (
             replace(GOOD, schedule=(Window(id="f1", kind="k", at_ms=0, until_ms=20_001, fault=Crash()),)),
-            "window f1 (k): a plan that cannot heal",
+            "window f1 (k): ",
         ),
         (
             replace(GOOD, schedule=(Window(id="f1", kind="k", at_ms=0, until_ms=1, fault=Packets(kinds=("fetsch",))),)),
-            "unknown message 'fetsch'; there are epoch-end, epoch-end-reply, fetch, fetch-reply",
+            "unknown message 'fetsch'; known: epoch-end, epoch-end-reply, fetch, fetch-reply",
         ),
         (
             replace(GOOD, schedule=(Window(id="f1", kind="k", at_ms=0, until_ms=1, fault=CrashAt(effect="send:fetsch")),)),
-            "unknown effect 'send:fetsch'; there are append, ",
+            "unknown effect 'send:fetsch'; known: append, ",
         ),
     ],
 )
-def test_what_is_wrong_is_said(plan: Plan, words: str) -> None:
+def test_invalid_plan_is_refused_with_the_allowed_values(plan: Plan, words: str) -> None:
     said = _sentences(plan)
 
     assert any(words in sentence for sentence in said), said
@@ -78,17 +87,17 @@ def test_what_is_wrong_is_said(plan: Plan, words: str) -> None:
         checked(plan)
 
 
-def test_a_variant_of_ones_own_needs_no_known_name() -> None:
+def test_plan_with_its_own_variant_may_have_any_protocol_name() -> None:
     assert complaints(replace(GOOD, protocol="mine", variant=SAFE)) == ()
 
 
-def test_equal_plans_have_equal_digests_and_any_change_shows() -> None:
+def test_plan_digest_is_equal_only_for_equal_plans() -> None:
     assert plan_digest(GOOD) == plan_digest(derive(1, seconds=20))
     assert plan_digest(GOOD) != plan_digest(replace(GOOD, draws=GOOD.draws + 1))
     assert len(plan_digest(GOOD)) == 32
 
 
-def test_the_nemesis_learns_the_shape_of_the_cluster() -> None:
+def test_shape_has_brokers_topics_and_end() -> None:
     shape = shape_of(GOOD)
 
     assert (shape.brokers, shape.end_ms) == (GOOD.cluster.brokers, GOOD.faults_ms)

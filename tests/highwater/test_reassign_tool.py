@@ -1,4 +1,4 @@
-"""`highwater admin reassign`: what it writes, what it prints, and what it refuses before it writes (KIP-236)."""
+"""`highwater admin reassign`: its writes, its output, and its refusals before writing (KIP-236)."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ GHOST = TopicPartition("ghost-0")
 
 
 def run(lab: Lab, command: Command) -> tuple[str, ...]:
-    """The command against the model of ZooKeeper."""
+    """Run the command against the model of ZooKeeper."""
     try:
         wanted = next(command)
         while True:
@@ -40,8 +40,8 @@ def refusal(lab: Lab, command: Command) -> str:
     return str(error.value)
 
 
-def test_a_move_is_executed_with_its_originals() -> None:
-    """R-148, R-232: the file has `replicas` alone; what is assigned now is read and written beside them."""
+def test_execute_writes_the_original_replicas() -> None:
+    """R-148, R-232: the file has only `replicas`; the present replicas are read and written as `original_replicas`."""
     lab = cluster()
     lab.crash(1)
     lines = run(lab, reassign_tool.execute(entries_of(MOVE, "move.json")))
@@ -51,7 +51,7 @@ def test_a_move_is_executed_with_its_originals() -> None:
     assert lines[-1] == "Successfully started reassignment of partitions."
 
 
-def test_a_move_is_proposed() -> None:
+def test_generate_proposes_replicas_round_robin() -> None:
     """R-240, R-132: replica j of partition i on broker (i + j) mod n."""
     lab = cluster()
     lines = run(lab, reassign_tool.generate(("t",), (BrokerId(4), BrokerId(5), BrokerId(6))))
@@ -66,8 +66,8 @@ def test_a_move_is_proposed() -> None:
     assert pending(lab) is None
 
 
-def test_a_move_is_verified() -> None:
-    """R-240: on its way, waiting in the extra znode, done, or not what is assigned."""
+def test_verify_prints_the_status_of_each_move() -> None:
+    """R-240: in progress, waiting in the extra znode, completed, or failed."""
     lab = stuck()
     line = "Reassignment of partition t-0 "
     command = reassign_tool.verify
@@ -83,8 +83,8 @@ def test_a_move_is_verified() -> None:
     assert run(done, command(entries(OAR, (), GHOST)))[1:] == ("Reassignment of partition ghost-0 failed",)
 
 
-def test_a_cancellation_says_what_is_rolled_back() -> None:
-    """R-240, R-241, R-233, R-239: word for word; and the cluster goes back."""
+def test_cancel_prints_what_is_rolled_back() -> None:
+    """R-240, R-241, R-233, R-239: the exact output; the cluster rolls back."""
     lab = stuck()
     lines = run(lab, reassign_tool.cancel())
 
@@ -98,7 +98,7 @@ def test_a_cancellation_says_what_is_rolled_back() -> None:
     assert data(lab, admin_paths.REASSIGN_CANCEL) is None
 
 
-def test_the_example_of_the_document_is_printed_as_there() -> None:
+def test_scala_map_equals_the_example_of_kip_236() -> None:
     """R-241: the output of KIP-236's own session."""
     one = entries((832, 679, 680), (832, 679, 681), TopicPartition("test_topic-25"))
 
@@ -108,7 +108,7 @@ def test_the_example_of_the_document_is_printed_as_there() -> None:
     )
 
 
-def test_more_is_added_while_some_are_in_flight() -> None:
+def test_execute_extra_adds_to_a_move_in_flight() -> None:
     """R-240, R-231, R-243: --execute refuses, --execute-extra adds."""
     lab = stuck()
     assert "existing assignment" in refusal(lab, reassign_tool.execute(entries((2, 3, 4))))
@@ -118,13 +118,13 @@ def test_more_is_added_while_some_are_in_flight() -> None:
     assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
 
 
-def test_by_proposal_b_a_move_is_asked_for_and_verified() -> None:
-    """R-245, R-249, C-19: waiting as a request, in flight by its entry, done."""
+def test_proposal_b_requests_and_verifies_a_move() -> None:
+    """R-245, R-249, C-19: waiting as a request, in progress, completed."""
     line = "Reassignment of partition t-0 "
-    nobody_looks = cluster()
-    (*_, made) = run(nobody_looks, reassign_tool.request(entries(RAR)))
+    cluster_a = cluster()
+    (*_, made) = run(cluster_a, reassign_tool.request(entries(RAR)))
     assert made == f"Successfully submitted {admin_paths.REQUEST}0000000000."
-    waiting = run(nobody_looks, reassign_tool.verify_requests(entries(RAR)))
+    waiting = run(cluster_a, reassign_tool.verify_requests(entries(RAR)))
     assert waiting[1:] == (line + f"is waiting in {admin_paths.REQUESTS}",)
 
     lab = by_requests()
@@ -136,8 +136,8 @@ def test_by_proposal_b_a_move_is_asked_for_and_verified() -> None:
     assert run(lab, reassign_tool.verify_requests(entries(RAR)))[1:] == (line + "completed successfully",)
 
 
-def test_by_proposal_b_what_was_saved_cancels() -> None:
-    """R-247: "it is up to the client to record the old state": it is printed, and executed like any other file."""
+def test_proposal_b_saved_assignment_cancels_a_move() -> None:
+    """R-247: "it is up to the client to record the old state"; --execute prints it as a file."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
     lines = run(lab, reassign_tool.request(entries(RAR)))
@@ -148,7 +148,7 @@ def test_by_proposal_b_what_was_saved_cancels() -> None:
     assert finish(lab, lambda: is_at(lab, OAR))
 
 
-def test_by_proposal_b_a_cancellation_of_the_other_forbids_nothing() -> None:
+def test_proposal_b_ignores_the_znode_reassign_cancel() -> None:
     """C-19: /admin/reassign_cancel is a znode of proposal A."""
     lab = by_requests()
     write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
@@ -157,8 +157,8 @@ def test_by_proposal_b_a_cancellation_of_the_other_forbids_nothing() -> None:
     assert finish(lab, lambda: is_at(lab, RAR))
 
 
-def test_nothing_is_submitted_while_a_cancellation_is_in_place() -> None:
-    """R-239: enforced before anything is written."""
+def test_execute_is_refused_while_a_cancellation_exists() -> None:
+    """R-239: refused before anything is written."""
     lab = cluster()
     write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
 
@@ -166,22 +166,22 @@ def test_nothing_is_submitted_while_a_cancellation_is_in_place() -> None:
     assert "--remove-cancel" in refusal(lab, reassign_tool.execute_extra(entries(RAR)))
 
 
-def test_what_cannot_be_is_refused() -> None:
-    """Each in one sentence, and nothing is written."""
+def test_impossible_move_is_refused_before_writing() -> None:
+    """Each refusal is one sentence, and nothing is written."""
     lab = cluster()
 
     assert refusal(lab, reassign_tool.execute(entries(RAR, (), GHOST))) == "topic ghost does not exist"
     assert refusal(lab, reassign_tool.execute(entries(RAR, (), TopicPartition("t-9")))) == "t-9 does not exist"
     assert refusal(lab, reassign_tool.execute(entries((4, 9)))) == "brokers 9 are not registered"
     assert refusal(lab, reassign_tool.generate(("t",), (BrokerId(9),))) == "brokers 9 are not registered"
-    assert "more than the 2 brokers" in refusal(lab, reassign_tool.generate(("t",), (BrokerId(1), BrokerId(2))))
-    assert "no reassignment in progress" in refusal(lab, reassign_tool.cancel())
+    assert "more than the 2 chosen brokers" in refusal(lab, reassign_tool.generate(("t",), (BrokerId(1), BrokerId(2))))
+    assert "no reassignment is in progress" in refusal(lab, reassign_tool.cancel())
     assert refusal(lab, reassign_tool.remove_cancel()) == "/admin/reassign_cancel does not exist"
     assert pending(lab) is None
 
 
-def test_an_assignment_that_changed_meanwhile_is_not_overwritten() -> None:
-    """R-232: the originals would be wrong; the multi checks the znodes they were read from."""
+def test_execute_is_refused_if_the_assignment_changed() -> None:
+    """R-232: otherwise the originals would be wrong; the multi checks the versions of the znodes they were read from."""
     lab = cluster()
     command = reassign_tool.execute(entries(RAR))
     wanted = next(command)
@@ -195,7 +195,7 @@ def test_an_assignment_that_changed_meanwhile_is_not_overwritten() -> None:
     assert pending(lab) is None
 
 
-def test_too_much_for_one_znode_is_refused() -> None:
+def test_payload_beyond_the_znode_limit_is_refused() -> None:
     """R-244: "the ZooKeeper-imposed limit of 1MB on znode size"."""
     with pytest.raises(UsageError, match="reassign in batches"):
         reassign_tool._fitting(b"x" * (1 << 20))
@@ -208,14 +208,14 @@ def test_too_much_for_one_znode_is_refused() -> None:
         (b"[]", "Expected `object`"),
         (b'{"version":1,"partitions":[]}', "no partition is listed"),
         (b'{"version":1,"partitions":[{"topic":"t","partition":0}]}', "replicas"),
-        (b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[]}]}', "no replicas"),
-        (b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,1]}]}', "twice"),
+        (b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[]}]}', "must be one or more"),
+        (b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,1]}]}', "different brokers"),
         (b'{"version":1,"partitions":[{"topic":"t","partition":-1,"replicas":[1]}]}', "negative"),
         (b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[-1]}]}', "negative"),
-        (MOVE.replace(b"]}]", b']},{"topic":"t","partition":0,"replicas":[1]}]'), "t-0 stands there twice"),
+        (MOVE.replace(b"]}]", b']},{"topic":"t","partition":0,"replicas":[1]}]'), "t-0 is listed twice"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused(text: bytes, words: str) -> None:
+def test_invalid_reassignment_file_is_refused(text: bytes, words: str) -> None:
     with pytest.raises(UsageError, match=words) as error:
         entries_of(text, "move.json")
 
@@ -237,10 +237,10 @@ def test_a_file_that_makes_no_sense_is_refused(text: bytes, words: str) -> None:
         ["--zookeeper", "localhost:1", "--requests", "--execute-extra", "absent.json"],
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(
+def test_bad_reassign_options_print_one_line_and_exit_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R-240: the six options and the three of before, one at a time."""
+    """R-240: exactly one of the commands at a time."""
     monkeypatch.chdir(tmp_path)
     code = run_command_line(["admin", "reassign", *arguments])
     printed = capsys.readouterr()

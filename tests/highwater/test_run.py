@@ -1,4 +1,4 @@
-"""The flow of one run: what is kept, what becomes of an early end, and that nothing early is ever VALID."""
+"""The flow of one run: what is stored, and that a run that ended early is never VALID."""
 
 from itertools import count
 from pathlib import Path
@@ -16,7 +16,7 @@ from highwater.exit_codes import ExitCode
 from highwater.plans.derive import derive
 from highwater.plans.plan import Plan, plan_digest
 from highwater.rig.backend import Provenance, Run
-from highwater.runs.provenance import Laboratory, laboratory
+from highwater.runs.provenance import Build, present_build
 from highwater.runs.run import SUMMARY, Judged, Keep, carry_out, honest, judge, perform
 from highwater.runs.summary import Summary
 from highwater.runs.workers import perform_all
@@ -24,13 +24,13 @@ from history import store
 from history.history import History
 from history.manifest import Outcome
 
-HERE = Laboratory(commit="abc", dirty=False, versions={"python": "3"})
+HERE = Build(commit="abc", dirty=False, versions={"python": "3"})
 PLAN = derive(1, seconds=3)
 REPEAT = "highwater run --seed 1 --seconds 3"
 
 
 class Broken:
-    """A laboratory that fails."""
+    """A backend that fails."""
 
     name = "broken"
 
@@ -42,14 +42,14 @@ class Broken:
 
 
 class Choosy(Broken):
-    """A stage that cannot perform the plan."""
+    """A backend that refuses the plan."""
 
     def refuse(self, plan: Plan) -> str | None:
         return "window f1 (pause): not here"
 
 
 class Early:
-    """The simulator, left early: `outcome` is put over what it recorded."""
+    """The simulator with outcome `interrupted` in the manifest."""
 
     name = "sim"
 
@@ -64,15 +64,15 @@ class Early:
 
 @pytest.fixture(scope="module")
 def good() -> History:
-    """The history of a run that is VALID."""
+    """The history of a VALID run."""
     return perform(PLAN, SimBackend(), HERE).history
 
 
 def _carried_out(folder: Path, **keep: bool) -> Judged:
-    return carry_out(PLAN, SimBackend(), laboratory=HERE, repeat=REPEAT, keep=Keep(store=folder, **keep))
+    return carry_out(PLAN, SimBackend(), build=HERE, repeat=REPEAT, keep=Keep(store=folder, **keep))
 
 
-def test_a_run_leaves_evidence_judgement_page_and_summary(tmp_path: Path) -> None:
+def test_run_stores_history_verdict_report_and_summary(tmp_path: Path) -> None:
     judged = _carried_out(tmp_path)
 
     directory = tmp_path / PLAN.name / judged.history.manifest.run_id
@@ -83,14 +83,14 @@ def test_a_run_leaves_evidence_judgement_page_and_summary(tmp_path: Path) -> Non
     assert msgspec.json.decode((directory / store.VERDICT).read_bytes(), type=Verdict) == judged.verdict
 
 
-def test_a_good_run_leaves_nothing_where_only_failures_are_kept(tmp_path: Path) -> None:
+def test_valid_run_is_not_stored_with_only_failures(tmp_path: Path) -> None:
     judged = _carried_out(tmp_path, only_failures=True)
 
     assert judged.summary.exit_code is ExitCode.VALID
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_summary_counts_what_the_history_holds(good: History) -> None:
+def test_summary_counts_equal_the_history(good: History) -> None:
     summary = _summary()
 
     assert summary.digest == good.digest
@@ -102,22 +102,22 @@ def test_the_summary_counts_what_the_history_holds(good: History) -> None:
 
 
 def _summary() -> Summary:
-    return carry_out(PLAN, SimBackend(), laboratory=HERE, repeat=REPEAT, keep=Keep()).summary
+    return carry_out(PLAN, SimBackend(), build=HERE, repeat=REPEAT, keep=Keep()).summary
 
 
-def test_a_run_says_where_it_was_made(good: History) -> None:
+def test_manifest_has_the_build_and_the_plan(good: History) -> None:
     manifest = good.manifest
 
     assert (manifest.commit, manifest.dirty, manifest.versions) == ("abc", False, {"python": "3"})
     assert (manifest.plan_digest, manifest.seed) == (plan_digest(PLAN), 1)
 
 
-def test_the_good_run_is_valid_so_that_the_next_tests_mean_something(good: History) -> None:
+def test_complete_run_is_valid(good: History) -> None:
     assert judge(good).validity is Validity.VALID
 
 
 @pytest.mark.parametrize("outcome", ["interrupted", "incomplete", "harness-fault"])
-def test_a_run_that_did_not_complete_is_never_valid(good: History, outcome: str) -> None:
+def test_incomplete_run_is_unknown(good: History, outcome: str) -> None:
     manifest = msgspec.convert({**msgspec.to_builtins(good.manifest), "outcome": outcome}, type=type(good.manifest))
 
     verdict = judge(History(manifest, operations=good.operations, events=good.events))
@@ -127,8 +127,8 @@ def test_a_run_that_did_not_complete_is_never_valid(good: History, outcome: str)
 
 
 @pytest.mark.parametrize("outcome", ["interrupted", "incomplete", "harness-fault"])
-def test_only_a_completed_run_keeps_a_valid_that_the_checkers_gave(good: History, outcome: Outcome) -> None:
-    """Whatever checkers there will be: none of them has to know how a run ended."""
+def test_valid_verdict_of_an_incomplete_run_becomes_unknown(good: History, outcome: Outcome) -> None:
+    """So no checker has to know how a run ended."""
     valid = judge_history(good)
     invalid = replace(valid, validity=Validity.INVALID)
 
@@ -139,15 +139,15 @@ def test_only_a_completed_run_keeps_a_valid_that_the_checkers_gave(good: History
     assert honest(valid, "completed") == valid
 
 
-def test_an_interrupted_run_is_kept_and_unknown(tmp_path: Path) -> None:
-    judged = carry_out(PLAN, Early(), laboratory=HERE, repeat=REPEAT, keep=Keep(store=tmp_path, only_failures=True))
+def test_interrupted_run_is_stored_and_unknown(tmp_path: Path) -> None:
+    judged = carry_out(PLAN, Early(), build=HERE, repeat=REPEAT, keep=Keep(store=tmp_path, only_failures=True))
 
     assert judged.summary.exit_code is ExitCode.UNKNOWN
     assert judged.summary.store is not None
     assert store.load_manifest(Path(judged.summary.store)).outcome == "interrupted"
 
 
-def test_ctrl_c_in_the_simulator_keeps_what_was_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_in_the_simulator_keeps_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
     from reference.node import Node
 
     calls = count()
@@ -166,21 +166,21 @@ def test_ctrl_c_in_the_simulator_keeps_what_was_recorded(monkeypatch: pytest.Mon
     assert judge(history).validity is not Validity.VALID
 
 
-def test_a_failed_laboratory_names_what_was_attempted_and_how_to_repeat_it(tmp_path: Path) -> None:
+def test_harness_error_names_the_attempt_and_the_repeat_command(tmp_path: Path) -> None:
     with pytest.raises(
         HarnessError, match=r"performing seed-1 on broken: OSError: no space left.*repeat: highwater run --seed 1"
     ):
-        carry_out(PLAN, Broken(), laboratory=HERE, repeat=REPEAT, keep=Keep(store=tmp_path))
+        carry_out(PLAN, Broken(), build=HERE, repeat=REPEAT, keep=Keep(store=tmp_path))
 
 
-def test_a_plan_that_a_backend_cannot_perform_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_plan_refused_by_the_backend_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="window f1"):
-        carry_out(PLAN, Choosy(), laboratory=HERE, repeat=REPEAT, keep=Keep(store=tmp_path))
+        carry_out(PLAN, Choosy(), build=HERE, repeat=REPEAT, keep=Keep(store=tmp_path))
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_evidence_is_kept_where_judging_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_is_stored_if_judging_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(history: History) -> Verdict:
         raise ZeroDivisionError
 
@@ -192,22 +192,22 @@ def test_evidence_is_kept_where_judging_fails(tmp_path: Path, monkeypatch: pytes
     assert store.load_run(run).operations
 
 
-def test_worker_processes_find_what_this_process_finds() -> None:
-    """Two spawned workers: results must not depend on where a run was performed."""
+def test_worker_processes_give_the_same_digests() -> None:
+    """Results must not depend on the process that performs a run."""
     request = Request(seconds=2)
     seeds = (1, 2, 3)
 
     def digests(jobs: int) -> list[str]:
-        tasks = (request.task(seed, laboratory=HERE, keep=Keep()) for seed in seeds)
+        tasks = (request.task(seed, build=HERE, keep=Keep()) for seed in seeds)
         return [done.summary.digest for done in sorted(perform_all(tasks, jobs=jobs), key=lambda d: d.position)]
 
     assert digests(jobs=2) == digests(jobs=1)
 
 
-def test_a_failing_task_is_a_summary_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    stages = iter([Broken(), SimBackend()])
-    monkeypatch.setattr("highwater.runs.workers.backend_named", lambda name: next(stages))
-    tasks = (Request(seconds=2).task(seed, laboratory=HERE, keep=Keep()) for seed in (1, 2))
+def test_failing_task_becomes_a_summary_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    backends = iter([Broken(), SimBackend()])
+    monkeypatch.setattr("highwater.runs.workers.backend_named", lambda name: next(backends))
+    tasks = (Request(seconds=2).task(seed, build=HERE, keep=Keep()) for seed in (1, 2))
 
     failed, fine = (done.summary for done in perform_all(tasks, jobs=1))
 
@@ -216,16 +216,16 @@ def test_a_failing_task_is_a_summary_and_the_others_go_on(monkeypatch: pytest.Mo
     assert fine.outcome == "completed"
 
 
-def test_the_laboratory_knows_its_versions() -> None:
-    assert set(laboratory().versions) >= {"python", "highwater", "msgspec"}
+def test_present_build_has_versions() -> None:
+    assert set(present_build().versions) >= {"python", "highwater", "msgspec"}
 
 
-def test_a_run_that_cannot_be_repeated_does_not_replace_an_earlier_one(tmp_path: Path) -> None:
-    """Two runs on real processes differ, and each is evidence."""
-    stage = Early()
-    stage.name = "process"
+def test_unrepeatable_run_does_not_replace_an_earlier_one(tmp_path: Path) -> None:
+    """Two runs on real processes differ, so both are kept."""
+    backend = Early()
+    backend.name = "process"
 
     for _ in range(2):
-        carry_out(PLAN, stage, laboratory=HERE, repeat=REPEAT, keep=Keep(store=tmp_path, report=False))
+        carry_out(PLAN, backend, build=HERE, repeat=REPEAT, keep=Keep(store=tmp_path, report=False))
 
     assert len(store.find_runs(tmp_path)) == 2

@@ -1,4 +1,4 @@
-"""Signals to a whole command: each ends it as Ctrl-C does, and nothing of it goes on living."""
+"""Signals to a command: each ends it as Ctrl-C does and leaves no process."""
 
 import os
 import signal
@@ -24,14 +24,14 @@ pytestmark = [
 
 
 def _hear_signals() -> None:
-    """A shell's background job may have been started with SIGINT ignored, and `nohup` with SIGHUP; that is inherited."""
+    """Reset SIGINT and SIGHUP, which a background job or `nohup` may ignore; children inherit that."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
 def command(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """`highwater ...` in a group of its own, as a shell would start it; all of it is gone afterwards."""
+    """`highwater ...` in its own process group, as a shell starts it; the group is killed at the end."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.Popen(
         [sys.executable, "-m", "highwater", *arguments],
@@ -52,7 +52,7 @@ def command(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def children(pid: int) -> list[int]:
-    """Of one process, those alive."""
+    """The running child processes of a process."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
@@ -66,7 +66,7 @@ def wait_for_children(process: subprocess.Popen[str], count: int) -> list[int]:
 
 
 def let_it_simulate(process: subprocess.Popen[str]) -> None:
-    """Until it has worked for a second after its headline, however busy this machine is."""
+    """Wait until the process has used one CPU second after printing its first line."""
     assert process.stdout is not None
     assert process.stdout.readline()
     enough_s = cpu_seconds(process) + 1
@@ -78,13 +78,13 @@ def let_it_simulate(process: subprocess.Popen[str]) -> None:
 
 
 def cpu_seconds(process: subprocess.Popen[str]) -> float:
-    """Of the process itself, without its children."""
+    """CPU seconds of the process without its children."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) / os.sysconf("SC_CLK_TCK")
 
 
 def remaining(pids: list[int]) -> list[int]:
-    """Those that are still alive when they have had time to end."""
+    """The processes that still run after ENDS_S seconds."""
     deadline = time.monotonic() + ENDS_S
     while alive := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
         if time.monotonic() > deadline:
@@ -94,10 +94,10 @@ def remaining(pids: list[int]) -> list[int]:
 
 
 CAMPAIGN = ("campaign", "--seeds", "0..300", "--jobs", "2", "--seconds", "20")
-WITH_WORKERS = 3  # two workers, and Python's own tracker of what they share
+WITH_WORKERS = 3  # two workers and Python's resource tracker
 
 
-def test_sigterm_ends_a_campaign_with_its_pages_and_no_process_left(tmp_path: Path) -> None:
+def test_sigterm_ends_a_campaign_with_pages_and_no_process(tmp_path: Path) -> None:
     with command(*CAMPAIGN, folder=tmp_path) as process:
         family = wait_for_children(process, WITH_WORKERS)
         process.send_signal(signal.SIGTERM)
@@ -110,8 +110,8 @@ def test_sigterm_ends_a_campaign_with_its_pages_and_no_process_left(tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_the_whole_group_while_workers_start_is_no_traceback(number: signal.Signals, tmp_path: Path) -> None:
-    """Workers import for a second before any line of ours runs in them."""
+def test_group_signal_while_workers_start_prints_no_traceback(number: signal.Signals, tmp_path: Path) -> None:
+    """Workers import for a second before they run any of this code."""
     with command(*CAMPAIGN, folder=tmp_path) as process:
         family = wait_for_children(process, WITH_WORKERS)
         os.killpg(process.pid, number)
@@ -121,7 +121,7 @@ def test_a_signal_to_the_whole_group_while_workers_start_is_no_traceback(number:
     assert remaining(family) == []
 
 
-def test_workers_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
     with command(*CAMPAIGN, folder=tmp_path) as process:
         family = wait_for_children(process, WITH_WORKERS)
         process.kill()
@@ -130,7 +130,7 @@ def test_workers_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_ended_keeps_what_it_recorded(number: signal.Signals, tmp_path: Path) -> None:
+def test_signal_ends_a_run_and_keeps_its_history(number: signal.Signals, tmp_path: Path) -> None:
     with command("run", "--seed", "1", "--seconds", "4000", folder=tmp_path) as process:
         let_it_simulate(process)
         process.send_signal(number)
@@ -144,7 +144,7 @@ def test_a_run_that_is_ended_keeps_what_it_recorded(number: signal.Signals, tmp_
     assert history.operations
 
 
-def test_an_interrupt_stops_a_campaign_of_one_job_and_not_its_run_alone(tmp_path: Path) -> None:
+def test_interrupt_ends_a_campaign_of_one_job(tmp_path: Path) -> None:
     with command("campaign", "--seeds", "0..300", "--jobs", "1", "--seconds", "4000", folder=tmp_path) as process:
         let_it_simulate(process)
         process.send_signal(signal.SIGINT)
@@ -155,21 +155,21 @@ def test_an_interrupt_stops_a_campaign_of_one_job_and_not_its_run_alone(tmp_path
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_during_the_imports_is_one_line(number: signal.Signals, tmp_path: Path) -> None:
+def test_interrupt_during_imports_prints_one_line(number: signal.Signals, tmp_path: Path) -> None:
     with command("protocols", folder=tmp_path) as process:
         wait_until_it_catches(process, signal.SIGTERM)
         time.sleep(0.1)
         process.send_signal(number)
         printed, complaints = process.communicate(timeout=ENDS_S)
 
-    if printed:  # a fast machine was done before
+    if printed:  # a fast machine finished earlier
         assert process.returncode == ExitCode.VALID
     else:
         assert (process.returncode, complaints) == (ExitCode.UNKNOWN, "highwater: interrupted\n")
 
 
-def test_an_interrupt_inside_an_exec_is_one_line_too(tmp_path: Path) -> None:
-    """Where a dataclass is made during the imports: CPython remembers it, and `python -m` would end by SIGINT."""
+def test_interrupt_inside_an_exec_prints_one_line(tmp_path: Path) -> None:
+    """As when a dataclass is created during the imports: CPython sets a flag, and `python -m` would end by SIGINT."""
     (tmp_path / "interrupted.py").write_text(
         "import highwater.cli.main as line\n"
         "from highwater.__main__ import main\n"
@@ -183,7 +183,7 @@ def test_an_interrupt_inside_an_exec_is_one_line_too(tmp_path: Path) -> None:
 
 
 def wait_until_it_catches(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """Until the interpreter itself has started; before that, no program has a say."""
+    """Wait until the interpreter has started; earlier no Python code can handle a signal."""
     deadline = time.monotonic() + ENDS_S
     while True:
         lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
@@ -194,5 +194,5 @@ def wait_until_it_catches(process: subprocess.Popen[str], number: signal.Signals
         time.sleep(0.005)
 
 
-def test_the_code_of_an_early_interrupt_is_that_of_every_other() -> None:
+def test_early_interrupt_exits_with_unknown() -> None:
     assert entry._UNKNOWN == ExitCode.UNKNOWN

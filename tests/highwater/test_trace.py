@@ -1,4 +1,4 @@
-"""`highwater protocol`: each statement of the documents with the code that does it and the tests that show it."""
+"""`highwater protocol`: the statements of the documents with their code and their tests."""
 
 import msgspec
 import pytest
@@ -13,8 +13,8 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_every_statement_is_printed_as_data(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a program reads is a list with these keys, and nothing else."""
+def test_protocol_json_lists_every_statement(capsys: pytest.CaptureFixture[str]) -> None:
+    """The output is a list of objects with exactly these keys."""
     rows = msgspec.json.decode(said(capsys, "--json"))
 
     assert [row["id"] for row in rows] == [row.id for row in trace.chosen(trace.rows(trace.stored()), "R")]
@@ -22,25 +22,24 @@ def test_every_statement_is_printed_as_data(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(("what", "first"), [("C", "C-01"), ("B", "B-01"), ("KIP-343", "R-180"), ("R-057", "R-057")])
-def test_a_list_a_document_or_one_id_can_be_asked_for(what: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_protocol_takes_a_list_a_document_or_an_id(what: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, what).startswith(first)
 
 
-def test_one_statement_is_printed_in_full(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where is it done, what shows it?"""
+def test_protocol_prints_one_statement_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "R-057")
 
     assert "reference/replica/isr.maybe_shrink" in text
     assert "test_the_one_that_is_too_many_messages_behind_leaves" in text
 
 
-def test_an_unknown_name_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+def test_protocol_refuses_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["protocol", "R-0"]) == 2
     assert "R-0" in capsys.readouterr().err
 
 
-def test_a_statement_that_nobody_cites_is_missing() -> None:
-    """Code without a test, or a test without code, is not enough."""
+def test_statement_without_code_and_test_is_missing() -> None:
+    """Code without a test and a test without code are not enough."""
     both = Cited({"R-001": ("a.b",), "R-002": ("a.b",)}, {"R-001": ("t",), "R-003": ("t",)})
     status = {row.id: row.status for row in trace.rows(both)}
 

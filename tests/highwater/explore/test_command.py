@@ -13,7 +13,7 @@ from highwater.explore.search import Budget, Search
 V3 = ["explore", "--protocol", "v3", "--records", "1", "--holds", "strong-isr"]
 
 
-def test_a_counterexample_is_written_as_a_plan_that_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_counterexample_is_written_as_a_plan_that_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = tmp_path / "loss.yaml"
 
     assert run_command_line([*V3, "--plan", str(plan)]) == ExitCode.INVALID
@@ -25,7 +25,7 @@ def test_a_counterexample_is_written_as_a_plan_that_replays(tmp_path: Path, caps
     assert "the same history, byte for byte" in capsys.readouterr().out
 
 
-def test_json_is_one_object_that_says_how_to_search_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explore_json_has_the_repeat_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line([*V3, "--json"]) == ExitCode.INVALID
 
     found = msgspec.json.decode(capsys.readouterr().out)
@@ -34,13 +34,13 @@ def test_json_is_one_object_that_says_how_to_search_again(capsys: pytest.Capture
     assert found["repeat"] == "highwater explore --protocol v3 --holds strong-isr"
 
 
-def test_a_spent_budget_is_unknown_and_says_that_it_proves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_spent_budget_is_unknown_and_no_proof(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explore", "--max-depth", "2"]) == ExitCode.UNKNOWN
 
     assert "no proof" in capsys.readouterr().out
 
 
-def test_an_interrupted_search_is_unknown_and_says_how_far_it_came(
+def test_interrupted_explore_is_unknown_with_its_numbers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(search: Search, budget: Budget) -> str:
@@ -57,7 +57,7 @@ def test_an_interrupted_search_is_unknown_and_says_how_far_it_came(
     assert re.search(r"^5\d\d states, ", printed, re.MULTILINE)
 
 
-def test_a_space_that_was_searched_to_its_end_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exhausted_space_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explore", "--crashes", "0", "--expiries", "0", "--max-epochs", "1"]) == ExitCode.VALID
 
     assert "VALID: committed holds in the whole space" in capsys.readouterr().out
@@ -68,10 +68,10 @@ def test_a_space_that_was_searched_to_its_end_is_valid(capsys: pytest.CaptureFix
     [
         (["--protocol", "paxos"], "unknown protocol 'paxos'"),
         (["--brokers", "9"], "--brokers"),
-        (["--plan", "/nowhere/at/all.yaml"], "there is no folder /nowhere/at"),
+        (["--plan", "/nowhere/at/all.yaml"], "folder /nowhere/at does not exist"),
     ],
 )
-def test_bad_input_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_explore_options_print_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explore", *arguments]) == ExitCode.USAGE
 
     printed = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""The explored world: its canonical form loses nothing, and its steps are as large as they claim to be."""
+"""The explored world: its canonical form preserves the future, and its actions have the documented extent."""
 
 import pytest
 from hypothesis import given
@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from highwater.explore.model import Model
-from highwater.explore.stage import Impossible
 from highwater.explore.state import Bounds, State, values_of
+from highwater.explore.transition import Impossible
 from highwater.plans.actions import AnyAction, Crash, Deliver, Notice, Produce, Restart, ZkHear, ZkPerform
 from reference.config import VARIANTS
 
@@ -26,7 +26,7 @@ def take(model: Model, state: State, *actions: AnyAction) -> State:
 
 @given(protocol=st.sampled_from(sorted(PLAIN)), choices=st.lists(st.integers(0, 30), max_size=25))
 def test_renumbering_versions_changes_no_future(protocol: str, choices: list[int]) -> None:
-    """A state whose versions are canonical offers the same actions as the one that was really reached, at every step."""
+    """A state with canonical versions has the same actions as the one without, at every step."""
     plain, exact = PLAIN[protocol], EXACT[protocol]
     here, there = plain.initial(), exact.initial()
     for choice in choices:
@@ -40,7 +40,7 @@ def test_renumbering_versions_changes_no_future(protocol: str, choices: list[int
         assert list(map(values_of, here.hosts)) == list(map(values_of, there.hosts))
 
 
-def test_a_fetch_at_the_log_end_parks_and_produces_nothing() -> None:
+def test_fetch_at_the_log_end_is_parked() -> None:
     model = Model(VARIANTS["safe"], Bounds())
 
     state = take(
@@ -55,7 +55,7 @@ def test_a_fetch_at_the_log_end_parks_and_produces_nothing() -> None:
     assert state.ghost.committed == (("v1", 0),)
 
 
-def test_a_crash_loses_what_is_on_the_way_to_the_process() -> None:
+def test_crash_drops_messages_to_the_process() -> None:
     model = Model(VARIANTS["safe"], Bounds())
     state = model.after(model.initial(), Produce(node="b1"))
 
@@ -64,15 +64,15 @@ def test_a_crash_loses_what_is_on_the_way_to_the_process() -> None:
     assert model.after(state, Crash(node="b1")).network == state.network
 
 
-def test_a_restarted_broker_waits_for_the_end_of_its_old_session() -> None:
+def test_restarted_broker_waits_for_its_old_session() -> None:
     model = Model(VARIANTS["safe"], Bounds())
     back = take(model, model.initial(), Crash(node="b2"), Restart(node="b2"))
 
-    assert model.standing(back).sessions == (1, 2, 4)  # 3 was the administrator's
+    assert model.standing(back).sessions == (1, 2, 4)  # 3 was the session of the administrator
 
 
-def test_requests_to_zookeeper_travel_where_that_is_asked_for() -> None:
-    """The ISR change is under way: ZooKeeper does not know of it yet, and when it does the leader has not heard."""
+def test_zk_async_separates_request_and_reply() -> None:
+    """An ISR change: first ZooKeeper does not know it, then ZooKeeper knows it but the leader does not."""
     model = Model(VARIANTS["v3"], Bounds(zk_async=True))
     initial = model.initial()
 
@@ -87,21 +87,21 @@ def test_requests_to_zookeeper_travel_where_that_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("action", "why"),
     [
-        (Deliver(message="Fetch", source="b2", to="b1"), "no Fetch number 0 is on the way from b2 to b1"),
+        (Deliver(message="Fetch", source="b2", to="b1"), "no Fetch number 0 from b2 to b1 is in flight"),
         (Restart(node="b1"), "b1 is up"),
-        (Crash(node="b3"), "there is no broker b3"),
-        (Notice(node="b1"), "the session of b1 is not over"),
-        (ZkHear(node="b1"), "nothing is on the way from ZooKeeper to b1"),
+        (Crash(node="b3"), "unknown broker b3; brokers are b1 to b2"),
+        (Notice(node="b1"), "the session of b1 has not expired"),
+        (ZkHear(node="b1"), "no event from ZooKeeper to b1 is in flight"),
     ],
 )
-def test_an_impossible_action_says_why(action: AnyAction, why: str) -> None:
+def test_impossible_action_says_why(action: AnyAction, why: str) -> None:
     model = Model(VARIANTS["safe"], Bounds())
 
     with pytest.raises(Impossible, match=why):
         model.after(model.initial(), action)
 
 
-def test_a_broker_that_learns_of_its_expiry_comes_back_under_another_incarnation() -> None:
+def test_expired_broker_reconnects_with_a_new_session() -> None:
     model = Model(VARIANTS["safe"], Bounds())
     initial = model.initial()
     expired = next(after for action, after in model.successors(initial) if repr(action) == "Expire(node='b2')")

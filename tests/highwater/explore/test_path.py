@@ -1,4 +1,4 @@
-"""A counterexample is a story, a plan, and a run that the ordinary checkers judge."""
+"""A counterexample as a story, as a plan, and as a run that the checkers judge."""
 
 from msgspec.structs import replace
 
@@ -38,14 +38,14 @@ def plan(path: tuple[AnyAction, ...] = LOSS) -> Plan:
     return plan_of(name="loss", story=("It is lost",), protocol="v3", variant=V3_CLEAN, brokers=2, path=path)
 
 
-def test_the_story_tells_who_truncated_and_who_was_elected() -> None:
+def test_story_has_truncation_and_election() -> None:
     told = " ".join(tell(Model(V3_CLEAN, bounds_of(plan())), LOSS))
 
     assert "b2 truncates its log at offset 0, to its high watermark" in told
     assert "b2 becomes leader of epoch 1 with LEO 0" in told
 
 
-def test_a_path_survives_its_text_form() -> None:
+def test_path_survives_its_text_form() -> None:
     wanted = plan((*LOSS, Lose(message="Fetch", source="b2", to="b1", nth=1)))
 
     text = plan_to_yaml(wanted)
@@ -54,7 +54,7 @@ def test_a_path_survives_its_text_form() -> None:
     assert plan_from_yaml(text) == wanted
 
 
-def test_a_performed_path_is_judged_as_a_lost_write() -> None:
+def test_performed_path_is_judged_as_a_lost_write() -> None:
     run = ExploreBackend().perform(plan(), PROVENANCE)
 
     verdict = judge(run.history)
@@ -65,7 +65,7 @@ def test_a_performed_path_is_judged_as_a_lost_write() -> None:
     assert [op.type for op in run.history.operations] == [OpType.INVOKE, OpType.OK]
 
 
-def test_the_same_path_is_valid_on_safe() -> None:
+def test_same_path_is_valid_on_safe() -> None:
     run = ExploreBackend().perform(replace(plan(), protocol="safe", variant=None), PROVENANCE)
 
     verdict = judge(run.history)
@@ -73,14 +73,14 @@ def test_the_same_path_is_valid_on_safe() -> None:
     assert (verdict.validity, verdict.anomalies, verdict.unchecked) == (Validity.VALID, (), ())
 
 
-def test_performing_twice_gives_one_digest() -> None:
+def test_path_performed_twice_gives_one_digest() -> None:
     digests = {ExploreBackend().perform(plan(), PROVENANCE).history.manifest.digest for _ in range(2)}
 
     assert len(digests) == 1
 
 
-def test_versions_of_the_state_znode_are_recorded_as_they_are() -> None:
-    """Three writes of one znode are three versions, though the explorer tells only the present one from the older ones."""
+def test_recorded_zk_versions_are_not_renumbered() -> None:
+    """The search renumbers versions to present and older; a recorded history has the real ones."""
     run = ExploreBackend().perform(plan(), PROVENANCE)
 
     versions = [event.zk_version for event in run.history.events if event.kind is EventKind.STATE_WRITTEN]
@@ -89,16 +89,16 @@ def test_versions_of_the_state_znode_are_recorded_as_they_are() -> None:
     assert len(versions) >= 2
 
 
-def test_a_step_that_cannot_be_taken_fails_the_laboratory() -> None:
+def test_impossible_action_is_a_harness_failure() -> None:
     run = ExploreBackend().perform(plan((*REPLICATED, Restart(node="b1"))), PROVENANCE)
 
-    assert run.failure == "step 4 of the path cannot be taken: b1 is up"
+    assert run.failure == "action 4 of the path is not possible: b1 is up"
     assert run.history.manifest.outcome == "harness-fault"
 
 
-def test_a_plan_without_a_path_or_with_another_world_is_refused() -> None:
+def test_plan_without_path_or_with_settings_is_refused() -> None:
     other = replace(plan(), cluster=replace(plan().cluster, session_timeout_ms=1000))
 
     assert ExploreBackend().refuse(plan()) is None
-    assert ExploreBackend().refuse(plan(())) == "the explorer performs plans with a path only"
-    assert "no settings of its own" in str(ExploreBackend().refuse(other))
+    assert ExploreBackend().refuse(plan(())) == "backend explore performs only plans with a path"
+    assert "default cluster settings" in str(ExploreBackend().refuse(other))

@@ -1,4 +1,4 @@
-"""What the explorer finds, and how much it sees: numbers are exact, since the search is deterministic."""
+"""The results of the explorer; its numbers are exact because the search is deterministic."""
 
 from itertools import count
 
@@ -17,7 +17,7 @@ STRONG_ISR = next(p for p in PROPERTIES if p.name == "strong-isr")
 
 
 def clock() -> float:
-    """Time stands still: no budget of seconds."""
+    """A clock that stands still: no budget of seconds."""
     return 0.0
 
 
@@ -32,8 +32,8 @@ def search(
 
 
 @pytest.mark.slow
-def test_v3_loses_a_committed_record_in_nine_steps_by_truncating_to_the_high_watermark() -> None:
-    """V3 §E step 3.3: a restarted broker follows, cuts off what its old high watermark did not cover, and is elected."""
+def test_v3_loses_a_record_in_nine_steps_by_hw_truncation() -> None:
+    """V3 §E step 3.3: a restarted follower truncates to its checkpointed high watermark and is then elected."""
     result = search("v3", Bounds(records=1, max_epochs=2))
 
     assert (result.end, result.depth, result.states) == ("violated", 9, 17611)
@@ -51,8 +51,8 @@ def test_v3_loses_a_committed_record_in_nine_steps_by_truncating_to_the_high_wat
     ]
 
 
-def test_truncation_to_the_high_watermark_breaks_the_isr_with_two_brokers() -> None:
-    """docs/oracles.md §7.2: what is committed is missing in the log of a member of the ISR, two steps before it is lost."""
+def test_hw_truncation_breaks_strong_isr_with_two_brokers() -> None:
+    """docs/oracles.md §7.2: a committed record is missing in the log of an ISR member, two steps before it is lost."""
     result = search("v3", Bounds(records=1, max_epochs=2), properties=(COMMITTED, STRONG_ISR))
 
     assert (result.end, result.depth, result.states) == ("violated", 7, 4512)
@@ -77,8 +77,8 @@ ONE_EXPIRY = Bounds(records=1, max_epochs=3, crashes=0, expiries=1)
         ("safe", ONE_EXPIRY, ("exhausted", 16, 1504)),
     ],
 )
-def test_verdicts_are_those_of_the_formal_models(protocol: str, bounds: Bounds, expected: tuple[str, int, int]) -> None:
-    """StrongIsr: what a leader holds below its HW is in the log of every member of the ISR in ZooKeeper."""
+def test_verdicts_equal_those_of_the_formal_models(protocol: str, bounds: Bounds, expected: tuple[str, int, int]) -> None:
+    """StrongIsr: the records below a leader's HW are in the log of every member of the ISR in ZooKeeper."""
     result = search(protocol, bounds, properties=(COMMITTED, STRONG_ISR))
 
     assert (result.end, result.depth, result.states) == expected
@@ -93,7 +93,7 @@ def test_safe_holds_in_the_whole_space_of_one_crash() -> None:
     assert result.goals == ("a record was committed", "the ISR shrank", "another leader was elected")
 
 
-def test_a_search_that_spends_its_budget_claims_nothing() -> None:
+def test_search_out_of_budget_has_no_verdict() -> None:
     by_states = search("safe", Bounds(), budget=Budget(states=300))
     by_depth = search("safe", Bounds(), budget=Budget(depth=3))
 
@@ -102,7 +102,7 @@ def test_a_search_that_spends_its_budget_claims_nothing() -> None:
     assert (by_depth.end, by_depth.stopped_by, by_depth.depth) == ("budget", "depth 3", 3)
 
 
-def test_a_budget_of_seconds_is_kept() -> None:
+def test_search_keeps_its_budget_of_seconds() -> None:
     ticks = count()
     variant = VARIANTS["safe"]
 
@@ -117,14 +117,14 @@ def test_two_searches_agree_on_everything() -> None:
     assert search("v3", bounds, budget=Budget(depth=5)) == search("v3", bounds, budget=Budget(depth=5))
 
 
-def test_nothing_happens_in_a_quiet_world() -> None:
-    """With nothing to write, to lose or to break, a warm cluster of `safe` stays as it is: no timer changes anything."""
+def test_warm_cluster_without_faults_has_no_successors() -> None:
+    """No timer of a warm `safe` cluster changes the state."""
     model = Model(VARIANTS["safe"], Bounds(records=0, crashes=0, expiries=0))
 
     assert list(model.successors(model.initial())) == []
 
 
-def test_perturbations_are_counted_and_healing_is_not() -> None:
+def test_faults_are_bounded_and_healing_is_not() -> None:
     model = Model(VARIANTS["safe"], Bounds(records=0, crashes=1, expiries=0))
     state = model.after(model.initial(), Crash(node="b2"))
 
@@ -136,7 +136,7 @@ def test_perturbations_are_counted_and_healing_is_not() -> None:
     assert not any(isinstance(action, Fire) and action.node == "b2" for action in actions)
 
 
-def test_an_interrupted_search_says_how_far_it_came_and_proves_nothing() -> None:
+def test_interrupted_search_reports_its_progress() -> None:
     def interrupt(states: int, depth: int) -> None:
         if states > 500:
             raise KeyboardInterrupt

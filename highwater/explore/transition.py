@@ -1,13 +1,13 @@
-"""Performing one action on a world: events for the machines, their effects, and what follows at once.
+"""Perform one action on a state: events for the machines, their effects, and all immediate consequences.
 
-What counts as one step, and so is never interrupted by anything else:
+These are part of the action, so nothing happens between them:
 
-* a request to ZooKeeper, its answer and the watches it fires, unless `zk_async` (then each arrival is an action);
+* a request to ZooKeeper, its reply and the watches it fires, unless `zk_async` (then each arrival is an action);
 * a flush;
-* the answer to a control request, which only lets the controller send the next one;
-* an UpdateMetadata: it is answered and never arrives, for it concerns clients alone, and the client of this world needs none.
+* the reply to a control request, which only lets the controller send the next one;
+* an UpdateMetadata: it is answered at once and not delivered, because only clients need it and this client does not.
 
-Messages in flight arrive in any order, at most once. A crash loses what is on the way to the process, not what it has sent.
+Messages in flight arrive in any order, at most once. A crash drops the messages to the process, not those it has sent.
 """
 
 from collections import deque
@@ -16,8 +16,7 @@ from typing import Protocol, assert_never
 from msgspec.structs import replace
 
 from highwater.explore import ghost
-from highwater.explore.canonical import bytes_of, canonical
-from highwater.explore.rules import Rules
+from highwater.explore.canonical import Rules, bytes_of, canonical
 from highwater.explore.state import CLIENT, TP, Flight, Host, State
 from highwater.plans.actions import (
     AnyAction,
@@ -68,15 +67,15 @@ from reference.messages import (
 from reference.messages import Produce as ProduceRequest
 from reference.types import Address, Millis
 
-STEP_EVENTS_MAX = 10_000  # more in one action: the machines talk to themselves
+STEP_EVENTS_MAX = 10_000  # in one action; more means an endless loop between the machines
 _PATIENCE_MS = Millis(10**12)
 
 
 class Witness(Protocol):
-    """Is told what happens within an action, in order."""
+    """Called for everything that happens within an action, in order."""
 
     def event(self, index: int, life: int, event: AnyEvent) -> None:
-        """A machine took an event; its effects follow."""
+        """A machine handled an event; calls for its effects follow."""
 
     def effect(self, index: int, life: int, effect: AnyEffect) -> None:
         """An effect is about to be performed."""
@@ -88,21 +87,21 @@ class Witness(Protocol):
         """ZooKeeper ended a session."""
 
     def started(self, index: int, life: int) -> None:
-        """A process runs."""
+        """A process started."""
 
     def stopped(self, index: int, life: int, why: str) -> None:
-        """A process is gone."""
+        """A process ended."""
 
     def asserted(self, index: int, life: int, words: str) -> None:
-        """An assertion of a machine failed, and the process with it."""
+        """An assertion of a machine failed; its process ends."""
 
 
-class Impossible(Exception):  # noqa: N818 - what it is
-    """This action cannot be performed on this state; the message says why."""
+class Impossible(Exception):  # noqa: N818 - not an error of the program
+    """The action is not possible in this state; the message says why."""
 
 
-class Stage:
-    """One state in the making: made from a state, changed by one action, read out by `state`."""
+class Transition:
+    """The working copy of a state: `perform` changes it, `state` returns the result."""
 
     def __init__(self, rules: Rules, state: State, witness: Witness | None = None) -> None:
         self._rules = rules
@@ -119,7 +118,7 @@ class Stage:
     # --- actions --------------------------------------------------------------------------------------------------------------
 
     def perform(self, action: AnyAction) -> None:
-        """Perform an action and all that follows at once. Raises Impossible."""
+        """Perform an action and all its immediate consequences. Raises Impossible."""
         match action:
             case Deliver():
                 flight = self._take(action)
@@ -146,7 +145,7 @@ class Stage:
                 index = self._up(action.node)
                 host = self.hosts[index]
                 if not host.inbox:
-                    raise Impossible(f"nothing is on the way from ZooKeeper to {action.node}")
+                    raise Impossible(f"no event from ZooKeeper to {action.node} is in flight")
                 self.hosts[index] = replace(host, inbox=host.inbox[1:])
                 self._tell(index, host.inbox[0])
             case _:
@@ -154,12 +153,12 @@ class Stage:
         self._settle()
 
     def state(self) -> State:
-        """What has become of the state, in canonical form."""
+        """The resulting state in canonical form."""
         raw = State(tuple(self.hosts), self.zk, tuple(self.network), self.ghost, self.spent)
         return canonical(self._rules, raw)
 
     def create_topic(self, op: Create) -> None:
-        """An administrator creates a topic."""
+        """Create a topic as an administrator, in a session of its own."""
         self.zk, session = self._zookeepers.connect(self.zk)
         self.zk, answers, fired = self._zookeepers.submit(self.zk, session, (op,), atomic=False)
         assert isinstance(answers[0], Created)
@@ -177,7 +176,7 @@ class Stage:
         source, to = _position(action.source, self.hosts), _position(action.to, self.hosts)
         alike = [f for f in self.network if f.source == source and f.to == to and type(f.message).__name__ == action.message]
         if action.nth >= len(alike):
-            raise Impossible(f"no {action.message} number {action.nth} is on the way from {action.source} to {action.to}")
+            raise Impossible(f"no {action.message} number {action.nth} from {action.source} to {action.to} is in flight")
         flight = alike[0] if len(alike) == 1 else sorted(alike, key=bytes_of)[action.nth]
         self.network.remove(flight)
         return flight
@@ -197,7 +196,7 @@ class Stage:
 
     def _stop(self, index: int, why: str) -> None:
         host = self.hosts[index]
-        # What is on its way to ZooKeeper may still get there.
+        # Requests in flight to ZooKeeper (outbox) may still arrive.
         self.hosts[index] = replace(host, up=False, core=b"", timers=(), inbox=())
         self.network = [flight for flight in self.network if flight.to != index]
         if self._witness is not None:
@@ -228,7 +227,7 @@ class Stage:
 
     def _notice(self, index: int) -> None:
         if self.hosts[index].session in self._zookeepers.standing(self.zk).sessions:
-            raise Impossible(f"the session of b{index + 1} is not over")
+            raise Impossible(f"the session of b{index + 1} has not expired")
         self._tell(index, ZkState("expired"))
 
     # --- machines and their effects -------------------------------------------------------------------------------------------
@@ -237,14 +236,14 @@ class Stage:
         self._todo.append((index, event))
 
     def _settle(self) -> None:
-        """Hand over what is to be told, until nothing is."""
+        """Deliver the queued events until the queue is empty."""
         for _ in range(STEP_EVENTS_MAX):
             if not self._todo:
                 return
             index, event = self._todo.popleft()
             if self.hosts[index].up:
                 self._handle(index, event)
-        raise AssertionError("one action has no end")
+        raise AssertionError(f"one action caused more than {STEP_EVENTS_MAX} events")
 
     def _handle(self, index: int, event: AnyEvent) -> None:
         try:
@@ -284,7 +283,7 @@ class Stage:
             case MarkDir(born=born):
                 self.hosts[index] = replace(host, born=born)
             case MarkClean():
-                pass  # no explored process ends in good order
+                pass  # no explored process shuts down cleanly
             case Flush(dir=dir_, id=flush):
                 self._tell(index, Flushed(dir_, flush))
             case SetTimer(name=name):
@@ -300,7 +299,7 @@ class Stage:
             case ZkRequest():
                 self._ask(index, effect)
             case Disconnect():
-                pass  # the clients of a search ask for answers
+                pass  # the explorer's client never uses acks=0
             case Halt(reason=reason):
                 self._stop(index, f"halt:{reason}")
             case _:
@@ -333,14 +332,14 @@ class Stage:
     def _perform_oldest(self, index: int) -> None:
         host = self.hosts[index]
         if not host.outbox:
-            raise Impossible(f"nothing is on the way from b{index + 1} to ZooKeeper")
+            raise Impossible(f"no request from b{index + 1} to ZooKeeper is in flight")
         self.hosts[index] = replace(host, outbox=host.outbox[1:])
         self._submit(index, host.outbox[0])
 
     def _submit(self, index: int, request: ZkRequest) -> None:
         host = self.hosts[index]
         if host.session not in self._zookeepers.standing(self.zk).sessions:
-            # Whoever asks has reached ZooKeeper, and so learns what he did not know.
+            # By asking, the broker reaches ZooKeeper and learns that its session has expired.
             self._hear(index, ZkReplied(request.id, (SessionExpired(),) * len(request.ops)))
             under_way = [event for to, event in self._todo if to == index] + list(host.inbox)
             if not any(isinstance(event, ZkState) for event in under_way):
@@ -375,7 +374,7 @@ def _address(index: int) -> Address:
 def _position(node: str, hosts: list[Host]) -> int:
     digits = node.removeprefix("b")
     if not digits.isdecimal() or not 1 <= int(digits) <= len(hosts):
-        raise Impossible(f"there is no broker {node}")
+        raise Impossible(f"unknown broker {node}; brokers are b1 to b{len(hosts)}")
     return int(digits) - 1
 
 
