@@ -1,6 +1,6 @@
 """Settings of a broker and the switches of the protocol: each deviation from the letter of V3 is a field of `Variant`.
 
-The default of every switch is its setting in `safe`. A named variant of docs/bugs.md is `safe` with a switch thrown.
+The default of every switch is its setting in `safe`. Each mistake in docs/mutants.md is `safe` with one or more switches changed.
 """
 
 from typing import Literal
@@ -12,32 +12,32 @@ from reference.types import BrokerId, Millis
 
 
 class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One protocol. The comment behind a switch names the statement or bug that it is about."""
+    """One protocol. The comment at a switch names its statement (R, U, C) or bug (B, KAFKA); `a | b` explains its settings."""
 
-    # how a follower finds where its log leaves the leader's: U-01, B-01, B-04, B-06
-    # "fetch" is what Kafka does since 2.7 (KIP-595): the leader finds it while it serves a fetch
+    # how a follower finds the offset where its log diverges from the leader's: U-01, B-01, B-04, B-06
+    # "fetch" is Kafka's way since 2.7 (KIP-595): the leader finds the offset while it serves a fetch
     truncation: Literal["hw", "kip101", "kip279", "kip320", "fetch"] = "kip320"
-    fetch_fencing: bool = True  # U-12, B-06: fetches carry the leader epoch, others are refused
+    fetch_fencing: bool = True  # U-12, B-06: fetches carry the leader epoch; other epochs are refused
     follower_change: Literal["epoch", "leader_id"] = "epoch"  # U-07, B-07: act on each epoch | only on another leader (R-032)
     leader_change: Literal["epoch", "role"] = "epoch"  # U-06, C-10: act on each epoch | only if not leader already (R-031)
-    epoch_end_recheck: bool = True  # B-10: an epoch answer of an earlier epoch is ignored
+    epoch_end_recheck: bool = True  # B-10: an answer to EpochEnd from an earlier epoch is ignored
 
-    # what a log and its epoch cache are held to, and what a follower makes of an answer
-    append_check: bool = True  # B-03: what begins below the log end is not appended as it is
-    record_epoch_start: bool = True  # B-09, KAFKA-7415: a leader notes where its epoch starts before it writes in it
-    epoch_cache: Literal["strict", "lazy"] = "strict"  # B-11, KAFKA-10706: epochs that contradict a later one go | stay
-    leo_of_diverging: bool = False  # B-12, KAFKA-13141: with truncation=fetch, who has yet to truncate counts all the same
-    hw_of_diverging: bool = False  # B-13, KAFKA-14704: with truncation=fetch, the HW is taken before the log is cut
-    out_of_range_resets: bool = False  # B-16, KAFKA-2143: a follower out of its leader's range begins again from nothing
-    epoch_before_transition: bool = False  # B-56: an epoch counts as followed though its transition was cut off
-    session_handler_lock: bool = False  # B-46, KAFKA-4360: a controller that outlived its session never stands again
+    # the log, its epoch cache, and how a follower handles an answer
+    append_check: bool = True  # B-03: records below the log end are not appended again
+    record_epoch_start: bool = True  # B-09, KAFKA-7415: a leader caches the start of its epoch before it writes
+    epoch_cache: Literal["strict", "lazy"] = "strict"  # B-11, KAFKA-10706: entries that contradict a later epoch go | stay
+    leo_of_diverging: bool = False  # B-12, KAFKA-13141: with truncation=fetch, a follower that must truncate counts
+    hw_of_diverging: bool = False  # B-13, KAFKA-14704: with truncation=fetch, the HW rises before truncation
+    out_of_range_resets: bool = False  # B-16, KAFKA-2143: a follower out of its leader's range empties its log
+    epoch_before_transition: bool = False  # B-56: an epoch counts as followed though a crash interrupted the transition
+    session_handler_lock: bool = False  # B-46, KAFKA-4360: a controller that outlives its session is never elected again
 
     isr_join: Literal["epoch_start", "hw_only", "v3_literal"] = "epoch_start"  # U-05, B-08 | 0.8 | C-07, B-29
     isr_change: Literal["maximal", "current", "eager"] = "maximal"  # B-30: HW over the union, min ISR over the intersection
-    # who is too far behind: by the time since it had everything | V3: the last one, in messages or time (R-057, B-41, C-09) |
-    # the article: each, in messages (R-138) or time since its fetch (R-139)
+    # which follower lags: by the time since it was caught up | V3: the last one, in messages or time (R-057, B-41, C-09) |
+    # the article: each one, in messages (R-138) or by the time since its fetch (R-139)
     lag_rule: Literal["caught_up", "last_change", "last_fetch"] = "caught_up"
-    isr_shrink: Literal["timer", "fetch"] = "timer"  # U-15, R-060: somebody looks from time to time | only who serves a fetch
+    isr_shrink: Literal["timer", "fetch"] = "timer"  # U-15, R-060: by a periodic timer | only while serving a fetch
     lag_clock: Literal["monotonic", "wall"] = "monotonic"
     isr_version_reread: bool = True  # B-40: a refused ISR write is read back
 
@@ -50,24 +50,24 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     purgatory_epoch_check: bool = True  # B-27
 
     hw_under_min_isr: bool = False  # KAFKA-15583: the HW rises while the ISR has fewer than min.insync.replicas members
-    elr: bool = True  # KIP-966, B-34: who leaves a short ISR stays eligible, and is waited for
-    log_birth: bool = True  # B-33: a log younger than the stamp of its replica in the ISR is not the one that was counted on
+    elr: bool = True  # KIP-966, B-34: a replica that leaves a short ISR stays eligible to lead
+    log_birth: bool = True  # B-33: a log created after its replica joined the ISR does not count as that replica
     min_isr_check: Literal["both", "append_only", "none"] = "both"  # B-65
     unclean_election: bool = False  # U-02, C-15, R-022
-    empty_isr: bool = False  # U-18, B-57: with nobody alive the ISR is written empty instead of kept
+    empty_isr: bool = False  # U-18, B-57: if no member is alive, the ISR is written empty instead of kept
 
-    controller_epoch: bool = True  # /controller_epoch exists and goes with every command (R-152, R-154); V3 has none
-    controller_epoch_persist: bool = True  # B-46: the epoch comes from /controller_epoch, not from a broker's memory
+    controller_epoch: bool = True  # /controller_epoch exists; commands carry it (R-152, R-154); V3 has none
+    controller_epoch_persist: bool = True  # B-46: the epoch comes from /controller_epoch, not from memory
     controller_epoch_check: bool = True  # U-08, B-45: commands of an older controller are refused
     admin_path_first: bool = False  # C-13: V3 deletes the admin path before it updates the topic path
     zk_guard: bool = True  # B-44: controller writes are multis that check /controller_epoch
-    epoch_bump: Literal["every_write", "leader_change", "never"] = "every_write"  # of the leader epoch by the controller
-    broker_incarnation: bool = True  # U-09, B-47, B-48: registrations are told apart, stale members never elected as they stand
-    startup_leads: bool = False  # R-045 3.2: become leader from what is read at startup
-    startup_epoch_floor: bool = True  # no epoch below the last one in the log is taken
+    epoch_bump: Literal["every_write", "leader_change", "never"] = "every_write"  # when the controller raises the leader epoch
+    broker_incarnation: bool = True  # U-09, B-47, B-48: registrations are told apart; stale ISR members are not elected
+    startup_leads: bool = False  # R-045 3.2: become leader from the state read at startup
+    startup_epoch_floor: bool = True  # refuse a leader epoch below the last one in the log
     init_deletes: bool = False  # U-11, B-53 (R-033)
     stop_replica_epoch: bool = True  # U-10, B-52
-    recovery_election: bool = True  # all of a stale ISR registered: elect the longest log among them
+    recovery_election: bool = True  # once all members of a stale ISR are back, elect the longest log
 
     # reassignment (V3 §F, KIP-236)
     reassign_path: Literal["json", "v3"] = "json"  # C-06: /admin/reassign_partitions | /admin/partitions_reassigned/[t]/[p]
@@ -79,33 +79,35 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cancel_requires_isr: bool = True  # U-21, B-60: a rollback elects only from the ISR
     isr_assigned_check: bool = True  # B-38, B-39: only assigned replicas join the ISR, a leader drops others
 
-    # --- heartbeats and ISR changes (KIP-343) ---
-    heartbeat: bool = True  # R-180, B-43: brokers show themselves to the controller, and fence themselves where they cannot
+    # heartbeats and ISR changes (KIP-343)
+    heartbeat: bool = True  # R-180, B-43: brokers send heartbeats, and fence themselves without an answer
     isr_change_via: Literal["controller", "zookeeper"] = "controller"  # C-24: R-192 | V3 §G
-    isr_change_version: bool = True  # U-13, B-31: a change names the version of the state it was made from
+    isr_change_version: bool = True  # U-13, B-31: a change names the state version that it was made from
     isr_member_epoch: bool = True  # B-35, B-36, KIP-903: a change names the registration of each member
-    isr_add_shutting_down: bool = False  # B-37, KIP-841: who is fenced or stops may be added to an ISR
-    isr_change_zombie: Literal["not_controller", "authoritative"] = "not_controller"  # B-55: judged by ZooKeeper | by memory
-    isr_pending_clear: Literal["by_version", "on_lair"] = "by_version"  # B-32: any answer is taken for that of the change
-    recheck_hw_after_isr: bool = True  # B-25: the HW is looked at again when an ISR change has ended
+    isr_add_shutting_down: bool = False  # B-37, KIP-841: a fenced or stopping broker may join an ISR
+    isr_change_zombie: Literal["not_controller", "authoritative"] = "not_controller"  # B-55: judged by ZooKeeper | from memory
+    isr_pending_clear: Literal["by_version", "on_lair"] = "by_version"  # B-32: on_lair takes any answer for that of the change
+    recheck_hw_after_isr: bool = True  # B-25: advance the HW when an ISR change has ended
 
-    # identity of topics, deletion, and control requests that come late
-    topic_id: bool = True  # KIP-516, U-14, B-61: a log, a command or a request of another topic of the same name is told apart
-    broker_epoch_newer: Literal["again", "reject"] = "again"  # B-51, KAFKA-9839: who knows less of itself is asked again
-    controller_send_retry: bool = True  # B-54: a request that was not answered is sent again | forgotten
+    # identity of topics, deletion, and late control requests
+    topic_id: bool = True  # KIP-516, U-14, B-61: topics of the same name are told apart in logs, commands and requests
+    broker_epoch_newer: Literal["again", "reject"] = "again"  # B-51, KAFKA-9839: a command for a newer registration is sent again
+    controller_send_retry: bool = True  # B-54: a request without an answer is sent again | dropped
     # how a broker ends and starts
-    clean_marker: Literal["early", "late"] = "early"  # B-64, KAFKA-10471: gone before the logs are loaded | after
-    create_replica_without_leader: bool = True  # B-19, KAFKA-1647: a replica is there, and in the checkpoint, without a leader
+    clean_marker: Literal["early", "late"] = "early"  # B-64, KAFKA-10471: removed before the logs are loaded | after
+    create_replica_without_leader: bool = True  # B-19, KAFKA-1647: also without a leader, and in the checkpoint
     # clients
-    idempotence: bool = True  # B-66: what an idempotent producer sent twice is appended once; 0.8 knows no such producer
-    idempotence_state_on_failover: bool = True  # B-66: followers keep the sequences with the log | only its leader knows them
-    acks0_silent: bool = False  # B-65, KAFKA-955: a produce with acks=0 to who does not lead is dropped without a sign
+    idempotence: bool = True  # B-66: a batch sent twice by an idempotent producer is appended once; not in 0.8
+    idempotence_state_on_failover: bool = True  # B-66: followers keep the sequences with the log | only the leader
+    acks0_silent: bool = False  # B-65, KAFKA-955: a non-leader drops a produce with acks=0 and stays connected
     # KIP-112
-    log_dir_failure: Literal["replicas", "broker"] = "replicas"  # C-23: what a bad directory takes out of service
-    dir_fail_keep_leader: bool = False  # B-63 a: a leader in a bad directory goes on until the controller asks
-    offline_replica_recreated: bool = False  # B-63 d, h: a replica in a bad directory is made anew, empty, in another one
-    notification_requery: bool = True  # R-300: the controller asks the broker whose notification it has read
-    failover_query: bool = True  # R-307, U-22, B-63 i: a new controller learns from its first commands who is offline
+    log_dir_failure: Literal["replicas", "broker"] = (
+        "replicas"  # C-23: a bad directory takes its replicas | the broker out of service
+    )
+    dir_fail_keep_leader: bool = False  # B-63 a: a leader in a bad directory leads until the next command
+    offline_replica_recreated: bool = False  # B-63 d, h: a replica in a bad directory is created again, empty, in another
+    notification_requery: bool = True  # R-300: the controller queries the broker whose notification it read
+    failover_query: bool = True  # R-307, U-22, B-63 i: a new controller learns offline replicas from its first commands
 
 
 SAFE = Variant()
@@ -151,7 +153,7 @@ V3 = Variant(
     acks0_silent=True,
 )
 
-# The 0.8 article: V3 with the controller epoch and the versioned state znode that it adds.
+# The 0.8 article: V3 plus the controller epoch and the versioned state znode.
 ARTICLE = msgspec.structs.replace(
     V3,
     leader_change="epoch",
@@ -168,7 +170,7 @@ def _without(**switches: object) -> Variant:
     return msgspec.structs.replace(SAFE, **switches)
 
 
-# name -> variant, spelled out: the two documents, the steps of the truncation repair, then one for each catalogued mistake
+# name -> variant: `safe`, the two documents, the steps of the truncation repair, then one for each catalogued mistake
 VARIANTS: dict[str, Variant] = {
     "safe": SAFE,
     "v3": V3,
@@ -201,7 +203,7 @@ VARIANTS: dict[str, Variant] = {
     "isr-shrink-on-fetch": _without(isr_shrink="fetch"),
     "hw-not-monotone": _without(hw_monotone=False),
     "hw-not-clamped": _without(hw_clamp=False),
-    # the checkpoint decides only where followers truncate to it and where a bounced broker may still be taken for in sync
+    # The checkpoint matters only if followers truncate to the HW and a bounced broker may still count as in sync.
     "truncate-to-hw-no-incarnation": _without(truncation="hw", broker_incarnation=False),
     "hw-checkpoint-eager": _without(hw_checkpoint="eager", truncation="hw", broker_incarnation=False),
     "hw-checkpoint-missing": _without(hw_checkpoint="missing", truncation="hw", broker_incarnation=False),
@@ -213,9 +215,9 @@ VARIANTS: dict[str, Variant] = {
     "no-elr": _without(elr=False),
     "no-log-birth": _without(log_birth=False),
     "no-min-isr-check": _without(min_isr_check="none", hw_under_min_isr=True),
-    # KIP-343 keeps this one from happening: a leader cut off from everybody is taken for absent, and has nobody to ask
+    # Heartbeats would hide this mistake: an isolated leader counts as absent, and cannot ask for an ISR change.
     "unclean-election": _without(unclean_election=True, heartbeat=False, isr_change_via="zookeeper"),
-    "empty-isr": _without(empty_isr=True, heartbeat=False, isr_change_via="zookeeper"),  # on the plan of unclean-election
+    "empty-isr": _without(empty_isr=True, heartbeat=False, isr_change_via="zookeeper"),  # seen on the plan of unclean-election
     "controller-epoch-in-memory": _without(controller_epoch_persist=False, zk_guard=False),
     "controller-outlives-its-session": _without(session_handler_lock=True),
     "no-controller-epoch-check": _without(controller_epoch_check=False),
@@ -254,7 +256,7 @@ VARIANTS: dict[str, Variant] = {
     "reassignment-by-requests": _without(reassignment="B"),
     "cancel-without-isr": _without(cancel_requires_isr=False),
     "isr-unassigned": _without(isr_assigned_check=False),
-    # with fetches that are fenced who is dropped is refused for its epoch
+    # With fetch fencing the fetches of an unassigned replica would be refused for their epoch.
     "isr-unassigned-unfenced": _without(isr_assigned_check=False, fetch_fencing=False),
     "no-heartbeat": _without(heartbeat=False),
     "isr-via-zookeeper": _without(isr_change_via="zookeeper"),
@@ -270,7 +272,7 @@ VARIANTS: dict[str, Variant] = {
 
 
 class TopicSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of one topic that its replicas act by."""
+    """Settings of one topic that its replicas need."""
 
     name: str
     partitions: int
@@ -280,7 +282,7 @@ class TopicSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class BrokerConfig(Struct, frozen=True, kw_only=True):
-    """What one broker is started with (R-062). Times in ms; names of Kafka's keys where it has one (R-158)."""
+    """Settings of one broker (R-062), in ms. Each comment names Kafka's key if there is one (R-158)."""
 
     broker: BrokerId
     variant: Variant
@@ -288,16 +290,16 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     log_dirs: int = 1
     session_timeout_ms: Millis = Millis(6000)  # zookeeper.session.timeout.ms
     replica_lag_time_max_ms: Millis = Millis(4000)  # replica.lag.time.max.ms (R-139)
-    request_timeout_ms: Millis = Millis(2000)  # controller.socket.timeout.ms and of fetches between brokers
+    request_timeout_ms: Millis = Millis(2000)  # controller.socket.timeout.ms; also of fetches between brokers
     fetch_wait_max_ms: Millis = Millis(500)  # replica.fetch.wait.max.ms
     fetch_backoff_ms: Millis = Millis(200)  # replica.fetch.backoff.ms
     fetch_max_records: int = 500
-    fetch_max_bytes: int | None = None  # replica.fetch.max.bytes; None where values are in the clear
+    fetch_max_bytes: int | None = None  # replica.fetch.max.bytes; None for values in the clear
     checkpoint_interval_ms: Millis = Millis(5000)  # replica.high.watermark.checkpoint.interval.ms
     lag_max_records: int = 4000  # replica.lag.max.messages (R-138), V3's MAX_BYTES_LAG; with lag_rule=last_change
-    reassign_interval_ms: Millis = Millis(1000)  # how often the reassignment agent wakes up at the latest (V3 §F: e.g. 30 s)
-    retry_backoff_ms: Millis = Millis(300)  # of registration, elections and reads from ZooKeeper
-    inter_broker_protocol: Literal["legacy", "kip343"] = "kip343"  # inter.broker.protocol.version of the double roll (R-205)
+    reassign_interval_ms: Millis = Millis(1000)  # the longest pause of the reassignment agent (V3 §F: e.g. 30 s)
+    retry_backoff_ms: Millis = Millis(300)  # after a failed registration, election or read from ZooKeeper
+    inter_broker_protocol: Literal["legacy", "kip343"] = "kip343"  # inter.broker.protocol.version, for the double roll (R-205)
     controller_heartbeat_timeout_ms: Millis = Millis(6000)  # controller.heartbeat.timeout.ms (R-204)
     broker_heartbeat_timeout_ms: Millis = Millis(9000)  # broker.heartbeat.timeout.ms (R-204)
     controlled_shutdown_max_retries: int = 3  # controlled.shutdown.max.retries (R-158)
@@ -307,39 +309,19 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         """R-188: a broker must not fence itself before the controller has declared it inactive (U-19)."""
         if self.broker_heartbeat_timeout_ms <= self.controller_heartbeat_timeout_ms:
             raise ValueError(
-                f"broker_heartbeat_timeout_ms {self.broker_heartbeat_timeout_ms} is not above"
-                f" controller_heartbeat_timeout_ms {self.controller_heartbeat_timeout_ms}"
+                "broker_heartbeat_timeout_ms must exceed controller_heartbeat_timeout_ms"
+                f" ({self.broker_heartbeat_timeout_ms} <= {self.controller_heartbeat_timeout_ms})"
             )
 
 
 def sends_heartbeats(config: BrokerConfig) -> bool:
-    """R-205: with an older inter-broker protocol a broker neither sends heartbeats nor fences itself."""
+    """False with an older inter-broker protocol: such a broker sends no heartbeats and never fences itself (R-205)."""
     return config.variant.heartbeat and config.inter_broker_protocol == "kip343"
 
 
 def asks_controller(config: BrokerConfig) -> bool:
-    """C-24, R-205: does a leader ask the controller for an ISR change, or write it itself?"""
+    """True if a leader asks the controller for an ISR change, False if it writes the state znode itself (C-24, R-205)."""
     return config.variant.isr_change_via == "controller" and config.inter_broker_protocol == "kip343"
-
-
-# Kafka 0.8.2's defaults (R-158), and the field that stands for each: a simulated cluster has shorter times, so that a run of a
-# minute holds many failovers. None: its feature is not part of the reference, or is a property of the topic or the world.
-KAFKA_082_DEFAULTS: dict[str, tuple[int | bool, str | None]] = {
-    "replica.lag.time.max.ms": (10_000, "replica_lag_time_max_ms"),
-    "replica.lag.max.messages": (4000, "lag_max_records"),
-    "replica.fetch.wait.max.ms": (500, "fetch_wait_max_ms"),
-    "replica.fetch.min.bytes": (1, None),  # a fetch is answered as soon as there is a record
-    "replica.high.watermark.checkpoint.interval.ms": (5000, "checkpoint_interval_ms"),
-    "log.flush.offset.checkpoint.interval.ms": (60_000, None),  # what is flushed is known from the flush itself
-    "min.insync.replicas": (1, "topics"),
-    "unclean.leader.election.enable": (True, "variant.unclean_election"),
-    "auto.leader.rebalance.enable": (True, None),  # preferred leaders are elected on request alone (R-147)
-    "leader.imbalance.check.interval.seconds": (300, None),
-    "controller.socket.timeout.ms": (30_000, "request_timeout_ms"),
-    "controlled.shutdown.max.retries": (3, "controlled_shutdown_max_retries"),
-    "controlled.shutdown.retry.backoff.ms": (5000, "controlled_shutdown_retry_backoff_ms"),
-    "default.replication.factor": (1, "topics"),
-}
 
 
 def min_isr_of(config: BrokerConfig, topic: str) -> int:

@@ -1,9 +1,9 @@
-"""What a machine asks its world to do. Effects are performed left to right; a crash may fall between any two.
+"""Effects: what a machine asks its host to do. They are performed left to right; a crash may fall between any two.
 
-Append, Truncate and DeleteReplica reach the page cache at once and are not durable; Flush is answered later by `Flushed` and
-makes all of its directory durable that was written before it. CreateReplica, MarkDir and MarkClean are durable at once, as
-is WriteCheckpoint, which replaces a small file atomically (written aside, synced, renamed). Where an effect on a directory fails,
-`reference.performing` says what is left out of the rest of the list, and the machine is told `DirFailed` next.
+Append, Truncate and DeleteReplica reach the page cache at once and are not durable. Flush is answered later by `Flushed`, and
+makes everything durable that was written to its directory before it. CreateReplica, MarkDir and MarkClean are durable at once, as
+is WriteCheckpoint, which replaces a small file atomically (written aside, synced, renamed). If an effect on a directory fails,
+`reference.performing` skips part of the list, and `DirFailed` is the next event of the machine.
 """
 
 from msgspec import Struct
@@ -29,24 +29,24 @@ class Effect(Struct, frozen=True, tag=True):
     """Base of all effects."""
 
 
-SHUT_DOWN = "shut down"  # the reason of a process that ended in good order
+SHUT_DOWN = "shut down"  # the reason of Halt after a shutdown in good order
 
 
 class Send(Effect, frozen=True, tag=True):
-    """Hand a message to the network. No promise that it arrives."""
+    """Send a message. It may never arrive."""
 
     to: Address
     message: AnyMessage
 
 
 class Disconnect(Effect, frozen=True, tag=True):
-    """Break the connection that this peer has to us: the one answer to a request that asked for none (KAFKA-955)."""
+    """Close the connection of this peer: the only way to refuse a request that takes no answer (KAFKA-955)."""
 
     peer: Address
 
 
 class CreateReplica(Effect, frozen=True, tag=True):
-    """Make an empty log with a note of its birth (`reference.log.log.Log.born`) and of its topic's id (partition.metadata)."""
+    """Create an empty log; store its birth (`reference.log.log.Log.born`) and its topic id (partition.metadata) with it."""
 
     dir: int
     tp: TopicPartition
@@ -55,7 +55,7 @@ class CreateReplica(Effect, frozen=True, tag=True):
 
 
 class MarkDir(Effect, frozen=True, tag=True):
-    """Note in a directory under which registration it was first used, and among how many directories. Durable at once."""
+    """Store in a directory the registration that first used it, and how many directories the broker had. Durable at once."""
 
     dir: int
     born: Incarnation
@@ -70,7 +70,7 @@ class MarkClean(Effect, frozen=True, tag=True):
 
 
 class DeleteReplica(Effect, frozen=True, tag=True):
-    """Remove a log."""
+    """Delete the log and its directory; not durable before the next flush."""
 
     dir: int
     tp: TopicPartition
@@ -100,14 +100,14 @@ class Flush(Effect, frozen=True, tag=True):
 
 
 class WriteCheckpoint(Effect, frozen=True, tag=True):
-    """Replace the high watermark checkpoint of a directory: sorted (partition, HW)."""
+    """Replace the high watermark checkpoint of a directory. `entries` are sorted (partition, HW)."""
 
     dir: int
     entries: tuple[tuple[TopicPartition, Offset], ...]
 
 
 class SetTimer(Effect, frozen=True, tag=True):
-    """Arm a timer of this name (replacing one that is armed) to fire between lo and hi monotonic ms from now; the world picks."""
+    """Arm the timer of this name, in place of an armed one. The host picks its time between lo and hi monotonic ms from now."""
 
     name: str
     lo_ms: int
@@ -121,11 +121,11 @@ class CancelTimer(Effect, frozen=True, tag=True):
 
 
 class ZkConnect(Effect, frozen=True, tag=True):
-    """Open a new session: asked for at startup and after an expiry. Answered by ZkState("connected")."""
+    """Open a new session, at startup or after an expiry. Answered by ZkState("connected")."""
 
 
 class ZkRequest(Effect, frozen=True, tag=True):
-    """Ask ZooKeeper; answered by ZkReplied with the same id."""
+    """A request to ZooKeeper; answered by ZkReplied with the same id."""
 
     id: int
     ops: tuple[AnyOp, ...]
@@ -133,13 +133,13 @@ class ZkRequest(Effect, frozen=True, tag=True):
 
 
 class Halt(Effect, frozen=True, tag=True):
-    """End this process, as after the failure of a log directory that cannot be worked around."""
+    """End this process: after a shutdown, or when a log directory failed that the broker cannot do without."""
 
     reason: str
 
 
 class Note(Effect, frozen=True, kw_only=True, tag=True):
-    """What the machine says about itself: a history.event kind with its columns. The core does not log, it notes."""
+    """A row of the history: a kind of history.event with its columns. The core writes no log; it emits notes."""
 
     kind: str
     tp: TopicPartition | None = None

@@ -1,13 +1,13 @@
-"""Error codes of the protocol, with Kafka's numbers. What a peer did wrong is a value, never an exception.
+"""Error codes of the protocol, with Kafka's numbers. An error of a peer is a value, never an exception.
 
-AssertionError alone is raised here: the machine itself is wrong.
+The machines raise AssertionError alone: it means that the machine itself is wrong.
 """
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Kafka's Errors.java, the part that this protocol answers with. What only KIP-343 knows has numbers from 1000 on."""
+    """The part of Kafka's Errors.java that this protocol uses. Errors that only KIP-343 defines have numbers from 1000 on."""
 
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
@@ -44,6 +44,7 @@ class ErrorCode(IntEnum):
     INVALID_INCARNATION_ID = 1000
 
 
+# Errors after which a client looks up the leader again (R-075).
 REFRESH_METADATA = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -60,5 +61,5 @@ REFRESH_METADATA = frozenset(
     }
 )
 
-# What a producer may send again: the cause may pass, and whatever the attempt did, an idempotent one does it once (R-130, U-24).
+# Errors after which a producer may retry: the cause may pass, and an idempotent retry appends at most once (R-130, U-24).
 RETRIABLE = REFRESH_METADATA | {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}

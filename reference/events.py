@@ -1,4 +1,4 @@
-"""What a machine is told. One event at a time; the answer is a list of effects."""
+"""Events: the inputs of a machine. It handles one at a time and returns a list of effects."""
 
 from msgspec import Struct
 
@@ -12,31 +12,31 @@ class Event(Struct, frozen=True, tag=True):
 
 
 class Booted(Event, frozen=True, tag=True):
-    """The process runs: the first event of a life."""
+    """The first event of a process."""
 
 
 class Received(Event, frozen=True, tag=True):
-    """A message came in."""
+    """A message from `source` arrived."""
 
     source: Address
     message: AnyMessage
 
 
 class TimerFired(Event, frozen=True, tag=True):
-    """An armed timer ran out."""
+    """The timer of this name fired and is no longer armed."""
 
     name: str
 
 
 class ZkReplied(Event, frozen=True, tag=True):
-    """ZooKeeper answered a request: one answer for each operation; all Unknown or all SessionExpired where the session failed."""
+    """ZooKeeper answered request `id`: one answer per operation, or all Unknown, or all SessionExpired."""
 
     id: int
     answers: tuple[AnyAnswer, ...]
 
 
 class ZkWatch(Event, frozen=True, tag=True):
-    """A watch fired (and is gone)."""
+    """A watch fired; watches are one-shot."""
 
     path: str
     change: Change
@@ -50,30 +50,30 @@ class ZkState(Event, frozen=True, tag=True):
 
 
 class Flushed(Event, frozen=True, tag=True):
-    """What was written to the directory before that Flush is durable."""
+    """Everything written to the directory before Flush `id` is durable."""
 
     dir: int
     id: int
 
 
 class DirFailed(Event, frozen=True, tag=True):
-    """An effect on this directory failed; `reference.performing` says what was left out of the rest of the list."""
+    """An effect on this directory failed; `reference.performing` skipped part of the list."""
 
     dir: int
     error: str
 
 
 class ConnectionLost(Event, frozen=True, tag=True):
-    """A connection broke. To a peer: requests in flight on it have an unknown outcome; brokers may ignore it and time out.
+    """The connection to `peer` broke. Requests in flight have an unknown outcome; brokers may ignore the event and time out.
 
-    That of a client, where a process tells of it: nobody takes the answers to what was asked over it.
+    If the peer is a client (only real processes report this), the answers to its requests reach no process any more.
     """
 
     peer: Address
 
 
 class ShutDown(Event, frozen=True, tag=True):
-    """The operator asks this process to end in good order (SIGTERM); it ends with Halt(SHUT_DOWN)."""
+    """The operator asked this process to end in good order (SIGTERM); it ends with Halt(SHUT_DOWN)."""
 
 
 class LogImage(Struct, frozen=True):
@@ -86,15 +86,15 @@ class LogImage(Struct, frozen=True):
 
 
 class DirImage(Struct, frozen=True):
-    """A log directory as found at startup. Unreadable directories have no logs to show."""
+    """A log directory as found at startup; `logs` is empty if it is unreadable."""
 
     dir: int
     readable: bool
     logs: tuple[LogImage, ...] = ()
     checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
-    born: Incarnation = NO_INCARNATION  # NO_INCARNATION: never used before, or not the directory that was
+    born: Incarnation = NO_INCARNATION  # NO_INCARNATION: never used before, or replaced by another directory
     dirs: int = 0  # how many directories the broker had when this one was marked
-    clean: bool = False  # the process that used it last ended in good order, and nobody has used it since
+    clean: bool = False  # the last process that used it ended in good order
 
 
 AnyEvent = Booted | Received | TimerFired | ZkReplied | ZkWatch | ZkState | Flushed | DirFailed | ConnectionLost | ShutDown

@@ -1,16 +1,15 @@
-"""The machine protocol: events and the time go in, effects come out; nothing else (docs/ARCHITECTURE.md).
+"""The base of a machine: an event and the time go in, effects come out (docs/ARCHITECTURE.md).
 
-`Turn` is the handling of one event: the clock as it was read, the effects so far, and the counters from which requests get
-their ids. Functions of the core take a turn, change their state and append effects.
+Each machine (`reference.node.Node`, `reference.client`) offers `handle(event, now=…)`, which returns effects to be performed in
+order, `clone()`, and `fingerprint()`, the blake2b of its canonical encoding: equal states have equal bytes in every process.
+`Turn` is the handling of one event: the clocks as read, the effects so far, and the counters from which requests get their ids.
+Functions of the core take a turn, change their state and append effects.
 """
-
-from typing import Protocol, Self
 
 from msgspec import Struct
 
 from reference.config import BrokerConfig
-from reference.effects import AnyEffect, Note, Send
-from reference.events import AnyEvent
+from reference.effects import AnyEffect, Note, Send, SetTimer
 from reference.messages import AnyMessage
 from reference.types import Address, Incarnation, Millis, TopicPartition
 
@@ -22,21 +21,8 @@ class Now(Struct, frozen=True, array_like=True):
     wall_ms: Millis
 
 
-class Machine(Protocol):
-    """A node of the system under test."""
-
-    def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """Take one event and return what is to be done, in order."""
-
-    def clone(self) -> Self:
-        """An independent copy."""
-
-    def fingerprint(self) -> bytes:
-        """blake2b of the canonical encoding: equal states, equal bytes, in every process."""
-
-
 class Ids(Struct):
-    """Counters of one life of a process."""
+    """The last request ids used in one life of a process; each starts at 0."""
 
     correlation: int = 0
     zk: int = 0
@@ -46,9 +32,9 @@ class Ids(Struct):
 class Turn:
     """The handling of one event by a broker.
 
-    `deadline_ms` gathers the earliest deadline of what was parked, `flush_dirs` the directories that need a flush, `isr_due` the
-    partitions whose leader wants another ISR of the controller: the broker arms one timer, asks for one flush and sends one
-    request at the end of the turn.
+    `deadline_ms` is the earliest deadline of a request parked in this turn, `flush_dirs` the directories that need a flush, and
+    `isr_due` the partitions whose leader must ask the controller for another ISR. At the end of the turn the broker arms one
+    timer, asks for one flush for each directory and sends one ISR request.
     """
 
     __slots__ = ("config", "deadline_ms", "effects", "flush_dirs", "ids", "incarnation", "isr_due", "now")
@@ -67,22 +53,27 @@ class Turn:
         """Hand a message to the network."""
         self.effects.append(Send(to, message))
 
+    def retry(self, timer: str) -> None:
+        """Arm a timer that tries again after retry_backoff_ms to twice that."""
+        pause = self.config.retry_backoff_ms
+        self.effects.append(SetTimer(timer, pause, 2 * pause))
+
     def note(self, note: Note) -> None:
-        """Say something about oneself."""
+        """Append a note to the effects: a row of the history."""
         self.effects.append(note)
 
     def due(self, deadline_ms: int) -> None:
-        """Something was parked until then."""
+        """A request was parked until this time (monotonic ms)."""
         if self.deadline_ms is None or deadline_ms < self.deadline_ms:
             self.deadline_ms = deadline_ms
 
     def needs_flush(self, dir_: int) -> None:
-        """What was written to this directory must become durable."""
+        """Ask for a flush of this directory at the end of the turn."""
         if dir_ not in self.flush_dirs:
             self.flush_dirs.append(dir_)
 
     def needs_isr_change(self, tp: TopicPartition) -> None:
-        """The controller is to be asked for another ISR of this partition."""
+        """Ask the controller at the end of the turn to change the ISR of this partition."""
         if tp not in self.isr_due:
             self.isr_due.append(tp)
 

@@ -1,6 +1,6 @@
-"""Messages between nodes and clients. Every request has an answer with the same correlation, but a produce with acks=0.
+"""Messages between nodes and clients. Every request but a produce with acks=0 has an answer with the same correlation.
 
-Requests of a life of a process count up from 1; an answer whose correlation nobody waits for is ignored.
+The correlations of a process count up from 1; an answer to a request that is no longer pending is ignored.
 """
 
 from typing import get_args
@@ -31,8 +31,8 @@ from reference.types import (
 class Batch(Struct, frozen=True, array_like=True):
     """Records appended together: offsets base_offset … base_offset + count(values) - 1, one leader epoch (KIP-101).
 
-    `intact` stands for the CRC of the real format: the disk of the simulator clears it in a torn write. An idempotent producer
-    numbers its records in each partition; base_sequence is the number of the first one here (B-66).
+    `intact` stands for the CRC of the real format: the simulated disk clears it in a torn write. An idempotent producer numbers
+    its records per partition; `base_sequence` is the number of the first one (B-66).
     """
 
     base_offset: Offset
@@ -62,9 +62,9 @@ class PartitionState(Struct, frozen=True):
     controller_epoch: ControllerEpoch
     zk_version: ZkVersion
     replicas: tuple[BrokerId, ...]
-    elr: tuple[IsrMember, ...] = ()  # who left the ISR while it had fewer than min.insync.replicas members (KIP-966)
+    elr: tuple[IsrMember, ...] = ()  # eligible leader replicas (KIP-966, `reference.replica.eligible`)
     topic_id: TopicId = NO_TOPIC_ID
-    offline: tuple[BrokerId, ...] = ()  # replicas on brokers or in directories that are out of service (R-304)
+    offline: tuple[BrokerId, ...] = ()  # replicas on dead brokers or in bad directories (R-304)
 
 
 class Message(Struct, frozen=True, tag=True):
@@ -77,22 +77,22 @@ class Message(Struct, frozen=True, tag=True):
 
 
 class Fetch(Message, frozen=True, tag=True):
-    """ReplicaFetchRequest (R-016), and a consumer's fetch where `replica` is None."""
+    """ReplicaFetchRequest (R-016), or a consumer's fetch if `replica` is None."""
 
     tp: TopicPartition
     replica: BrokerId | None
     incarnation: Incarnation
-    leader_epoch: LeaderEpoch  # the epoch the asker believes in (KIP-320); NO_EPOCH asks unfenced
+    leader_epoch: LeaderEpoch  # known to the sender (KIP-320); NO_EPOCH: do not check
     offset: Offset
     max_wait_ms: Millis
     max_records: int
     topic_id: TopicId = NO_TOPIC_ID
-    last_epoch: LeaderEpoch = NO_EPOCH  # of the follower's last record, where the leader is to look for divergence (KIP-595)
-    max_bytes: int | None = None  # of all batches together; the first one comes even where it has more
+    last_epoch: LeaderEpoch = NO_EPOCH  # of the follower's last record; the leader then checks for divergence (KIP-595)
+    max_bytes: int | None = None  # of all batches together; the first one is sent even if it is larger
 
 
 class Diverging(Struct, frozen=True, array_like=True):
-    """The follower's log leaves the leader's: its last epoch, or the largest one below it, ends here at the leader (KIP-595)."""
+    """The follower's log diverges: its last epoch, or the largest one below it, ends at this offset of the leader (KIP-595)."""
 
     leader_epoch: LeaderEpoch
     end_offset: Offset
@@ -110,17 +110,17 @@ class FetchReply(Message, frozen=True, tag=True):
 
 
 class EpochEnd(Message, frozen=True, tag=True):
-    """OffsetForLeaderEpoch (KIP-101): where did `leader_epoch` end in your log?"""
+    """OffsetForLeaderEpoch (KIP-101): asks where `leader_epoch` ends in the leader's log."""
 
     tp: TopicPartition
     replica: BrokerId
-    current_leader_epoch: LeaderEpoch  # KIP-320; NO_EPOCH asks unfenced
+    current_leader_epoch: LeaderEpoch  # known to the sender (KIP-320); NO_EPOCH: do not check
     leader_epoch: LeaderEpoch
     topic_id: TopicId = NO_TOPIC_ID
 
 
 class EpochEndReply(Message, frozen=True, tag=True):
-    """The end of that epoch, or of the largest one below it (KIP-279); None where the leader cannot say (KIP-101)."""
+    """The end of that epoch, or of the largest one below it (KIP-279); None if the leader does not know it (KIP-101)."""
 
     tp: TopicPartition
     error: ErrorCode
@@ -131,18 +131,23 @@ class EpochEndReply(Message, frozen=True, tag=True):
 # --- control requests (V3 §A, C, D) ---------------------------------------------------------------------------------------
 
 
-class LeaderAndIsr(Message, frozen=True, tag=True):
-    """LeaderAndISRRequest (R-011, R-310), with the controller's epoch and the receiver's incarnation (U-09).
+class Command(Message, frozen=True, tag=True):
+    """Base of the controller's requests to a broker, with the controller's epoch and the receiver's incarnation (U-09).
 
-    `number` counts up within a reign, as of all that a controller sends.
+    `number`, where a request has it, counts the requests of one controller epoch.
     """
 
     controller: BrokerId
     controller_epoch: ControllerEpoch
     broker_incarnation: Incarnation
+
+
+class LeaderAndIsr(Command, frozen=True, tag=True):
+    """LeaderAndISRRequest (R-011, R-310)."""
+
     init: bool  # R-042: the first command of a controller
     states: tuple[PartitionState, ...]
-    new: tuple[TopicPartition, ...] = ()  # of which the receiver is a new replica (KIP-112 is_new_replica, R-302)
+    new: tuple[TopicPartition, ...] = ()  # partitions of which the receiver is a new replica (KIP-112 is_new_replica, R-302)
     number: int = 0
 
 
@@ -154,9 +159,9 @@ class LeaderAndIsrReply(Message, frozen=True, tag=True):
 
 
 class StopPartition(Struct, frozen=True, array_like=True, order=True):
-    """Stop a replica that was told no later epoch than this; with `delete` its log goes too (R-236, R-237, KIP-570).
+    """Stop a replica unless it was told a later leader epoch; with `delete` remove its log (R-236, R-237, KIP-570).
 
-    `moved`: the partition lives on elsewhere, so that its epochs go on from this one.
+    `moved`: the partition continues on other brokers, with later epochs than this one.
     """
 
     tp: TopicPartition
@@ -166,12 +171,9 @@ class StopPartition(Struct, frozen=True, array_like=True, order=True):
     moved: bool = False
 
 
-class StopReplica(Message, frozen=True, tag=True):
-    """StopReplicaRequest (R-014), with epochs. `number` as of LeaderAndIsr."""
+class StopReplica(Command, frozen=True, tag=True):
+    """StopReplicaRequest (R-014), with leader epochs."""
 
-    controller: BrokerId
-    controller_epoch: ControllerEpoch
-    broker_incarnation: Incarnation
     partitions: tuple[StopPartition, ...]
     number: int = 0
 
@@ -183,16 +185,12 @@ class StopReplicaReply(Message, frozen=True, tag=True):
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
 
 
-class UpdateMetadata(Message, frozen=True, tag=True):
-    """What clients are told of the cluster, pushed to every broker (KIP-112's UpdateMetadataRequest, R-311).
+class UpdateMetadata(Command, frozen=True, tag=True):
+    """Metadata of the cluster for clients, pushed to every broker (KIP-112's UpdateMetadataRequest, R-311).
 
-    `full` lists all partitions that there are: what else the receiver knows is of a topic that is gone. `number` counts up
-    within a reign.
+    `full`: it lists all partitions, so the receiver drops others: their topics are deleted.
     """
 
-    controller: BrokerId
-    controller_epoch: ControllerEpoch
-    broker_incarnation: Incarnation
     live_brokers: tuple[BrokerId, ...]
     states: tuple[PartitionState, ...]
     full: bool = False
@@ -200,25 +198,19 @@ class UpdateMetadata(Message, frozen=True, tag=True):
 
 
 class UpdateMetadataReply(Message, frozen=True, tag=True):
-    """Taken, or refused."""
+    """NONE also for a late copy, which the broker ignores."""
 
     error: ErrorCode
 
 
-class LogInfo(Message, frozen=True, tag=True):
-    """How far do your logs reach? Asked before a recovery election."""
+class LogInfo(Command, frozen=True, tag=True):
+    """Asks for the ends of local logs, before a recovery election."""
 
-    controller: BrokerId
-    controller_epoch: ControllerEpoch
-    broker_incarnation: Incarnation
     partitions: tuple[TopicPartition, ...]
 
 
 class LogEnd(Struct, frozen=True, array_like=True):
-    """The end of one log: (last epoch, LEO) order replicas in a recovery election.
-
-    `born` and the id of the topic tell whether it is the log meant.
-    """
+    """The end of a log; recovery elections order by (last epoch, LEO). `born` and `topic_id` identify the log."""
 
     tp: TopicPartition
     last_epoch: LeaderEpoch
@@ -228,7 +220,7 @@ class LogEnd(Struct, frozen=True, array_like=True):
 
 
 class LogInfoReply(Message, frozen=True, tag=True):
-    """The ends of the logs that were asked for and exist; `offline` are those that may exist in a directory that is bad now."""
+    """The ends of the requested logs that exist; `offline`: those that may exist in a bad directory."""
 
     error: ErrorCode
     ends: tuple[LogEnd, ...] = ()
@@ -239,7 +231,7 @@ class LogInfoReply(Message, frozen=True, tag=True):
 
 
 class MetadataHeartbeat(Message, frozen=True, tag=True):
-    """MetadataHeartbeatRequest (R-194): I am here, under this registration, and want to be in this state (R-189)."""
+    """MetadataHeartbeatRequest (R-194): the sender is alive under this registration and wants `target_state` (R-189)."""
 
     broker: BrokerId
     incarnation: Incarnation
@@ -247,10 +239,7 @@ class MetadataHeartbeat(Message, frozen=True, tag=True):
 
 
 class MetadataHeartbeatReply(Message, frozen=True, tag=True):
-    """MetadataHeartbeatResponse (R-195): the state that the controller has decided on.
-
-    It says nothing of ids: the text speaks of some, the schema has none (C-16).
-    """
+    """MetadataHeartbeatResponse (R-195): the state decided on; without ids, as in the schema (C-16: the text has some)."""
 
     error: ErrorCode
     error_string: str | None
@@ -258,7 +247,7 @@ class MetadataHeartbeatReply(Message, frozen=True, tag=True):
 
 
 class IsrProposal(Struct, frozen=True, array_like=True):
-    """One partition of an IsrChange: the ISR that its leader wants in place of the one that it knows.
+    """One partition of an IsrChange: the ISR that its leader proposes.
 
     Beyond R-197: the version of the state that it was made from (KIP-497, U-13) and the registration of each member (KIP-903).
     """
@@ -279,7 +268,7 @@ class IsrChange(Message, frozen=True, tag=True):
 
 
 class IsrResult(Struct, frozen=True, array_like=True):
-    """What became of one proposal, and the state of the partition after it, as AlterPartition answers (KIP-497)."""
+    """The result of one proposal, and the state of the partition after it, as AlterPartition answers (KIP-497)."""
 
     error: ErrorCode
     message: str | None = None
@@ -287,7 +276,7 @@ class IsrResult(Struct, frozen=True, array_like=True):
 
 
 class IsrChangeReply(Message, frozen=True, tag=True):
-    """IsrChangeResponse (R-198): results in the order of the request, none where the top-level error is another than NONE."""
+    """IsrChangeResponse (R-198): results in the order of the request; none if the top-level error is not NONE."""
 
     error: ErrorCode
     message: str | None = None
@@ -300,7 +289,7 @@ class IsrChangeReply(Message, frozen=True, tag=True):
 class Produce(Message, frozen=True, tag=True):
     """Append `values` as one batch. acks: 0 no answer, 1 the leader has it, -1 the ISR has it (R-140).
 
-    An idempotent producer sends a batch again under the sequence that it had (B-66).
+    An idempotent producer retries a batch under the same sequence (B-66).
     """
 
     tp: TopicPartition
@@ -314,7 +303,7 @@ class Produce(Message, frozen=True, tag=True):
 
 
 class ProduceReply(Message, frozen=True, tag=True):
-    """The offset of the first value, or why not."""
+    """The offset of the first value, or an error."""
 
     tp: TopicPartition
     error: ErrorCode
@@ -323,11 +312,11 @@ class ProduceReply(Message, frozen=True, tag=True):
 
 
 class InitProducerId(Message, frozen=True, tag=True):
-    """An id for an idempotent producer, of any broker."""
+    """Asks any broker for an id for an idempotent producer."""
 
 
 class InitProducerIdReply(Message, frozen=True, tag=True):
-    """An id that nobody else has or had."""
+    """A producer id that was never given out before."""
 
     error: ErrorCode
     producer_id: ProducerId = NO_PRODUCER_ID
@@ -339,7 +328,7 @@ EARLIEST = -2
 
 
 class ListOffsets(Message, frozen=True, tag=True):
-    """The latest offset a consumer may read to (the high watermark), or the earliest that there is."""
+    """Asks for the end offset for consumers (the high watermark), or for the earliest offset."""
 
     tp: TopicPartition
     leader_epoch: LeaderEpoch
@@ -357,16 +346,16 @@ class ListOffsetsReply(Message, frozen=True, tag=True):
 
 
 class Metadata(Message, frozen=True, tag=True):
-    """Who leads what?"""
+    """Asks for the leader of every partition."""
 
 
 class MetadataReply(Message, frozen=True, tag=True):
-    """What this broker was last told."""
+    """The metadata that the controller last pushed to this broker."""
 
     brokers: tuple[BrokerId, ...]
     states: tuple[PartitionState, ...]
-    error: ErrorCode = ErrorCode.NONE  # BROKER_NOT_AVAILABLE of a fenced broker, which tells nothing else (R-186)
-    controller: BrokerId | None = None  # who told it last
+    error: ErrorCode = ErrorCode.NONE  # BROKER_NOT_AVAILABLE if the broker is fenced, without metadata (R-186)
+    controller: BrokerId | None = None  # the sender of the last update
 
 
 Request = (
@@ -399,6 +388,6 @@ Reply = (
 )
 AnyMessage = Request | Reply
 
-# What brokers and controllers order and report; the rest moves records and answers clients.
+# Requests between brokers and controllers; the others move records and answer clients.
 _DATA = (Fetch, EpochEnd, Produce, InitProducerId, ListOffsets, Metadata)
 CONTROL_REQUESTS: tuple[type[Message], ...] = tuple(request for request in get_args(Request) if request not in _DATA)

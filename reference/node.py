@@ -10,20 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from reference.broker import broker as brokers
-from reference.broker import (
-    controlled_shutdown,
-    heartbeats,
-    isr_change,
-    leader_and_isr,
-    log_dirs,
-    log_info,
-    metadata,
-    producer_ids,
-    shutdown,
-    startup,
-    stop_replica,
-    strays,
-)
+from reference.broker import commands, heartbeats, isr_change, log_dirs, metadata, producer_ids, shutdown, startup, strays
 from reference.broker.broker import Broker
 from reference.config import BrokerConfig
 from reference.controller import controller as controllers
@@ -143,13 +130,13 @@ class Node:
             case ZkState():
                 self._on_session(turn, event)
             case Booted():
-                heartbeats.boot(turn)
+                heartbeats.arm_fence(turn)
                 startup.boot(turn, state.broker, state.image)
                 state.image = ()
             case DirFailed(dir=dir_, error=error):
                 log_dirs.on_dir_failed(turn, state.broker, dir_, error)
             case ShutDown():
-                controlled_shutdown.begin(turn, state.broker)
+                shutdown.begin(turn, state.broker)
             case ConnectionLost(peer=peer):
                 brokers.on_connection_lost(state.broker, peer)
             case _ as unreachable:
@@ -157,9 +144,9 @@ class Node:
         elected = state.controller.elected
         if elected is not None and elected != state.broker.membership.controller:
             heartbeats.follow(turn, state.broker, elected)
-            isr_change.ask_all_again(turn, state.broker)
+            isr_change.ask_again(turn, state.broker, tuple(state.broker.partitions))
         isr_change.send_due(turn, state.broker)
-        controlled_shutdown.end_of_turn(turn, state.broker)
+        shutdown.end_of_turn(turn, state.broker)
         brokers.end_of_turn(turn, state.broker)
         return turn.effects
 
@@ -170,14 +157,12 @@ class Node:
                 heartbeats.refuse(turn, source, message)
             case Fetch():
                 brokers.on_fetch(turn, broker, source, message)
-            case FetchReply():
-                brokers.on_fetch_reply(turn, broker, message)
+            case FetchReply() | EpochEndReply():
+                brokers.on_leader_reply(turn, broker, message)
             case Produce():
                 brokers.on_produce(turn, broker, source, message)
             case EpochEnd():
                 brokers.on_epoch_end(turn, broker, source, message)
-            case EpochEndReply():
-                brokers.on_epoch_end_reply(turn, broker, message)
             case ListOffsets():
                 brokers.on_list_offsets(turn, broker, source, message)
             case InitProducerId():
@@ -185,13 +170,13 @@ class Node:
             case Metadata():
                 metadata.on_metadata(turn, broker, source, message)
             case LeaderAndIsr():
-                leader_and_isr.on_leader_and_isr(turn, broker, source, message)
+                commands.on_leader_and_isr(turn, broker, source, message)
             case UpdateMetadata():
                 metadata.on_update_metadata(turn, broker, source, message)
             case StopReplica():
-                stop_replica.on_stop_replica(turn, broker, source, message)
+                commands.on_stop_replica(turn, broker, source, message)
             case LogInfo():
-                log_info.on_log_info(turn, broker, source, message)
+                commands.on_log_info(turn, broker, source, message)
             case LeaderAndIsrReply() | UpdateMetadataReply() | StopReplicaReply() | LogInfoReply():
                 controllers.on_reply(turn, controller, BrokerId(int(source[1:])), message)
             case MetadataHeartbeat():
@@ -220,13 +205,13 @@ class Node:
             case "isr":
                 brokers.on_isr_timer(turn, broker)
             case "ask-isr":
-                isr_change.on_timer(turn, broker, TopicPartition(what))
+                isr_change.ask_again(turn, broker, (TopicPartition(what),))
             case "heartbeat":
                 heartbeats.beat(turn, broker)
             case "fence":
                 heartbeats.on_fence_timer(turn, broker)
             case "hand-over":
-                controlled_shutdown.on_timer(turn, broker)
+                shutdown.on_timer(turn, broker)
             case "silent":
                 controllers.on_silence(turn, controller, BrokerId(int(what)))
             case "checkpoint":
@@ -234,9 +219,9 @@ class Node:
             case "register":
                 startup.on_timer(turn, broker)
             case "strays":
-                strays.on_timer(turn, broker)
+                strays.ask(turn, broker)
             case "dir-event":
-                log_dirs.on_timer(turn, broker)
+                log_dirs.notify(turn, broker)
             case "controller":
                 controllers.on_timer(turn, controller)
             case "reassign":
@@ -258,7 +243,7 @@ class Node:
             strays.on_answer(turn, state.broker, answers)
         elif request == state.broker.dir_event_request:
             log_dirs.on_notified(turn, state.broker, answers)
-        elif not stop_replica.on_answer(turn, state.broker, request, answers[0]) and not controllers.on_answer(
+        elif not commands.on_settled(turn, state.broker, request, answers[0]) and not controllers.on_answer(
             turn, state.controller, request, answers, state.session
         ):
             brokers.on_isr_answer(turn, state.broker, request, answers[0])

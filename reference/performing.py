@@ -1,9 +1,9 @@
-"""Performing a list of effects where log directories may fail: one rule for every world (KIP-112, R-290, R-291).
+"""Performing a list of effects where a log directory may fail: the same rule in the simulator and in a real process.
 
-What failed is one directory, and the others go on. So after a failure these are left out of the rest of the list: every effect
-on that directory; every note about a replica in it, which would claim what did not happen; and every `Send`, which has no
-promise to arrive anyway, and behind a failed write may be its acknowledgement (B-63 f, KAFKA-10778). Timers, requests to
-ZooKeeper and effects on other directories are performed. `DirFailed` is the next event that the machine is told.
+A failure concerns one directory; the others go on (KIP-112, R-290, R-291). After it these effects of the list are skipped: every
+effect on that directory; every note about a replica in it, which would state what did not happen; and every `Send`, which may be
+the acknowledgement of the failed write (B-63 f, KAFKA-10778) and is never guaranteed to arrive. Timers, requests to ZooKeeper and
+effects on other directories are performed. `DirFailed` is the next event of the machine.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,10 +34,9 @@ def perform(
     replicas_in: Callable[[int], Iterable[TopicPartition]],
     alive: Callable[[], bool],
 ) -> list[DirFailed]:
-    """Perform from left to right while the process is `alive`; what the machine must be told next, in order (R-290, R-291).
+    """Perform the effects from left to right while `alive()`; return the next events of the machine, in order (R-290, R-291).
 
-    `attempt` does one effect and returns the error where its directory refused it, `replicas_in` says whose logs a directory
-    holds.
+    `attempt` performs one effect and returns the error if its directory failed. `replicas_in` lists the replicas in a directory.
     """
     failed: dict[int, str] = {}
     withheld: set[TopicPartition] = set()
@@ -49,7 +48,7 @@ def perform(
             continue
         error = attempt(effect)
         if error is not None:
-            assert isinstance(effect, OnDisk), "nothing but a directory refuses"
+            assert isinstance(effect, OnDisk), "only an effect on a directory may fail"
             failed[effect.dir] = error
             withheld.update(replicas_in(effect.dir))
             _withhold(effect, withheld)
@@ -63,6 +62,6 @@ def _is_left_out(effect: AnyEffect, failed: dict[int, str], withheld: set[TopicP
 
 
 def _withhold(effect: AnyEffect, withheld: set[TopicPartition]) -> None:
-    """A replica that could not even be made is in no directory; what is noted of it is left out all the same."""
+    """Skip notes about this replica too: if its creation failed, no directory lists it."""
     if isinstance(effect, _OF_A_REPLICA):
         withheld.add(effect.tp)

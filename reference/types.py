@@ -1,30 +1,30 @@
-"""Ids and units of the protocol: distinct types, so that an epoch cannot pass for an offset."""
+"""Ids and units of the protocol: distinct types, so that an epoch cannot be passed for an offset."""
 
 from enum import IntEnum
 from typing import NewType
 
 BrokerId = NewType("BrokerId", int)
 Incarnation = NewType("Incarnation", int)  # czxid of the broker's registration (KIP-343, KIP-380)
-TopicId = NewType("TopicId", int)  # czxid of /brokers/topics/[topic]: unlike a name it is never given again (KIP-516)
+TopicId = NewType("TopicId", int)  # czxid of /brokers/topics/[topic]: unlike a name it is never used again (KIP-516)
 Offset = NewType("Offset", int)  # HW and LEO are exclusive: one past the last (docs/requirements C-04)
 LeaderEpoch = NewType("LeaderEpoch", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
 ZkVersion = NewType("ZkVersion", int)
 Millis = NewType("Millis", int)
 Address = NewType("Address", str)  # where a message goes: "b1" is a broker, "c3" a client
-TopicPartition = NewType("TopicPartition", str)  # Kafka's own way to print one: "orders-0"
-ProducerId = NewType("ProducerId", int)  # of one session of an idempotent producer; never given twice
+TopicPartition = NewType("TopicPartition", str)  # printed as Kafka does: "orders-0"
+ProducerId = NewType("ProducerId", int)  # one session of an idempotent producer; never given twice
 
-NO_EPOCH = LeaderEpoch(-1)  # of an empty log, and of requests that carry none
+NO_EPOCH = LeaderEpoch(-1)  # of an empty log, and in requests that carry no epoch
 NO_INCARNATION = Incarnation(-1)
-NO_TOPIC_ID = TopicId(-1)  # asks unchecked
-EPOCH_DURING_DELETE = LeaderEpoch(-2)  # of a StopReplica for a topic that is deleted: later than every epoch of it (KIP-570)
+NO_TOPIC_ID = TopicId(-1)  # in a request: do not check the topic id
+EPOCH_DURING_DELETE = LeaderEpoch(-2)  # in a StopReplica for a deleted topic: later than all its epochs (KIP-570)
 NO_PRODUCER_ID = ProducerId(-1)
 NO_SEQUENCE = -1
 
 
 class BrokerState(IntEnum):
-    """What a broker is in the cluster (KIP-343 BrokerState Enum, R-193)."""
+    """The state of a broker in the cluster (KIP-343 BrokerState Enum, R-193)."""
 
     INITIAL = 0  # has not contacted the controller yet
     INACTIVE = 1  # should be fenced from the cluster
@@ -33,20 +33,20 @@ class BrokerState(IntEnum):
 
 
 def broker_address(broker: BrokerId) -> Address:
-    """Where a broker is reached."""
+    """The address of a broker: "b1" for broker 1."""
     return Address(f"b{broker}")
 
 
 def topic_partition(topic: str, index: int) -> TopicPartition:
-    """The name of one partition."""
+    """The name of a partition: "orders-0" for index 0 of topic orders."""
     return TopicPartition(f"{topic}-{index}")
 
 
 def topic_of(tp: TopicPartition) -> str:
-    """The topic of a partition name."""
+    """The topic in a partition name; topics may contain hyphens."""
     return tp.rpartition("-")[0]
 
 
 def index_of(tp: TopicPartition) -> int:
-    """The index of a partition name."""
+    """The index in a partition name."""
     return int(tp.rpartition("-")[2])

@@ -5,6 +5,7 @@
     lab/             what only a harness switches on: notes, failing directories, the flush ledger, power loss
     runtime/         the process: loop, connections, settings, administration
     kazoo_client.py  ZooKeeper through kazoo
+    watches.py       which watches a session has set, for kazoo_client
 
 Imports `reference` alone; `highwater` starts it, and a broker's image holds these two packages and what they import.
 """

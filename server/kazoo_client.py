@@ -18,7 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, Protocol, assert_never
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -54,17 +54,17 @@ from reference.coordination.api import (
     Exists,
     GetChildren,
     GetData,
-    Listener,
     NodeExists,
     NoNode,
     NotEmpty,
     RolledBack,
     SessionExpired,
+    SessionState,
     SetData,
     Unknown,
     Written,
 )
-from reference.coordination.watches import WatchBook
+from server.watches import WatchBook
 
 RECONNECT_DELAY_S = 0.05
 _CHANGES: dict[str, Change] = {
@@ -116,6 +116,19 @@ class _Request(Struct):
     id: int | None
     ops: tuple[AnyOp, ...]
     atomic: bool
+
+
+class Listener(Protocol):
+    """Callbacks of `KazooCoordination`, on the thread that owns it."""
+
+    def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
+        """Request `request_id` was answered: one answer per operation."""
+
+    def watch_fired(self, path: str, change: Change) -> None:
+        """A watch fired and is no longer set."""
+
+    def state_changed(self, state: SessionState, session: int) -> None:
+        """The state of the session changed; `session` is its id."""
 
 
 class KazooCoordination:

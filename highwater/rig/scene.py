@@ -3,8 +3,8 @@
 from highwater.plans.plan import Plan, topics_of
 from highwater.rig.backend import Provenance
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
+from reference.client.commands import placed
 from reference.config import VARIANTS, BrokerConfig, TopicSpec, Variant
-from reference.placement import placed
 from reference.types import BrokerId, Millis, broker_address
 from workloads.admin_storm import ADDED_MAX
 from workloads.client import Process

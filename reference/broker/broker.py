@@ -1,8 +1,9 @@
-"""The broker: its local replicas, its registration, what it tells clients; dispatch of what concerns them.
+"""The state of a broker, its requests from followers and clients, its timers and its flushes.
 
-Commands of the controller are in `leader_and_isr`, `stop_replica` and `metadata`; the way into the cluster is in `startup`.
+Commands of the controller are in `commands` and `metadata`, registration in `startup`.
 """
 
+from operator import itemgetter
 from typing import Literal
 
 from msgspec import Struct, field
@@ -44,22 +45,22 @@ from reference.types import (
     topic_of,
 )
 
-# the step of broker.startup in progress
+# The step of `broker.startup` in progress.
 Registration = Literal["none", "creating", "reading", "learning-topics", "learning-assignments", "learning-states", "registered"]
 
 
 class Membership(Struct):
-    """What this broker is in the cluster, as far as it knows (KIP-343)."""
+    """The state of this broker in the cluster, as far as it knows (KIP-343)."""
 
     state: BrokerState = BrokerState.INITIAL
     target: BrokerState = BrokerState.ACTIVE
-    controller: BrokerId | None = None  # to whom heartbeats and ISR changes go
-    outstanding: int = 0  # the heartbeat in flight
-    attempts: int = 0  # at controlled shutdown, one for each retry backoff
+    controller: BrokerId | None = None  # receives heartbeats and ISR changes
+    outstanding: int = 0  # correlation of the heartbeat in flight
+    attempts: int = 0  # of a controlled shutdown, one per retry backoff
 
 
 class DirFlush(Struct):
-    """The flushes of one directory: at most one in flight, and whether more was written since."""
+    """The flushes of one directory. At most one is in flight; `dirty`: more was written since it began."""
 
     dir: int
     in_flight: int = 0
@@ -67,7 +68,7 @@ class DirFlush(Struct):
 
 
 class Assigned(Struct, frozen=True, array_like=True):
-    """A partition that is this broker's own, as its topic's znode says."""
+    """A partition that the topic znode assigns to this broker."""
 
     tp: TopicPartition
     replicas: tuple[BrokerId, ...]
@@ -75,25 +76,25 @@ class Assigned(Struct, frozen=True, array_like=True):
 
 
 class Settling(Struct):
-    """The answer to a StopReplica that waits until ZooKeeper has seen all that was sent to it before."""
+    """The answer to a StopReplica that waits until ZooKeeper has answered `request` (`commands.on_stop_replica`)."""
 
     source: Address
     reply: StopReplicaReply
     request: int
 
 
-Sent = tuple[ControllerEpoch, int]  # by which reign, and how-many-th of its requests: the order of a controller's commands
+Sent = tuple[ControllerEpoch, int]  # controller epoch and number of a command: the order in which commands were sent
 
 
 class Burial(Struct, frozen=True, array_like=True):
-    """A replica was deleted by this command, which was sent then."""
+    """The command that deleted a replica, and when it was sent."""
 
     stop: StopPartition
     sent: Sent
 
 
 class Suspect(Struct, frozen=True, array_like=True):
-    """A replica that is perhaps nobody's, as it was when that was asked."""
+    """A replica that may no longer be assigned to this broker, as it was when ZooKeeper was asked."""
 
     tp: TopicPartition
     topic_id: TopicId
@@ -101,48 +102,48 @@ class Suspect(Struct, frozen=True, array_like=True):
 
 
 class Strays(Struct):
-    """What a broker holds and its controller does not list, while it asks ZooKeeper (broker.strays)."""
+    """Local replicas that the controller does not list, while ZooKeeper is asked about them (broker.strays)."""
 
     suspects: tuple[Suspect, ...] = ()
     request: int = 0
-    late: bool = False  # a reign began while the broker read what is assigned to it
+    late: bool = False  # a new controller began while the broker read its assignments
 
 
 class Broker(Struct):
-    """What a broker knows. Mappings are kept in the order of their keys, as their canonical encoding has them."""
+    """The state of a broker. Mappings are kept in the order of their keys, like their canonical encoding."""
 
     incarnation: Incarnation = NO_INCARNATION
     registration: Registration = "none"
     registration_request: int = 0
-    learned: bool = False  # V3 §E was gone through in this life
+    learned: bool = False  # V3 §E was completed in this life
     learning_topics: tuple[str, ...] = ()
     learning: list[Assigned] = []  # partitions whose states are being read (V3 §E step 2)
     before_learning: tuple[TopicPartition, ...] = ()
-    stopped: tuple[TopicPartition, ...] = ()  # deleted by command while assignments were being read
-    dir_births: tuple[Incarnation, ...] = ()  # of each log directory
+    stopped: tuple[TopicPartition, ...] = ()  # deleted by a command while assignments were read
+    dir_births: tuple[Incarnation, ...] = ()  # the registration that first used each log directory
     offline_dirs: tuple[int, ...] = ()  # bad for the rest of this life (broker.log_dirs)
-    offline: dict[TopicPartition, TopicId] = {}  # replicas in them, as far as known
-    dir_event: Literal["none", "due", "writing"] = "none"  # the notification of the controller
+    offline: dict[TopicPartition, TopicId] = {}  # replicas in them, as far as known; by partition
+    dir_event: Literal["none", "due", "writing"] = "none"  # notification of the controller (R-299)
     dir_event_request: int = 0
     partitions: dict[TopicPartition, Partition] = {}
-    buried: dict[TopicPartition, Burial] = {}  # replicas that were deleted: earlier commands do not bring them back
-    controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # the greatest seen in a command
+    buried: dict[TopicPartition, Burial] = {}  # deleted replicas: earlier commands must not create them again
+    controller_epoch: ControllerEpoch = ControllerEpoch(-1)  # the greatest one in a command
     metadata: dict[TopicPartition, PartitionState] = {}
-    metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and number of the last update taken
+    metadata_order: tuple[int, int] = (-1, 0)  # controller epoch and number of the last update applied
     live_brokers: tuple[BrokerId, ...] = ()
-    known_controller: BrokerId | None = None  # who told this broker of the cluster last
+    known_controller: BrokerId | None = None  # sender of the last UpdateMetadata
     flushes: list[DirFlush] = []
     settling: list[Settling] = []
     park_armed_ms: int | None = None
     membership: Membership = field(default_factory=Membership)
     asked: list[IsrAsked] = []
-    closing: tuple[int, ...] | None = None  # shutting down: the directories that are not flushed yet
+    closing: tuple[int, ...] | None = None  # while shutting down: the directories not flushed yet
     strays: Strays = field(default_factory=Strays)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
 
 
 def create_partition(turn: Turn, broker: Broker, tp: TopicPartition, log: logs.Log) -> Partition:
-    """Take up a local replica with the settings of its topic; unknown topics have the defaults of a safe topic."""
+    """Add a local replica with the settings of its topic; for an unknown topic min.insync.replicas 1 and flush=none."""
     spec = next((t for t in turn.config.topics if t.name == topic_of(tp)), None)
     partition = Partition(
         tp=tp,
@@ -151,21 +152,17 @@ def create_partition(turn: Turn, broker: Broker, tp: TopicPartition, log: logs.L
         before_ack=spec is not None and spec.flush == "before_ack",
         leader_epoch=logs.last_record_epoch(log) if turn.config.variant.startup_epoch_floor else NO_EPOCH,
     )
-    broker.partitions = dict(sorted([*broker.partitions.items(), (tp, partition)], key=_by_name))
+    broker.partitions = dict(sorted([*broker.partitions.items(), (tp, partition)], key=itemgetter(0)))
     return partition
 
 
-def _by_name(item: tuple[TopicPartition, Partition]) -> TopicPartition:
-    return item[0]
-
-
 def absence(broker: Broker, tp: TopicPartition) -> ErrorCode:
-    """What to answer about a replica that does not serve here: it is in a bad directory (C-22, KAFKA-6027), or unknown."""
+    """The error for a partition without a local replica: it is in a bad directory (C-22, KAFKA-6027), or unknown."""
     return ErrorCode.KAFKA_STORAGE_ERROR if tp in broker.offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def on_fetch(turn: Turn, broker: Broker, source: Address, fetch: Fetch) -> None:
-    """V3 §G, or a consumer's fetch."""
+    """V3 §G on_ReplicaFetchRequest, or a consumer's fetch."""
     partition = broker.partitions.get(fetch.tp)
     if partition is None:
         turn.send(source, FetchReply(fetch.correlation, fetch.tp, absence(broker, fetch.tp), NO_EPOCH, Offset(0)))
@@ -173,15 +170,8 @@ def on_fetch(turn: Turn, broker: Broker, source: Address, fetch: Fetch) -> None:
         leader.on_fetch(turn, partition, source, fetch)
 
 
-def on_fetch_reply(turn: Turn, broker: Broker, reply: FetchReply) -> None:
-    """An answer to this broker's fetcher."""
-    partition = broker.partitions.get(reply.tp)
-    if partition is not None:
-        follower.on_fetched(turn, partition, reply)
-
-
 def on_epoch_end(turn: Turn, broker: Broker, source: Address, request: EpochEnd) -> None:
-    """OffsetForLeaderEpoch."""
+    """OffsetForLeaderEpoch of a follower (KIP-101)."""
     partition = broker.partitions.get(request.tp)
     if partition is None:
         turn.send(source, EpochEndReply(request.correlation, request.tp, absence(broker, request.tp), NO_EPOCH, None))
@@ -189,15 +179,19 @@ def on_epoch_end(turn: Turn, broker: Broker, source: Address, request: EpochEnd)
         leader.on_epoch_end(turn, partition, source, request)
 
 
-def on_epoch_end_reply(turn: Turn, broker: Broker, reply: EpochEndReply) -> None:
-    """An answer to this broker's question."""
+def on_leader_reply(turn: Turn, broker: Broker, reply: FetchReply | EpochEndReply) -> None:
+    """A leader answered this broker as a follower."""
     partition = broker.partitions.get(reply.tp)
-    if partition is not None:
+    if partition is None:
+        return
+    if isinstance(reply, FetchReply):
+        follower.on_fetched(turn, partition, reply)
+    else:
         follower.on_epoch_end(turn, partition, reply)
 
 
 def on_produce(turn: Turn, broker: Broker, source: Address, produce: Produce) -> None:
-    """Records of a client."""
+    """Records of a producer."""
     partition = broker.partitions.get(produce.tp)
     if partition is not None:
         leader.on_produce(turn, partition, source, produce)
@@ -206,50 +200,45 @@ def on_produce(turn: Turn, broker: Broker, source: Address, produce: Produce) ->
 
 
 def on_list_offsets(turn: Turn, broker: Broker, source: Address, request: ListOffsets) -> None:
-    """Where consumers may read to, not before it is known to have reached what was committed (KIP-207); or from where."""
+    """The HW, once it covers every record committed in earlier epochs (KIP-207); or the earliest offset."""
     partition = broker.partitions.get(request.tp)
     variant = turn.config.variant
-    error = ErrorCode.NONE
-    if partition is not None and is_of_another_topic(turn, partition, request.topic_id):
-        turn.send(source, ListOffsetsReply(request.correlation, request.tp, ErrorCode.UNKNOWN_TOPIC_ID))
-        return
-    if partition is None or not isinstance(partition.role, Leader):
-        error = absence(broker, request.tp) if partition is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        turn.send(source, ListOffsetsReply(request.correlation, request.tp, error))
-        return
-    asked = request.leader_epoch
-    if variant.fetch_fencing and asked not in (NO_EPOCH, partition.leader_epoch):
-        error = ErrorCode.FENCED_LEADER_EPOCH if asked < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
-    elif request.timestamp == EARLIEST:
-        turn.send(source, ListOffsetsReply(request.correlation, request.tp, error, Offset(0), partition.leader_epoch))
-        return  # there is no retention: every log begins at 0
-    elif partition.hw < partition.role.epoch_start and not variant.list_offsets_before_epoch_start:
-        error = ErrorCode.OFFSET_NOT_AVAILABLE
-    offset = partition.hw if error is ErrorCode.NONE else None
-    turn.send(source, ListOffsetsReply(request.correlation, request.tp, error, offset, partition.leader_epoch))
+    error, offset, epoch = ErrorCode.NONE, None, None
+    if partition is None:
+        error = absence(broker, request.tp)
+    elif is_of_another_topic(turn, partition, request.topic_id):
+        error = ErrorCode.UNKNOWN_TOPIC_ID
+    elif not isinstance(partition.role, Leader):
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    else:
+        asked, epoch = request.leader_epoch, partition.leader_epoch
+        if variant.fetch_fencing and asked not in (NO_EPOCH, epoch):
+            error = ErrorCode.FENCED_LEADER_EPOCH if asked < epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        elif request.timestamp == EARLIEST:
+            offset = Offset(0)  # there is no retention: every log begins at 0
+        elif partition.hw < partition.role.epoch_start and not variant.list_offsets_before_epoch_start:
+            error = ErrorCode.OFFSET_NOT_AVAILABLE
+        else:
+            offset = partition.hw
+    turn.send(source, ListOffsetsReply(request.correlation, request.tp, error, offset, epoch))
 
 
-# --- ZooKeeper's answers to ISR changes --------------------------------------------------------------------------------------
+# --- answers of ZooKeeper to ISR changes -----------------------------------------------------------------------------------
 
 
-def on_isr_answer(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> bool:
-    """Was this the answer to an ISR change of a leader? If so it is dealt with."""
+def on_isr_answer(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> None:
+    """Hand the answer to the leader whose ISR change sent `request`, if there is one."""
     for partition in broker.partitions.values():
         role = partition.role
-        change = role.change if isinstance(role, Leader) else None
-        if (
-            isinstance(role, Leader)
-            and change is not None
-            and change.request == request
-            and change.step in ("writing", "reading")
-        ):
+        if not isinstance(role, Leader) or role.change is None:
+            continue
+        if role.change.request == request and role.change.step in ("writing", "reading"):
             isr.on_answer(turn, partition, role, answer)
-            return True
-    return False
+            return
 
 
 def on_reconnected(turn: Turn, broker: Broker) -> None:
-    """The session lives on: go on with what was lost."""
+    """The connection to ZooKeeper is back in the same session: read back writes whose answer was lost."""
     for partition in broker.partitions.values():
         isr.resume(turn, partition)
 
@@ -258,7 +247,7 @@ def on_reconnected(turn: Turn, broker: Broker) -> None:
 
 
 def start_timers(turn: Turn) -> None:
-    """The two periodic ones."""
+    """Arm the periodic timers `isr` and `checkpoint`."""
     half = turn.config.replica_lag_time_max_ms // 2
     turn.effects.append(SetTimer("isr", half, half))
     if turn.config.variant.hw_checkpoint != "missing":
@@ -266,11 +255,11 @@ def start_timers(turn: Turn) -> None:
 
 
 def on_isr_timer(turn: Turn, broker: Broker) -> None:
-    """Every replica.lag.time.max.ms / 2: without it a dead follower would stay in the ISR of an idle partition (R-060, U-15)."""
-    fenced = broker.membership.state is BrokerState.INACTIVE  # it refuses the fetches that it would miss here (R-186)
+    """Every replica.lag.time.max.ms / 2: otherwise a dead follower would stay in the ISR of an idle partition (R-060, U-15)."""
+    fenced = broker.membership.state is BrokerState.INACTIVE  # a fenced leader refuses the fetches of its followers (R-186)
     for partition in broker.partitions.values():
-        looked_at = turn.config.variant.isr_shrink == "timer" and not fenced
-        if isinstance(partition.role, Leader) and (looked_at or partition.role.change is not None):
+        shrinks = turn.config.variant.isr_shrink == "timer" and not fenced
+        if isinstance(partition.role, Leader) and (shrinks or partition.role.change is not None):
             isr.maybe_shrink(turn, partition, partition.role)
     half = turn.config.replica_lag_time_max_ms // 2
     turn.effects.append(SetTimer("isr", half, half))
@@ -283,14 +272,14 @@ def on_checkpoint_timer(turn: Turn, broker: Broker) -> None:
 
 
 def write_checkpoints(turn: Turn, broker: Broker) -> None:
-    """Those of all good directories: each has a file of its own, and that of a bad one is left alone (B-21, KAFKA-6604)."""
+    """Write the checkpoint of every good directory; those of bad ones are left alone (B-21, KAFKA-6604)."""
     for dir_ in range(turn.config.log_dirs):
         if dir_ not in broker.offline_dirs:
             write_checkpoint(turn, broker, dir_)
 
 
 def write_checkpoint(turn: Turn, broker: Broker, dir_: int) -> None:
-    """Write every replica's HW; those that have no role yet keep what the file said (B-18, B-19)."""
+    """Write the HW of every replica in the directory; a replica without a role keeps the HW of the last file (B-18, B-19)."""
     variant = turn.config.variant
     if variant.hw_checkpoint == "missing":
         return
@@ -302,16 +291,13 @@ def write_checkpoint(turn: Turn, broker: Broker, dir_: int) -> None:
             if partition.log.dir == dir_ and not (without_idle and isinstance(partition.role, Idle))
         )
     )
-    turn.effects.append(WriteCheckpoint(dir_, () if _lets_go(turn, broker) else entries))
-
-
-def _lets_go(turn: Turn, broker: Broker) -> bool:
-    """KAFKA-851, B-18: the broker that shuts down has let go of its replicas before it writes their high watermarks."""
-    return turn.config.variant.hw_checkpoint == "zero_on_shutdown" and broker.closing is not None
+    if variant.hw_checkpoint == "zero_on_shutdown" and broker.closing is not None:
+        entries = ()  # KAFKA-851, B-18: the broker drops its replicas before it writes their high watermarks
+    turn.effects.append(WriteCheckpoint(dir_, entries))
 
 
 def on_park_timer(turn: Turn, broker: Broker) -> None:
-    """The first of the parked requests has waited long enough."""
+    """The earliest deadline of a parked request has passed."""
     broker.park_armed_ms = None
     for partition in broker.partitions.values():
         if partition.fetches or partition.produces:
@@ -319,13 +305,13 @@ def on_park_timer(turn: Turn, broker: Broker) -> None:
 
 
 def on_connection_lost(broker: Broker, peer: Address) -> None:
-    """What this broker has asked that peer runs into its timers; what a client has asked nobody waits for any more."""
+    """Drop the parked requests of a disconnected client; requests to peers time out by themselves."""
     for partition in broker.partitions.values():
         delayed.asker_gone(partition, peer)
 
 
 def on_flushed(turn: Turn, broker: Broker, dir_: int, id_: int) -> None:
-    """What stood in the page cache at that flush is durable."""
+    """Everything in the page cache of the directory when flush `id_` began is durable."""
     flush = _flush_of(broker, dir_)
     if flush.in_flight != id_:
         return
@@ -351,7 +337,7 @@ def _flush_of(broker: Broker, dir_: int) -> DirFlush:
 
 
 def end_of_turn(turn: Turn, broker: Broker) -> None:
-    """Ask for the flushes that were wanted, one in flight for each directory, and arm the timer of parked requests."""
+    """Ask for the due flushes, at most one in flight per directory, and arm the timer of parked requests."""
     for dir_ in turn.flush_dirs:
         if dir_ in broker.offline_dirs:
             continue
@@ -372,7 +358,7 @@ def end_of_turn(turn: Turn, broker: Broker) -> None:
 
 
 def recovered_note(partition: Partition, cut: bool) -> Note:
-    """How a replica was found at startup."""
+    """The note about a replica found at startup; `cut`: truncated at a batch with a bad CRC."""
     return Note(
         kind="recovered",
         tp=partition.tp,

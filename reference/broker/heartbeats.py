@@ -1,9 +1,10 @@
-"""A broker shows itself to the controller, and fences itself when it has not reached one (KIP-343, R-185, R-186).
+"""A broker sends heartbeats to the controller, and fences itself when none is answered (KIP-343, R-185, R-186).
 
-The heartbeat goes to whoever /controller names; the broker hears from there what it is. Without an answer for
-broker.heartbeat.timeout.ms, or with one that says that its registration is over, it is fenced: what waits is answered in its
-time, what comes is refused, control requests are obeyed, and the next heartbeat that is taken ends it. A fence is no lease:
-the controller has elected others before (R-188), and what keeps this broker's records apart from theirs is the ISR (U-19).
+The heartbeat goes to the broker in /controller; its answer is the state of this broker. Without an answer for
+broker.heartbeat.timeout.ms, or if the answer says that its registration is over, the broker is fenced. A fenced broker answers
+parked requests in their time, refuses new ones and obeys control requests; the next accepted heartbeat unfences it. A fence is
+not a lease: the controller has elected other leaders before (R-188), and the ISR, not the fence, keeps this broker's records
+uncommitted (U-19).
 """
 
 from typing import assert_never
@@ -31,36 +32,32 @@ from reference.messages import (
 )
 from reference.types import NO_EPOCH, NO_INCARNATION, Address, BrokerId, BrokerState, Offset, broker_address
 
-BEATS_PER_TIMEOUT = 4  # so that one lost heartbeat, or two, make nobody inactive
+BEATS_PER_TIMEOUT = 4  # so that two lost heartbeats do not make a broker inactive
 
 Ordinary = Fetch | EpochEnd | Produce | InitProducerId | ListOffsets | Metadata
 
 
-def boot(turn: Turn) -> None:
-    """The time in which a controller must be reached begins with the process."""
+def arm_fence(turn: Turn) -> None:
+    """R-185: the broker fences itself unless a controller answers within broker.heartbeat.timeout.ms."""
     if sends_heartbeats(turn.config):
-        _contacted(turn)
-
-
-def _contacted(turn: Turn) -> None:
-    timeout = turn.config.broker_heartbeat_timeout_ms
-    turn.effects.append(SetTimer("fence", timeout, timeout))
+        timeout = turn.config.broker_heartbeat_timeout_ms
+        turn.effects.append(SetTimer("fence", timeout, timeout))
 
 
 def on_registered(turn: Turn, broker: Broker) -> None:
-    """There is a registration to show; what was asked about an earlier one is void."""
+    """Send the first heartbeat of a registration; an answer about an earlier one is ignored."""
     broker.membership.outstanding = 0
     beat(turn, broker)
 
 
 def on_expired(turn: Turn, broker: Broker) -> None:
-    """Nothing to show until the next registration."""
+    """Stop heartbeats until the next registration."""
     broker.membership.outstanding = 0
     turn.effects.append(CancelTimer("heartbeat"))
 
 
 def beat(turn: Turn, broker: Broker) -> None:
-    """R-185: send a heartbeat to the current controller, where one is known, and arm the timer of the next."""
+    """R-185: send a heartbeat to the current controller, if one is known, and arm the timer of the next."""
     config, membership = turn.config, broker.membership
     if not sends_heartbeats(config) or broker.incarnation == NO_INCARNATION:
         return
@@ -73,31 +70,30 @@ def beat(turn: Turn, broker: Broker) -> None:
 
 
 def follow(turn: Turn, broker: Broker, controller: BrokerId) -> None:
-    """There is another controller: show oneself there at once."""
+    """Another controller was elected: send it a heartbeat at once."""
     broker.membership.controller = controller
     beat(turn, broker)
 
 
 def on_reply(turn: Turn, broker: Broker, reply: MetadataHeartbeatReply) -> None:
-    """MetadataHeartbeatResponse: the state that this broker is to be in (R-189)."""
+    """MetadataHeartbeatResponse: enter the state that the controller decided on (R-189)."""
     membership = broker.membership
     if reply.correlation != membership.outstanding:
         return
     membership.outstanding = 0
     match reply.error:
         case ErrorCode.NONE:
-            _contacted(turn)
+            arm_fence(turn)
             _enter(turn, broker, reply.current_state)
         case ErrorCode.INVALID_INCARNATION_ID:
-            # The controller knows of a later registration, or of the end of this one: the fence need not wait (B-43).
+            # The controller knows a later registration, or the end of this one: fence at once (B-43).
             _enter(turn, broker, BrokerState.INACTIVE)
         case _:
-            pause = turn.config.retry_backoff_ms
-            turn.effects.append(SetTimer("heartbeat", pause, 2 * pause))
+            turn.retry("heartbeat")
 
 
 def on_fence_timer(turn: Turn, broker: Broker) -> None:
-    """R-185: no controller was reached for broker.heartbeat.timeout.ms."""
+    """R-185: no controller answered for broker.heartbeat.timeout.ms."""
     _enter(turn, broker, BrokerState.INACTIVE)
 
 
@@ -110,12 +106,12 @@ def _enter(turn: Turn, broker: Broker, state: BrokerState) -> None:
 
 
 def is_fenced(broker: Broker) -> bool:
-    """R-186; also R-193: a broker that has not contacted a controller yet is Initial, not fenced."""
+    """R-186. A broker that has not contacted a controller yet is Initial, not fenced (R-193)."""
     return broker.membership.state is BrokerState.INACTIVE
 
 
 def refuse(turn: Turn, source: Address, request: Ordinary) -> None:
-    """R-186: a fenced broker takes no new requests of clients and followers. They look for another, or come again."""
+    """R-186: a fenced broker refuses new requests of clients and followers with BROKER_NOT_AVAILABLE."""
     error, correlation = ErrorCode.BROKER_NOT_AVAILABLE, request.correlation
     match request:
         case Produce(acks=0):

@@ -1,8 +1,10 @@
-"""Leaders' ISR changes on their way to the controller and back (KIP-343 Initiating ISR Changes, R-192).
+"""ISR changes of leaders, sent to the controller (KIP-343 Initiating ISR Changes, R-192).
 
-What the partitions of one turn want goes in one request. A request may be lost, and its answer; a change is therefore asked for
-again, of whoever is controller then, until it is known what the state is (`replica.isr.on_result`).
+One request carries the changes of all partitions of one turn. The request or its answer may be lost, so the leader repeats a
+change to the current controller until it knows the resulting state (`replica.isr.on_result`).
 """
+
+from collections.abc import Iterable
 
 from reference.broker.broker import Broker
 from reference.effects import SetTimer
@@ -15,7 +17,7 @@ from reference.types import TopicPartition, broker_address
 
 
 def send_due(turn: Turn, broker: Broker) -> None:
-    """IsrChangeRequest (R-197) for the changes that this turn has made due."""
+    """Send an IsrChangeRequest (R-197) with the changes that became due in this turn."""
     if not turn.isr_due:
         return
     due = [broker.partitions[tp] for tp in sorted(turn.isr_due) if tp in broker.partitions]
@@ -39,13 +41,9 @@ def send_due(turn: Turn, broker: Broker) -> None:
 
 
 def _waits(broker: Broker, asked: IsrAsked) -> bool:
-    """Does a partition still wait for the answer to this request?"""
-    for tp in asked.tps:
-        partition = broker.partitions.get(tp)
-        role = None if partition is None else partition.role
-        if isinstance(role, Leader) and role.change is not None and role.change.request == asked.correlation:
-            return True
-    return False
+    """True if a partition still waits for the answer to this request."""
+    roles = (broker.partitions[tp].role for tp in asked.tps if tp in broker.partitions)
+    return any(isinstance(r, Leader) and r.change is not None and r.change.request == asked.correlation for r in roles)
 
 
 def on_reply(turn: Turn, broker: Broker, reply: IsrChangeReply) -> None:
@@ -67,19 +65,13 @@ def on_reply(turn: Turn, broker: Broker, reply: IsrChangeReply) -> None:
         elif mine and reply.error is ErrorCode.NONE:
             isr.on_result(turn, partition, leader, reply.results[place])
         elif mine:
-            # R-199: not the controller; R-200: not our registration any more. Neither says what became of the change.
+            # R-199: not the controller; R-200: an old registration. Neither tells whether the change was applied.
             isr.ask_later(turn, partition, leader)
 
 
-def on_timer(turn: Turn, broker: Broker, tp: TopicPartition) -> None:
-    """No answer, or none that helped: ask again."""
-    partition = broker.partitions.get(tp)
-    if partition is not None and isinstance(partition.role, Leader):
-        isr.ask_again(turn, partition, partition.role)
-
-
-def ask_all_again(turn: Turn, broker: Broker) -> None:
-    """There is another controller."""
-    for partition in broker.partitions.values():
-        if isinstance(partition.role, Leader):
+def ask_again(turn: Turn, broker: Broker, tps: Iterable[TopicPartition]) -> None:
+    """Repeat changes in flight: a request got no result, or another controller was elected."""
+    for tp in tps:
+        partition = broker.partitions.get(tp)
+        if partition is not None and isinstance(partition.role, Leader):
             isr.ask_again(turn, partition, partition.role)

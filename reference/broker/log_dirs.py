@@ -1,19 +1,19 @@
 """Log directories that have failed, and the replicas in them (KIP-112).
 
-A directory is taken to be good until an access to it fails (R-291), and stays out of service for the rest of this life. Its
-replicas lay down their roles at once, without waiting for the controller (B-63 a), and are remembered as offline: whoever asks
-for one is answered KAFKA_STORAGE_ERROR (C-22, KAFKA-6027), and it is not made anew elsewhere, for its records still exist
-(KAFKA-16234). The controller is told by a notification that is repeated until it is known to be written (R-299). Replicas in
-other directories go on (R-290); with no directory left the process ends (R-292).
+A directory counts as good until an access to it fails (R-291), and then stays out of service until the process ends. Its replicas
+resign at once, without waiting for the controller (B-63 a), and are remembered as offline: requests for them are answered
+KAFKA_STORAGE_ERROR (C-22, KAFKA-6027), and they are not created again elsewhere, because their records still exist (KAFKA-16234).
+The broker writes a notification for the controller, and repeats it until it is known to be written (R-299). Replicas in other
+directories go on (R-290); with no good directory left the process ends (R-292).
 
-What an unreadable directory held is not known at startup. So a replica that is not found is made only if it is new, or if every
-directory can be read (R-296, R-301).
+The contents of a directory that is unreadable at startup are unknown. So a missing replica is created only if it is new, or if
+every directory is readable (R-296, R-301).
 """
 
 from reference.broker.broker import Broker
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Create, Created
-from reference.effects import Halt, Note, SetTimer, ZkRequest
+from reference.effects import Halt, Note, ZkRequest
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import PartitionState
@@ -26,9 +26,9 @@ OFFLINE_DIRECTORIES = "kafka.server:name=OfflineLogDirectoryCount,type=LogManage
 
 
 def on_dir_failed(turn: Turn, broker: Broker, dir_: int, error: str) -> None:
-    """An access failed; again is nothing new. The replicas there stop as if the controller had said so (R-298).
+    """An access to `dir_` failed: its replicas stop as if by command (R-298). Later failures of it are ignored.
 
-    A disk that is slow without an error comes to nobody's notice (R-314).
+    A disk that is slow but reports no error is not detected (R-314).
     """
     if dir_ in broker.offline_dirs:
         return
@@ -37,30 +37,29 @@ def on_dir_failed(turn: Turn, broker: Broker, dir_: int, error: str) -> None:
         return
     for partition in [p for p in broker.partitions.values() if p.log.dir == dir_]:
         if not (turn.config.variant.dir_fail_keep_leader and isinstance(partition.role, Leader)):
-            _lay_down(turn, broker, partition)
+            _go_offline(turn, broker, partition)
     broker.flushes = [flush for flush in broker.flushes if flush.dir != dir_]
     note_gauges(turn, broker)
     broker.dir_event = "due"
-    if broker.incarnation != NO_INCARNATION:
-        notify(turn, broker)
+    notify(turn, broker)
 
 
 def take_offline(turn: Turn, broker: Broker, dir_: int, error: str) -> None:
-    """R-291: the directory is bad from here on."""
+    """R-291: mark the directory as bad, with a note."""
     broker.offline_dirs = tuple(sorted((*broker.offline_dirs, dir_)))
     incarnation = None if broker.incarnation == NO_INCARNATION else broker.incarnation
     turn.note(Note(kind="dir-failed", dir=dir_, incarnation=incarnation, detail=error))
 
 
 def good(turn: Turn, broker: Broker) -> tuple[int, ...]:
-    """The directories in service."""
+    """The indices of the directories in service."""
     return tuple(dir_ for dir_ in range(turn.config.log_dirs) if dir_ not in broker.offline_dirs)
 
 
 def ends_the_process(turn: Turn, broker: Broker) -> bool:
-    """R-292: the broker ends where all its directories are bad; before KIP-112 where one is (C-23, V3 Discussion 4).
+    """R-292: halt if all directories are bad; before KIP-112 if one is (C-23, V3 Discussion 4). True if the process ends.
 
-    One that is about to end in good order anyway ends at once, without a marker.
+    A broker that is shutting down ends at once, without a clean-shutdown marker.
     """
     some_are_good = len(broker.offline_dirs) < turn.config.log_dirs
     if some_are_good and turn.config.variant.log_dir_failure == "replicas" and broker.closing is None:
@@ -70,8 +69,8 @@ def ends_the_process(turn: Turn, broker: Broker) -> bool:
     return True
 
 
-def _lay_down(turn: Turn, broker: Broker, partition: Partition) -> None:
-    """R-293, R-295: neither leads nor follows any more, and its fetcher stops; other partitions have fetchers of their own."""
+def _go_offline(turn: Turn, broker: Broker, partition: Partition) -> None:
+    """R-293, R-295: the replica resigns and its fetcher stops; other partitions have fetchers of their own."""
     follower.resign(turn, partition, ErrorCode.KAFKA_STORAGE_ERROR)
     del broker.partitions[partition.tp]
     _remember(broker, partition.tp, partition.log.topic_id)
@@ -82,16 +81,16 @@ def _remember(broker: Broker, tp: TopicPartition, topic_id: TopicId) -> None:
     broker.offline = {name: broker.offline[name] for name in sorted(broker.offline)}
 
 
-# --- what becomes of commands and questions ---------------------------------------------------------------------------------
+# --- commands and requests for a replica --------------------------------------------------------------------------------
 
 
 def is_out_of_reach(turn: Turn, broker: Broker, state: PartitionState, *, new: bool) -> bool:
-    """Is the replica of a command in a bad directory, for all that is known? Then the answer is KAFKA_STORAGE_ERROR (R-301)."""
+    """True if the replica of a command is, or may be, in a bad directory; the answer is KAFKA_STORAGE_ERROR (R-301)."""
     tp, variant = state.tp, turn.config.variant
     partition = broker.partitions.get(tp)
     if partition is not None:
-        if partition.log.dir in broker.offline_dirs:  # B-63 a: it led on until now
-            _lay_down(turn, broker, partition)
+        if partition.log.dir in broker.offline_dirs:  # B-63 a: it has led until now
+            _go_offline(turn, broker, partition)
             return True
         return False
     if not broker.offline_dirs or variant.offline_replica_recreated:
@@ -100,7 +99,7 @@ def is_out_of_reach(turn: Turn, broker: Broker, state: PartitionState, *, new: b
     known = broker.offline.get(tp)
     offline = known is not None and (known == state.topic_id or NO_TOPIC_ID in (known, state.topic_id))
     if new and not offline:
-        # R-302: never made before under this id, so no directory can hold it (what bears its name there is another topic's)
+        # R-302: never created under this id, so no directory holds it; a log of its name there is of another topic
         broker.offline.pop(tp, None)
         return False
     if not offline:
@@ -110,16 +109,16 @@ def is_out_of_reach(turn: Turn, broker: Broker, state: PartitionState, *, new: b
 
 
 def is_offline(broker: Broker, tp: TopicPartition) -> bool:
-    """Is this replica, which may have records, in a directory that cannot be read? One that nobody knows may be there as well."""
+    """True if the replica is in a bad directory; an unknown replica may be in one if there is any."""
     partition = broker.partitions.get(tp)
     return bool(broker.offline_dirs) and (partition is None or partition.log.dir in broker.offline_dirs)
 
 
 def place_for_replica(turn: Turn, broker: Broker) -> tuple[int, Incarnation]:
-    """Where a new replica goes, and its birth: the good directory with the fewest replicas (R-293).
+    """The directory of a new replica, the good one with the fewest replicas (R-293), and the birth of its log.
 
-    While a directory is bad the birth is the present registration. A replica of the same name may lie in that directory, left
-    over from another time; when it comes back, the younger of the two is the one that is meant (`startup`).
+    While a directory is bad, the birth is the present registration: that directory may hold an old log of the same replica, and
+    when it is readable again, `startup` must delete the older of the two.
     """
     used = dict.fromkeys(good(turn, broker), 0)
     for partition in broker.partitions.values():
@@ -129,12 +128,15 @@ def place_for_replica(turn: Turn, broker: Broker) -> tuple[int, Incarnation]:
     return min(used, key=lambda dir_: (used[dir_], dir_)), max(births, default=turn.incarnation)
 
 
-# --- telling the controller -------------------------------------------------------------------------------------------------
+# --- notifying the controller -----------------------------------------------------------------------------------------------
 
 
 def notify(turn: Turn, broker: Broker) -> None:
-    """R-299: a sequential znode under /log_dir_event_notification says that a directory of this broker failed."""
-    if broker.dir_event == "due":
+    """R-299: create a sequential znode under /log_dir_event_notification that names this broker, if one is due.
+
+    Without a registration it waits for the next one.
+    """
+    if broker.dir_event == "due" and broker.incarnation != NO_INCARNATION:
         broker.dir_event = "writing"
         broker.dir_event_request = turn.zk_id()
         payload = paths.log_dir_event_payload(turn.config.broker)
@@ -142,39 +144,19 @@ def notify(turn: Turn, broker: Broker) -> None:
 
 
 def on_notified(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
-    """Written, or to be written again: twice does no harm, the controller only asks once more."""
+    """Write the notification again unless it was created: a second one only makes the controller ask once more."""
     broker.dir_event_request = 0
     if isinstance(answers[0], Created):
         broker.dir_event = "none"
         return
     broker.dir_event = "due"
-    pause = turn.config.retry_backoff_ms
-    turn.effects.append(SetTimer("dir-event", pause, 2 * pause))
-
-
-def on_timer(turn: Turn, broker: Broker) -> None:
-    """Once more; where the session is over it waits for the next registration."""
-    if broker.incarnation != NO_INCARNATION:
-        notify(turn, broker)
+    turn.retry("dir-event")
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------------
 
 
-def offline_replica_count(broker: Broker) -> int:
-    """R-312 OfflineReplicaCount: replicas of this broker on bad log directories, as far as it knows of them."""
-    return len(broker.offline)
-
-
-def offline_log_directory_count(broker: Broker) -> int:
-    """R-312 OfflineLogDirectoryCount: bad log directories of this broker."""
-    return len(broker.offline_dirs)
-
-
 def note_gauges(turn: Turn, broker: Broker) -> None:
-    """Say what the two metrics are now: told when they may have changed."""
-    for name, value in (
-        (OFFLINE_REPLICAS, offline_replica_count(broker)),
-        (OFFLINE_DIRECTORIES, offline_log_directory_count(broker)),
-    ):
+    """R-312: note both metrics, after a change. The broker knows only some of the replicas in its bad directories."""
+    for name, value in ((OFFLINE_REPLICAS, len(broker.offline)), (OFFLINE_DIRECTORIES, len(broker.offline_dirs))):
         turn.note(Note(kind="gauge", offset=Offset(value), detail=name))

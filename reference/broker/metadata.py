@@ -1,8 +1,8 @@
-"""What clients are told: the controller pushes it to every broker, any broker answers it."""
+"""Metadata of the cluster: the controller pushes it to every broker, and any broker answers clients with it."""
 
 from reference.broker import strays
 from reference.broker.broker import Broker
-from reference.broker.leader_and_isr import command_error
+from reference.broker.commands import command_error
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import Metadata, MetadataReply, PartitionState, UpdateMetadata, UpdateMetadataReply
@@ -10,8 +10,8 @@ from reference.types import Address, LeaderEpoch, TopicId, ZkVersion
 
 
 def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: UpdateMetadata) -> None:
-    """Take what is not older than what is known, and forget what a full update does not list: its topic is deleted."""
-    error = command_error(turn, broker, command.controller_epoch, command.broker_incarnation)
+    """Keep the newest state of each partition; drop partitions that a full update does not list (deleted topics)."""
+    error = command_error(turn, broker, command)
     reign, _ = broker.metadata_order
     if error is ErrorCode.NONE and not _is_late(turn, broker, command):
         broker.live_brokers = command.live_brokers
@@ -32,7 +32,7 @@ def _age(state: PartitionState) -> tuple[TopicId, LeaderEpoch, ZkVersion]:
 
 
 def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:
-    """A copy that was overtaken would take topics away that were made since: a reign counts its requests."""
+    """True for a late copy: it would remove topics created since. Each controller numbers its requests."""
     variant = turn.config.variant
     order = (command.controller_epoch, command.number)
     if variant.controller_epoch and variant.controller_epoch_persist and order < broker.metadata_order:
@@ -42,6 +42,6 @@ def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:
 
 
 def on_metadata(turn: Turn, broker: Broker, source: Address, request: Metadata) -> None:
-    """Who leads what, as far as this broker was told, and which replicas are offline (R-305)."""
+    """Leaders and offline replicas (R-305), as last pushed to this broker."""
     states = tuple(broker.metadata.values())
     turn.send(source, MetadataReply(request.correlation, broker.live_brokers, states, controller=broker.known_controller))

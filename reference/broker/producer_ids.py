@@ -1,8 +1,8 @@
-"""Ids for idempotent producers (B-66). Any broker gives them out, of a block that it reserved in ZooKeeper, as Kafka does.
+"""Ids for idempotent producers (B-66). Any broker gives them out, from a block that it reserved in ZooKeeper, as Kafka does.
 
-A block is reserved by a write on the version that was read, so no two brokers have the same one. A reservation whose answer was
-lost is forgotten with its ids: they may be ours or nobody's. Who asks while a block is being reserved waits; what fails is
-answered, and the client asks another broker.
+A block is reserved by a write on the version that was read, so no two brokers have the same one. If the answer to a reservation
+is lost, its ids are never used. Requests wait while a block is being reserved; if that fails they get an error, and the client
+asks another broker.
 """
 
 from msgspec import Struct
@@ -28,18 +28,18 @@ from reference.messages import InitProducerId, InitProducerIdReply
 from reference.types import NO_PRODUCER_ID, Address, ProducerId
 
 BLOCK_SIZE = 1000
-WAITING_MAX = 100  # requests; older ones are sent away
+WAITING_MAX = 100  # requests; beyond it the oldest gets BROKER_NOT_AVAILABLE
 
 
 class Waiting(Struct, frozen=True):
-    """Who waits for a block."""
+    """A request that waits for a block."""
 
     source: Address
     correlation: int
 
 
 class ProducerIds(Struct):
-    """Ids from `next` up to `end` are this broker's to give; `wanted` is where the block begins that is being reserved."""
+    """This broker may give out next <= id < end. `wanted` is the start of the block that is being reserved."""
 
     next: ProducerId = ProducerId(0)
     end: ProducerId = ProducerId(0)
@@ -49,7 +49,7 @@ class ProducerIds(Struct):
 
 
 def on_request(turn: Turn, ids: ProducerIds, source: Address, request: InitProducerId) -> None:
-    """Give one, or see to it that there are some."""
+    """Answer with an id, or reserve a block first."""
     ids.waiting.append(Waiting(source, request.correlation))
     if len(ids.waiting) > WAITING_MAX:
         _answer(turn, ids.waiting.pop(0), ErrorCode.BROKER_NOT_AVAILABLE)
@@ -62,7 +62,7 @@ def _ask(turn: Turn, ids: ProducerIds, op: AnyOp) -> None:
 
 
 def on_answer(turn: Turn, ids: ProducerIds, answer: AnyAnswer) -> None:
-    """ZooKeeper says where the last block ended, or whether the next one is ours."""
+    """ZooKeeper answered a read of the last block, or the write that reserves the next one."""
     ids.request = 0
     wanted, ids.wanted = ids.wanted, None
     match answer:
@@ -73,7 +73,7 @@ def on_answer(turn: Turn, ids: ProducerIds, answer: AnyAnswer) -> None:
             ids.wanted = ProducerId(0)
             _ask(turn, ids, Create(paths.PRODUCER_IDS, _block(turn, ids.wanted)))
         case BadVersion() | NodeExists():
-            _ask(turn, ids, GetData(paths.PRODUCER_IDS))  # another broker was faster: its block is not ours
+            _ask(turn, ids, GetData(paths.PRODUCER_IDS))  # another broker reserved that block first: read again
         case Written() | Created():
             assert wanted is not None
             ids.next, ids.end = wanted, ProducerId(wanted + BLOCK_SIZE)

@@ -1,18 +1,18 @@
-"""The way into the cluster: recover the logs, register, read what ZooKeeper says of one's own partitions (V3 §E).
+"""Startup of a broker: recover the logs, register, read the states of its partitions from ZooKeeper (V3 §E).
 
-A registration is ephemeral and belongs to a session: a restarted broker cannot register before ZooKeeper has ended the
-session of its former life. The czxid of the registration is the broker's incarnation from then on (KIP-343, KIP-380).
+A registration is an ephemeral node of a session: a restarted broker cannot register before ZooKeeper has ended the session of its
+former life. The czxid of the registration is the broker's incarnation (KIP-343, KIP-380).
 """
 
 from msgspec.structs import replace
 
 from reference.broker import log_dirs, strays
 from reference.broker.broker import Assigned, Broker, Strays, create_partition, recovered_note, start_timers
-from reference.broker.leader_and_isr import apply, delete_replica
+from reference.broker.commands import apply, delete_replica
 from reference.config import sends_heartbeats
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Create, Data, GetChildren, GetData, SessionExpired, Unknown
-from reference.effects import CancelTimer, DeleteReplica, MarkClean, MarkDir, Note, SetTimer, Truncate, ZkConnect, ZkRequest
+from reference.effects import CancelTimer, DeleteReplica, MarkClean, MarkDir, Note, Truncate, ZkConnect, ZkRequest
 from reference.events import DirImage, LogImage
 from reference.log.log import recover
 from reference.machine import Turn
@@ -22,7 +22,7 @@ from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, Offset, To
 
 
 def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
-    """V3 §E step 3.1 for what the good directories hold (R-301); then ask for a session."""
+    """V3 §E step 3.1 for the logs in readable directories (R-301); then open a session."""
     for found in image:
         if not found.readable:
             log_dirs.take_offline(turn, broker, found.dir, "unreadable at startup")
@@ -31,13 +31,12 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
             return
         log_dirs.note_gauges(turn, broker)
     for found in image:
-        # KAFKA-10471: before anything else, for a crash from here on is none in good order
+        # KAFKA-10471: remove the marker first, because a crash from here on is not a clean shutdown
         if found.clean and turn.config.variant.clean_marker == "early":
             turn.effects.append(MarkClean(found.dir, clean=False))
-    # A directory that was marked among more or fewer than there are now: one was taken out of the configuration, and what was
-    # in it is made anew in the others (R-315). To be told from what was counted on, it must be younger (R-303, DUR-6).
-    births = (found.born if found.dirs == turn.config.log_dirs else NO_INCARNATION for found in image)
-    broker.dir_births = tuple(births)
+    # If a directory was marked when the broker had another number of directories, one was removed from the configuration, and its
+    # replicas are created again in the others (R-315). Their logs must be younger than those that were counted on (R-303, DUR-6).
+    broker.dir_births = tuple(found.born if found.dirs == turn.config.log_dirs else NO_INCARNATION for found in image)
     for found in image:
         high_watermarks = {tp: Offset(hw) for tp, hw in found.checkpoint}
         for log_image in found.logs:
@@ -48,28 +47,28 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
             partition = create_partition(turn, broker, log_image.tp, log)
             partition.hw = high_watermarks.get(log_image.tp, Offset(0))
             if turn.config.variant.hw_clamp:
-                partition.hw = min(partition.hw, log.leo)  # KAFKA-539: the checkpoint outlived the records
+                partition.hw = min(partition.hw, log.leo)  # KAFKA-539: the checkpoint may be above the recovered log
             turn.note(recovered_note(partition, cut))
             if cut:
-                # On the disk too: what is appended from here on would else stand behind the bad batch, and the next start
-                # would throw it away.
+                # Truncate the file too: otherwise new records would follow the bad batch, and the next start would drop them.
                 turn.effects.append(Truncate(found.dir, log.tp, log.leo))
             if partition.before_ack:
-                turn.needs_flush(found.dir)  # what a crash left in the page cache is not durable yet
+                turn.needs_flush(found.dir)  # records that a crash left in the page cache are not durable yet
     start_timers(turn)
     turn.effects.append(ZkConnect())
 
 
 def _is_left_over(log: LogImage, dir_: int, image: tuple[DirImage, ...]) -> bool:
-    """Does another directory hold a log of the same name that is the later one? Then this one is left from when it was bad."""
+    """True if another directory holds a later log of the same partition: this one dates from before its directory was bad."""
     same = [(other.topic_id, other.born, -found.dir) for found in image for other in found.logs if other.tp == log.tp]
     return len(same) > 1 and (log.topic_id, log.born, -dir_) != max(same)
 
 
 def register(turn: Turn, broker: Broker) -> None:
-    """Create the registration, and the nodes above it where they are missing.
+    """Create the registration, and its missing parent nodes.
 
-    R-002, C-02: the broker makes it itself, for an ephemeral node of an administrator would end with his session.
+    R-002, C-02: the broker creates it itself, because an ephemeral node of an administrator would end with the administrator's
+    session.
     """
     config = turn.config
     ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
@@ -86,10 +85,10 @@ def _ask(turn: Turn, broker: Broker, ops: tuple[AnyOp, ...]) -> None:
 
 
 def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...], session: int) -> bool:
-    """The answer to the step in progress. True at the moment the broker is registered."""
+    """ZooKeeper answered the request of the step in progress. True when the broker has just registered."""
     broker.registration_request = 0
     if any(isinstance(a, (Unknown, SessionExpired)) for a in answers):
-        _later(turn)
+        turn.retry("register")
         return False
     match broker.registration:
         case "creating":
@@ -100,7 +99,7 @@ def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...], sessio
             if isinstance(found, Data) and found.owner == session:
                 _registered(turn, broker, Incarnation(found.czxid))
                 return True
-            _later(turn)  # the registration of a former life: wait for its session to end
+            turn.retry("register")  # the registration of a former life: wait until its session ends
         case "learning-topics":
             _read_assignments(turn, broker, answers[0])
         case "learning-assignments":
@@ -110,13 +109,8 @@ def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...], sessio
     return False
 
 
-def _later(turn: Turn) -> None:
-    pause = turn.config.retry_backoff_ms
-    turn.effects.append(SetTimer("register", pause, 2 * pause))
-
-
 def on_timer(turn: Turn, broker: Broker) -> None:
-    """Try the step in progress again, from its beginning."""
+    """Start again with registering, or with reading the assignments."""
     if broker.registration in ("creating", "reading"):
         register(turn, broker)
     elif broker.registration.startswith("learning"):
@@ -132,13 +126,13 @@ def _registered(turn: Turn, broker: Broker, incarnation: Incarnation) -> None:
     broker.dir_births = tuple(incarnation if born == NO_INCARNATION else born for born in broker.dir_births)
     log_dirs.notify(turn, broker)
     if broker.learned and not turn.config.variant.broker_incarnation:
-        broker.registration = "registered"  # the letter of V3: §E is for a starting broker, not for a new session
+        broker.registration = "registered"  # the letter of V3: only a starting broker performs §E, not a new session
         return
     learn(turn, broker)
 
 
 def learn(turn: Turn, broker: Broker) -> None:
-    """V3 §E step 1: read the replica assignment of all topics. What was missed while away stands in ZooKeeper (R-066, R-070)."""
+    """V3 §E step 1: read the assignment of all topics. ZooKeeper holds every change that was missed (R-066, R-070)."""
     broker.registration = "learning-topics"
     broker.before_learning = tuple(broker.partitions)
     _ask(turn, broker, (GetChildren(paths.TOPICS),))
@@ -173,14 +167,14 @@ def _read_states(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> 
 def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
     """V3 §E step 3.2, step 3.3 and step 4.
 
-    Step 3.2, becoming leader from what is read, is for `startup_leads` alone: the state read may be older than the wish of a
-    controller that elected somebody else a moment later, and the log may be shorter than when it was written.
+    Step 3.2, becoming leader from the state read, needs `startup_leads`: a controller may have elected another leader since, and
+    the log may be shorter than when the state was written.
     """
     topic_ids = {found.tp: found.topic_id for found in broker.learning}
     for tp in broker.before_learning:
-        # V3 §E step 4 (R-046), before anything is done for another topic of the same name; what a command has woken up
-        # meanwhile is assigned by it
-        if _is_stray(turn, broker, tp, topic_ids) and _is_idle(broker, tp):
+        # V3 §E step 4 (R-046), before the states of another topic of the same name are applied. A replica with a role got a
+        # command meanwhile, which assigns it.
+        if _is_stray(turn, broker, tp, topic_ids) and isinstance(broker.partitions[tp].role, Idle):
             delete_replica(turn, broker, tp)
     for found, answer in zip(broker.learning, answers, strict=True):
         if not isinstance(answer, Data) or found.tp in broker.stopped:
@@ -200,20 +194,15 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
 
 
 def _is_stray(turn: Turn, broker: Broker, tp: TopicPartition, assigned: dict[TopicPartition, TopicId]) -> bool:
-    """Assigned to others, or a log of an earlier topic of the name (KIP-516); what V3 sees is the name alone (U-14)."""
+    """True if the replica is not assigned here, or is of an earlier topic of that name (KIP-516); V3 compares names (U-14)."""
     partition = broker.partitions.get(tp)
     if tp not in assigned or partition is None:
         return partition is not None
     return turn.config.variant.topic_id and NO_TOPIC_ID != partition.log.topic_id < assigned[tp]
 
 
-def _is_idle(broker: Broker, tp: TopicPartition) -> bool:
-    partition = broker.partitions.get(tp)
-    return partition is not None and isinstance(partition.role, Idle)
-
-
 def on_expired(turn: Turn, broker: Broker) -> None:
-    """The session is over, and with it this incarnation. `safe` lays down every role and waits for the controller's word."""
+    """The session expired, and with it this incarnation. `safe` resigns every role and waits for commands."""
     broker.registration = "none"
     broker.registration_request = 0
     broker.settling = []

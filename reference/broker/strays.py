@@ -1,40 +1,40 @@
-"""Replicas that no controller means any more (V3 §E step 4, R-046, also for a broker that has long started).
+"""Stray replicas: logs on a broker that are no longer assigned to it (V3 §E step 4, R-046; here also after startup).
 
-A topic is erased, and the controller dies before it has told a broker that registered meanwhile, and has read of the topic while
-it was there: the next controller does not know that there ever was one. So a broker that holds what the first full metadata of a
-reign do not list asks ZooKeeper whether it is its own, as it does when it starts. What is not listed is not deleted for that: a
-list may lack what has no leader yet (U-11).
+They arise if a broker reads a topic at startup, the controller then deletes the topic, and dies before it tells that broker: the
+next controller does not know the topic. So the broker compares its replicas with the first full metadata of each new controller,
+and asks ZooKeeper whether the unlisted ones are still assigned to it. An unlisted replica is not deleted for that alone: metadata
+may lack partitions that have no leader yet (U-11).
 """
 
 from reference.broker.broker import Broker, Strays, Suspect
-from reference.broker.leader_and_isr import delete_replica
+from reference.broker.commands import delete_replica
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Data, GetData, SessionExpired, Unknown
-from reference.effects import SetTimer, ZkRequest
+from reference.effects import ZkRequest
 from reference.machine import Turn
 from reference.messages import UpdateMetadata
 from reference.types import TopicId, TopicPartition, topic_of
 
 
 def look(turn: Turn, broker: Broker, update: UpdateMetadata) -> None:
-    """The first full metadata of a reign: what is here, and not in them?"""
+    """On a controller's first full UpdateMetadata: find local replicas that it does not list."""
     if broker.registration == "registered":
         listed = {state.tp for state in update.states}
         _suspect(turn, broker, tuple(tp for tp in broker.partitions if tp not in listed))
     else:
-        broker.strays.late = True  # what it is reading may be older than the end of a topic
+        broker.strays.late = True  # the assignments being read may be older than the deletion of a topic
 
 
 def after_learning(turn: Turn, broker: Broker, remaining: tuple[TopicPartition, ...]) -> None:
-    """What remains of what no assignment explained was woken by a command meanwhile: perhaps of a deposed controller."""
+    """Check `remaining`: unassigned replicas that got a command meanwhile, perhaps from a deposed controller."""
     unlisted = {tp for tp in broker.partitions if tp not in broker.metadata} if broker.strays.late else set()
     _suspect(turn, broker, tuple(sorted(unlisted.union(remaining))))
 
 
 def _suspect(turn: Turn, broker: Broker, replicas: tuple[TopicPartition, ...]) -> None:
     suspects = tuple(_as_it_is(broker, tp) for tp in replicas) if turn.config.variant.topic_id else ()
-    broker.strays = Strays(suspects=suspects)  # V3, without ids, looks when a broker starts and no more
-    _ask(turn, broker)
+    broker.strays = Strays(suspects=suspects)  # V3 has no topic ids, and checks at startup alone
+    ask(turn, broker)
 
 
 def _as_it_is(broker: Broker, tp: TopicPartition) -> Suspect:
@@ -42,7 +42,8 @@ def _as_it_is(broker: Broker, tp: TopicPartition) -> Suspect:
     return Suspect(tp, partition.log.topic_id, partition.leader_epoch)
 
 
-def _ask(turn: Turn, broker: Broker) -> None:
+def ask(turn: Turn, broker: Broker) -> None:
+    """Read the topic znodes of the suspects; again when the answer was lost."""
     topics = _topics(broker.strays)
     if topics:
         broker.strays.request = turn.zk_id()
@@ -54,15 +55,14 @@ def _topics(strays: Strays) -> tuple[str, ...]:
 
 
 def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
-    """Delete what is assigned to others, or is of an earlier topic of the name, unless a command has come for it meanwhile."""
+    """Delete suspects that are assigned to others or of an earlier topic, unless a command for them came meanwhile."""
     strays, broker.strays = broker.strays, Strays()
     if any(isinstance(answer, Unknown) for answer in answers):
         broker.strays = Strays(suspects=strays.suspects)
-        pause = turn.config.retry_backoff_ms
-        turn.effects.append(SetTimer("strays", pause, 2 * pause))
+        turn.retry("strays")
         return
     if any(isinstance(answer, SessionExpired) for answer in answers):
-        return  # who registers anew reads all of it
+        return  # the next registration reads all assignments
     found = dict(zip(_topics(strays), answers, strict=True))
     for suspect in strays.suspects:
         unchanged = suspect.tp in broker.partitions and _as_it_is(broker, suspect.tp) == suspect
@@ -74,8 +74,3 @@ def _is_own(turn: Turn, suspect: Suspect, answer: AnyAnswer) -> bool:
     if not isinstance(answer, Data) or suspect.topic_id < TopicId(answer.czxid):
         return False
     return turn.config.broker in dict(paths.decode_topic(topic_of(suspect.tp), answer.data)).get(suspect.tp, ())
-
-
-def on_timer(turn: Turn, broker: Broker) -> None:
-    """The answer was lost: ask again."""
-    _ask(turn, broker)

@@ -1,1 +1,1 @@
-"""The client of the reference cluster as a sans-IO machine: routing and one attempt for each call."""
+"""Producers, consumers and administrators as machines without IO. `server` imports the administrator, `highwater` all of them."""

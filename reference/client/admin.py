@@ -1,11 +1,11 @@
-"""The admin client: asks in ZooKeeper, and says what became of it (R-147, R-149, V3 §H).
+"""The admin client: writes a request to ZooKeeper and reports its outcome (R-147, R-149, V3 §H).
 
-One command at a time, over a session of its own. The request is one znode, and making it is the only step that must not be done
-twice: where the answer was lost, or the session ended meanwhile, the client looks whether its znode is there. Where it is not,
-either the request never arrived or it is done already: nobody knows, and the answer is NETWORK_EXCEPTION. What stands there with
-other contents is somebody else's, and refused. Of a request to whose name ZooKeeper adds a number (R-245) nobody can tell
-whether it was made, and it is not made again. A request that is there is watched until it is gone; the client may give up
-(REQUEST_TIMED_OUT), the request stays and the controller goes on with it.
+One command at a time, over a session of its own. The request is one znode. Creating it is the only step that must not be
+repeated: if the answer was lost, or the session expired meanwhile, the client looks for its znode. If the znode is absent, the
+request never arrived or is already done, and the answer is NETWORK_EXCEPTION. A znode with other contents belongs to another
+administrator, and the command is refused. If ZooKeeper appends a number to the name (R-245), the client cannot find its znode
+again, and does not create it twice. The client watches its znode until the controller deletes it. After its timeout it answers
+REQUEST_TIMED_OUT; the request stays, and the controller goes on with it.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ Outputs = list[AnyEffect | Answered]
 
 
 class Admin(Struct):
-    """One administrator. `asked`: how often its request was sent; `doubtful`: it may stand there though nobody said so."""
+    """One administrator. `asked`: how often its request was sent; `doubtful`: the request may exist, but its answer was lost."""
 
     timeout_ms: Millis
     session: int = 0
@@ -65,11 +65,11 @@ class Admin(Struct):
     step: Literal["idle", "asking", "looking", "watching", "listing", "below"] = "idle"
     asked: int = 0
     doubtful: bool = False
-    found: tuple[str, ...] = ()  # of a listing, so far
+    found: tuple[str, ...] = ()  # by a listing, so far
     below: tuple[str, ...] = ()  # nodes of topics whose children are being listed
 
     def start(self, command: Command) -> Outputs:
-        """Begin; the answer comes from a later `handle`."""
+        """Begin a command; a later `handle` returns its `Answered`."""
         assert self.command is None, "one at a time"
         self.command, self.asked, self.doubtful, self.found = command, 0, False, ()
         self.step = "listing" if isinstance(command, ListPending) else "asking"
@@ -82,7 +82,7 @@ class Admin(Struct):
         return [timer, ZkConnect()]
 
     def handle(self, event: AnyEvent) -> Outputs:
-        """Take one event."""
+        """Handle one event; return effects and, at the end of a command, its `Answered`."""
         match event:
             case ZkState():
                 return self._on_session(event)
@@ -107,18 +107,18 @@ class Admin(Struct):
         if event.state == "expired":
             self.session, self.request, self.connecting = 0, 0, True
             return [*self._forget(), ZkConnect()]
-        return []  # what was in flight is answered Unknown, what is asked meanwhile waits
+        return []  # requests in flight are answered Unknown; new ones wait for the connection
 
     def fingerprint(self) -> bytes:
         """blake2b of the canonical encoding."""
         return blake2b(msgspec.msgpack.encode(self, order="deterministic"), digest_size=16).digest()
 
     def clone(self) -> "Admin":
-        """An independent copy."""
+        """A copy that shares no mutable state with the original."""
         return msgspec.msgpack.decode(msgspec.msgpack.encode(self), type=Admin)
 
     def _forget(self) -> Outputs:
-        """The session or the answer is lost: what was sent and not answered may have been done."""
+        """The session or the answer is lost: a request in flight may have been performed."""
         if self.step == "asking" and self.asked:
             assert self.command is not None
             assert not isinstance(self.command, ListPending)
@@ -130,7 +130,7 @@ class Admin(Struct):
         return []
 
     def _go_on(self) -> Outputs:
-        """The request to ZooKeeper that the step calls for."""
+        """Send the request to ZooKeeper for the current step."""
         command = self.command
         assert command is not None
         if isinstance(command, ListPending):
@@ -152,7 +152,7 @@ class Admin(Struct):
         command = self.command
         assert command is not None
         if any(isinstance(answer, SessionExpired) for answer in answers):
-            return self._forget()  # the library says so, and another session begins
+            return self._forget()  # the client library reports it too, and another session begins
         if any(isinstance(answer, Unknown) for answer in answers):
             return self._forget() or self._go_on()
         if isinstance(command, ListPending):
@@ -163,31 +163,31 @@ class Admin(Struct):
                 return self._end(ErrorCode.NONE)
             case Data() if wanted.gone:
                 self.step = "asking"
-                return self._go_on()  # a deletion that got lost does no harm the second time
+                return self._go_on()  # a deletion may be repeated
             case RolledBack() if wanted.beside is not None:
                 return self._end(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+            case Created() if wanted.until_gone:
+                self.step = "watching"
+                return self._go_on()
             case Created():
-                return self._watch() if wanted.until_gone else self._end(ErrorCode.NONE)
+                return self._end(ErrorCode.NONE)
             case NodeExists():
                 return self._end(wanted.taken)
             case Data(data=data) if data == wanted.data:
                 if not wanted.until_gone:
                     return self._end(ErrorCode.NONE)
-                self.step, self.doubtful = "watching", False  # the watch is left; its firing is the next event
+                self.step, self.doubtful = "watching", False  # the watch is set; its firing is the next event
                 return []
             case Data():
-                # Somebody else's. One that was seen to be there is done; one that was not, who knows.
+                # Another administrator's znode. A request that was certainly created before is done; otherwise its fate is
+                # unknown.
                 return self._end(ErrorCode.NETWORK_EXCEPTION if self.doubtful else ErrorCode.NONE)
             case NoNode() if self.step == "asking":
-                return self._go_on()  # the node above it went in between
+                return self._go_on()  # the parent node was deleted in between
             case NoNode():
                 return self._end(ErrorCode.NETWORK_EXCEPTION if self.doubtful else ErrorCode.NONE)
             case _:
                 raise AssertionError(f"{answer} answers none of these operations")
-
-    def _watch(self) -> Outputs:
-        self.step = "watching"
-        return self._go_on()
 
     def _listed(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
         if self.step == "listing":

@@ -1,16 +1,16 @@
-"""The client machine: finds the leader, sends what is asked to it alone (R-133), answers within the call's timeout.
+"""The client machine: finds the leader, sends each call to it alone (R-133), and answers within the call's timeout.
 
-Routing comes from Metadata, asked of the brokers of the bootstrap list in turn: never twice in a row of the same one, for it
-may be cut off from the controller and repeat what is no longer true. This lookup is repeated until the call's timeout; the
-operation itself is sent once, and a produce as often again as its `retries` say (R-130): after RETRY_BACKOFF_MS where an error
-came that may pass, and where nothing came in half of the call's timeout. What goes wrong in the last attempt is the call's
-answer: an error of the leader, NETWORK_EXCEPTION where the connection broke, REQUEST_TIMED_OUT where nothing came. Errors of
-`reference.errors.REFRESH_METADATA` make the next attempt for that partition look up its leader again (R-075).
+The client asks the brokers of its bootstrap list for Metadata in turn. It never asks the same one twice in a row, because a
+broker that is cut off from the controller repeats old metadata. Lookups go on until the call's timeout. The operation itself is
+sent once, and a produce up to `retries` times more (R-130): RETRY_BACKOFF_MS after a retriable error, or if no answer came within
+half of the call's timeout. The call's answer is the result of its last attempt: an error of the leader, NETWORK_EXCEPTION if the
+connection broke, REQUEST_TIMED_OUT without an answer. After an error of `reference.errors.REFRESH_METADATA` the next attempt for
+that partition looks up its leader again (R-075).
 
-Consumers send the leader epoch they know (KIP-320), which is what docs/promise.md VIS-2 rests on. A produce with acks=0 is
-answered as soon as it is sent, and lost where that was in vain (R-130: the asynchronous producer). An answer that comes after its
-call, or its attempt, has ended is ignored. An idempotent produce waits for a producer id first (`reference.client.session`);
-there is one at a time, so that sequences leave no gap when one of them ends the session.
+Consumers send the leader epoch that they know (KIP-320); docs/promise.md VIS-2 depends on it. A produce with acks=0 is answered
+as soon as it is sent, and may be lost (R-130: the asynchronous producer). An answer that arrives after its call or attempt has
+ended is ignored. An idempotent produce waits for a producer id first (`reference.client.session`). Only one is in flight at a
+time, so that a session which ends leaves no gap in the sequences.
 
 State is plain data. Few calls are in flight at a time (a workload process has one), so they are searched, not indexed.
 """
@@ -64,8 +64,8 @@ from reference.types import (
     broker_address,
 )
 
-LOOKUP_TIMEOUT_MS = Millis(400)  # of one Metadata request; then the next broker is asked
-LOOKUP_BACKOFF_MS = Millis(100)  # metadata.retry: after an answer that did not help
+LOOKUP_TIMEOUT_MS = Millis(400)  # of one Metadata request; then the client asks the next broker
+LOOKUP_BACKOFF_MS = Millis(100)  # metadata.retry: after an answer without the leader
 RETRY_BACKOFF_MS = Millis(100)  # retry.backoff.ms: between two attempts
 _LOOKUP_TIMER = "metadata"
 _CALL_TIMER = "call-"
@@ -76,26 +76,26 @@ _Answer = FetchReply | ProduceReply | ListOffsetsReply
 
 
 class Client(Struct, kw_only=True):
-    """One client process. Made by `boot`; has no timers or connections of its own before the first call."""
+    """One client process, created by `boot`; it has no timers or connections before the first call."""
 
     address: Address
     bootstrap: tuple[BrokerId, ...]
     request_timeout_ms: Millis
     correlation: int = 0  # of the last request
-    turn: int = 0  # index of the broker to be asked for metadata next
+    turn: int = 0  # index in `bootstrap` of the next broker to ask for metadata
     routes: Routes = {}
-    pending: dict[str, Pending] = {}  # by call id; in order of their start
-    looking_at: BrokerId | None = None  # asked last for metadata; while there is one, the timer of lookups is armed
+    pending: dict[str, Pending] = {}  # by call id, in the order of their start
+    looking_at: BrokerId | None = None  # last asked for metadata; while set, the lookup timer is armed
     session: Session = msgspec.field(default_factory=Session)
 
     @staticmethod
     def boot(address: Address, brokers: Sequence[BrokerId], *, request_timeout_ms: Millis) -> "Client":
-        """A client that knows nothing but where brokers may be found; metadata is asked of them in this order."""
+        """A client that knows the bootstrap brokers alone, and asks them for metadata in this order."""
         assert brokers
         return Client(address=address, bootstrap=tuple(brokers), request_timeout_ms=request_timeout_ms)
 
     def start(self, call: Call, *, now: Now) -> Outputs:
-        """Begin a call; its id must not be that of a call in flight. The answer comes now or from a later `handle`."""
+        """Begin a call; no call in flight may have its id. This method or a later `handle` returns its `Answered`."""
         assert str(call.id) not in self.pending
         assert not (is_idempotent(call) and any(is_idempotent(p.call) for p in self.pending.values())), "one at a time"
         pending = Pending(call, Millis(now.monotonic_ms + self.request_timeout_ms))
@@ -104,7 +104,7 @@ class Client(Struct, kw_only=True):
         return [timer, *self._go_on(pending, now)]
 
     def handle(self, event: AnyEvent, *, now: Now) -> Outputs:
-        """Take one event."""
+        """Handle one event; return effects and the `Answered` of calls that end."""
         match event:
             case Received():
                 return self._receive(event.message, now)
@@ -125,7 +125,7 @@ class Client(Struct, kw_only=True):
                 assert_never(event)
 
     def clone(self) -> "Client":
-        """An independent copy."""
+        """A copy that shares no mutable state with the original."""
         return _DECODER.decode(_ENCODER.encode(self))
 
     def fingerprint(self) -> bytes:
@@ -150,11 +150,11 @@ class Client(Struct, kw_only=True):
         return pending.leader is None and not pending.backing_off and not self._wants_id(pending)
 
     def _learn(self, reply: MetadataReply, now: Now) -> Outputs:
-        # An answer to an earlier lookup is as good: on a slow link the timeout would otherwise discard every one of them.
+        # An answer to an earlier lookup counts too: on a slow link every answer arrives after the timeout of its lookup.
         if self.looking_at is None:
             return []
         if reply.error is not ErrorCode.NONE:
-            # KIP-343: this broker is fenced and what it knows may be old. The next one is asked, after a pause.
+            # KIP-343: this broker is fenced, and its metadata may be old. Ask the next one after a pause.
             return [SetTimer(_LOOKUP_TIMER, LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS)]
         learn_states(self.routes, reply.states)
         outputs: Outputs = []
@@ -198,7 +198,7 @@ class Client(Struct, kw_only=True):
     # --- an attempt -------------------------------------------------------------------------------------------------------
 
     def _go_on(self, pending: Pending, now: Now) -> Outputs:
-        """Get what is missing for the next attempt, or make it."""
+        """Send the next attempt, or ask for the producer id or the leader that it needs."""
         pending.backing_off = False
         if self._wants_id(pending):
             return [] if self.session.asked is not None else self._ask_for_id()
@@ -211,8 +211,7 @@ class Client(Struct, kw_only=True):
         """R-133: to the leader alone, however many replicas there are."""
         route = self.routes[pending.call.tp]
         if pending.attempts and pending.topic_id not in (NO_TOPIC_ID, route.topic_id):
-            # The topic that the first attempt was for is gone: sent again, the records might stand under both ids
-            # (docs/promise.md DUR-8).
+            # The topic of the first attempt is deleted: sent again, the records might be in both topics (docs/promise.md DUR-8).
             return self._end(pending, ErrorCode.UNKNOWN_TOPIC_ID)
         pending.leader, pending.leader_epoch, pending.topic_id = leader, route.leader_epoch, route.topic_id
         pending.asked = leader
@@ -221,7 +220,7 @@ class Client(Struct, kw_only=True):
         left_ms = Millis(max(1, pending.deadline_ms - now.monotonic_ms))
         outputs: Outputs = []
         if isinstance(pending.call, ProduceCall) and pending.attempts <= pending.call.retries:
-            # Half of the time for one attempt: where nothing comes back there is another.
+            # An attempt gets half of the timeout, so that another one is possible if it gets no answer.
             left_ms = Millis(max(1, min(left_ms, self.request_timeout_ms // 2)))
             outputs = [SetTimer(f"{_ATTEMPT_TIMER}{pending.call.id}", left_ms, left_ms)]
         outputs.append(Send(broker_address(leader), request_of(pending, self.session, left_ms)))
@@ -239,13 +238,11 @@ class Client(Struct, kw_only=True):
                 pending = self._waiting_for(message.correlation)
                 return [] if pending is None else self._answer(pending, message, now)
             case _:
-                return []  # what nodes say to each other; an open port may hear anything
+                return []  # messages between nodes; an open port may receive anything
 
     def _waiting_for(self, correlation: int) -> Pending | None:
-        for pending in self.pending.values():
-            if pending.leader is not None and pending.correlation == correlation:
-                return pending
-        return None
+        waiting = (p for p in self.pending.values() if p.leader is not None and p.correlation == correlation)
+        return next(waiting, None)
 
     def _answer(self, pending: Pending, reply: _Answer, now: Now) -> Outputs:
         assert pending.leader is not None
@@ -260,12 +257,12 @@ class Client(Struct, kw_only=True):
             case (ProduceCall(), ProduceReply(offset=offset)) | (LatestCall() | EarliestCall(), ListOffsetsReply(offset=offset)):
                 return self._end(pending, reply.error, leader_epoch=epoch, offset=offset)
             case _:
-                return []  # not an answer to what was asked: as good as none
+                return []  # a reply of the wrong type is ignored
 
     # --- another attempt --------------------------------------------------------------------------------------------------
 
     def _may_try_again(self, pending: Pending, now: Now) -> bool:
-        """R-130: while there are retries, and time, left."""
+        """R-130: True while retries and time are left."""
         call = pending.call
         in_time = now.monotonic_ms + RETRY_BACKOFF_MS < pending.deadline_ms
         return isinstance(call, ProduceCall) and pending.attempts <= call.retries and in_time
@@ -278,7 +275,7 @@ class Client(Struct, kw_only=True):
         return [SetTimer(f"{_ATTEMPT_TIMER}{pending.call.id}", RETRY_BACKOFF_MS, RETRY_BACKOFF_MS)]
 
     def _attempt_overdue(self, timer: str, now: Now) -> Outputs:
-        """The pause between two attempts is over, or an attempt has gone on for long enough."""
+        """The pause between two attempts is over, or an attempt got no answer in its time."""
         pending = self.pending.get(timer.removeprefix(_ATTEMPT_TIMER))
         if pending is None:
             return []
@@ -295,7 +292,7 @@ class Client(Struct, kw_only=True):
         if pending is None:
             return []
         route = self.routes.get(pending.call.tp)
-        # Nobody leads it, as far as is known: that says more than that time ran out (docs/promise.md SILENT-2).
+        # The partition has no leader, as far as known: that error says more than a timeout (docs/promise.md SILENT-2).
         if pending.attempts == 0 and route is not None and route.leader is None:
             return self._end(pending, ErrorCode.LEADER_NOT_AVAILABLE)
         return self._end(pending, ErrorCode.REQUEST_TIMED_OUT)
@@ -313,7 +310,7 @@ class Client(Struct, kw_only=True):
         if self.session.asked is not None and broker_address(self.session.asked) == peer:
             outputs.append(SetTimer(sessions.TIMER, sessions.ASK_BACKOFF_MS, sessions.ASK_BACKOFF_MS))
         if self.looking_at is not None and broker_address(self.looking_at) == peer:
-            # Not at once: where every broker refuses, the next lookup would be refused at the same instant.
+            # After a pause: if every broker refuses connections, the next lookup would fail at the same instant.
             outputs.append(SetTimer(_LOOKUP_TIMER, LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS))
         return outputs
 

@@ -1,8 +1,8 @@
-"""What an administrator can ask for, and what it means in ZooKeeper: the znode that asks, and when it is done.
+"""Commands of an administrator and their znodes in ZooKeeper: the request to create, and when the command is done.
 
-"Created by admin" in the documents: a client puts a request under /admin and the controller deletes it when it is done (R-147,
-R-149, V3 §H). A topic is made by its own znode (V3 §B); that is all of it. A reassignment takes its time, and meanwhile it can be
-added to and rolled back (KIP-236): it is asked for, and not waited for.
+"Created by admin" in the documents: a client creates a request under /admin and the controller deletes it when it is done (R-147,
+R-149, V3 §H). A topic is created by its own znode (V3 §B). The client does not wait for the end of a reassignment, which may be
+extended or rolled back meanwhile (KIP-236).
 """
 
 from typing import assert_never
@@ -19,83 +19,73 @@ from reference.types import BrokerId, TopicPartition, topic_of
 ADMIN = "/admin"
 
 
-class CreateTopic(Struct, frozen=True, kw_only=True, tag=True):
-    """Partition i of the topic has the replicas assignment[i], preferred first."""
+class _Command(Struct, frozen=True, kw_only=True, tag=True):
+    id: int  # of the Answered
 
-    id: int
+
+class CreateTopic(_Command, frozen=True, kw_only=True, tag=True):
+    """Create a topic; partition i has the replicas assignment[i], preferred first."""
+
     topic: str
     assignment: tuple[tuple[BrokerId, ...], ...]
 
 
-class DeleteTopic(Struct, frozen=True, kw_only=True, tag=True):
-    """The topic and everything in it."""
+class DeleteTopic(_Command, frozen=True, kw_only=True, tag=True):
+    """Delete a topic and all of its records."""
 
-    id: int
     topic: str
 
 
-class AddPartition(Struct, frozen=True, kw_only=True, tag=True):
-    """One partition more."""
+class AddPartition(_Command, frozen=True, kw_only=True, tag=True):
+    """Add a partition with these replicas, preferred first."""
 
-    id: int
     tp: TopicPartition
     replicas: tuple[BrokerId, ...]
 
 
-class RemovePartition(Struct, frozen=True, kw_only=True, tag=True):
-    """One partition less."""
+class RemovePartition(_Command, frozen=True, kw_only=True, tag=True):
+    """Delete a partition and its records."""
 
-    id: int
     tp: TopicPartition
 
 
-class ElectPreferred(Struct, frozen=True, kw_only=True, tag=True):
-    """Let the first replica of each of these lead again."""
+class ElectPreferred(_Command, frozen=True, kw_only=True, tag=True):
+    """Elect the preferred replica of each partition (R-147)."""
 
-    id: int
     tps: tuple[TopicPartition, ...]
 
 
-class ElectUnclean(Struct, frozen=True, kw_only=True, tag=True):
-    """Let anybody lead these where nobody can without loss (docs/promise.md DUR-7)."""
+class ElectUnclean(_Command, frozen=True, kw_only=True, tag=True):
+    """Elect any live replica of each partition that has no safe candidate; records may be lost (docs/promise.md DUR-7)."""
 
-    id: int
     tps: tuple[TopicPartition, ...]
 
 
-class Reassign(Struct, frozen=True, kw_only=True, tag=True):
-    """Other replicas for a partition (R-148); `extra` beside what is on its way already (R-231)."""
+class Reassign(_Command, frozen=True, kw_only=True, tag=True):
+    """Move a partition to other replicas (R-148); `extra`: beside reassignments in flight (R-231)."""
 
-    id: int
     tp: TopicPartition
     replicas: tuple[BrokerId, ...]
     extra: bool = False
 
 
-class RequestReassignment(Struct, frozen=True, kw_only=True, tag=True):
-    """The same by proposal B of KIP-236 (R-245): also in place of what is in flight, and back to what it was (R-247)."""
+class RequestReassignment(_Command, frozen=True, kw_only=True, tag=True):
+    """Move a partition by proposal B of KIP-236 (R-245); it may replace or revert one in flight (R-247)."""
 
-    id: int
     tp: TopicPartition
     replicas: tuple[BrokerId, ...]
 
 
-class CancelReassignments(Struct, frozen=True, kw_only=True, tag=True):
-    """Roll back all that is pending (R-233)."""
-
-    id: int
+class CancelReassignments(_Command, frozen=True, kw_only=True, tag=True):
+    """Roll back all pending reassignments (R-233)."""
 
 
-class AllowReassignments(Struct, frozen=True, kw_only=True, tag=True):
-    """End the cancellation (R-239)."""
-
-    id: int
+class AllowReassignments(_Command, frozen=True, kw_only=True, tag=True):
+    """End the cancellation, so that reassignments are accepted again (R-239)."""
 
 
-class ListPending(Struct, frozen=True, kw_only=True, tag=True):
-    """Which requests stand under /admin?"""
-
-    id: int
+class ListPending(_Command, frozen=True, kw_only=True, tag=True):
+    """List the requests under /admin."""
 
 
 _Ask = (
@@ -112,7 +102,19 @@ _Ask = (
 )
 Command = _Ask | ListPending
 
-# requests that are one znode each, many below one, and a znode for each partition below a znode for each topic
+
+def placed(brokers: tuple[BrokerId, ...], *, partitions: int, replication_factor: int) -> tuple[tuple[BrokerId, ...], ...]:
+    """The assignment of a new topic (R-132; 0.8 article, "Replica placement"): the replicas of each partition, preferred first.
+
+    The article sorts brokers and partitions and puts replica j of partition i on broker (i + j) mod n. This spreads the leaders
+    over all brokers, and also the load of a broker that dies. The first replica is the preferred one (R-003).
+    """
+    assert 1 <= replication_factor <= len(brokers)
+    order, n = sorted(brokers), len(brokers)
+    return tuple(tuple(order[(i + j) % n] for j in range(replication_factor)) for i in range(partitions))
+
+
+# Requests of one znode each; parents of many requests; parents of a znode per topic with a znode per partition.
 SINGLE = (
     paths.PREFERRED_ELECTION,
     paths.UNCLEAN_ELECTION,
@@ -126,11 +128,11 @@ NESTED = (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE, admin_paths.REASSIGNMEN
 
 
 class Script(Struct, frozen=True):
-    """Make `parents` where they are missing, then `path` with `data`; done when it is there, or gone again (`until_gone`).
+    """Create missing `parents`, then `path` with `data`. Done when it is created, or with `until_gone` when it is deleted again.
 
-    `taken` is the error where somebody else's request stands there. `beside`: only while this node is there too, or
-    NO_REASSIGNMENT_IN_PROGRESS. `gone`: it is deleted instead, which may be done twice. `sequential`: ZooKeeper adds a number, so
-    nobody can tell afterwards whether the znode was made.
+    `taken` is the error if another request exists at `path`. `beside`: create it only if this node exists, else
+    NO_REASSIGNMENT_IN_PROGRESS. `gone`: delete `path` instead; this may be repeated. `sequential`: ZooKeeper appends a number, so
+    the client cannot find out afterwards whether the znode was created.
     """
 
     parents: tuple[str, ...]
@@ -144,7 +146,7 @@ class Script(Struct, frozen=True):
 
 
 def ops_of(wanted: Script) -> tuple[AnyOp, ...]:
-    """What is asked of ZooKeeper; all or nothing where it stands `beside` something."""
+    """The operations for ZooKeeper; with `beside` they must be one multi."""
     if wanted.gone:
         return (Delete(wanted.path),)
     if wanted.beside is not None:
@@ -154,7 +156,7 @@ def ops_of(wanted: Script) -> tuple[AnyOp, ...]:
 
 
 def script(command: _Ask) -> Script:
-    """How it is asked for."""
+    """The znode of a command, and when the command is done."""
     match command:
         case CreateTopic(topic=topic, assignment=assignment):
             data = paths.topic_payload(assignment)
@@ -178,7 +180,7 @@ def script(command: _Ask) -> Script:
             data = request_payload(Request({tp: replicas}))
             return Script((ADMIN, admin_paths.REQUESTS), admin_paths.REQUEST, data, False, sequential=True)
         case CancelReassignments():
-            # R-233: without anything pending there is nothing to roll back; who finds it there has what was wanted
+            # R-233: without a reassignment there is nothing to roll back; a cancellation that exists already is a success
             return Script((), admin_paths.REASSIGN_CANCEL, b"", False, ErrorCode.NONE, beside=admin_paths.REASSIGN)
         case AllowReassignments():
             return Script((), admin_paths.REASSIGN_CANCEL, b"", False, gone=True)

@@ -1,4 +1,4 @@
-"""What a client sends for a call, and what the answer to a poll holds. Pure."""
+"""The request that a client sends for a call, and the records in the answer to a poll. Pure functions."""
 
 from typing import assert_never
 
@@ -14,22 +14,22 @@ from reference.types import NO_EPOCH, NO_INCARNATION, NO_TOPIC_ID, BrokerId, Lea
 
 
 class Pending(Struct):
-    """A call that has not ended. Without a `leader` no attempt is under way: it waits for a route, an id, or to try again."""
+    """A call in flight. `leader` is None between attempts, while it waits for a leader, a producer id or its backoff."""
 
     call: Call
     deadline_ms: Millis  # monotonic
     correlation: int = 0
     leader: BrokerId | None = None
-    asked: BrokerId | None = None  # by the last attempt
+    asked: BrokerId | None = None  # the broker of the last attempt
     attempts: int = 0
-    earlier: tuple[ErrorCode, ...] = ()  # how attempts failed
+    earlier: tuple[ErrorCode, ...] = ()  # errors of earlier attempts
     backing_off: bool = False
-    leader_epoch: LeaderEpoch = NO_EPOCH  # as it was known when the request was sent, like the id of the topic
+    leader_epoch: LeaderEpoch = NO_EPOCH  # as known when the request was sent; so is topic_id
     topic_id: TopicId = NO_TOPIC_ID
 
 
 def request_of(pending: Pending, session: Session, left_ms: Millis) -> Request:
-    """The request of its next attempt, with the leader epoch and the topic id that are known (KIP-320, KIP-516)."""
+    """The request of the next attempt, with the known leader epoch and topic id (KIP-320, KIP-516)."""
     epoch, topic_id = pending.leader_epoch, pending.topic_id
     match pending.call:
         case ProduceCall(tp=tp, acks=acks, values=values, idempotent=idempotent, misuse=misuse):
@@ -49,7 +49,7 @@ def request_of(pending: Pending, session: Session, left_ms: Millis) -> Request:
 
 
 def polled(batches: tuple[Batch, ...], start: Offset) -> tuple[Polled, ...]:
-    """What was asked for: batches come whole, so the first may begin before the offset that was asked."""
+    """The records from `start` on: the first batch is whole, so it may begin before `start`."""
     return tuple(
         Polled(Offset(offset), value, batch.leader_epoch)
         for batch in batches
@@ -59,5 +59,5 @@ def polled(batches: tuple[Batch, ...], start: Offset) -> tuple[Polled, ...]:
 
 
 def is_idempotent(call: Call) -> bool:
-    """Must what it sends be appended once?"""
+    """True for a produce under the producer id of the session."""
     return isinstance(call, ProduceCall) and call.idempotent

@@ -1,7 +1,7 @@
-"""What a client believes about leaders: the newest epoch it heard of for each partition, and whether to ask again.
+"""The leaders that a client knows: the newest leader epoch of each partition, and whether to look it up again.
 
-Metadata may come from a broker that lags behind. A state of an older leader epoch than one already heard of is ignored, as by
-Kafka's clients since KIP-320: a client that went back to a deposed leader could read an offset that it saw beyond before.
+Metadata may come from a broker that lags. A state with an older leader epoch than a known one is ignored, as by Kafka's clients
+since KIP-320: a client that went back to a deposed leader could get an end offset below one that it has already read.
 """
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from reference.types import NO_TOPIC_ID, Address, BrokerId, LeaderEpoch, TopicId
 
 
 class Route(Struct, frozen=True):
-    """Who leads one partition, since which epoch. A stale route is looked up again before its next use."""
+    """The leader of a partition and its leader epoch. A stale route is looked up again before its next use."""
 
     leader: BrokerId | None
     leader_epoch: LeaderEpoch
@@ -24,15 +24,15 @@ Routes = dict[TopicPartition, Route]
 
 
 def leader_of(routes: Routes, tp: TopicPartition) -> BrokerId | None:
-    """The broker to ask, or None where it must be looked up first."""
+    """The leader, or None if it must be looked up first."""
     route = routes.get(tp)
     return None if route is None or route.stale else route.leader
 
 
 def learn_states(routes: Routes, states: tuple[PartitionState, ...]) -> None:
-    """Take what a broker was told of the cluster, but for what is older than what is known.
+    """Take the states of a broker's metadata, except those older than known ones.
 
-    Of two topics of one name the later one has the greater id, whatever their epochs are (KIP-516).
+    Of two topics of one name the later one has the greater id, whatever their leader epochs (KIP-516).
     """
     for state in states:
         known = routes.get(state.tp)
@@ -41,21 +41,21 @@ def learn_states(routes: Routes, states: tuple[PartitionState, ...]) -> None:
 
 
 def learn_epoch(routes: Routes, tp: TopicPartition, leader: BrokerId, leader_epoch: LeaderEpoch, topic_id: TopicId) -> None:
-    """Take the epoch that an answering leader of that topic stated."""
+    """Take the leader epoch in the answer of a leader of that topic."""
     known = routes.get(tp)
     if known is None or (known.topic_id == topic_id and leader_epoch > known.leader_epoch):
         routes[tp] = Route(leader, leader_epoch, topic_id=topic_id)
 
 
 def distrust(routes: Routes, tp: TopicPartition) -> None:
-    """This route led to an error that calls for new metadata."""
+    """Mark a route as stale after an error of REFRESH_METADATA."""
     known = routes.get(tp)
     if known is not None:
         routes[tp] = replace(known, stale=True)
 
 
 def distrust_peer(routes: Routes, peer: Address) -> None:
-    """The connection to this broker broke: whatever it leads is looked up again. The only sign after a produce with acks=0."""
+    """Mark the routes to a broker as stale after its connection broke: the only sign of a failed produce with acks=0."""
     for tp, route in routes.items():
         if route.leader is not None and broker_address(route.leader) == peer:
             routes[tp] = replace(route, stale=True)

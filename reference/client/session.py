@@ -1,8 +1,8 @@
 """The session of an idempotent producer: an id, and the sequence of the next record for each partition (B-66).
 
-The id comes from any broker, asked in turn. A batch keeps its sequence however often it is sent. Once a produce has failed for
-good nobody knows whether its records stand in the log, so the session ends: to send on under the same id would leave a gap or say
-twice what was said (what Redpanda #3039 did). The next produce begins a session of its own, under another id.
+The client asks the brokers in turn for an id. A batch keeps its sequence in every attempt. After the last attempt of a produce
+failed, its records may or may not be in the log, so the session ends: to go on under the same id would leave a gap or repeat
+sequences (as Redpanda #3039 did). The next produce begins another session, under another id.
 """
 
 from typing import assert_never
@@ -12,45 +12,40 @@ from msgspec import Struct
 from reference.client.calls import Misuse
 from reference.types import NO_PRODUCER_ID, BrokerId, ProducerId, TopicPartition
 
-ASK_TIMEOUT_MS = 400  # of one request for an id; then the next broker is asked
-ASK_BACKOFF_MS = 100  # after an answer that was an error
+ASK_TIMEOUT_MS = 400  # of one request for an id; then the client asks the next broker
+ASK_BACKOFF_MS = 100  # after an error
 TIMER = "producer-id"
-FORGOTTEN = 7  # batches of one record: further back than a log remembers (reference.log.producers.WINDOW)
-NOBODY = 1 << 40  # ids above are given to nobody
+FORGOTTEN = 7  # batches of one record: more than a log remembers (reference.log.producers.WINDOW)
+NOBODY = 1 << 40  # no producer gets an id from here on
 
 
 class Session(Struct):
-    """`asked` is the broker that was last asked for an id; while there is one the timer is armed."""
+    """The id and next sequences of a producer. `asked` is the broker last asked for an id; while set, the timer is armed."""
 
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: int = 0
-    sequences: dict[TopicPartition, int] = {}
+    sequences: dict[TopicPartition, int] = {}  # of the next record; from 0
     asked: BrokerId | None = None
     correlation: int = 0
-    turn: int = 0  # index of the broker to be asked next
+    turn: int = 0  # index in the bootstrap list of the next broker to ask
 
 
 def begin(session: Session, producer_id: ProducerId, producer_epoch: int) -> None:
-    """An id was given."""
+    """Begin a session under a new id, with sequences from 0."""
     session.producer_id, session.producer_epoch = producer_id, producer_epoch
     session.sequences = {}
     session.asked, session.correlation = None, 0
 
 
 def end(session: Session) -> None:
-    """Nothing more is sent under this id."""
+    """End the session: the next idempotent produce asks for another id."""
     session.producer_id = NO_PRODUCER_ID
     session.sequences = {}
 
 
-def next_sequence(session: Session, tp: TopicPartition) -> int:
-    """Of the first record that is sent next to this partition."""
-    return session.sequences.get(tp, 0)
-
-
 def told(session: Session, tp: TopicPartition, misuse: Misuse = "") -> tuple[ProducerId, int, int]:
-    """The id, its epoch and the sequence that the next batch goes under; or others, that no leader may take."""
-    id_, epoch, sequence = session.producer_id, session.producer_epoch, next_sequence(session, tp)
+    """The producer id, its epoch and the sequence of the next batch; with `misuse`, wrong ones that no leader may accept."""
+    id_, epoch, sequence = session.producer_id, session.producer_epoch, session.sequences.get(tp, 0)
     match misuse:
         case "":
             return id_, epoch, sequence
@@ -67,5 +62,5 @@ def told(session: Session, tp: TopicPartition, misuse: Misuse = "") -> tuple[Pro
 
 
 def acknowledged(session: Session, tp: TopicPartition, records: int) -> None:
-    """So many records stand in the log."""
-    session.sequences[tp] = next_sequence(session, tp) + records
+    """Advance the sequence of the partition by the acknowledged records."""
+    session.sequences[tp] = session.sequences.get(tp, 0) + records

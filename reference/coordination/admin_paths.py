@@ -1,7 +1,7 @@
-"""Paths and payloads by which an administrator asks for partitions to be moved (R-006, R-148, KIP-236).
+"""Paths and payloads of an administrator's requests to move partitions (R-006, R-148, KIP-236).
 
-A payload is read entry by entry: one that makes no sense is left out and counted, so that it never blocks the others
-(KAFKA-2234). Of several entries for one partition the last one holds.
+A payload is decoded entry by entry: an invalid entry is skipped and counted, so that it never blocks the others (KAFKA-2234). Of
+several entries for one partition the last one counts.
 """
 
 import msgspec
@@ -14,22 +14,22 @@ REASSIGN_EXTRA = "/admin/reassign_partitions_extra"  # R-231
 REASSIGN_CANCEL = "/admin/reassign_cancel"  # R-233
 PARTITIONS_REASSIGNED = "/admin/partitions_reassigned"  # R-006: V3's own path
 REQUESTS = "/admin/reassignment_requests"  # R-245
-REQUEST = f"{REQUESTS}/request_"  # and a number that ZooKeeper gives
+REQUEST = f"{REQUESTS}/request_"  # and a number that ZooKeeper appends
 REASSIGNMENTS = "/admin/reassignments"  # R-246
 
 
 class Reassignment(Struct, frozen=True, array_like=True):
-    """The replicas that a partition shall have, and those that it had: none where nobody has written them down yet (R-230).
+    """The target replicas of a partition, and its original ones, empty until they are written to the znode (R-230).
 
-    The others are of proposal B, and of what is in flight alone (R-246).
+    The other fields are of proposal B, in the znodes of reassignments in flight (R-246).
     """
 
     replicas: tuple[BrokerId, ...]
     original: tuple[BrokerId, ...] = ()
-    top: int = 0  # R-253: how many it had
-    held: tuple[BrokerId, ...] = ()  # all who were ever assigned meanwhile
-    drop: tuple[BrokerId, ...] = ()  # R-254: who goes at once
-    legacy: bool = False  # R-250
+    top: int = 0  # R-253: how many replicas it had
+    held: tuple[BrokerId, ...] = ()  # every broker assigned at any time during the move
+    drop: tuple[BrokerId, ...] = ()  # R-254: replicas to be removed at once
+    legacy: bool = False  # R-250: requested through /admin/reassign_partitions
 
 
 Reassignments = dict[TopicPartition, Reassignment]
@@ -38,8 +38,8 @@ Reassignments = dict[TopicPartition, Reassignment]
 class _EntryJson(Struct, omit_defaults=True):
     topic: str
     partition: int
-    replicas: list[int]
-    original_replicas: list[int] = []
+    replicas: list[BrokerId]
+    original_replicas: list[BrokerId] = []
 
 
 class _ReassignJson(Struct):
@@ -53,7 +53,7 @@ _entry = msgspec.json.Decoder(_EntryJson).decode
 
 
 def reassignments_payload(entries: Reassignments) -> bytes:
-    """R-148; with `original_replicas` where they are known (R-230)."""
+    """R-148; with `original_replicas` if they are known (R-230)."""
     rows = [
         _EntryJson(topic_of(tp), index_of(tp), list(entry.replicas), list(entry.original))
         for tp, entry in sorted(entries.items())
@@ -62,7 +62,7 @@ def reassignments_payload(entries: Reassignments) -> bytes:
 
 
 def decode_reassignments(data: bytes) -> tuple[Reassignments, int]:
-    """R-148, R-231: the entries by partition, and how many were left out because they make no sense."""
+    """R-148, R-231: the entries by partition, and how many were skipped as invalid or duplicate."""
     try:
         rows = _outer(data).partitions
     except msgspec.DecodeError:
@@ -81,16 +81,12 @@ def decode_reassignments(data: bytes) -> tuple[Reassignments, int]:
             and _distinct(json.original_replicas)
         ):
             tp = topic_partition(json.topic, json.partition)
-            entries[tp] = Reassignment(_ids(json.replicas), _ids(json.original_replicas))
+            entries[tp] = Reassignment(tuple(json.replicas), tuple(json.original_replicas))
     return dict(sorted(entries.items())), len(rows) - len(entries)
 
 
-def _distinct(brokers: list[int]) -> bool:
+def _distinct(brokers: list[BrokerId]) -> bool:
     return len(set(brokers)) == len(brokers) and all(broker >= 0 for broker in brokers)
-
-
-def _ids(brokers: list[int]) -> tuple[BrokerId, ...]:
-    return tuple(BrokerId(broker) for broker in brokers)
 
 
 def reassignment_path(tp: TopicPartition) -> str:

@@ -1,13 +1,15 @@
-"""ZooKeeper as data: requests, answers, watch events and session states. Two implementations pass one contract suite.
+"""ZooKeeper as data: requests, answers, watch events and session states.
 
-A request is a batch: many operations answered one by one (`atomic=False`), or one multi of which all or nothing happens
-(`atomic=True`; on failure the operation at fault carries its error and the others `RolledBack`). Requests of one session are
-performed and answered in order. A connection lost while requests are in flight answers each of them `Unknown`: it may have
-happened. Watches are one-shot, belong to the session and are set again by the client library after a reconnect, which
-reports at once what changed meanwhile.
+Two implementations pass one contract suite: `memory`, and `server.kazoo_client` over a real ZooKeeper.
+
+A request is a batch of operations, answered one by one (`atomic=False`), or a multi that is performed as a whole or not at all
+(`atomic=True`; on failure the operation at fault gets its error and the others `RolledBack`). Requests of one session are
+performed and answered in order. If the connection breaks, each request in flight is answered `Unknown`: it may have been
+performed. Watches are one-shot and belong to the session; the client library sets them again after a reconnect, and then reports
+at once what changed meanwhile.
 """
 
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
@@ -19,7 +21,7 @@ class ZkOp(Struct, frozen=True, tag=True):
 
 
 class Create(ZkOp, frozen=True, tag=True):
-    """Answers Created, NodeExists or NoNode (of the parent)."""
+    """Answered by Created, NodeExists or NoNode (of the parent)."""
 
     data: bytes
     ephemeral: bool = False
@@ -27,38 +29,38 @@ class Create(ZkOp, frozen=True, tag=True):
 
 
 class Delete(ZkOp, frozen=True, tag=True):
-    """Answers Deleted, BadVersion, NoNode or NotEmpty. Version -1 matches any."""
+    """Answered by Deleted, BadVersion, NoNode or NotEmpty. Version -1 matches any."""
 
     version: int = -1
 
 
 class SetData(ZkOp, frozen=True, tag=True):
-    """Answers Written, BadVersion or NoNode. Version -1 matches any."""
+    """Answered by Written, BadVersion or NoNode. Version -1 matches any."""
 
     data: bytes
     version: int = -1
 
 
 class Check(ZkOp, frozen=True, tag=True):
-    """Only within a multi: answers Checked, BadVersion or NoNode."""
+    """Only within a multi; answered by Checked, BadVersion or NoNode."""
 
     version: int
 
 
 class GetData(ZkOp, frozen=True, tag=True):
-    """Answers Data or NoNode; a watch is left only where the node exists."""
+    """Answered by Data or NoNode; the watch is set only if the node exists."""
 
     watch: bool = False
 
 
 class Exists(ZkOp, frozen=True, tag=True):
-    """Answers Data (with the bytes) or NoNode; a watch is left in both cases."""
+    """Answered by Data (with the bytes) or NoNode; the watch is set in both cases."""
 
     watch: bool = False
 
 
 class GetChildren(ZkOp, frozen=True, tag=True):
-    """Answers Children or NoNode; a watch is left only where the node exists."""
+    """Answered by Children or NoNode; the watch is set only if the node exists."""
 
     watch: bool = False
 
@@ -71,13 +73,13 @@ class ZkAnswer(Struct, frozen=True, tag=True):
 
 
 class Created(ZkAnswer, frozen=True, tag=True):
-    """The path that came to be (with its sequence number)."""
+    """The path of the new node, with its sequence number if it has one."""
 
     path: str
 
 
 class Deleted(ZkAnswer, frozen=True, tag=True):
-    """Gone."""
+    """The node was deleted."""
 
 
 class Written(ZkAnswer, frozen=True, tag=True):
@@ -91,7 +93,7 @@ class Checked(ZkAnswer, frozen=True, tag=True):
 
 
 class Data(ZkAnswer, frozen=True, tag=True):
-    """A node as it is. `owner` is the session of an ephemeral, 0 otherwise."""
+    """The data of a node. `owner` is the session of an ephemeral, 0 otherwise."""
 
     data: bytes
     version: int
@@ -106,7 +108,7 @@ class Children(ZkAnswer, frozen=True, tag=True):
 
 
 class BadVersion(ZkAnswer, frozen=True, tag=True):
-    """Somebody else wrote."""
+    """The node has another version: another session wrote it."""
 
 
 class NoNode(ZkAnswer, frozen=True, tag=True):
@@ -114,7 +116,7 @@ class NoNode(ZkAnswer, frozen=True, tag=True):
 
 
 class NodeExists(ZkAnswer, frozen=True, tag=True):
-    """The path is taken."""
+    """A node of that path exists already."""
 
 
 class NotEmpty(ZkAnswer, frozen=True, tag=True):
@@ -126,11 +128,11 @@ class RolledBack(ZkAnswer, frozen=True, tag=True):
 
 
 class Unknown(ZkAnswer, frozen=True, tag=True):
-    """The connection was lost: it happened or it did not."""
+    """The connection was lost: the operation may or may not have been performed."""
 
 
 class SessionExpired(ZkAnswer, frozen=True, tag=True):
-    """The session is over: it did not happen."""
+    """The session expired: the operation was not performed."""
 
 
 AnyAnswer = (
@@ -151,16 +153,3 @@ AnyAnswer = (
 
 Change = Literal["created", "deleted", "changed", "children"]
 SessionState = Literal["connected", "disconnected", "expired"]
-
-
-class Listener(Protocol):
-    """Who is told by a client library; called on the thread that owns the client."""
-
-    def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """A request is answered."""
-
-    def watch_fired(self, path: str, change: Change) -> None:
-        """A watch fired and is gone."""
-
-    def state_changed(self, state: SessionState, session: int) -> None:
-        """The session changed."""

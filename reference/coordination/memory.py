@@ -1,12 +1,12 @@
-"""ZooKeeper in memory: one server's tree, sessions and watches, stepped by the caller who alone knows the time.
+"""ZooKeeper in memory: the tree, sessions and watches of one server. The caller steps it and passes the time.
 
-It decides what each operation does and which watches fire; it promises the answers of `reference.coordination.api`. One zxid
-counts all transactions (a multi is one), so a czxid is never used twice: registrations are told apart by it. Watches are
-one-shot and live with a connection: `forget_watches` when it breaks, `watch_again` on the next one, which fires at once for
-what changed since the zxid that the client has seen. A session lives until `expire`; `heard_ms` is for a caller that lets
-sessions time out, others leave it at 0.
+It decides what each operation does and which watches fire; its answers are those of `reference.coordination.api`. One zxid
+counts all transactions (a multi is one), so no two nodes have the same czxid, which distinguishes registrations. Watches are
+one-shot and belong to a connection: call `forget_watches` when it breaks and `watch_again` on the next one, which fires at once
+for changes since the zxid that the client has seen. A session lives until `expire`; `heard_ms` is for callers that time sessions
+out, others leave it at 0.
 
-State is plain data with string keys, so that the explorer can clone and fingerprint it.
+The state is plain data with string keys, so that the explorer can clone and fingerprint it.
 """
 
 from bisect import bisect_left, insort
@@ -41,11 +41,11 @@ from reference.coordination.api import (
     Written,
 )
 
-Fired = list[tuple[int, str, Change]]  # (session, path, what happened), in the order in which they must be told
+Fired = list[tuple[int, str, Change]]  # (session, path, change), in the order of delivery
 
 
 class Znode(Struct):
-    """One node. `mzxid` and `pzxid` are of the last change to its data and to its list of children."""
+    """One node. `mzxid` is of the last change to its data, `pzxid` of the last change to its list of children."""
 
     data: bytes
     czxid: int
@@ -66,7 +66,7 @@ class Session(Struct):
 
 
 class Watches(Struct):
-    """What a client has asked to be told of: sorted paths. `exist` holds those that did not exist when they were asked for."""
+    """The watches of a client: sorted paths. `exist` holds paths that did not exist when the watch was set."""
 
     data: list[str] = []
     exist: list[str] = []
@@ -77,7 +77,7 @@ _Saved = tuple[dict[str, Znode | None], dict[str, list[str]]]  # nodes by path, 
 
 
 class MemoryZooKeeper(Struct):
-    """The server. Operations are performed at once and in the order of the calls."""
+    """One server. Operations are performed at once, in the order of the calls."""
 
     nodes: dict[str, Znode] = {}
     sessions: dict[str, Session] = {}
@@ -88,19 +88,19 @@ class MemoryZooKeeper(Struct):
 
     @staticmethod
     def boot() -> "MemoryZooKeeper":
-        """An empty tree: nothing but the root."""
+        """A tree with the root alone."""
         return MemoryZooKeeper(nodes={"/": Znode(b"", 0, 0, 0)})
 
     # --- sessions ---------------------------------------------------------------------------------------------------------
 
     def connect(self, *, timeout_ms: int, now_ms: int = 0) -> int:
-        """Open a session and return its id; ids are never used again."""
+        """Open a session and return its id; ids are never reused."""
         self.last_session += 1
         self.sessions[str(self.last_session)] = Session(timeout_ms, now_ms)
         return self.last_session
 
     def touch(self, session: int, *, now_ms: int) -> bool:
-        """The client was heard. False where the session is over."""
+        """Record that the client was heard. False if the session is over."""
         found = self.sessions.get(str(session))
         if found is None:
             return False
@@ -108,12 +108,12 @@ class MemoryZooKeeper(Struct):
         return True
 
     def due_ms(self, session: int) -> int | None:
-        """When this session, if it stays silent, has to be expired by the caller; None where it is over."""
+        """When the caller must expire this session if its client stays silent; None if it is over."""
         found = self.sessions.get(str(session))
         return None if found is None else found.heard_ms + found.timeout_ms
 
     def expire(self, session: int) -> Fired:
-        """End a session, by timeout or because its client closed it: its ephemerals are deleted in one transaction."""
+        """End a session that timed out or was closed: its ephemerals are deleted in one transaction."""
         found = self.sessions.pop(str(session), None)
         if found is None:
             return []
@@ -127,7 +127,7 @@ class MemoryZooKeeper(Struct):
     # --- watches of a connection ------------------------------------------------------------------------------------------
 
     def forget_watches(self, session: int) -> None:
-        """The connection of this session broke."""
+        """Remove all watches of a session whose connection broke."""
         for table in (self.data_watches, self.child_watches):
             for path in [path for path, sessions in table.items() if session in sessions]:
                 table[path].remove(session)
@@ -135,7 +135,7 @@ class MemoryZooKeeper(Struct):
                     del table[path]
 
     def watch_again(self, session: int, watches: Watches, *, seen_zxid: int) -> Fired:
-        """Set watches on a new connection; those whose node has changed since `seen_zxid` fire instead."""
+        """Set watches on a new connection; a watch whose node changed since `seen_zxid` fires instead."""
         fired: Fired = []
         for path in watches.data:
             node = self.nodes.get(path)
@@ -168,7 +168,7 @@ class MemoryZooKeeper(Struct):
                 continue
             told = self.data_watches.pop(path, [])
             if change == "deleted":
-                # Who watched both the data and the children of a node is told once that it is gone.
+                # A session that watched both data and children of the node is told once that it is deleted.
                 told = sorted({*told, *self.child_watches.pop(path, ())})
             fired += [(session, path, change) for session in told]
         return fired
@@ -176,7 +176,7 @@ class MemoryZooKeeper(Struct):
     # --- operations -------------------------------------------------------------------------------------------------------
 
     def submit(self, session: int, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> tuple[tuple[AnyAnswer, ...], Fired]:
-        """Perform a request of a session: one answer for each operation, and the watches that fired, of all sessions."""
+        """Perform a request of a session; return one answer per operation, and the watches of all sessions that fired."""
         if str(session) not in self.sessions:
             return (SessionExpired(),) * len(ops), []
         changes: list[tuple[str, Change]] = []
@@ -212,7 +212,7 @@ class MemoryZooKeeper(Struct):
         return tuple(answers)
 
     def _saved(self, session: int, ops: tuple[AnyOp, ...]) -> _Saved:
-        """What a multi may change, as it is. The names of sequential nodes are not known yet."""
+        """Copies of the nodes and ephemerals that a multi may change, except sequential nodes, whose names are unknown."""
         nodes: dict[str, Znode | None] = {}
         owners = {session}
         for op in ops:
@@ -300,7 +300,7 @@ class MemoryZooKeeper(Struct):
     # --- for the explorer -------------------------------------------------------------------------------------------------
 
     def clone(self) -> "MemoryZooKeeper":
-        """An independent copy."""
+        """A copy that shares no mutable state with the original."""
         return _DECODER.decode(_ENCODER.encode(self))
 
     def fingerprint(self) -> bytes:

@@ -1,7 +1,7 @@
 """Paths and payloads of the znodes (0.8 article; docs/requirements C-01, C-03), extended by incarnations.
 
-`incarnations` stands beside `isr` in the state znode in the same order, `leader_incarnation` beside `leader`, and the ELR of
-KIP-966 with its own; readers that know only the article's keys still read it.
+In the state znode `incarnations` lists those of `isr` in the same order, `leader_incarnation` is that of `leader`, and the ELR of
+KIP-966 has its own. Readers that know only the article's keys can still read the znode.
 """
 
 import msgspec
@@ -30,15 +30,20 @@ TOPICS = "/brokers/topics"
 PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
-UNCLEAN_ELECTION = "/admin/unclean_election"  # docs/promise.md DUR-7; the payload is that of a preferred election
+UNCLEAN_ELECTION = "/admin/unclean_election"  # docs/promise.md DUR-7; with the payload of a preferred election
 DELETE_TOPICS = "/admin/delete_topics"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
-LOG_DIR_EVENT = f"{LOG_DIR_EVENTS}/log_dir_event_"  # and a number that ZooKeeper gives
+LOG_DIR_EVENT = f"{LOG_DIR_EVENTS}/log_dir_event_"  # and a number that ZooKeeper appends
 LOG_DIR_FAILURE = 1
 LEGACY_REGISTRATION = 4  # versions of BrokerInfo (KIP-343 Compatibility)
 HEARTBEAT_REGISTRATION = 5
 PRODUCER_IDS = "/latest_producer_id_block"
-PERSISTENT = ("/brokers", BROKER_IDS, TOPICS, LOG_DIR_EVENTS)  # made by whoever finds them missing
+PERSISTENT = (
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    LOG_DIR_EVENTS,
+)  # created by anyone who finds them missing
 
 
 class _BrokerJson(Struct):
@@ -99,15 +104,7 @@ class _StateJson(Struct):
 
 
 _encode = msgspec.json.Encoder().encode
-_broker = msgspec.json.Decoder(_BrokerJson).decode
-_topic = msgspec.json.Decoder(_TopicJson).decode
-_state = msgspec.json.Decoder(_StateJson).decode
-_preferred = msgspec.json.Decoder(_PreferredJson).decode
-_delete_topics = msgspec.json.Decoder(_DeleteTopicsJson).decode
-_producer_ids = msgspec.json.Decoder(_ProducerIdsJson).decode
-_log_dir_event = msgspec.json.Decoder(_LogDirEventJson).decode
-_replicas = msgspec.json.Decoder(list[int]).decode
-_controller = msgspec.json.Decoder(_ControllerJson).decode
+_state = msgspec.json.Decoder(_StateJson).decode  # by far the most frequent one
 
 
 def broker_path(broker: BrokerId) -> str:
@@ -116,23 +113,23 @@ def broker_path(broker: BrokerId) -> str:
 
 
 def broker_payload(*, heartbeats: bool, host: str = "localhost", port: int = 9092) -> bytes:
-    """R-150; by its version a broker says whether it sends heartbeats (R-206)."""
+    """R-150; the version says whether the broker sends heartbeats (R-206)."""
     return _encode(_BrokerJson(HEARTBEAT_REGISTRATION if heartbeats else LEGACY_REGISTRATION, host, port, -1))
 
 
 def is_legacy_registration(data: bytes) -> bool:
-    """R-206: a broker that registered so is active without heartbeats."""
-    return _broker(data).version < HEARTBEAT_REGISTRATION
+    """True if the broker sends no heartbeats: it counts as active without them (R-206)."""
+    return msgspec.json.decode(data, type=_BrokerJson).version < HEARTBEAT_REGISTRATION
 
 
 def controller_payload(broker: BrokerId) -> bytes:
-    """R-153."""
+    """R-153: the data of /controller."""
     return _encode(_ControllerJson(1, broker))
 
 
 def decode_controller(data: bytes) -> BrokerId:
-    """Who is the controller."""
-    return BrokerId(_controller(data).brokerid)
+    """The broker named in /controller (R-153)."""
+    return BrokerId(msgspec.json.decode(data, type=_ControllerJson).brokerid)
 
 
 def topic_path(topic: str) -> str:
@@ -147,7 +144,7 @@ def topic_payload(assignment: tuple[tuple[BrokerId, ...], ...]) -> bytes:
 
 def decode_topic(topic: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[BrokerId, ...]], ...]:
     """The partitions of a topic with their replicas, by index; the first replica is the preferred one (R-003)."""
-    partitions = _topic(data).partitions
+    partitions = msgspec.json.decode(data, type=_TopicJson).partitions
     return tuple(
         (topic_partition(topic, i), tuple(BrokerId(b) for b in partitions[str(i)])) for i in sorted(map(int, partitions))
     )
@@ -159,13 +156,13 @@ def state_path(tp: TopicPartition) -> str:
 
 
 def state_parents(tp: TopicPartition) -> tuple[str, str]:
-    """The two persistent nodes above a state node."""
+    """The two persistent nodes above a state node, upper one first."""
     base = f"{TOPICS}/{topic_of(tp)}/partitions"
     return base, f"{base}/{index_of(tp)}"
 
 
 def state_payload(state: PartitionState) -> bytes:
-    """R-152 with incarnations."""
+    """R-152, with incarnations and the ELR."""
     return _encode(
         _StateJson(
             controller_epoch=state.controller_epoch,
@@ -182,7 +179,7 @@ def state_payload(state: PartitionState) -> bytes:
 
 
 def decode_state(tp: TopicPartition, replicas: tuple[BrokerId, ...], node: Data) -> PartitionState:
-    """The state znode as read."""
+    """The state in a state znode; without incarnations in it each member gets NO_INCARNATION."""
     json = _state(node.data)
     incarnations = json.incarnations or [NO_INCARNATION] * len(json.isr)
     return PartitionState(
@@ -203,7 +200,7 @@ def _members(brokers: list[int], incarnations: list[int]) -> tuple[IsrMember, ..
 
 
 def partitions_payload(assignment: dict[TopicPartition, tuple[BrokerId, ...]]) -> bytes:
-    """R-151, for a topic whose partitions need not be 0 to n."""
+    """R-151, for a topic whose partition indices may have gaps."""
     return _encode(_TopicJson(1, {str(index_of(tp)): list(assignment[tp]) for tp in sorted(assignment, key=index_of)}))
 
 
@@ -218,52 +215,52 @@ def partition_remove_path(tp: TopicPartition) -> str:
 
 
 def replicas_payload(replicas: tuple[BrokerId, ...]) -> bytes:
-    """The replicas of a partition to be added, preferred first."""
+    """R-007: the replicas of a partition to be added, preferred first."""
     return _encode(list(replicas))
 
 
 def decode_replicas(data: bytes) -> tuple[BrokerId, ...]:
-    """The replicas of a partition to be added; none where an administrator wrote something else."""
+    """The replicas of a partition to be added; empty if the data is invalid."""
     try:
-        return tuple(BrokerId(b) for b in _replicas(data))
+        return tuple(BrokerId(b) for b in msgspec.json.decode(data, type=list[int]))
     except msgspec.DecodeError:
         return ()
 
 
 def preferred_payload(tps: tuple[TopicPartition, ...]) -> bytes:
-    """R-147."""
+    """R-147: the partitions of a preferred or unclean election."""
     return _encode(_PreferredJson(1, [_PartitionJson(topic_of(tp), index_of(tp)) for tp in tps]))
 
 
 def decode_preferred(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions to be rebalanced; none where an administrator wrote something else."""
+    """The partitions to elect leaders for; empty if the data is invalid."""
     try:
-        return tuple(topic_partition(p.topic, p.partition) for p in _preferred(data).partitions)
+        return tuple(topic_partition(p.topic, p.partition) for p in msgspec.json.decode(data, type=_PreferredJson).partitions)
     except msgspec.DecodeError:
         return ()
 
 
 def delete_topics_payload(topics: tuple[str, ...]) -> bytes:
-    """R-149."""
+    """R-149: the topics to be deleted."""
     return _encode(_DeleteTopicsJson(1, list(topics)))
 
 
 def decode_delete_topics(data: bytes) -> tuple[str, ...]:
-    """The topics to be deleted, sorted; none where an administrator wrote something else."""
+    """The topics to be deleted, sorted; empty if the data is invalid."""
     try:
-        return tuple(sorted(set(_delete_topics(data).topics)))
+        return tuple(sorted(set(msgspec.json.decode(data, type=_DeleteTopicsJson).topics)))
     except msgspec.DecodeError:
         return ()
 
 
 def producer_ids_payload(broker: BrokerId, start: ProducerId, end: ProducerId) -> bytes:
-    """A block of producer ids (exclusive end), as Kafka has it under /latest_producer_id_block."""
+    """A block of producer ids (`end` exclusive), in Kafka's format of /latest_producer_id_block."""
     return _encode(_ProducerIdsJson(1, broker, str(start), str(end - 1)))
 
 
 def producer_ids_end(data: bytes) -> ProducerId:
-    """The first id behind the latest block."""
-    return ProducerId(int(_producer_ids(data).block_end) + 1)
+    """The first id after the latest block."""
+    return ProducerId(int(msgspec.json.decode(data, type=_ProducerIdsJson).block_end) + 1)
 
 
 def log_dir_event_payload(broker: BrokerId) -> bytes:
@@ -272,16 +269,16 @@ def log_dir_event_payload(broker: BrokerId) -> bytes:
 
 
 def decode_log_dir_event(data: bytes) -> BrokerId | None:
-    """Whose directory failed; None where somebody wrote something else."""
+    """The broker whose directory failed; None if the data is invalid."""
     try:
-        found = _log_dir_event(data)
+        found = msgspec.json.decode(data, type=_LogDirEventJson)
     except msgspec.DecodeError:
         return None
     return BrokerId(found.broker) if found.event == LOG_DIR_FAILURE else None
 
 
 def tp_of_state_path(path: str) -> TopicPartition | None:
-    """The partition whose state znode this is, if it is one."""
+    """The partition of a state znode; None for other paths."""
     parts = path.split("/")
     if len(parts) == 7 and parts[6] == "state" and path.startswith(TOPICS):
         return topic_partition(parts[3], int(parts[5]))

@@ -1,4 +1,4 @@
-"""Payloads of proposal B of KIP-236: what somebody asks for, and what is in flight (R-245, R-246)."""
+"""Payloads of proposal B of KIP-236: requests to move partitions, and reassignments in flight (R-245, R-246)."""
 
 import msgspec
 from msgspec import Struct
@@ -8,7 +8,7 @@ from reference.types import BrokerId, TopicPartition, index_of, topic_of, topic_
 
 
 class Request(Struct, frozen=True):
-    """What one znode asks for. `legacy`: it came through /admin/reassign_partitions (R-250)."""
+    """The request in one znode. `legacy`: it came through /admin/reassign_partitions (R-250)."""
 
     replicas: dict[TopicPartition, tuple[BrokerId, ...]]
     legacy: bool = False
@@ -42,7 +42,7 @@ def request_payload(request: Request) -> bytes:
 
 
 def decode_request(data: bytes) -> Request:
-    """The request that a znode holds; an empty one where somebody wrote something else."""
+    """The request in a znode, without invalid entries; an empty one if the data is not a request."""
     try:
         json = msgspec.json.decode(data, type=_RequestJson)
     except msgspec.DecodeError:
@@ -59,8 +59,8 @@ def decode_request(data: bytes) -> Request:
 def entry_payload(entry: Reassignment) -> bytes:
     """R-246, R-253: /admin/reassignments/[topic]/[partition], with `top`.
 
-    KIP-236 stores no more. But who is to make a replica that it never had (R-308), who may hold one (B-59), and who is to go at
-    once must be known to the next controller as well.
+    KIP-236 stores no more. But the next controller must also know which brokers get a new replica (R-308), which ones may hold
+    one (B-59), and which replicas are to be removed at once.
     """
     held, original = list(entry.held), list(entry.original)
     return msgspec.json.encode(
@@ -69,7 +69,7 @@ def entry_payload(entry: Reassignment) -> bytes:
 
 
 def decode_entry(data: bytes) -> Reassignment | None:
-    """What is in flight; None where somebody wrote something else."""
+    """A reassignment in flight; None if the data is invalid."""
     try:
         json = msgspec.json.decode(data, type=_EntryJson)
     except msgspec.DecodeError:

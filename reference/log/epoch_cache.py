@@ -1,12 +1,12 @@
-"""Where each leader epoch starts in a log (KIP-101), and how a leader and a follower find the point where they part.
+"""The start offset of each leader epoch in a log (KIP-101): leader and follower find the offset where their logs diverge.
 
-Entries are sorted by epoch and by start offset. A leader adds its epoch at its log end when it begins to lead, before it has
-written anything (KAFKA-7415); a follower adds one with the first batch of an epoch.
+Entries are sorted by epoch and by start offset. A leader adds its epoch at its log end when it begins to lead, before it writes
+anything (KAFKA-7415). A follower adds an entry with the first batch of an epoch.
 """
 
 from msgspec import Struct
 
-from reference.types import NO_EPOCH, LeaderEpoch, Offset
+from reference.types import LeaderEpoch, Offset
 
 
 class EpochStart(Struct, frozen=True, array_like=True):
@@ -17,14 +17,12 @@ class EpochStart(Struct, frozen=True, array_like=True):
 
 
 def assign(entries: list[EpochStart], epoch: LeaderEpoch, start: Offset, *, strict: bool = True) -> None:
-    """Note that `epoch` starts at `start`, if it is not the latest already.
+    """Add an entry unless `epoch` is the latest already.
 
-    Entries that contradict it go (KAFKA-10706, B-11): an epoch that was led here without a record may be later than that of the
-    records which another leader then hands over. Where they stay (not `strict`) the later epoch seems to go on for ever.
+    Entries that contradict it are removed (KAFKA-10706, B-11): this replica may have led a later epoch without writing a record,
+    and now gets another leader's records of an earlier one. Without `strict` such entries stay, and the later epoch never ends.
     """
-    if entries and entries[-1].epoch == epoch:
-        return
-    if not strict and entries and entries[-1].epoch > epoch:
+    if entries and (entries[-1].epoch == epoch or (entries[-1].epoch > epoch and not strict)):
         return
     while entries and (entries[-1].start >= start or entries[-1].epoch > epoch):
         entries.pop()
@@ -32,13 +30,13 @@ def assign(entries: list[EpochStart], epoch: LeaderEpoch, start: Offset, *, stri
 
 
 def truncate(entries: list[EpochStart], end: Offset) -> None:
-    """Forget epochs that start at or after the new log end."""
+    """Remove epochs that start at or after the new log end."""
     while entries and entries[-1].start >= end:
         entries.pop()
 
 
 def end_by_kip101(entries: list[EpochStart], epoch: LeaderEpoch, leo: Offset) -> Offset | None:
-    """KIP-101: the start of the first larger epoch; the log end for the latest epoch; None where neither is known."""
+    """KIP-101: the start of the first larger epoch; the log end for the latest epoch; None if neither is known."""
     if entries and entries[-1].epoch == epoch:
         return leo
     for entry in entries:
@@ -48,9 +46,9 @@ def end_by_kip101(entries: list[EpochStart], epoch: LeaderEpoch, leo: Offset) ->
 
 
 def end_by_kip279(entries: list[EpochStart], epoch: LeaderEpoch, leo: Offset) -> tuple[LeaderEpoch, Offset] | None:
-    """KIP-279: the largest epoch not above the one asked for, and where it ends; None for an empty cache.
+    """KIP-279: the largest cached epoch not above `epoch`, and its end offset; None for an empty cache.
 
-    Asked for an epoch below all of its own, the log answers that epoch and its own first start.
+    If `epoch` is below all cached epochs, the answer is `epoch` and the start of the first entry.
     """
     if not entries:
         return None
@@ -61,8 +59,3 @@ def end_by_kip279(entries: list[EpochStart], epoch: LeaderEpoch, leo: Offset) ->
         found = entry
     assert found is not None
     return found.epoch, leo
-
-
-def last_epoch(entries: list[EpochStart]) -> LeaderEpoch:
-    """The latest epoch, NO_EPOCH for an empty cache."""
-    return entries[-1].epoch if entries else NO_EPOCH

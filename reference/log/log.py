@@ -1,7 +1,7 @@
 """A log: batches in offset order from 0, its end (LEO, exclusive), its epoch cache and the sequences of its producers.
 
-Memory and page cache change together: `append` and `truncate` alter the state and emit the effect. What is durable is the
-replica's business (`replica.partition`).
+`append` and `truncate` change the state and emit the effect, so memory and page cache change together. `replica.partition` tracks
+which part is durable.
 """
 
 from bisect import bisect_right
@@ -36,8 +36,8 @@ _BASE = attrgetter("base_offset")
 class Log(Struct):
     """The records of one replica.
 
-    `born` is the birth of the youngest directory of the broker when the log was made: had the replica held anything before, that
-    was in a directory which is no longer there. `topic_id` tells the topic from earlier and later ones of its name (KIP-516).
+    `born` is the birth of the broker's youngest directory when the log was created: any earlier log of this replica was in a
+    directory that is gone. `topic_id` distinguishes topics of the same name (KIP-516).
     """
 
     tp: TopicPartition
@@ -47,11 +47,11 @@ class Log(Struct):
     epochs: list[EpochStart] = []
     born: Incarnation = NO_INCARNATION
     topic_id: TopicId = NO_TOPIC_ID
-    producers: list[Producer] = []  # what idempotent producers wrote last, by id
+    producers: list[Producer] = []  # the last batches of idempotent producers, by id
 
 
 def end_of(batch: Batch) -> Offset:
-    """The offset after its last record."""
+    """The offset after the last record of the batch."""
     return Offset(batch.base_offset + count(batch.values))
 
 
@@ -61,10 +61,9 @@ def last_record_epoch(log: Log) -> LeaderEpoch:
 
 
 def recover(image: LogImage, dir_: int, *, trusted: bool = False) -> tuple[Log, bool]:
-    """The log as found on disk, cut at the first batch with a bad CRC, and whether it was cut (R-048).
+    """The log as found on disk, cut at the first batch with a bad CRC, and True if it was cut (R-048).
 
-    A log that was closed in good order is `trusted`, none of its batches looked at. The epoch cache is rebuilt from the batch
-    headers in either case.
+    `trusted`: the log was closed in good order, so no CRC is checked. The epoch cache is rebuilt from the batch headers.
     """
     log = Log(tp=image.tp, dir=dir_, born=image.born, topic_id=image.topic_id)
     for batch in image.batches:
@@ -84,7 +83,7 @@ def _take(log: Log, batch: Batch, *, strict: bool = True) -> None:
 
 
 def append(turn: Turn, log: Log, batches: tuple[Batch, ...]) -> None:
-    """Add batches that start at the log end; without `append_check` they may begin below it (B-03)."""
+    """Append batches at the log end; without `append_check` they may start below it (B-03)."""
     variant = turn.config.variant
     for batch in batches:
         assert batch.base_offset == log.leo or not variant.append_check, "append must start at the log end"
@@ -93,10 +92,10 @@ def append(turn: Turn, log: Log, batches: tuple[Batch, ...]) -> None:
 
 
 def truncate(turn: Turn, log: Log, to: Offset) -> None:
-    """Make `to` the log end; nothing to do where the log is shorter.
+    """Make `to` the log end, unless the log is shorter.
 
-    A cut inside a batch (truncation to a high watermark that another leader drew) writes the head of the batch again; a sealed
-    batch has none, and goes.
+    A cut inside a batch (truncation to a high watermark of another leader) writes the first part of the batch again. A sealed
+    batch is removed whole.
     """
     if to >= log.leo:
         return
@@ -115,7 +114,7 @@ def truncate(turn: Turn, log: Log, to: Offset) -> None:
 
 
 def _part(batch: Batch, start: Offset, end: Offset) -> Batch:
-    """The records of a batch in start <= offset < end, with the sequences that they have."""
+    """The records of a batch in start <= offset < end, with their own sequences."""
     assert not isinstance(batch.values, bytes), "a sealed batch is never divided"
     skipped = start - batch.base_offset
     return replace(
@@ -127,10 +126,9 @@ def _part(batch: Batch, start: Offset, end: Offset) -> Batch:
 
 
 def read(log: Log, start: Offset, end: Offset, max_records: int, max_bytes: int | None = None) -> tuple[Batch, ...]:
-    """Batches with records in start <= offset < end, the first perhaps beginning before `start`; at least one if there is one.
+    """Batches with records in start <= offset < end; at least one if there is one. The first may begin before `start`.
 
-    A sealed batch that reaches beyond `end` is not read: what is visible ends with a whole one.
-    A follower that is behind copies many at once (R-157).
+    A sealed batch that reaches beyond `end` is left out. A follower that lags reads many batches at once (R-157).
     """
     if start >= end:
         return ()
@@ -158,7 +156,7 @@ def read(log: Log, start: Offset, end: Offset, max_records: int, max_bytes: int 
 
 
 def without_head(batches: tuple[Batch, ...], start: Offset) -> tuple[Batch, ...]:
-    """The batches with records before `start` left out; sealed ones stay whole."""
+    """The batches without their records before `start`; a sealed batch stays whole."""
     kept = []
     for batch in batches:
         if batch.base_offset >= start or (isinstance(batch.values, bytes) and end_of(batch) > start):

@@ -1,9 +1,9 @@
-"""What idempotent producers wrote last in one log: a batch that comes again is known again (B-66, docs/promise.md ORD-3).
+"""The last batches of the idempotent producers of one log: a retried batch is recognized (B-66, docs/promise.md ORD-3).
 
 The state is a function of the log: it grows with each append, at the leader and at every follower, and is rebuilt after a
-truncation and at startup. So whoever leads next knows every batch that was committed. Each producer numbers its records from 0
-without a gap; the last batches of it (`WINDOW`) are remembered with their offsets, as Kafka does, and since it sends the next
-batch only after the answer to the last one, that is more than can come again. There is no retention, so no producer is forgotten.
+truncation and at startup. So the next leader knows every committed batch. Each producer numbers its records from 0 without a
+gap. The log remembers the last `WINDOW` batches of each producer with their offsets, as Kafka does. A producer sends a batch only
+after the answer to the one before, so no older batch can be retried. There is no retention, so no producer is forgotten.
 """
 
 from bisect import bisect_left
@@ -19,7 +19,7 @@ WINDOW = 5  # batches
 
 
 class Written(Struct, frozen=True, array_like=True):
-    """One batch: its sequences, both inclusive, and where it stands."""
+    """One appended batch: its first and last sequence, inclusive, and its base offset."""
 
     first: int
     last: int
@@ -27,7 +27,7 @@ class Written(Struct, frozen=True, array_like=True):
 
 
 class Producer(Struct):
-    """One producer id: its epoch and its last batches, oldest first."""
+    """One producer id: its epoch and its last batches, oldest first; at most WINDOW."""
 
     id: ProducerId
     epoch: int
@@ -40,7 +40,7 @@ def _find(producers: list[Producer], id_: ProducerId) -> tuple[int, Producer | N
 
 
 def wrote(producers: list[Producer], batch: Batch) -> None:
-    """A batch of an idempotent producer was appended, here or by the leader that this log follows."""
+    """Record a batch of an idempotent producer that was appended to this log, as leader or as follower."""
     written = Written(batch.base_sequence, batch.base_sequence + count(batch.values) - 1, batch.base_offset)
     at, known = _find(producers, batch.producer_id)
     if known is None:
@@ -52,7 +52,7 @@ def wrote(producers: list[Producer], batch: Batch) -> None:
 
 
 def rebuild(producers: list[Producer], batches: list[Batch]) -> None:
-    """The log was cut: what it holds now is all that was written."""
+    """Recompute the state from the batches that are left after a truncation."""
     if not producers:
         return
     producers.clear()
@@ -62,9 +62,9 @@ def rebuild(producers: list[Producer], batches: list[Batch]) -> None:
 
 
 def check(producers: list[Producer], produce: Produce, *, complete: bool) -> ErrorCode | Written:
-    """May this be appended (NONE), was it already, or is it refused? All refusals come before the append.
+    """NONE if the batch may be appended, a `Written` if it was appended before, else the error that refuses it.
 
-    `complete`: these are all producers that ever wrote here; where they are not, any sequence of an unknown one is taken.
+    `complete`: `producers` holds every producer of this log; if not, any sequence of an unknown producer is accepted.
     """
     _, known = _find(producers, produce.producer_id)
     first, last = produce.base_sequence, produce.base_sequence + count(produce.values) - 1
@@ -79,5 +79,5 @@ def check(producers: list[Producer], produce: Produce, *, complete: bool) -> Err
             return written
     if first == known.batches[-1].last + 1:
         return ErrorCode.NONE
-    # Behind the window its offset is no longer known; that it was appended is.
+    # A batch older than the window was appended, but its offset is forgotten.
     return ErrorCode.DUPLICATE_SEQUENCE_NUMBER if last < known.batches[0].first else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -1,7 +1,7 @@
-"""What waits at a leader: produces for their acknowledgement, fetches for something to read (Kafka's purgatory).
+"""Requests parked at a leader: produces wait for their acknowledgement, fetches for records (Kafka's purgatory).
 
-A parked request is answered when its condition holds, when its time is up, or when the leadership under which it was parked
-ends: an acknowledgement never outlives the epoch that appended (B-27, KAFKA-1148).
+A parked request is answered when its condition holds, when its deadline passes, or when the leadership under which it was parked
+ends: no produce is acknowledged after the epoch that appended it (B-27, KAFKA-1148).
 """
 
 from reference.errors import ErrorCode
@@ -13,14 +13,14 @@ from reference.types import Address, Offset
 
 
 def visible_end(turn: Turn, partition: Partition, fetch: ParkedFetch) -> Offset:
-    """One past the last offset this asker may read (V3 §G; consumers read only what is committed, R-136)."""
+    """One past the last offset that the sender may read (V3 §G): consumers read only committed records (R-136)."""
     if fetch.replica is not None or turn.config.variant.consumer_limit == "leo":
         return partition.log.leo
     return min(partition.hw, partition.log.leo)
 
 
 def answer_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch) -> bool:
-    """Answer with what there is; False where there is nothing."""
+    """Answer with the visible records from `fetch.offset` on; False if there are none."""
     end = visible_end(turn, partition, fetch)
     if fetch.offset >= end:
         return False
@@ -35,7 +35,7 @@ def _reply_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch, error: Er
 
 
 def park_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch) -> None:
-    """Let it wait. One that waited for the same asker is answered with nothing, for either may be the late copy of the other."""
+    """Park a fetch. An earlier one of the same sender is answered empty: either may be a late copy of the other."""
     for waiting in partition.fetches:
         if waiting.source == fetch.source:
             _reply_fetch(turn, partition, waiting, ErrorCode.NONE)
@@ -45,13 +45,13 @@ def park_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch) -> None:
 
 
 def complete_fetches(turn: Turn, partition: Partition) -> None:
-    """Answer the parked fetches that now have something to read."""
+    """Answer the parked fetches that now have records to read."""
     if partition.fetches:
         partition.fetches = [f for f in partition.fetches if not answer_fetch(turn, partition, f)]
 
 
 def complete_produces(turn: Turn, partition: Partition, in_sync: int) -> None:
-    """Acknowledge what is now held widely enough. `in_sync` is how many replicas count for min.insync.replicas."""
+    """Acknowledge the parked produces whose `acks` are met. `in_sync` replicas count for min.insync.replicas."""
     if not partition.produces:
         return
     durable = stable_leo(partition)
@@ -73,7 +73,7 @@ def _reply_produce(turn: Turn, partition: Partition, parked: ParkedProduce, erro
 
 
 def expire(turn: Turn, partition: Partition) -> None:
-    """Answer what has waited too long: fetches with nothing, produces with REQUEST_TIMED_OUT (the records stay)."""
+    """Answer requests whose deadline passed: fetches empty, produces with REQUEST_TIMED_OUT (their records stay)."""
     now = turn.now.monotonic_ms
     for fetch in partition.fetches:
         if fetch.deadline_ms <= now:
@@ -90,16 +90,13 @@ def expire(turn: Turn, partition: Partition) -> None:
 
 
 def asker_gone(partition: Partition, source: Address) -> None:
-    """A client is gone: it may have meant to wait for weeks, and there may be many like it.
-
-    A follower asks over a connection of its own, which is not the one that broke.
-    """
+    """Drop the parked requests of a disconnected client, which may wait for weeks; followers fetch over other connections."""
     partition.fetches = [f for f in partition.fetches if f.source != source or f.replica is not None]
     partition.produces = [p for p in partition.produces if p.source != source]
 
 
 def epoch_began(turn: Turn, partition: Partition) -> None:
-    """The leader goes on in a new epoch: followers that wait in the old one must find their place anew (KIP-320)."""
+    """The leader leads a new epoch: fence the parked fetches of followers, which must check for divergence again (KIP-320)."""
     for fetch in partition.fetches:
         if fetch.replica is not None:
             _reply_fetch(turn, partition, fetch, ErrorCode.FENCED_LEADER_EPOCH)
@@ -107,7 +104,7 @@ def epoch_began(turn: Turn, partition: Partition) -> None:
 
 
 def leadership_ended(turn: Turn, partition: Partition, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-    """This replica leads no more: nobody who waits for it may be told that all went well."""
+    """This replica no longer leads: answer its parked requests with `error`."""
     for fetch in partition.fetches:
         _reply_fetch(turn, partition, fetch, error)
     partition.fetches = []

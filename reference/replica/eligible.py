@@ -1,7 +1,7 @@
-"""The eligible leader replicas (KIP-966): who left the ISR while it had fewer than min.insync.replicas members.
+"""The eligible leader replicas (ELR, KIP-966): those that left the ISR while it had fewer than min.insync.replicas members.
 
-While the ISR is that short the HW stands still (`high_watermark`), so that they hold all that was ever committed and may lead
-when no member of the ISR can. With the ISR they are the replicas that are counted on (docs/promise.md §1).
+While the ISR is that short the HW does not rise (`high_watermark`). So the ELR hold every committed record, and may lead if no
+member of the ISR can. The promise counts on the ISR and the ELR (docs/promise.md §1).
 """
 
 from reference.config import Variant
@@ -16,7 +16,7 @@ def after(
     wanted: tuple[IsrMember, ...],
     min_isr: int,
 ) -> tuple[IsrMember, ...]:
-    """The ELR beside the ISR `wanted` that follows `isr`: empty as soon as the ISR is long enough."""
+    """The ELR after the ISR changes from `isr` to `wanted`: empty once `wanted` has `min_isr` members."""
     if not variant.elr or len(wanted) >= min_isr:
         return ()
     present = {m.broker for m in wanted}

@@ -1,4 +1,4 @@
-"""Following a leader: find where the logs part, cut there, fetch from there on (V3 §C becomeFollower, §G; KIP-101, 279, 320)."""
+"""Following a leader: find the offset where the logs diverge, truncate, fetch (V3 §C becomeFollower, §G; KIP-101, 279, 320)."""
 
 from typing import assert_never
 
@@ -16,7 +16,7 @@ from reference.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, LeaderEpoch, Offset
 def become(turn: Turn, partition: Partition, leader: BrokerId, epoch: LeaderEpoch) -> None:
     """V3 §C becomeFollower: stop serving, truncate, fetch from the new leader.
 
-    Truncation comes before the first fetch of every epoch, also when the leader's id is the old one (KAFKA-7164).
+    Truncation precedes the first fetch of every epoch, also if the leader's id is unchanged (KAFKA-7164).
     """
     if isinstance(partition.role, Leader):
         delayed.leadership_ended(turn, partition)
@@ -35,7 +35,7 @@ def become(turn: Turn, partition: Partition, leader: BrokerId, epoch: LeaderEpoc
 
 
 def resign(turn: Turn, partition: Partition, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-    """Neither lead nor follow until the controller says so; who waits here is answered with `error`."""
+    """Stop leading or following until the next command; requests parked here are answered with `error`."""
     if isinstance(partition.role, Idle):
         return
     if isinstance(partition.role, Leader):
@@ -47,13 +47,13 @@ def resign(turn: Turn, partition: Partition, error: ErrorCode = ErrorCode.NOT_LE
 
 
 def ask(turn: Turn, partition: Partition) -> None:
-    """Send the request that this follower's step calls for, and a timer to send it again."""
+    """Send the request for the follower's step, and arm the timer that sends it again."""
     role = partition.role
     if not isinstance(role, Follower):
         return
     config = turn.config
     if role.step == "fetching" and partition.before_ack and partition.flushed < partition.log.leo:
-        # The fetch offset tells the leader what this replica holds: only what is flushed counts (docs/promise.md DUR-5).
+        # The fetch offset tells the leader what this replica holds: only flushed records count (docs/promise.md DUR-5).
         role.outstanding = 0
         turn.needs_flush(partition.log.dir)
         return
@@ -98,19 +98,19 @@ def _back_off(turn: Turn, partition: Partition, role: Follower) -> None:
 
 
 def on_flushed(turn: Turn, partition: Partition) -> None:
-    """What was appended is durable: the next fetch may say so."""
+    """The appended records are durable: send the fetch that waited for it."""
     role = partition.role
     if isinstance(role, Follower) and role.step == "fetching" and role.outstanding == 0:
         ask(turn, partition)
 
 
 def on_epoch_end(turn: Turn, partition: Partition, reply: EpochEndReply) -> None:
-    """The leader told where an epoch ended: cut, and ask again where the answer was about an earlier epoch (KIP-279)."""
+    """The leader answered where an epoch ended: truncate, and ask again if the answer names an earlier epoch (KIP-279)."""
     role = partition.role
     if not isinstance(role, Follower) or role.step != "truncating":
         return
     if reply.correlation != role.outstanding and turn.config.variant.epoch_end_recheck:
-        return  # KAFKA-7786: an answer to an earlier epoch's question
+        return  # KAFKA-7786: the answer belongs to a request of an earlier epoch
     if reply.error is not ErrorCode.NONE:
         _back_off(turn, partition, role)
         return
@@ -120,16 +120,16 @@ def on_epoch_end(turn: Turn, partition: Partition, reply: EpochEndReply) -> None
 
 
 def _cut(turn: Turn, partition: Partition, reply: EpochEndReply) -> bool:
-    """Truncate by the answer; False where another question is needed."""
+    """Truncate by the answer; False if the follower must ask again."""
     match turn.config.variant.truncation:
         case "kip101":
-            # KIP-101: no answer means no better than before, the high watermark (B-04)
+            # KIP-101: without an answer the follower truncates to its high watermark, as before (B-04)
             to = partition.hw if reply.end_offset is None else min(reply.end_offset, partition.log.leo)
             truncate(turn, partition, to, "by epoch (KIP-101)")
             return True
         case "kip279" | "kip320":
             if reply.end_offset is None:
-                # B-09: a leader that has noted no epoch cannot tell where one ended, so nothing is cut
+                # B-09: a leader with an empty epoch cache cannot tell where an epoch ended, so nothing is truncated
                 assert not turn.config.variant.record_epoch_start, "KIP-279 always answers"
                 return True
             return _cut_at(turn, partition, reply.leader_epoch, reply.end_offset)
@@ -140,7 +140,7 @@ def _cut(turn: Turn, partition: Partition, reply: EpochEndReply) -> bool:
 
 
 def _cut_at(turn: Turn, partition: Partition, asked: LeaderEpoch, end_offset: Offset) -> bool:
-    """KIP-279: cut where the largest epoch that both know ends; False where that is not found yet."""
+    """KIP-279: truncate to the end of the largest epoch in both logs; False if it is not found yet."""
     mine = epoch_cache.end_by_kip279(partition.log.epochs, asked, partition.log.leo)
     if mine is None:
         return True  # the log is empty
@@ -160,15 +160,15 @@ def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
     match reply.error:
         case ErrorCode.NONE if reply.diverging is not None:
             if turn.config.variant.hw_of_diverging:
-                high_watermark.follow(turn, partition, reply.hw)  # KAFKA-14704 (B-13): over records that are about to go
+                high_watermark.follow(turn, partition, reply.hw)  # KAFKA-14704 (B-13): over records about to be truncated
             _cut_at(turn, partition, reply.diverging.leader_epoch, reply.diverging.end_offset)
             ask(turn, partition)
         case ErrorCode.NONE:
-            # B-03: the leader's batches may be cut otherwise than those here, so that the first begins below the log end
+            # B-03: the leader's batch boundaries may differ from those here, so the first batch may begin below the log end
             checked = turn.config.variant.append_check
             batches = without_head(reply.batches, partition.log.leo) if checked else reply.batches
             if batches and batches[0].base_offset < partition.log.leo and checked:
-                # A sealed batch that only another history can have cut so: what is here of it goes, and the whole is fetched.
+                # A sealed batch that begins below the log end: the records here are of another history. Truncate and fetch it.
                 truncate(turn, partition, batches[0].base_offset, "inside of the leader's batch")
                 batches = ()
             if batches:
@@ -176,7 +176,7 @@ def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
             high_watermark.follow(turn, partition, reply.hw)
             ask(turn, partition)
         case ErrorCode.OFFSET_OUT_OF_RANGE:
-            # This log is longer than the leader's: look for the place to cut, as at the beginning of an epoch.
+            # This log is longer than the leader's: find the offset to truncate to, as at the beginning of an epoch.
             role.step = "truncating"
             if turn.config.variant.out_of_range_resets:
                 truncate(turn, partition, Offset(0), "out of the leader's range: begin anew")  # KAFKA-2143, B-16

@@ -1,15 +1,16 @@
 """The leader grows and shrinks its ISR (V3 §G maybe_change_ISR): through the controller, or by a conditional write (C-24).
 
-One change at a time. Who asks the controller (KIP-343) asks until it knows the state that came of it; the version in the
-request makes copies harmless (U-13). Who writes: a change ends when ZooKeeper has applied it, or when it is certain that it
-never will be: a write whose answer was lost is read back and, where it has not landed, sent again on the same version, because
-the lost one may still land later. Until then the HW and min.insync.replicas count both ISRs (`high_watermark`).
+One change at a time. Through the controller (KIP-343) the leader repeats its request until it knows the resulting state; the
+version in the request makes copies harmless (U-13). A write to ZooKeeper ends when ZooKeeper has applied it or certainly never
+will. If the answer was lost, the leader reads the znode back; if the write has not landed, the leader sends it again on the same
+version, because the lost copy may still land. Until the change ends, the HW and min.insync.replicas count both ISRs
+(`high_watermark`).
 """
 
 from reference.config import asks_controller
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, BadVersion, Data, GetData, SessionExpired, SetData, Unknown, Written
-from reference.effects import Note, SetTimer, ZkRequest
+from reference.effects import Note, ZkRequest
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import IsrMember, IsrResult, PartitionState
@@ -19,18 +20,18 @@ from reference.types import BrokerId, ZkVersion
 
 
 def maybe_expand(turn: Turn, partition: Partition, leader: Leader, follower: FollowerProgress) -> None:
-    """Take a follower in that has caught up (R-058)."""
+    """Propose a follower that has caught up as a member (R-058)."""
     if leader.change is not None or follower.leo is None:
         return
     if turn.config.variant.isr_assigned_check and follower.broker not in partition.replicas:
-        return  # B-38: its log is about to be deleted, and on an idle partition nothing would ever put it out again
+        return  # B-38: its log is about to be deleted, and on an idle partition it would stay in the ISR
     member = IsrMember(follower.broker, follower.incarnation)
     known = leader.isr if turn.config.variant.broker_incarnation else brokers_of(leader.isr)
     if (member if turn.config.variant.broker_incarnation else follower.broker) in known:
         return
     refused = follower.refused_ms
     if refused is not None and turn.now.monotonic_ms - refused < turn.config.request_timeout_ms:
-        return  # the controller did not want it a moment ago: it has stopped, or is not seen there yet (KIP-841)
+        return  # the controller refused it recently: the follower stops, or the controller has not seen it yet (KIP-841)
     if _may_join(turn, partition, leader, follower):
         others = tuple(m for m in leader.isr if m.broker != follower.broker)
         _propose(turn, partition, leader, tuple(sorted((*others, member))))
@@ -40,8 +41,8 @@ def _may_join(turn: Turn, partition: Partition, leader: Leader, follower: Follow
     assert follower.leo is not None
     match turn.config.variant.isr_join:
         case "epoch_start":
-            # KAFKA-7128: right after an election the leader's HW may lie below what was committed, so that a replica at the
-            # HW may lack committed records. All of them lie below the start of the leader's epoch.
+            # KAFKA-7128: right after an election the leader's HW may be below the last committed record, so a replica at the
+            # HW may lack committed records. All of them are below the start of the leader's epoch.
             return follower.leo >= partition.hw and follower.leo >= leader.epoch_start
         case "hw_only":
             return follower.leo >= partition.hw
@@ -52,13 +53,13 @@ def _may_join(turn: Turn, partition: Partition, leader: Leader, follower: Follow
 
 
 def maybe_shrink(turn: Turn, partition: Partition, leader: Leader) -> None:
-    """Leave out followers that are too slow or silent (R-057, R-137), and go on with a change whose answer was lost."""
+    """Propose an ISR without lagging or silent followers (R-057, R-137); read back a write whose answer was lost."""
     if leader.change is not None:
         if leader.change.step == "lost" and not asks_controller(turn.config):
             _read_back(turn, partition, leader.change)
         return
     slow = _slow(turn, partition, leader)
-    if turn.config.variant.isr_assigned_check:  # B-39: the ISR that the leader was given may be wider than what is assigned
+    if turn.config.variant.isr_assigned_check:  # B-39: the ISR in the command may be wider than the assignment
         slow += [m.broker for m in leader.isr if m.broker not in (turn.config.broker, *partition.replicas)]
     if slow:
         _propose(turn, partition, leader, tuple(m for m in leader.isr if m.broker not in slow))
@@ -71,11 +72,11 @@ def _slow(turn: Turn, partition: Partition, leader: Leader) -> list[BrokerId]:
     if config.variant.lag_rule == "caught_up":
         return [f.broker for f in members if f.leo != partition.log.leo and now - f.caught_up_ms > config.replica_lag_time_max_ms]
     if config.variant.lag_rule == "last_fetch":
-        # R-138, R-139: too many messages behind, or too long without a fetch; who fetches and never arrives stays
+        # R-138, R-139: too many messages behind, or too long without a fetch; a follower that fetches but never catches up stays
         ends = partition.log.leo - config.lag_max_records
         late = now - config.replica_lag_time_max_ms
         return [f.broker for f in members if f.fetched_ms < late or (f.leo is not None and f.leo < ends)]
-    # V3 §G: only the replica with the smallest leo is looked at, also on a partition where nothing moves (B-41)
+    # V3 §G: only the replica with the smallest leo is checked, also on an idle partition (B-41)
     known = [f for f in members if f.leo is not None]
     if not known:
         return [f.broker for f in members if now - f.changed_ms > config.replica_lag_time_max_ms]
@@ -86,33 +87,37 @@ def _slow(turn: Turn, partition: Partition, leader: Leader) -> list[BrokerId]:
 
 
 def _propose(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[IsrMember, ...]) -> None:
-    """One change at a time, written only where there is one (C-08)."""
+    """Start a change to the ISR `wanted` (C-08)."""
     elr = eligible.after(turn.config.variant, isr=leader.isr, elr=leader.elr, wanted=wanted, min_isr=partition.min_isr)
     asks = asks_controller(turn.config)
     leader.change = IsrChange(wanted=wanted, elr=elr, request=0 if asks else turn.zk_id())
-    _note_sent(turn, partition, leader, wanted)
+    _note(turn, partition, "isr-change-sent", version=leader.zk_version, isr=wanted)
     if asks:
         turn.needs_isr_change(partition.tp)  # R-192
     else:
         _write(turn, partition, leader, leader.change)
 
 
-def _note_sent(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[IsrMember, ...]) -> None:
+def _note(
+    turn: Turn, partition: Partition, kind: str, *, version: ZkVersion, isr: tuple[IsrMember, ...], detail: str | None = None
+) -> None:
     turn.note(
         Note(
-            kind="isr-change-sent",
+            kind=kind,
             tp=partition.tp,
             topic_id=partition.log.topic_id,
             leader_epoch=partition.leader_epoch,
-            zk_version=leader.zk_version,
-            isr=brokers_of(wanted),
+            zk_version=version,
+            isr=brokers_of(isr),
+            detail=detail,
         )
     )
 
 
 def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) -> None:
-    """Conditional on the version we know: after the controller has written, this can no longer land (V3 Discussion 3, R-071,
-    R-076). Leader and epoch stay as they are: those are the controller's to change (R-004, R-065).
+    """Write on the known version: after a write of the controller this one cannot land (V3 Discussion 3, R-071, R-076).
+
+    Leader and leader epoch stay as they are: only the controller changes them (R-004, R-065).
     """
     me = turn.config.broker
     state = PartitionState(
@@ -138,7 +143,7 @@ def _read_back(turn: Turn, partition: Partition, change: IsrChange) -> None:
 
 
 def resume(turn: Turn, partition: Partition) -> None:
-    """The connection to ZooKeeper is back: look what became of a lost write."""
+    """The connection to ZooKeeper is back: read back a write whose answer was lost."""
     leader = partition.role
     if asks_controller(turn.config):
         return
@@ -146,15 +151,15 @@ def resume(turn: Turn, partition: Partition) -> None:
         _read_back(turn, partition, leader.change)
 
 
-# --- the controller's word ---------------------------------------------------------------------------------------------------
+# --- answers of the controller -----------------------------------------------------------------------------------------------
 
 
 def on_result(turn: Turn, partition: Partition, leader: Leader, result: IsrResult) -> None:
-    """What the controller made of the change in flight. What counts is the state it tells of, applied or not.
+    """The controller answered the change in flight. Only the state in the answer counts, applied or not.
 
-    A state of this epoch with a later version ends the change: no copy of it can be applied any more. Where a change was
-    refused and the version has not moved, a copy that is still on its way may yet be applied, to a controller that thinks
-    otherwise by then: the change is withdrawn by asking for the ISR as it is, which moves the version.
+    A state of this epoch with a later version ends the change: no copy of it can be applied any more. If the change was refused
+    and the version has not moved, a late copy may still be applied by a controller that has changed its mind. So the leader
+    withdraws the change: it asks for the present ISR, which moves the version.
     """
     change, state = leader.change, result.state
     assert change is not None
@@ -167,9 +172,9 @@ def on_result(turn: Turn, partition: Partition, leader: Leader, result: IsrResul
     elif result.error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST):
         _withdraw(turn, partition, leader, change)
     elif turn.config.variant.isr_change_zombie == "authoritative":
-        change.step = "superseded"  # B-55: who says no is believed, whatever it knows
+        change.step = "superseded"  # B-55: every refusal is believed, also that of a former controller
     else:
-        # KAFKA-14154: it knows of less than we do, so it is no controller, or will not be for long
+        # KAFKA-14154: it knows an older state than this leader, so it is a former controller or will soon be one
         ask_later(turn, partition, leader)
 
 
@@ -180,12 +185,12 @@ def _withdraw(turn: Turn, partition: Partition, leader: Leader, change: IsrChang
     if change.wanted != leader.isr:
         change.earlier = (*change.earlier, change.wanted)
         change.wanted, change.elr = leader.isr, leader.elr
-        _note_sent(turn, partition, leader, change.wanted)
+        _note(turn, partition, "isr-change-sent", version=leader.zk_version, isr=change.wanted)
     turn.needs_isr_change(partition.tp)
 
 
 def take_unasked(turn: Turn, partition: Partition, leader: Leader, result: IsrResult) -> None:
-    """B-32, KAFKA-12686: a command cleared the change in flight, and the answer to it is applied all the same."""
+    """B-32, KAFKA-12686: apply an answer although a command has cleared the change that it answers."""
     if result.error is ErrorCode.NONE and result.state is not None:
         state = result.state
         _ended(turn, partition, leader, isr=state.isr, elr=state.elr, version=state.zk_version, how="applied")
@@ -194,31 +199,30 @@ def take_unasked(turn: Turn, partition: Partition, leader: Leader, result: IsrRe
 
 
 def ask_later(turn: Turn, partition: Partition, leader: Leader) -> None:
-    """Ask again after a pause."""
+    """Arm the timer that asks again."""
     assert leader.change is not None
     leader.change.step = "lost"
-    pause = turn.config.retry_backoff_ms
-    turn.effects.append(SetTimer(f"ask-isr:{partition.tp}", pause, 2 * pause))
+    turn.retry(f"ask-isr:{partition.tp}")
 
 
 def ask_again(turn: Turn, partition: Partition, leader: Leader) -> None:
-    """The same once more, on the same version: at most one of all its copies is applied."""
+    """Send the same change again on the same version: at most one of its copies is applied."""
     if leader.change is not None and leader.change.step in ("asking", "lost") and asks_controller(turn.config):
         turn.needs_isr_change(partition.tp)
 
 
-# --- ZooKeeper's word --------------------------------------------------------------------------------------------------------
+# --- answers of ZooKeeper ----------------------------------------------------------------------------------------------------
 
 
 def on_answer(turn: Turn, partition: Partition, leader: Leader, answer: AnyAnswer) -> None:
-    """ZooKeeper answered the request of the change in flight: what it has not taken is not the ISR (R-059)."""
+    """ZooKeeper answered the request of the change in flight: an ISR counts only once ZooKeeper holds it (R-059)."""
     change = leader.change
     assert change is not None
     match answer:
         case Written(version=version):
             _ended(turn, partition, leader, isr=change.wanted, elr=change.elr, version=ZkVersion(version), how="applied")
         case BadVersion() if not turn.config.variant.isr_version_reread:
-            # the letter of V3: try again later, with the version that has just been refused (B-40)
+            # The letter of V3: try again later with the version that was just refused (B-40).
             _ended(turn, partition, leader, isr=leader.isr, elr=leader.elr, version=leader.zk_version, how="refused")
         case BadVersion():
             _read_back(turn, partition, change)
@@ -227,7 +231,7 @@ def on_answer(turn: Turn, partition: Partition, leader: Leader, answer: AnyAnswe
         case Data():
             _compare(turn, partition, leader, answer)
         case SessionExpired():
-            change.step = "lost"  # the node lays down its roles when it hears of the expiry
+            change.step = "lost"  # the node resigns its roles when it gets the expiry event
         case _:
             change.step = "superseded"  # the znode is gone: the topic was deleted
 
@@ -237,8 +241,8 @@ def _compare(turn: Turn, partition: Partition, leader: Leader, node: Data) -> No
     assert change is not None
     found = paths.decode_state(partition.tp, partition.replicas, node)
     if found.leader_epoch != partition.leader_epoch or found.leader != turn.config.broker:
-        # The controller wrote in between: our write never lands, and no ISR of this epoch is ours to change any more. Its
-        # command is on the way; until it comes, both ISRs keep counting.
+        # The controller wrote in between: this write never lands, and this leader may no longer change the ISR. The controller's
+        # command is on its way; until it arrives, both ISRs count.
         change.step = "superseded"
     elif found.zk_version == leader.zk_version:
         change.request = turn.zk_id()
@@ -261,16 +265,6 @@ def _ended(
     leader.elr = elr
     leader.zk_version = version
     leader.change = None
-    turn.note(
-        Note(
-            kind="isr-change-ended",
-            tp=partition.tp,
-            topic_id=partition.log.topic_id,
-            leader_epoch=partition.leader_epoch,
-            zk_version=version,
-            isr=brokers_of(isr),
-            detail=how,
-        )
-    )
+    _note(turn, partition, "isr-change-ended", version=version, isr=isr, detail=how)
     if turn.config.variant.recheck_hw_after_isr:
-        high_watermark.advance(turn, partition, leader)  # KAFKA-13091, B-25: no fetch may come that would do it
+        high_watermark.advance(turn, partition, leader)  # KAFKA-13091, B-25: perhaps no fetch follows that would advance it

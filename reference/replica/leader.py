@@ -1,4 +1,6 @@
-"""Leading a partition: taking the role, serving followers, taking records from producers (V3 §C becomeLeader, §G)."""
+"""Leading a partition: taking the role, serving fetches, appending records of producers (V3 §C becomeLeader, §G)."""
+
+from operator import attrgetter
 
 from reference.effects import CancelTimer, Disconnect, Note
 from reference.errors import ErrorCode
@@ -29,15 +31,14 @@ from reference.replica.partition import (
     progress_of,
 )
 from reference.sealed import count
-from reference.types import NO_EPOCH, NO_PRODUCER_ID, Address, BrokerId, Offset
+from reference.types import NO_EPOCH, NO_PRODUCER_ID, Address, Offset
 
 
 def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
     """V3 §C becomeLeader.
 
-    The fetcher stops with the old role (R-034): from here no record of the old leader can be appended. ISR and version are those
-    of the command (R-035). What followers had under
-    another leader counts for nothing until they fetch in this epoch.
+    The fetcher stops with the old role (R-034): from here on no record of the old leader can be appended. ISR and version are
+    those of the command (R-035). The LEO of a follower counts only after it has fetched in this epoch.
     """
     turn.effects.append(CancelTimer(f"fetch:{partition.tp}"))
     now = _lag_now(turn)
@@ -47,10 +48,10 @@ def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
     partition.controller_epoch = state.controller_epoch
     partition.replicas = state.replicas
     if turn.config.variant.record_epoch_start:
-        # KAFKA-7415 (B-09): the epoch begins here even if nothing is ever written in it
+        # KAFKA-7415 (B-09): the epoch begins here even if no record is ever written in it
         epoch_cache.assign(partition.log.epochs, state.leader_epoch, partition.log.leo)
     if not turn.config.variant.idempotence_state_on_failover and not isinstance(partition.role, Leader):
-        partition.log.producers.clear()  # B-66: the sequences were known to the last leader alone
+        partition.log.producers.clear()  # B-66: only the last leader knew the sequences
     me = turn.config.broker
     leader = Leader(
         epoch_start=partition.log.leo,
@@ -58,15 +59,7 @@ def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
         elr=state.elr,
         zk_version=state.zk_version,
         followers=[
-            FollowerProgress(
-                broker=member.broker,
-                incarnation=member.incarnation,
-                leo=None,
-                caught_up_ms=now,
-                changed_ms=now,
-                fetched_ms=now,
-                leader_leo_then=Offset(0),
-            )
+            FollowerProgress(member.broker, member.incarnation, caught_up_ms=now, changed_ms=now, fetched_ms=now)
             for member in state.isr
             if member.broker != me
         ],
@@ -103,7 +96,7 @@ def on_fetch(turn: Turn, partition: Partition, source: Address, fetch: Fetch) ->
         if diverging is None or turn.config.variant.leo_of_diverging:
             _record_progress(turn, partition, partition.role, fetch)
         if diverging is not None:
-            # KAFKA-13141 (B-12): where it says it ends it holds other records, so that it counts for nothing yet
+            # KAFKA-13141 (B-12): the follower holds other records below its fetch offset, so that offset does not count
             epoch, hw = partition.leader_epoch, partition.hw
             turn.send(source, FetchReply(fetch.correlation, partition.tp, ErrorCode.NONE, epoch, hw, diverging=diverging))
             return
@@ -131,7 +124,7 @@ def _fetch_error(turn: Turn, partition: Partition, fetch: Fetch) -> ErrorCode:
     if fetch.replica is not None and variant.broker_incarnation:
         known = progress_of(partition.role, fetch.replica)
         if known is not None and fetch.incarnation < known.incarnation:
-            return ErrorCode.STALE_BROKER_EPOCH  # an earlier life of this follower, delayed on the way
+            return ErrorCode.STALE_BROKER_EPOCH  # a delayed fetch of an earlier life of this follower
     if fetch.offset > partition.log.leo and fetch.last_epoch == NO_EPOCH:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if fetch.replica is None and fetch.offset > partition.hw and variant.fetch_between_hw_leo == "out_of_range":
@@ -140,7 +133,7 @@ def _fetch_error(turn: Turn, partition: Partition, fetch: Fetch) -> ErrorCode:
 
 
 def _divergence(partition: Partition, fetch: Fetch) -> Diverging | None:
-    """Where the asker's log leaves this one, if it says with which epoch it ends (KIP-595)."""
+    """The offset where the follower's log diverges, if the fetch names its last epoch (KIP-595); None if it does not diverge."""
     if fetch.last_epoch == NO_EPOCH:
         return None
     found = epoch_cache.end_by_kip279(partition.log.epochs, fetch.last_epoch, partition.log.leo)
@@ -158,17 +151,10 @@ def _record_progress(turn: Turn, partition: Partition, leader: Leader, fetch: Fe
     now = _lag_now(turn)
     follower = progress_of(leader, fetch.replica)
     if follower is None:
-        follower = FollowerProgress(
-            broker=fetch.replica,
-            incarnation=fetch.incarnation,
-            leo=None,
-            caught_up_ms=0,
-            changed_ms=now,
-            fetched_ms=now,
-            leader_leo_then=partition.log.leo,
-        )
+        follower = FollowerProgress(fetch.replica, fetch.incarnation, caught_up_ms=0, changed_ms=now, fetched_ms=now)
+        follower.leader_leo_then = partition.log.leo
         leader.followers.append(follower)
-        leader.followers.sort(key=_by_broker)
+        leader.followers.sort(key=attrgetter("broker"))
     follower.incarnation = fetch.incarnation
     if follower.leo != fetch.offset:
         follower.changed_ms = now
@@ -176,32 +162,28 @@ def _record_progress(turn: Turn, partition: Partition, leader: Leader, fetch: Fe
     if fetch.offset >= partition.log.leo:
         follower.caught_up_ms = now
     elif fetch.offset >= follower.leader_leo_then:
-        # it now has all that the leader had at its last fetch: it was caught up then (KAFKA-7152)
+        # The follower now holds every record that the leader had at the previous fetch: it was caught up then (KAFKA-7152).
         follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
     follower.fetched_ms = now
     follower.leader_leo_then = partition.log.leo
     isr.maybe_expand(turn, partition, leader, follower)
     if turn.config.variant.isr_shrink == "fetch":
-        isr.maybe_shrink(turn, partition, leader)  # V3 §G on_ReplicaFetchRequest asks here, and nobody else does (U-15)
+        isr.maybe_shrink(turn, partition, leader)  # V3 §G on_ReplicaFetchRequest: the only place that shrinks (U-15)
     high_watermark.advance(turn, partition, leader)
-
-
-def _by_broker(follower: FollowerProgress) -> BrokerId:
-    return follower.broker
 
 
 def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produce) -> None:
     """Append under the leader's epoch; acknowledge as `acks` asks (R-134, R-140).
 
-    What an idempotent producer sends again is not appended again. It is acknowledged as the first time: with the offset that it
-    has, and under acks=all not before it is committed (B-66).
+    A batch that an idempotent producer retries is not appended again. It is acknowledged like the first time: with its offset,
+    and with acks=all only once it is committed (B-66).
     """
     leader = partition.role
     if is_of_another_topic(turn, partition, produce.topic_id):
         refuse(turn, source, produce, ErrorCode.UNKNOWN_TOPIC_ID)
         return
     if not isinstance(leader, Leader):
-        refuse(turn, source, produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # R-075: it will be, or was; the client asks again
+        refuse(turn, source, produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # R-075: the client looks up the leader again
         return
     if produce.acks not in (0, 1, -1) or not produce.values:
         error = ErrorCode.INVALID_REQUEST if produce.acks in (0, 1, -1) else ErrorCode.INVALID_REQUIRED_ACKS
@@ -227,7 +209,7 @@ def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produ
 
 
 def _known(turn: Turn, partition: Partition, produce: Produce) -> ErrorCode | Written:
-    """What the log says to the sequence of a produce; NONE where it has none."""
+    """The result of `producers.check`; NONE for a produce without a producer id."""
     variant = turn.config.variant
     if produce.producer_id == NO_PRODUCER_ID or not variant.idempotence:
         return ErrorCode.NONE
@@ -248,7 +230,7 @@ def _batch(turn: Turn, partition: Partition, produce: Produce) -> Batch:
 
 
 def _await(turn: Turn, partition: Partition, source: Address, produce: Produce, base: Offset) -> None:
-    """Let a produce whose records stand at `base` wait until they are held as widely as it asks."""
+    """Park a produce whose records are at `base` until its `acks` are met."""
     if produce.acks == 0:
         return
     deadline = turn.now.monotonic_ms + produce.timeout_ms
@@ -267,7 +249,7 @@ def _await(turn: Turn, partition: Partition, source: Address, produce: Produce, 
 
 
 def refuse(turn: Turn, source: Address, produce: Produce, error: ErrorCode) -> None:
-    """Answer with an error. Who asked for no answer learns from its broken connection to look elsewhere (B-65, KAFKA-955)."""
+    """Answer with an error. With acks=0 there is no answer: the connection is closed instead (B-65, KAFKA-955)."""
     if produce.acks != 0:
         turn.send(source, ProduceReply(produce.correlation, produce.tp, error))
     elif not turn.config.variant.acks0_silent:

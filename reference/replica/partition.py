@@ -1,7 +1,7 @@
-"""The state of one local replica of a partition (R-009, R-010): its log, what of it is durable, its HW, and its role.
+"""The state of one local replica of a partition (R-009, R-010): its log, the durable part of it, its HW, and its role.
 
-A replica is a leader, a follower or idle (it waits for word from the controller). Roles are replaced, never edited into one
-another, so that nothing of an earlier epoch survives in a later one; only what clients wait for stays with the partition.
+A replica is a leader, a follower or idle (it waits for a command). A new role replaces the old one as a whole, so no state of an
+earlier epoch survives in a later one. Only the parked requests of clients stay with the partition.
 """
 
 from typing import Literal
@@ -29,40 +29,40 @@ from reference.types import (
 
 
 class FollowerProgress(Struct):
-    """What a leader knows of one follower in its epoch. `leo` None: it has not fetched yet."""
+    """A leader's knowledge of one follower in this epoch. Times in ms. `leo` is None until it has fetched."""
 
     broker: BrokerId
     incarnation: Incarnation
-    leo: Offset | None
-    caught_up_ms: int  # when it last had all that the leader had (KAFKA-7152)
-    changed_ms: int  # when its leo last moved (R-057)
-    fetched_ms: int
-    leader_leo_then: Offset  # the leader's LEO at that fetch
-    refused_ms: int | None = None  # when the controller last refused to have it in the ISR
+    leo: Offset | None = None
+    caught_up_ms: int = 0  # when it last had every record of the leader (KAFKA-7152)
+    changed_ms: int = 0  # when its leo last moved (R-057)
+    fetched_ms: int = 0
+    leader_leo_then: Offset = Offset(0)  # the leader's LEO at that fetch
+    refused_ms: int | None = None  # when the controller last refused it as a member of the ISR
 
 
 class IsrChange(Struct):
-    """An ISR write in flight. Until it is known to have failed or to have been applied it may land at any time.
+    """An ISR change in flight. It may land at any time until it is known to be applied or to have failed.
 
-    So may those of `earlier`: they were refused on the same version, but a late copy of one may meet another answer.
+    So may the ISRs of `earlier`: they were refused on the same version, but a late copy may be accepted.
     """
 
     wanted: tuple[IsrMember, ...]
-    elr: tuple[IsrMember, ...]  # that goes with it
+    elr: tuple[IsrMember, ...]  # written with it
     request: int
     step: Literal["writing", "reading", "asking", "lost", "superseded"] = "writing"
     earlier: tuple[tuple[IsrMember, ...], ...] = ()
 
 
 class IsrAsked(Struct):
-    """A request to the controller for other ISRs: of which partitions, in its order."""
+    """A request to the controller to change ISRs: its partitions, in the order of the request."""
 
     correlation: int
     tps: tuple[TopicPartition, ...] = ()
 
 
 class Leader(Struct, tag=True):
-    """Leads since `epoch_start`. `isr` and `elr` are what ZooKeeper held at `zk_version` (R-010)."""
+    """A leader since offset `epoch_start`. `isr` and `elr` are those in ZooKeeper at `zk_version` (R-010)."""
 
     epoch_start: Offset
     isr: tuple[IsrMember, ...]
@@ -73,7 +73,7 @@ class Leader(Struct, tag=True):
 
 
 class Follower(Struct, tag=True):
-    """Follows. `outstanding` is the correlation of the request in flight, 0 for none."""
+    """A follower. `outstanding` is the correlation of the request in flight, 0 for none."""
 
     leader: BrokerId
     step: Literal["truncating", "fetching"]
@@ -81,11 +81,11 @@ class Follower(Struct, tag=True):
 
 
 class Idle(Struct, frozen=True, tag=True):
-    """Neither leads nor follows."""
+    """Neither leader nor follower."""
 
 
 class ParkedProduce(Struct):
-    """A produce that waits for its acknowledgement: base_offset <= its records < end_offset, appended in `leader_epoch`."""
+    """A produce that waits for its acknowledgement; its records are at base_offset <= offset < end_offset."""
 
     source: Address
     correlation: int
@@ -97,7 +97,7 @@ class ParkedProduce(Struct):
 
 
 class ParkedFetch(Struct):
-    """A fetch at the end of what its asker may see. `replica` None is a consumer."""
+    """A fetch that waits for records to become visible. `replica` is None for a consumer."""
 
     source: Address
     correlation: int
@@ -109,15 +109,15 @@ class ParkedFetch(Struct):
 
 
 class Partition(Struct):
-    """One local replica (R-009, R-010). `leader_epoch` is that of the last command acted on (R-080)."""
+    """One local replica (R-009, R-010). `leader_epoch` is that of the last command obeyed (R-080)."""
 
     tp: TopicPartition
     log: Log
     min_isr: int
     before_ack: bool
     hw: Offset = Offset(0)
-    flushed: Offset = Offset(0)  # durable LEO, kept where before_ack
-    flushing: Offset = Offset(0)  # durable once the flush in flight is done
+    flushed: Offset = Offset(0)  # durable LEO, kept if before_ack
+    flushing: Offset = Offset(0)  # the LEO that the flush in flight makes durable
     leader_epoch: LeaderEpoch = NO_EPOCH
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
     replicas: tuple[BrokerId, ...] = ()
@@ -127,20 +127,20 @@ class Partition(Struct):
 
 
 def is_of_another_topic(turn: Turn, partition: Partition, asked: TopicId) -> bool:
-    """Does the asker mean another topic of the same name (KIP-516, B-61)?"""
+    """True if the request names another topic of the same name (KIP-516, B-61)."""
     return turn.config.variant.topic_id and asked not in (NO_TOPIC_ID, partition.log.topic_id)
 
 
 def stable_leo(partition: Partition) -> Offset:
-    """How far this replica's own copy counts: what is flushed under flush=before_ack (R-134), else what is in memory (R-135).
+    """This replica's own LEO as counted for the HW: the flushed LEO with flush=before_ack (R-134), else that in memory (R-135).
 
-    Which of the two is a setting of the topic (C-14, docs/promise.md DUR-5).
+    `flush` is a setting of the topic (C-14, docs/promise.md DUR-5).
     """
     return partition.flushed if partition.before_ack else partition.log.leo
 
 
 def append(turn: Turn, partition: Partition, batches: tuple[Batch, ...], detail: str) -> None:
-    """Append and ask for the flush that the topic wants."""
+    """Append with a note; ask for a flush if the topic has flush=before_ack."""
     logs.append(turn, partition.log, batches)
     turn.note(Note(kind="append", tp=partition.tp, topic_id=partition.log.topic_id, batches=batches, detail=detail))
     if partition.before_ack:
@@ -148,11 +148,11 @@ def append(turn: Turn, partition: Partition, batches: tuple[Batch, ...], detail:
 
 
 def truncate(turn: Turn, partition: Partition, to: Offset, why: str) -> None:
-    """Cut the log; HW and durable end come down with it where they were above."""
+    """Truncate the log, with a note; lower the durable LEO and, with hw_clamp, the HW to the new end."""
     if to >= partition.log.leo:
         return
     logs.truncate(turn, partition.log, to)
-    end = partition.log.leo  # below `to` where that was inside of a sealed batch: what comes there next is not flushed yet
+    end = partition.log.leo  # below `to` if that was inside a sealed batch; records appended there are not flushed yet
     partition.flushed = min(partition.flushed, end)
     partition.flushing = min(partition.flushing, end)
     topic_id, epoch = partition.log.topic_id, partition.leader_epoch
@@ -162,13 +162,10 @@ def truncate(turn: Turn, partition: Partition, to: Offset, why: str) -> None:
 
 
 def progress_of(leader: Leader, broker: BrokerId) -> FollowerProgress | None:
-    """The follower's entry, if it has one."""
-    for follower in leader.followers:
-        if follower.broker == broker:
-            return follower
-    return None
+    """The entry of a follower; None for a replica that has not fetched and is not in the ISR."""
+    return next((follower for follower in leader.followers if follower.broker == broker), None)
 
 
 def brokers_of(isr: tuple[IsrMember, ...]) -> tuple[BrokerId, ...]:
-    """The ids alone."""
+    """The broker ids of ISR members, in the order of the ISR."""
     return tuple(m.broker for m in isr)

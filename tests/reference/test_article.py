@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from reference.config import ARTICLE, KAFKA_082_DEFAULTS, SAFE, BrokerConfig
+from reference.config import ARTICLE, SAFE, BrokerConfig
 from reference.coordination import paths
 from reference.coordination.api import Create, Data, Exists, GetData
 from reference.effects import AnyEffect, Flush
@@ -204,6 +204,26 @@ def test_the_node_of_a_preferred_election_goes_when_it_is_done() -> None:
 
 
 # --- configuration ---------------------------------------------------------------------------------------------------------
+
+
+# Kafka 0.8.2's defaults (R-158), and the configuration field for each. A simulated cluster has shorter times, so that a run
+# of a minute has many failovers. None: the reference lacks the feature, or the topic or the host decides it.
+KAFKA_082_DEFAULTS: dict[str, tuple[int | bool, str | None]] = {
+    "replica.lag.time.max.ms": (10_000, "replica_lag_time_max_ms"),
+    "replica.lag.max.messages": (4000, "lag_max_records"),
+    "replica.fetch.wait.max.ms": (500, "fetch_wait_max_ms"),
+    "replica.fetch.min.bytes": (1, None),  # the leader answers a fetch as soon as it has a record
+    "replica.high.watermark.checkpoint.interval.ms": (5000, "checkpoint_interval_ms"),
+    "log.flush.offset.checkpoint.interval.ms": (60_000, None),  # the answer to each flush tells what is durable
+    "min.insync.replicas": (1, "topics"),
+    "unclean.leader.election.enable": (True, "variant.unclean_election"),
+    "auto.leader.rebalance.enable": (True, None),  # preferred leaders are elected only on request (R-147)
+    "leader.imbalance.check.interval.seconds": (300, None),
+    "controller.socket.timeout.ms": (30_000, "request_timeout_ms"),
+    "controlled.shutdown.max.retries": (3, "controlled_shutdown_max_retries"),
+    "controlled.shutdown.retry.backoff.ms": (5000, "controlled_shutdown_retry_backoff_ms"),
+    "default.replication.factor": (1, "topics"),
+}
 
 
 def test_the_defaults_of_kafka_are_written_down() -> None:

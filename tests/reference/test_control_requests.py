@@ -2,11 +2,11 @@
 
 import pytest
 
+from reference.client.commands import placed
 from reference.config import VARIANTS
 from reference.errors import ErrorCode
 from reference.events import Received
 from reference.messages import LeaderAndIsr, LeaderAndIsrReply, PartitionState, StopPartition, StopReplica, UpdateMetadata
-from reference.placement import placed
 from reference.types import Address, BrokerId, ControllerEpoch, Incarnation, LeaderEpoch
 from tests.reference.lab import T0, Lab
 

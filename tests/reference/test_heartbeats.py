@@ -277,7 +277,7 @@ def test_the_broker_waits_longer_than_the_controller() -> None:
     assert (state_of(lab, 3), is_fenced(lab, 3)) == (INACTIVE, False)
     config = lab.configs[3]
     assert config.broker_heartbeat_timeout_ms > config.controller_heartbeat_timeout_ms
-    with pytest.raises(ValueError, match="broker_heartbeat_timeout_ms 5000 is not above"):
+    with pytest.raises(ValueError, match="must exceed controller_heartbeat_timeout_ms"):
         BrokerConfig(
             broker=BrokerId(1),
             variant=SAFE,

@@ -230,12 +230,12 @@ def test_the_gauges_count_bad_directories_and_the_replicas_in_them() -> None:
     create_topic(lab, "u", 1, 2, 3)
     create_topic(lab, "v", 1, 2, 3)
     broker = lab.nodes[1].state.broker
-    before = (log_dirs.offline_replica_count(broker), log_dirs.offline_log_directory_count(broker))
+    before = (len(broker.offline), len(broker.offline_dirs))
     break_dir(lab, 1)
     broker = lab.nodes[1].state.broker
 
     assert before == (0, 0)
-    assert (log_dirs.offline_replica_count(broker), log_dirs.offline_log_directory_count(broker)) == (2, 1)
+    assert (len(broker.offline), len(broker.offline_dirs)) == (2, 1)
     told = [(note.detail, note.offset) for i, note in lab.notes if i == 1 and note.kind == "gauge"]
     assert told == [(log_dirs.OFFLINE_REPLICAS, 2), (log_dirs.OFFLINE_DIRECTORIES, 1)]
 

@@ -11,9 +11,9 @@ from collections.abc import Generator
 
 from msgspec import Struct
 
+from reference.client.commands import placed
 from reference.errors import ErrorCode
 from reference.messages import MetadataReply
-from reference.placement import placed
 from reference.types import BrokerId, Millis, topic_of
 from server.wire.clients.errors import EdgeError, told
 from server.wire.clients.exchange import Call, Exchange, Heard, metadata_of, pause

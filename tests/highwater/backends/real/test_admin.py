@@ -8,7 +8,8 @@ import pytest
 from highwater.backends.real import admin as module
 from highwater.backends.real.admin import Admin
 from highwater.errors import HarnessError
-from reference.coordination.api import AnyAnswer, AnyOp, Data, GetData, Listener, SessionExpired, Unknown
+from reference.coordination.api import AnyAnswer, AnyOp, Data, GetData, SessionExpired, Unknown
+from server.kazoo_client import Listener
 
 FOUND = Data(b"{}", 3, 7)
 

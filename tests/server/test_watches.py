@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from reference.coordination.api import Change, Create, Delete, Exists, GetChildren, SetData
 from reference.coordination.memory import MemoryZooKeeper, Watches
-from reference.coordination.watches import WatchBook
+from server.watches import WatchBook
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
-"""Which watches a session has set, and what each of them has seen: for a client library that must set them again by itself.
+"""The watches that a session has set, and the last change that each has seen.
 
-ZooKeeper's own client hands its watches to the server after a reconnect and hears at once what changed meanwhile. A library
-that cannot do so reads each watched node again; comparing zxids, this book tells what the watch would have said.
+ZooKeeper's own client hands its watches to the server after a reconnect, and gets every missed change at once. A library that
+cannot do so (kazoo) reads each watched node again; this book compares zxids and finds the events that the watches missed.
 """
 
 from reference.coordination.api import Change
 
 
 class WatchBook:
-    """Watches by path. A zxid is that of the last change that was seen; None: there was no such node."""
+    """Watches by path. The zxid is that of the last change seen, None if the node did not exist."""
 
     def __init__(self) -> None:
         self._data: dict[str, int | None] = {}
@@ -16,39 +16,39 @@ class WatchBook:
 
     @property
     def data_paths(self) -> tuple[str, ...]:
-        """Watched for their data or for coming to be."""
+        """Nodes watched for their data or for their creation."""
         return tuple(self._data)
 
     @property
     def children_paths(self) -> tuple[str, ...]:
-        """Watched for their children."""
+        """Nodes watched for their children."""
         return tuple(self._children)
 
     def set_data(self, path: str, zxid: int | None) -> None:
-        """A read left a watch on a node's data (its mzxid), or on its absence."""
+        """A read set a watch on a node's data (`zxid` is its mzxid), or on its absence (None)."""
         self._data[path] = zxid
 
     def set_children(self, path: str, zxid: int) -> None:
-        """A read left a watch on a node's children (its pzxid)."""
+        """A read set a watch on a node's children (`zxid` is its pzxid)."""
         self._children[path] = zxid
 
     def data_missed(self, path: str, zxid: int | None) -> Change | None:
-        """The node was read again: what its data watch missed, if it is still set."""
+        """The change that the data watch missed, given the zxid of a new read; None for no change or no watch."""
         seen = self._data.get(path, zxid)
         if seen == zxid:
             return None
         return "created" if seen is None else "deleted" if zxid is None else "changed"
 
     def children_missed(self, path: str, zxid: int | None) -> Change | None:
-        """The same of a watch on children."""
+        """The same for the watch on children."""
         if self._children.get(path, zxid) == zxid:
             return None
         return "deleted" if zxid is None else "children"
 
     def fired(self, path: str, change: Change) -> bool:
-        """Take out the watches that this change uses up; False where there was none, so that nobody is to be told.
+        """Remove the watches that this change fires; False if there was none.
 
-        A deletion uses up the data watch and the child watch of a node, and is told once.
+        A deletion fires the data watch and the child watch of a node, and is delivered once.
         """
         had_children = change in ("children", "deleted") and self._children.pop(path, None) is not None
         had_data = change != "children" and path in self._data
