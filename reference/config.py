@@ -1,6 +1,7 @@
 """Settings of a broker and the switches of the protocol: each deviation from the letter of V3 is a field of `Variant`.
 
-The default of every switch is its setting in `safe`. A named variant of docs/bugs.md is `safe` with a switch thrown.
+The default of every switch is its setting in `safe`. A named variant of highwater/catalogue/bugs.yaml is `safe` with a switch
+thrown.
 """
 
 from typing import Literal

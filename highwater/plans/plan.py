@@ -1,4 +1,4 @@
-"""A plan: everything a run needs, runnable without the seed that made it (DESIGN, rule 3).
+"""A plan: everything a run needs, runnable without the seed that made it.
 
 Plain data with a text form (YAML). `draws` is the number from which every draw of the run is hashed with its purpose, so that
 taking one fault out leaves the other draws alone. `complaints` decides whether a plan can be performed at all.

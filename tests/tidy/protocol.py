@@ -1,14 +1,15 @@
-"""What the code and the tests cite of the documents: the tables of docs/protocol.md and docs/requirements.md, and the trace
-that `highwater protocol` shows.
+"""Gathers what code and tests cite: for the tables of docs/protocol.md and docs/requirements.md, and for `highwater protocol`.
 
-`python -m tests.tidy.protocol --rewrite` gathers it anew: the tables go into the documents, below their marker, the citations
-into highwater/catalogue/trace.json, and what is no longer missing goes off the list of what is (tests/tidy/missing.txt).
+`python -m tests.tidy.protocol --rewrite` writes the tables into the documents, below their marker, the citations into
+highwater/catalogue/trace.json and the rules of docs/promise.md into highwater/catalogue/promise.json. It removes from
+tests/tidy/missing.txt the ids that are no longer missing.
 """
 
 import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from highwater.catalogue import trace
 from highwater.catalogue.mutants import load_mutants
 from highwater.catalogue.trace import Cited, Row
+from tests.tidy.promise import cited_rules, rules_now
 from tests.tidy.sources import PACKAGES, Source, sources
 
 ROOT = Path(__file__).parents[2]
@@ -155,16 +157,25 @@ def _ids(text: str) -> list[str]:
 
 def gathered() -> Cited:
     """Who cites which statement, point and bug: code by function or class, tests by their names, mutants by variant."""
+    rules = rules_now()
+    by_rule = partial(cited_rules, known=rules)
     code = {id_: tuple(p for p in places if "." in p) for id_, places in cited_in(*PACKAGES, by=_ids).items()}
+    code |= {name: tuple(places) for name, places in cited_in(*PACKAGES, by=by_rule).items() if name in rules}
     tests = {
         id_: [place.removeprefix("tests/") for place in places if place.rpartition(".")[2].startswith("test_")]
         for id_, places in cited_in("tests", by=_ids).items()
+    }
+    tests |= {
+        name: [place.removeprefix("tests/") for place in places if "test_" in place and not place.startswith("tests/tidy/")]
+        for name, places in cited_in("tests", by=by_rule).items()
+        if name in rules
     }
     caught = {row.protocol for row in load_mutants(ROOT / "corpus" / "mutants.yaml").caught}
     for id_, bug in trace.bugs().items():
         tests[id_] = tests.get(id_, []) + [f"mutant {name}" for name in bug.variants if name in caught]
     for entry in sorted((ROOT / "corpus" / "seeds").glob("*.yaml")):
-        for id_ in _ID.findall(entry.read_text(encoding="utf-8")):
+        text = entry.read_text(encoding="utf-8")
+        for id_ in [*_ID.findall(text), *by_rule(text)]:
             tests[id_] = [*tests.get(id_, []), f"corpus {entry.stem}"]
     return Cited(
         {id_: code[id_] for id_ in sorted(code) if code[id_]}, {id_: tuple(tests[id_]) for id_ in sorted(tests) if tests[id_]}
@@ -254,13 +265,15 @@ def known_missing() -> list[str]:
     return MISSING.read_text(encoding="utf-8").split()
 
 
-def encoded(cited: Cited) -> bytes:
-    """highwater/catalogue/trace.json."""
-    return msgspec.json.format(msgspec.json.encode(cited), indent=1) + b"\n"
+def encoded(stored: Cited | dict[str, trace.Rule]) -> bytes:
+    """The text of highwater/catalogue/trace.json or promise.json."""
+    return msgspec.json.format(msgspec.json.encode(stored), indent=1) + b"\n"
 
 
 def rewrite() -> None:
-    """Gather everything anew."""
+    """Write trace.json, promise.json, the tables and missing.txt from the code, the tests and the pages as they are."""
+    trace.PROMISE.write_bytes(encoded(rules_now()))
+    trace.promise.cache_clear()
     cited = gathered()
     found = trace.rows(cited)
     trace.TRACE.write_bytes(encoded(cited))
