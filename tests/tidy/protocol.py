@@ -117,7 +117,7 @@ _ID = re.compile(r"\b(R-\d{3}|[CUB]-\d{2})\b")
 
 
 def _places(source: Source) -> Iterator[tuple[str, str]]:
-    """Name and text of each class and function of a file, each without those inside it; "" is the file's own docstring."""
+    """Name and text of each class and function of a file, without nested ones; the name "" is the module docstring."""
     lines = source.text.splitlines()
     yield "", ast.get_docstring(source.tree) or ""
     yield from _within(source.tree, "", lines)
@@ -137,7 +137,7 @@ def _within(node: ast.AST, prefix: str, lines: list[str]) -> Iterator[tuple[str,
 
 
 def cited_in(*folders: str, by: Callable[[str], list[str]] = citations) -> dict[str, list[str]]:
-    """What is cited -> places that cite it: `package/module.function`."""
+    """Citation -> the places that hold it, as `package/module.function`."""
     found: dict[str, list[str]] = {}
     for source in sources(*folders):
         for name, text in _places(source):
@@ -149,14 +149,14 @@ def cited_in(*folders: str, by: Callable[[str], list[str]] = citations) -> dict[
 
 
 def _ids(text: str) -> list[str]:
-    """The numbers that a text cites, and those of the steps that it cites."""
+    """The ids that a text cites, and the ids of the statements whose steps it cites."""
     found = set(_ID.findall(text))
     steps = set(citations(text))
     return sorted(found | {id_ for id_, named in trace.requirements().steps.items() if steps & set(named)})
 
 
 def gathered() -> Cited:
-    """Who cites which statement, point and bug: code by function or class, tests by their names, mutants by variant."""
+    """The citations of each id: code by function or class, tests by name, mutants by variant, corpus entries by name."""
     rules = rules_now()
     by_rule = partial(cited_rules, known=rules)
     code = {id_: tuple(p for p in places if "." in p) for id_, places in cited_in(*PACKAGES, by=_ids).items()}
@@ -187,7 +187,7 @@ def _cells(places: tuple[str, ...]) -> str:
 
 
 def steps() -> str:
-    """The steps of V3."""
+    """The table of the steps of V3, for docs/protocol.md."""
     code, tests = cited_in("reference"), cited_in("tests/reference")
     table = ["| step | what it says | where | test |", "|---|---|---|---|"]
     for step, words in STEPS.items():
@@ -198,7 +198,7 @@ def steps() -> str:
 
 
 def catalogue(found: tuple[Row, ...]) -> str:
-    """The bugs."""
+    """The table of known mistakes, for docs/protocol.md."""
     table = ["| bug | what went wrong | switch | variants | shown by | status |", "|---|---|---|---|---|---|"]
     for row in trace.chosen(found, "B"):
         bug = trace.bugs()[row.id]
@@ -226,7 +226,7 @@ def _points(found: tuple[Row, ...]) -> str:
 
 
 def counts(found: tuple[Row, ...]) -> str:
-    """The line of the README."""
+    """The line of README.md that counts statements."""
     stated = trace.chosen(found, "R")
     tested = sum(row.status == trace.TESTED for row in stated)
     missing = sum(not trace.is_settled(row) for row in stated)
@@ -241,7 +241,7 @@ def _below_marker(path: Path, text: str) -> str:
 
 
 def documents(found: tuple[Row, ...]) -> dict[Path, str]:
-    """Every document with its tables made anew."""
+    """Path -> text of each document, with its generated tables up to date."""
     by_document = "".join(
         f"\n## {name}\n\n" + _statements(trace.chosen(found, name)) for name in trace.requirements().requirements
     )
@@ -256,12 +256,12 @@ def documents(found: tuple[Row, ...]) -> dict[Path, str]:
 
 
 def missing(found: tuple[Row, ...]) -> list[str]:
-    """Ids that are neither tested nor settled."""
+    """The ids whose status is `missing`."""
     return [row.id for row in found if not trace.is_settled(row)]
 
 
 def known_missing() -> list[str]:
-    """The list that may only shrink."""
+    """The ids of missing.txt, a list that may only shrink."""
     return MISSING.read_text(encoding="utf-8").split()
 
 
