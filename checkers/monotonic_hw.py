@@ -3,7 +3,7 @@
 docs/promise.md VIS-1 and VIS-2. After a failover a new leader may start with a lower HW, so replicas are judged within one leader
 epoch. Consumers are judged by end offsets and positions, which never go back except to a cut; the `high_watermark` field of a
 fetch response is a hint and compared within one epoch only. Answers of an epoch below one that the consumer has
-seen already are stale, which a deposed leader may be (V3), and are not compared.
+seen already are stale, which a deposed leader may be (VIS-3), and are not compared.
 
     >>> from checkers.sketches import sketch
     >>> sketch("monotonic-hw", "hw node=b1 hw=2 leo=2", "hw node=b1 hw=1 leo=2")

@@ -1,6 +1,7 @@
 """Settings of a broker and the switches of the protocol: each deviation from the letter of V3 is a field of `Variant`.
 
-The default of every switch is its setting in `safe`. Each mistake in docs/mutants.md is `safe` with one or more switches changed.
+The default of every switch is its setting in `safe`. A named variant of highwater/catalogue/bugs.yaml is `safe` with one or
+more switches changed.
 """
 
 from typing import Literal

@@ -1,7 +1,7 @@
-"""The ten invariants by which the catalogue of mistakes says what gives a mistake away, and which checker speaks for each.
+"""The ten invariants that the mistakes of the catalogue break, and the kinds of anomalies that show each one broken.
 
-A row of corpus/mutants.yaml proves those invariants that the kind it is caught by stands for. A mistake of the catalogue
-(bugs.yaml) names the ones it breaks; each of its variants that is caught must be caught by one of them.
+A mistake of the catalogue (bugs.yaml) names the invariants that it breaks. The kind by which a row of corpus/mutants.yaml is
+caught belongs to invariants; a caught variant of a mistake must be caught by an invariant that the mistake names.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from highwater.catalogue.trace import bugs
 
-NOT_LIVE = "not-live"  # stands for a kind, where a checker of liveness speaks
+NOT_LIVE = "not-live"  # takes the place of a kind for checkers of liveness
 
 
 class Invariant(Struct, frozen=True, kw_only=True):
-    """What holds, and what a checker says where it does not: kinds of anomalies, or "not-live" of these checkers."""
+    """An invariant in words, the kinds of anomalies that break it, and the checkers whose "not live" breaks it."""
 
     words: str
     kinds: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ class Invariant(Struct, frozen=True, kw_only=True):
 
 INVARIANTS: dict[str, Invariant] = {
     "DUR": Invariant(
-        words="what was promised, or given to a reader, stays",
+        words="a promised record, or one given to a reader, stays",
         kinds=(
             "lost-write",
             "empty-leader",
@@ -35,7 +35,7 @@ INVARIANTS: dict[str, Invariant] = {
         ),
     ),
     "HWM": Invariant(
-        words="high watermarks, as brokers hold and consumers see them, never go back and cover what is committed alone",
+        words="high watermarks at brokers and consumers never go back, and cover only committed records",
         kinds=(
             "hw-regressed",
             "hw-above-leo",
@@ -49,7 +49,7 @@ INVARIANTS: dict[str, Invariant] = {
     "SL": Invariant(words="one leader commits in each epoch", kinds=("two-leaders", "two-elected", "epoch-regressed")),
     "LM": Invariant(words="logs match below the high watermark", kinds=("inconsistent-offsets", "log-mismatch")),
     "ISR": Invariant(
-        words="every member of the ISR has what is committed",
+        words="every member of the ISR has every committed record",
         kinds=(
             "strong-isr",
             "weak-isr",
@@ -60,7 +60,7 @@ INVARIANTS: dict[str, Invariant] = {
         ),
     ),
     "RES": Invariant(
-        words="no partition is deleted that should be there, none is there that was deleted",
+        words="no assigned partition is deleted, and no deleted partition is there",
         kinds=("wrongly-deleted", "resurrected", "other-topic"),
         not_live=("convergence",),
     ),
@@ -82,26 +82,26 @@ INVARIANTS: dict[str, Invariant] = {
     "LIVE": Invariant(words="there is progress after healing", not_live=("availability", "availability-cluster", "progress")),
     "META": Invariant(words="metadata converges", not_live=("convergence", "availability")),
     "CTL": Invariant(
-        words="one controller has effect",
+        words="only one controller at a time has effect",
         kinds=("two-controllers", "deposed-controller", "incarnation-order", "fenced-append", "fenced-commit", "fenced-answer"),
     ),
 }
 
 
 def proven(checker: str, kind: str) -> tuple[str, ...]:
-    """The invariants that a checker speaks for when it says this."""
+    """The names of the invariants that are broken if this checker reports this kind."""
     if kind == NOT_LIVE:
         return tuple(name for name, invariant in INVARIANTS.items() if checker in invariant.not_live)
     return tuple(name for name, invariant in INVARIANTS.items() if kind in invariant.kinds)
 
 
 def named(variant: str) -> dict[str, tuple[str, ...]]:
-    """The mistakes of the catalogue that a variant makes, with the invariants that their entries name."""
+    """The mistakes of the catalogue that a variant has: id -> names of the invariants that the entry names."""
     return {id_: bug.raises for id_, bug in bugs().items() if variant in bug.variants}
 
 
 def table(caught: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, ...]]:
-    """Of (variant, checker that catches it, kind): variant, mistake, what its entry names, and who speaks for it."""
+    """Rows for docs/mutants.md from (variant, checker, kind): variant, mistake, its invariants, those shown broken."""
     rows = list(dict.fromkeys(caught))
     for variant in dict.fromkeys(protocol for protocol, _, _ in rows):
         said = [(checker, kind, proven(checker, kind)) for protocol, checker, kind in rows if protocol == variant]

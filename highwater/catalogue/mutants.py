@@ -1,7 +1,7 @@
-"""The known-bad protocols, and who catches each: `corpus/mutants.yaml`.
+"""The known-bad protocols and the checker that catches each: `corpus/mutants.yaml`.
 
-A laboratory that finds nothing proves nothing until it has been seen to find what is there. So every variant of the protocol but
-`safe` stands in one of two lists:
+A harness that finds nothing proves nothing unless it is known to find planted mistakes. So every variant of the protocol except
+`safe` is in one of two lists:
 
     caught:
     - {protocol: kip101, out: what is taken out, checker: offset-agreement, kind: inconsistent-offsets, plan: plans/x.yaml}
@@ -10,12 +10,12 @@ A laboratory that finds nothing proves nothing until it has been seen to find wh
     - {protocol: no-zk-guard, out: ..., why: which other guard makes up for it, plan: plans/y.yaml}
 
 `kind` is a kind of anomaly, `not-live`, or `unknown` for a run that the checker refuses to call VALID. A plan is performed under
-the protocol of its row and under `safe`, which must come out VALID and live. Where a variant takes out several things `spares`
-names those that take out the others alone: the checker must not say the same of them, so it is the rest that was caught.
+the protocol of its row and under `safe`, which must be VALID and live. If a variant lacks several fixes, `spares` names variants
+that lack only the others: the checker must not report the same for them, which shows that it caught the remaining fix.
 Paths are relative to the file.
 
-A masked variant is one that no run of this laboratory is known to tell from `safe`: its row says why, and names a plan that would
-have to, on which it comes out as clean.
+A masked variant is one that no known run distinguishes from `safe`. Its row says why, and names the plan that would have to
+distinguish it, on which it is VALID and live.
 
 `python -m highwater.catalogue.mutants corpus/mutants.yaml > docs/mutants.md` writes the document.
 """
@@ -39,22 +39,22 @@ UNKNOWN = "unknown"
 
 
 class Caught(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A variant and one way to catch it; exactly one of `plan` and `seeds`."""
+    """A variant and one way to catch it: exactly one of `plan` and `seeds`."""
 
     protocol: str
-    out: str  # what is taken out, for people
+    out: str  # the fix that is taken out, in words
     checker: str
     kind: str  # of an anomaly, or NOT_LIVE, or UNKNOWN
     plan: str | None = None
     seeds: tuple[int, int] | None = None  # both ends included
-    first: int | None = None  # one of them that catches it, to begin with
-    faults: tuple[str, ...] = ()  # as derive takes them
-    spares: tuple[str, ...] = ()  # protocols of which the checker does not say this in the same run
+    first: int | None = None  # a seed of the range that catches it, tried first
+    faults: tuple[str, ...] = ()  # names that `derive` takes
+    spares: tuple[str, ...] = ()  # protocols for which the checker does not report this kind on the same plan
     note: str = ""
 
 
 class Masked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A variant that nothing known tells from `safe`."""
+    """A variant that no known run distinguishes from `safe`."""
 
     protocol: str
     out: str
@@ -63,22 +63,22 @@ class Masked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Mutants(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """The contents of corpus/mutants.yaml."""
 
     caught: tuple[Caught, ...]
     masked: tuple[Masked, ...] = ()
 
 
 def load_mutants(path: Path) -> Mutants:
-    """The lists in a file. UsageError with file and line where it is malformed."""
+    """Read the file at `path`. Raises UsageError with file and line if it is malformed."""
     try:
         document = Document(path.read_text(encoding="utf-8"), str(path))
         found = document.convert(Mutants, document.value)
         for index, row in enumerate(found.caught):
             if (row.plan is None) == (row.seeds is None):
-                raise document.error(("caught", index), f"{row.protocol}: exactly one of plan and seeds is wanted")
+                raise document.error(("caught", index), f"{row.protocol}: exactly one of plan and seeds must be given")
             if row.seeds is not None and not (row.first is not None and row.seeds[0] <= row.first <= row.seeds[1]):
-                raise document.error(("caught", index), f"{row.protocol}: seeds want a first one among them")
+                raise document.error(("caught", index), f"{row.protocol}: first must be one of seeds")
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except TextError as error:
@@ -87,7 +87,7 @@ def load_mutants(path: Path) -> Mutants:
 
 
 def plans_of(row: Caught | Masked, folder: Path) -> Iterable[Plan]:
-    """The plans to try, most promising first, each under the protocol of the row. `folder` is that of the file."""
+    """The plans to try, `first` before the other seeds, each under the protocol of the row. `folder` holds the file."""
     if row.plan is not None:
         yield checked(replace(load_plan(folder / row.plan), protocol=row.protocol, variant=None))
         return
@@ -99,7 +99,7 @@ def plans_of(row: Caught | Masked, folder: Path) -> Iterable[Plan]:
 
 
 def is_caught(row: Caught, verdict: Verdict) -> bool:
-    """Whether the checker of this row says what the row says it would."""
+    """Whether the verdict holds what the row expects: this kind, reported by this checker."""
     if row.kind == NOT_LIVE:
         return verdict.live is False
     if row.kind == UNKNOWN:
@@ -108,7 +108,7 @@ def is_caught(row: Caught, verdict: Verdict) -> bool:
 
 
 def is_clean(verdict: Verdict) -> bool:
-    """As `safe` must come out of it."""
+    """Whether the verdict is VALID and live without an excused loss, as that of `safe` must be."""
     return verdict.validity is Validity.VALID and verdict.live is True and not verdict.excused
 
 
@@ -116,31 +116,33 @@ _HEAD = """# The known-bad protocols
 
 Generated from `corpus/mutants.yaml` by `python -m highwater.catalogue.mutants corpus/mutants.yaml`; edit that file.
 
-Each named variant of the protocol is `safe` with a fix taken out, or a step of history.
-It must be caught, by the checker that guards the fix, and the same run on `safe` must be VALID and live.
-Where a variant lacks several things, *spares* names those that lack only the others: the checker does not say this of them.
+Each named variant of the protocol is `safe` with a fix taken out, or a step of Kafka's history.
+The checker that guards the fix must catch it, and the same run on `safe` must be VALID and live.
+If a variant lacks several fixes, *spares* names variants that lack only the others: the checker does not report them.
 `tests/mutants` performs every row.
-A plan is a scenario made certain by hand; seeds are drawn.
+A plan is a scenario written by hand so that it happens for certain; seeds are drawn.
 """
 
 _MASKED = """## Masked
 
-No run of this laboratory is known to tell these from `safe`: another guard makes up for what is taken out.
-They stay as switches because the guard that makes up for them is one too, or may be missing on another substrate.
+No known run distinguishes these variants from `safe`: another guard makes up for the missing fix.
+They stay as switches because that guard is a switch too, or may be missing in another implementation.
 """
 
 _INVARIANTS = """## By invariant
 
-The catalogue of mistakes names the invariants that each of them breaks. `invariants.py` says which checker speaks for
-which, and `tests/mutants` that every caught variant of a catalogued mistake is caught by one that its entry names.
+The catalogue of mistakes names the invariants that each mistake breaks.
+`invariants.py` assigns kinds of anomalies to invariants.
+`tests/mutants` checks that every caught variant of a catalogued mistake is caught by an invariant that its entry names.
 """
 
 _BLIND = """## Checkers without a mutant here
 
-`assertions`, `availability-cluster` and `convergence` are caught out by broken machines: `tests/mutants/test_machines.py`;
-`fencing`, `incarnations`, `polls`, `progress` and the kinds of `state-writes` and `deletion` that no switch sets off by machines
-that usurp, cling and leave out: `tests/mutants/test_usurpers.py`. `committed-offsets` judges what clients of other clusters did;
-a store of positions that forgets is in `tests/checkers/test_committed_offsets.py`.
+Machines broken by hand set off `assertions`, `availability-cluster` and `convergence` (`tests/mutants/test_machines.py`).
+Machines that usurp a role, keep a lost one or leave out steps set off `fencing`, `incarnations`, `polls`, `progress`, and the
+kinds of `state-writes` and `deletion` that no switch sets off (`tests/mutants/test_usurpers.py`).
+`committed-offsets` judges clients of other clusters.
+`tests/checkers/test_committed_offsets.py` has a store that forgets positions.
 `assumptions` looks at the history, not at the protocol; its bad histories are in `corpus/histories`.
 """
 
@@ -156,13 +158,13 @@ def document(mutants: Mutants) -> str:
         _HEAD,
         _table(("variant", "what it takes out", "caught by", "with", "spares", "note"), rows),
         _INVARIANTS,
-        _table(("invariant", "holds", "spoken for by"), _speakers()),
+        _table(("invariant", "states", "broken if a checker reports"), _speakers()),
         _table(
             ("variant", "mistake", "its entry names", "caught by"),
             table((row.protocol, row.checker, row.kind) for row in mutants.caught),
         ),
         _MASKED,
-        _table(("variant", "what it takes out", "why nobody notices", "shown VALID on"), masked),
+        _table(("variant", "what it takes out", "why no run shows it", "shown VALID on"), masked),
         _BLIND,
     ]
     return "\n".join(parts)

@@ -1,10 +1,11 @@
-"""From the text of the five documents to code to tests: what is stated, who does it, what shows it.
+"""The trace: each statement of the documents and each rule of the promise, with the code and the tests that cite it.
 
-`requirements.yaml` holds the statements (R), the contradictions and unsafe points (C, U) and how they are settled; `bugs.yaml`
-the catalogue of mistakes (B) and their switches. `trace.json` says where they are cited; it is gathered from code, tests and
-corpus/mutants.yaml by `python -m tests.tidy.protocol --rewrite`, so that an installed highwater has it without the tests.
+`requirements.yaml` holds the statements (R), and the contradictions and unsafe points (C, U) with their settlement. `bugs.yaml`
+holds the catalogue of known mistakes (B) with their switches. `promise.json` holds the rules of docs/promise.md (DUR, ORD, VIS,
+CUT, LIVE, SILENT, VAC). `trace.json` lists where each of them is cited. `python -m tests.tidy.protocol --rewrite` gathers both
+JSON files from the page, the code, the tests and corpus/mutants.yaml, so that an installed highwater has them without the tests.
 
-A statement is `tested` where code and a test cite it, `not built` where a reason stands for it, and `missing` otherwise.
+A statement or rule is `tested` if code and a test cite it, `not built` if requirements.yaml gives a reason, else `missing`.
 """
 
 from functools import cache
@@ -19,12 +20,13 @@ from reference.config import VARIANTS, Variant
 
 HERE = Path(__file__).parent
 TRACE = HERE / "trace.json"
+PROMISE = HERE / "promise.json"
 TESTED, MISSING = "tested", "missing"
 T = TypeVar("T")
 
 
 class Point(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A contradiction or an unsafe point, and what settles it."""
+    """A contradiction or an unsafe point of the documents, with the switches or the decision that settle it."""
 
     text: str
     switches: tuple[str, ...] = ()
@@ -32,22 +34,29 @@ class Point(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Bug(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A catalogued mistake: the switches that make it, the named variants, or why it cannot be made here."""
+    """A catalogued mistake: the switches that turn it on, the variants that have it, or the reason why it is outside."""
 
     text: str
     switches: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
-    raises: tuple[str, ...] = ()  # names of highwater.catalogue.invariants, any of which gives it away
+    raises: tuple[str, ...] = ()  # names of highwater.catalogue.invariants that this mistake breaks
     outside: str = ""
 
 
 class Requirements(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole of requirements.yaml."""
+    """The contents of requirements.yaml."""
 
     requirements: dict[str, dict[str, str]]  # document -> id -> text
     steps: dict[str, tuple[str, ...]]  # id -> the steps of V3 that it states
     not_built: dict[str, str]
     points: dict[str, Point]
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """A rule of docs/promise.md: the number of its section, and its text as one line of Markdown."""
+
+    section: int
+    text: str
 
 
 class Cited(Struct, frozen=True):
@@ -58,7 +67,7 @@ class Cited(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One statement, point or bug with its trace."""
+    """One statement, point, bug or rule of the promise with its trace."""
 
     id: str
     document: str
@@ -76,14 +85,20 @@ def _read(name: str, type_: type[T]) -> T:
 
 @cache
 def requirements() -> Requirements:
-    """The statements and points."""
+    """The statements and points of requirements.yaml."""
     return _read("requirements.yaml", Requirements)
 
 
 @cache
 def bugs() -> dict[str, Bug]:
-    """The catalogue."""
+    """The catalogue of bugs.yaml."""
     return _read("bugs.yaml", dict[str, Bug])
+
+
+@cache
+def promise() -> dict[str, Rule]:
+    """The rules of docs/promise.md by name, as they were gathered last."""
+    return msgspec.json.decode(PROMISE.read_bytes(), type=dict[str, Rule])
 
 
 def stored() -> Cited:
@@ -92,7 +107,7 @@ def stored() -> Cited:
 
 
 def rows(cited: Cited) -> tuple[Row, ...]:
-    """All of them, in the order of the files."""
+    """All rows, in the order of requirements.yaml, bugs.yaml and docs/promise.md."""
     found = []
     for document, texts in requirements().requirements.items():
         found += [_row(cited, id_, document, text, _status(cited, id_)) for id_, text in texts.items()]
@@ -101,6 +116,8 @@ def rows(cited: Cited) -> tuple[Row, ...]:
         found.append(_row(cited, id_, kind, point.text, _status_of_point(cited, id_, point)))
     for id_, bug in bugs().items():
         found.append(_row(cited, id_, "bug", bug.text, _status_of_bug(cited, id_, bug)))
+    for id_, rule in promise().items():
+        found.append(_row(cited, id_, "promise", rule.text, _status(cited, id_)))
     return tuple(found)
 
 
@@ -120,7 +137,7 @@ def _exist(switches: tuple[str, ...]) -> bool:
 
 
 def _status_of_point(cited: Cited, id_: str, point: Point) -> str:
-    """A switch wants a test that cites the point, a decision the place that keeps to it."""
+    """A point with switches is tested if they exist and a test cites it; a decided point is settled if anything cites it."""
     if point.switches:
         return TESTED if _exist(point.switches) and cited.tests.get(id_) else MISSING
     return f"decided: {point.decided}" if cited.code.get(id_) or cited.tests.get(id_) else MISSING
@@ -134,10 +151,10 @@ def _status_of_bug(cited: Cited, id_: str, bug: Bug) -> str:
 
 
 def chosen(found: tuple[Row, ...], what: str) -> tuple[Row, ...]:
-    """Those that `what` names: an id, the letter of a list, or a document."""
-    return tuple(row for row in found if what in (row.id, row.id[0], row.document))
+    """The rows that `what` names: an id, a list (R, C, U, B, DUR …) or a document (V3, promise …)."""
+    return tuple(row for row in found if what in (row.id, row.id.partition("-")[0], row.document))
 
 
 def is_settled(row: Row) -> bool:
-    """Nothing is left to do for it."""
+    """True unless the status is `missing`."""
     return row.status != MISSING

@@ -1,4 +1,4 @@
-"""`highwater protocols`, `protocol` and `faults`: list protocol variants, requirements and fault kinds."""
+"""`highwater protocols`, `protocol` and `faults`: lists of the protocol variants, of the statements and rules, of the faults."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from reference.config import SAFE, VARIANTS, Variant
 
 
 def _differing(variant: Variant) -> dict[str, object]:
-    """The switches of a variant that differ from `safe`."""
+    """Name and value of each switch of a variant that differs from `safe`."""
     safe = msgspec.structs.asdict(SAFE)
     return {name: value for name, value in msgspec.structs.asdict(variant).items() if value != safe[name]}
 
@@ -34,14 +34,16 @@ def protocols(*, json: options.AsJson = False) -> int:
     return 0
 
 
-_Which = Annotated[str, typer.Argument(metavar="WHAT", help="R, C, U or B, a document (V3, article, KIP-343 …), or one id.")]
+_Which = Annotated[
+    str, typer.Argument(metavar="WHAT", help="A list (R, C, U, B, DUR …), a document (V3, KIP-343, promise …), or one id.")
+]
 
 
 def protocol(what: _Which = "R", *, json: options.AsJson = False) -> int:
-    """List the statements of the source documents with the code that implements them and the tests that cite them."""
+    """List the statements of the documents, or the rules of the promise, with the code and the tests that cite them."""
     found = trace.chosen(trace.rows(trace.stored()), what)
     if not found:
-        raise UsageError(f"unknown id, list or document {what!r}; known: R, C, U, B, {', '.join(_documents())}")
+        raise UsageError(f"{what} is not an id, list or document; known: {', '.join([*_lists(), *_documents()])}")
     if json:
         say_json(found)
         return 0
@@ -55,14 +57,20 @@ def protocol(what: _Which = "R", *, json: options.AsJson = False) -> int:
     return 0
 
 
+def _lists() -> list[str]:
+    return ["R", "C", "U", "B", *dict.fromkeys(name.partition("-")[0] for name in trace.promise())]
+
+
 def _documents() -> list[str]:
-    return list(trace.requirements().requirements)
+    return [*trace.requirements().requirements, "promise"]
 
 
 def _in_full(row: trace.Row) -> None:
     say(f"  document  {row.document}")
     say(f"  status    {row.status}")
-    for words, places in (("code", row.code), ("tests", row.tests)):
+    checkers = tuple(place for place in row.code if place.startswith("checkers/"))
+    others = tuple(place for place in row.code if place not in checkers)
+    for words, places in (("checked", checkers), ("code", others), ("tests", row.tests)):
         for place in places:
             say(f"  {words:<8}  {place}")
 

@@ -1,4 +1,4 @@
-"""A plan: everything a run needs; it runs without the seed that it was derived from (DESIGN, rule 3).
+"""A plan: everything a run needs; it runs without the seed that it was derived from.
 
 Plain data with a text form (YAML). Every draw of the run is hashed from `draws` and the purpose of the draw, so removing one
 fault does not change the other draws. `complaints` lists why a plan is invalid.

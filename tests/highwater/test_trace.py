@@ -21,7 +21,10 @@ def test_protocol_json_lists_every_statement(capsys: pytest.CaptureFixture[str])
     assert {key for row in rows for key in row} == {"id", "document", "text", "code", "tests", "status"}
 
 
-@pytest.mark.parametrize(("what", "first"), [("C", "C-01"), ("B", "B-01"), ("KIP-343", "R-180"), ("R-057", "R-057")])
+@pytest.mark.parametrize(
+    ("what", "first"),
+    [("C", "C-01"), ("B", "B-01"), ("KIP-343", "R-180"), ("R-057", "R-057"), ("promise", "DUR-1"), ("CUT", "CUT-1")],
+)
 def test_protocol_takes_a_list_a_document_or_an_id(what: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, what).startswith(first)
 
@@ -31,6 +34,18 @@ def test_protocol_prints_one_statement_in_full(capsys: pytest.CaptureFixture[str
 
     assert "reference/replica/isr.maybe_shrink" in text
     assert "test_the_one_that_is_too_many_messages_behind_leaves" in text
+
+
+def test_rule_of_the_promise_is_printed_with_its_checkers(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "DUR-3")
+
+    assert "no counted-on replica holds the record" in text
+    assert "  checked   checkers/acked_loss\n" in text
+    assert "  tests     checkers/test_acked_loss" in text
+
+
+def test_list_c_does_not_hold_the_rules_named_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "CUT-1" not in said(capsys, "C")
 
 
 def test_protocol_refuses_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:

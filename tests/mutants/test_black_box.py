@@ -1,4 +1,4 @@
-"""What Jepsen's rules for queues see of known-bad protocols from outside, by what clients were told alone; and nothing of `safe`.
+"""Jepsen's rules for Kafka find known-bad protocols from what clients were told alone, and find nothing in `safe`.
 
 The same runs are judged from inside by test_mutants. Here stands which of Jepsen's anomalies are found in real runs.
 """
@@ -36,7 +36,7 @@ def history_of(plan: str, protocol: str) -> History:
         ("offline-replica-recreated", "mutants/kafka-16234.yaml", {"inconsistent-offsets", "nonmonotonic-send"}),
     ],
 )
-def test_clients_alone_show_that_the_protocol_is_bad(protocol: str, plan: str, found: set[str]) -> None:
+def test_client_view_alone_shows_a_bad_protocol(protocol: str, plan: str, found: set[str]) -> None:
     verdict = judge(seen_by_clients(history_of(plan, protocol)))
 
     assert {anomaly.kind for anomaly in verdict.anomalies} == found
@@ -44,5 +44,5 @@ def test_clients_alone_show_that_the_protocol_is_bad(protocol: str, plan: str, f
 
 
 def seen_by_clients(history: History) -> Iterable[Step]:
-    """As `highwater check --model kafka` takes a run of ours."""
+    """The anomalies that `highwater check --model kafka` finds in a run."""
     return export.renewed(lambda: ours.queue_steps(history))

@@ -1,4 +1,4 @@
-"""Checkers that no switch of the protocol sets off are caught out by machines that are broken by hand."""
+"""Machines broken by hand set off the checkers that no switch of the protocol sets off."""
 
 from pathlib import Path
 
@@ -28,26 +28,26 @@ class Deaf:
         self._life = life
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """As a node, but for one event."""
+        """Handle every event as a node does, except one."""
         if isinstance(event, ZkState) and event.state == "expired":
             return []
         return self._node.handle(event, now=now)
 
 
 class Touchy(Deaf):
-    """A node that takes it for impossible that its session is ever over."""
+    """A node that asserts that its session never ends."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """As a node, but for one event."""
+        """Handle every event as a node does, except one."""
         assert not (isinstance(event, ZkState) and event.state == "expired"), "sessions last"
         return self._node.handle(event, now=now)
 
 
 class Forgetful(Deaf):
-    """A node that takes what it is first told of a partition for the last word (B-54, from the other end)."""
+    """A node that ignores every later metadata of a partition (B-54, from the receiving end)."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """As a node, but for later metadata, which it acknowledges."""
+        """Handle every event as a node does; acknowledge later metadata without applying it."""
         known = dict(self._node.state.broker.metadata)
         effects = self._node.handle(event, now=now)
         self._node.state.broker.metadata.update(known)
@@ -55,10 +55,10 @@ class Forgetful(Deaf):
 
 
 class Hoarder(Deaf):
-    """A node that makes a log in its first life that nobody ordered, and keeps it."""
+    """A node that creates a log in its first process that no command asked for, and keeps it."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """As a node, with a log too many."""
+        """Handle every event as a node does, and create the extra log."""
         effects = self._node.handle(event, now=now)
         return (
             [*effects, CreateReplica(0, TopicPartition("orders-7"))] if isinstance(event, Booted) and self._life == 1 else effects
@@ -71,32 +71,32 @@ def history_of(machine: type[Deaf]) -> History:
     return SimBackend(machine).perform(plan, Provenance(run_id="mutant", plan_digest="")).history
 
 
-def test_a_broker_that_stays_away_is_not_registered() -> None:
-    """Availability of the cluster: whoever lost its session must be registered again."""
+def test_broker_that_never_reregisters_is_not_live() -> None:
+    """A broker that lost its session must be registered again (LIVE-1)."""
     verdict = judge(history_of(Deaf), (availability.CLUSTER,))
 
     assert verdict.live is False
     assert "b1 is not registered at the end" in verdict.not_live
 
 
-def test_an_assertion_that_fails_is_an_anomaly() -> None:
-    """Nothing else would be said of a process that ended itself and is missed by nobody."""
+def test_failed_assertion_is_an_anomaly() -> None:
+    """No other checker reports a process that ended itself if the cluster does without it."""
     verdict = judge(history_of(Touchy), (assertions.CHECKER,))
 
     assert {anomaly.kind for anomaly in verdict.anomalies} == {"assertion"}
     assert {anomaly.key for anomaly in verdict.anomalies} == {"b1", "b2"}
 
 
-def test_a_broker_that_tells_clients_of_the_past_has_not_converged() -> None:
-    """B-54: a request that is dropped and not sent again leaves the cluster in two minds for ever."""
+def test_broker_with_stale_metadata_has_not_converged() -> None:
+    """B-54: if a dropped request is not sent again, two brokers disagree for ever."""
     verdict = judge(history_of(Forgetful), (convergence.CHECKER,))
 
     assert verdict.live is False
     assert any("tells clients that" in said and "ZooKeeper holds" in said for said in verdict.not_live)
 
 
-def test_a_log_that_nobody_ordered_is_found_on_its_disk() -> None:
-    """No broker notes it, no checker of notes can see it."""
+def test_stray_log_is_found_on_the_disk() -> None:
+    """No broker notes the log, so only the look at the disks shows it."""
     verdict = judge(history_of(Hoarder), (convergence.CHECKER,))
 
     assert verdict.not_live == tuple(

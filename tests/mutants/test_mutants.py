@@ -1,4 +1,4 @@
-"""Every known-bad protocol is caught, by the checker that guards what it lacks; `safe` comes clean out of the same run."""
+"""Every known-bad protocol is caught by the checker that guards the missing fix; `safe` is clean in the same run."""
 
 from functools import cache
 from pathlib import Path
@@ -21,8 +21,8 @@ from reference.config import VARIANTS
 ROOT = Path(__file__).parents[2]
 MUTANTS = load_mutants(ROOT / "corpus" / "mutants.yaml")
 
-# What these say is about machines, clients or histories, not about a switch: test_machines, test_usurpers, tests/checkers and the
-# corpus of histories catch them out.
+# No switch sets these off: they judge machines, clients or histories. test_machines, test_usurpers, tests/checkers and the corpus
+# of histories show that they work.
 ELSEWHERE = (
     "assertions",
     "assumptions",
@@ -37,13 +37,13 @@ ELSEWHERE = (
 
 
 def verdict_of(plan: Plan) -> Verdict:
-    """Perform and judge."""
+    """Perform a plan in the simulator and judge it."""
     return judge(SimBackend().perform(plan, Provenance(run_id="mutant", plan_digest="")).history)
 
 
 @cache
 def safe_verdict_of(row_plan: str | None, seed: int | None, faults: tuple[str, ...]) -> Verdict:
-    """What `safe` makes of the plan of a row; many rows share one."""
+    """The verdict of `safe` on the plan of a row; cached, because rows share plans."""
     row = Masked(protocol="safe", out="", why="", plan=row_plan) if row_plan is not None else _seeded(seed, faults)
     return verdict_of(next(iter(plans_of(row, ROOT / "corpus"))))
 
@@ -54,8 +54,8 @@ def _seeded(seed: int | None, faults: tuple[str, ...]) -> Caught:
 
 
 @pytest.mark.parametrize("row", MUTANTS.caught, ids=lambda row: f"{row.protocol}-{row.kind}")
-def test_the_known_bad_protocol_is_caught_and_safe_is_not(row: Caught) -> None:
-    """A checker that lets it pass has lost its teeth, one that accuses `safe` of the same run cries wolf."""
+def test_known_bad_protocol_is_caught_and_safe_is_not(row: Caught) -> None:
+    """A checker that misses it has gone blind; one that accuses `safe` gives false alarms."""
     plan = next((plan for plan in plans_of(row, ROOT / "corpus") if is_caught(row, verdict_of(plan))), None)
 
     assert plan is not None, f"{row.protocol}: no {row.kind} by {row.checker}"
@@ -64,28 +64,28 @@ def test_the_known_bad_protocol_is_caught_and_safe_is_not(row: Caught) -> None:
 
 
 @pytest.mark.parametrize("row", MUTANTS.masked, ids=lambda row: row.protocol)
-def test_a_masked_variant_passes_as_safe(row: Masked) -> None:
-    """The day it does not, it can be caught, and its row belongs to the others."""
+def test_masked_variant_is_as_clean_as_safe(row: Masked) -> None:
+    """When this fails, the variant can be caught, and its row belongs under `caught`."""
     assert is_clean(verdict_of(next(iter(plans_of(row, ROOT / "corpus")))))
 
 
 def test_every_variant_has_a_row() -> None:
-    """A switch without a row is a fix of which nobody knows whether it is needed."""
+    """Without a row it is unknown whether the fix is needed."""
     rows = [row.protocol for row in MUTANTS.caught] + [row.protocol for row in MUTANTS.masked]
 
     assert sorted({"safe", *rows}) == sorted(VARIANTS)
     assert not {row.protocol for row in MUTANTS.caught} & {row.protocol for row in MUTANTS.masked}
 
 
-def test_every_catalogued_mistake_is_caught_by_an_invariant_that_its_entry_names() -> None:
-    """A variant that is caught for another reason than its own is not known to be what it is called."""
+def test_caught_mistake_breaks_an_invariant_of_its_entry() -> None:
+    """A variant that is caught for another reason does not show its own mistake."""
     rows = [(row.protocol, row.checker, row.kind) for row in MUTANTS.caught]
 
     assert [(variant, bug) for variant, bug, _, by in table(rows) if not by] == []
 
 
-def test_every_kind_speaks_for_an_invariant() -> None:
-    """But for what is no invariant of the catalogue: an assertion that failed."""
+def test_every_kind_belongs_to_an_invariant() -> None:
+    """Except a failed assertion, which is no invariant of the catalogue."""
     kinds = {kind for checker in ALL for kind in checker.kinds}
     spoken = {kind for invariant in INVARIANTS.values() for kind in invariant.kinds}
 
@@ -93,31 +93,30 @@ def test_every_kind_speaks_for_an_invariant() -> None:
     assert spoken - kinds == set()
 
 
-def test_the_catalogue_names_invariants_that_there_are() -> None:
+def test_catalogue_names_existing_invariants() -> None:
     assert [id_ for id_, bug in bugs().items() if not bug.raises or not set(bug.raises) <= set(INVARIANTS)] == []
 
 
 def test_every_checker_catches_something() -> None:
-    """A checker that has caught nothing known to be bad is not known to work."""
+    """A checker that has caught no planted mistake is not known to work."""
     assert sorted({row.checker for row in MUTANTS.caught} | set(ELSEWHERE)) == sorted(checker.name for checker in ALL)
 
 
-def test_kinds_are_those_of_the_checker() -> None:
-    """A kind that its checker never says would make a row that can never hold."""
+def test_row_kinds_are_kinds_of_their_checker() -> None:
+    """A row with a kind that its checker never reports could never pass."""
     kinds = {checker.name: (*checker.kinds, "not-live", "unknown") for checker in ALL}
 
     assert [row.kind for row in MUTANTS.caught if row.kind not in kinds[row.checker]] == []
 
 
-def test_the_document_is_up_to_date() -> None:
+def test_mutants_document_is_up_to_date() -> None:
     """`python -m highwater.catalogue.mutants corpus/mutants.yaml > docs/mutants.md` after a change."""
     assert (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8") == document(MUTANTS)
 
 
-def test_a_row_needs_one_way_to_be_run(tmp_path: Path) -> None:
-    """The line is named."""
+def test_row_needs_exactly_one_of_plan_and_seeds(tmp_path: Path) -> None:
     path = tmp_path / "mutants.yaml"
     path.write_text("caught:\n- {protocol: v3, out: x, checker: order, kind: offset-order}\n", encoding="utf-8")
 
-    with pytest.raises(UsageError, match=r"mutants\.yaml:2: v3: exactly one of plan and seeds is wanted"):
+    with pytest.raises(UsageError, match=r"mutants\.yaml:2: v3: exactly one of plan and seeds must be given"):
         load_mutants(path)

@@ -1,4 +1,4 @@
-"""Machines that break by hand what no switch of the protocol breaks: who may write, what a fence is, what is over.
+"""Machines broken by hand, for rules that no switch breaks: who may write a state, what a fence forbids, what has ended.
 
 Each is a node but for one thing, on a plan in which that thing matters, and the checker that guards it must say so by its name.
 """
@@ -31,28 +31,28 @@ OWN_REQUEST = 1 << 40  # ids of requests that the node knows nothing of
 
 
 class Broken:
-    """A node; what comes out of it may be changed."""
+    """A node whose effects can be changed."""
 
     def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
         self._node = Node.boot(config, image, life)
         self._broker = config.broker
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """As a node."""
+        """Handle the event as a node does, then change the effects."""
         if isinstance(event, ZkReplied) and event.id >= OWN_REQUEST:
             return []
         return self.changed(self._node.handle(event, now=now), event)
 
     def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
-        """What it does instead."""
+        """The effects that replace those of the node."""
         return effects
 
 
 class StateTamperer(Broken):
-    """A node that writes other states than it should."""
+    """A node that writes wrong partition states."""
 
     def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
-        """Every state that is written is another one."""
+        """Replace every partition state in the writes to ZooKeeper."""
         return [self._tampered(effect) if isinstance(effect, ZkRequest) else effect for effect in effects]
 
     def _tampered(self, request: ZkRequest) -> ZkRequest:
@@ -66,29 +66,29 @@ class StateTamperer(Broken):
         return replace(op, data=paths.state_payload(self.other(state)))
 
     def other(self, state: PartitionState) -> PartitionState:
-        """What is written in its place."""
+        """The state that is written instead."""
         return state
 
 
 class ForgetsTheLeader(StateTamperer):
-    """The ISR is written without the leader."""
+    """A node that writes the ISR without the leader."""
 
     def other(self, state: PartitionState) -> PartitionState:
-        """Where somebody is left in it."""
+        """Remove the leader from the ISR if another member remains."""
         others = tuple(member for member in state.isr if member.broker != state.leader)
         return replace(state, isr=others) if others else state
 
 
 class GoesBack(StateTamperer):
-    """Every other epoch is one that was."""
+    """A node that writes an old leader epoch."""
 
     def other(self, state: PartitionState) -> PartitionState:
-        """The third epoch is the first again."""
+        """Write the first epoch in place of the third."""
         return replace(state, leader_epoch=LeaderEpoch(0)) if state.leader_epoch == 2 else state
 
 
 class RemembersStamps(StateTamperer):
-    """Members are counted by the registration under which they were first seen, once another one was written."""
+    """A node that writes ISR members under their first registration after a later one was written."""
 
     def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
         super().__init__(config, image, life)
@@ -96,7 +96,7 @@ class RemembersStamps(StateTamperer):
         self._later: set[BrokerId] = set()
 
     def other(self, state: PartitionState) -> PartitionState:
-        """The second time that a later registration is to be written."""
+        """Write the first registration the second time that a later one is due."""
         members = []
         for member in state.isr:
             first = self._first.setdefault(member.broker, member.incarnation)
@@ -108,14 +108,14 @@ class RemembersStamps(StateTamperer):
 
 
 class Meddler(Broken):
-    """A follower that writes down the state that it is told of, as if that were for it to do."""
+    """A follower that writes to ZooKeeper the state that it is told of."""
 
     def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
         super().__init__(config, image, life)
         self._asked = OWN_REQUEST
 
     def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
-        """Of each state that names another leader."""
+        """Add a write of each state that names another leader."""
         if not (isinstance(event, Received) and isinstance(event.message, LeaderAndIsr) and self.meddles(effects)):
             return effects
         states = [state for state in event.message.states if state.leader not in (None, self._broker)]
@@ -124,32 +124,32 @@ class Meddler(Broken):
         return [*effects, ZkRequest(self._asked, writes)] if writes else effects
 
     def meddles(self, effects: list[AnyEffect]) -> bool:
-        """Whether it does so now."""
+        """Whether the node writes such a state now."""
         return True
 
 
 class Clinging(Meddler):
-    """A controller that goes on after it was replaced."""
+    """A controller that goes on after it was deposed."""
 
     def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
         super().__init__(config, image, life)
         self._resigned = False
 
     def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
-        """From its resignation on."""
+        """Write from the resignation on."""
         self._resigned = self._resigned or any(isinstance(e, Note) and e.kind == "controller-resigned" for e in effects)
         return super().changed(effects, event)
 
     def meddles(self, effects: list[AnyEffect]) -> bool:
-        """Once it was controller, and is no more."""
+        """True after the node was controller and has resigned."""
         return self._resigned
 
 
 class Fenceless(Broken):
-    """A node that says that it is fenced, and takes requests all the same."""
+    """A node that notes that it is fenced, and serves requests all the same."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """Requests of clients and followers find it active."""
+        """Serve requests of clients and followers as if the node were active."""
         membership = self._node.state.broker.membership
         ordinary = isinstance(event, Received) and isinstance(event.message, Fetch | EpochEnd | Produce | ListOffsets | Metadata)
         if not (ordinary and membership.state is BrokerState.INACTIVE):
@@ -161,14 +161,14 @@ class Fenceless(Broken):
 
 
 class Raiser(Broken):
-    """A node that goes on writing to a partition of which it has deleted its replica."""
+    """A node that goes on appending to a partition after it deleted its replica."""
 
     def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
         super().__init__(config, image, life)
         self._written: dict[tuple[object, object], Note] = {}  # the last append to each partition of each topic
 
     def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
-        """Of the same topic, not of the next of that name."""
+        """Note the last append again after the deletion, under the same topic id."""
         notes = [effect for effect in effects if isinstance(effect, Note)]
         self._written.update(((note.tp, note.topic_id), note) for note in notes if note.kind == "append")
         gone = [(note.tp, note.topic_id) for note in notes if note.kind == "replica-deleted"]
@@ -176,10 +176,10 @@ class Raiser(Broken):
 
 
 class LeavesOut(Broken):
-    """A leader that leaves out the first batch of several in what it gives to consumers."""
+    """A leader that omits the first of several batches in answers to consumers."""
 
     def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
-        """Followers get everything."""
+        """Omit the batch for consumers; answers to followers stay whole."""
         return [self._shorter(effect) if isinstance(effect, Send) else effect for effect in effects]
 
     def _shorter(self, send: Send) -> Send:
@@ -190,20 +190,20 @@ class LeavesOut(Broken):
 
 
 class Sulking(Broken):
-    """A node that takes no produce while it leads the second epoch of a partition."""
+    """A node that ignores produces while it leads the second epoch of a partition."""
 
     def __init__(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> None:
         super().__init__(config, image, life)
         self._sulks = False
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """It does not even answer."""
+        """Drop the produce without an answer."""
         if self._sulks and isinstance(event, Received) and isinstance(event.message, Produce):
             return []
         return super().handle(event, now=now)
 
     def changed(self, effects: list[AnyEffect], event: AnyEvent) -> list[AnyEffect]:
-        """It may lead another one."""
+        """Start to ignore produces in the second epoch of a partition; stop with the next leadership."""
         for effect in effects:
             if isinstance(effect, Note) and effect.kind == "became-leader":
                 self._sulks = effect.leader_epoch == 1
@@ -225,15 +225,15 @@ class Sulking(Broken):
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else value,
 )
-def test_the_broken_machine_is_caught_by_its_name(machine: type[Broken], plan: str, found: str) -> None:
-    """The same plan on whole machines shows nothing: tests/mutants/test_mutants.py and the corpus of plans see to that."""
+def test_broken_machine_is_caught_by_the_named_kind(machine: type[Broken], plan: str, found: str) -> None:
+    """tests/mutants/test_mutants.py and the corpus check that the same plan on intact machines is clean."""
     safe = replace(load_plan(PLANS / plan), protocol="safe", variant=None)
 
     assert found in {anomaly.kind for anomaly in judge(performed(machine, safe), ALL).anomalies}
 
 
-def test_a_leader_that_takes_nothing_between_two_faults_makes_no_progress() -> None:
-    """The second fault wakes it up, so after healing nothing is seen of it: the calm in the middle of the run shows it."""
+def test_leader_idle_between_two_faults_makes_no_progress() -> None:
+    """The second fault ends the idleness, so only the calm in the middle of the run shows it, not the end."""
     expired = load_plan(PLANS / "kafka-7164.yaml")
     window = expired.schedule[2]
     again = replace(window, id="b1-again", at_ms=window.at_ms + 50_000, until_ms=window.until_ms + 50_000)

@@ -1,14 +1,15 @@
-"""What the code and the tests cite of the documents: the tables of docs/protocol.md and docs/requirements.md, and the trace
-that `highwater protocol` shows.
+"""Gathers what code and tests cite: for the tables of docs/protocol.md and docs/requirements.md, and for `highwater protocol`.
 
-`python -m tests.tidy.protocol --rewrite` gathers it anew: the tables go into the documents, below their marker, the citations
-into highwater/catalogue/trace.json, and what is no longer missing goes off the list of what is (tests/tidy/missing.txt).
+`python -m tests.tidy.protocol --rewrite` writes the tables into the documents, below their marker, the citations into
+highwater/catalogue/trace.json and the rules of docs/promise.md into highwater/catalogue/promise.json. It removes from
+tests/tidy/missing.txt the ids that are no longer missing.
 """
 
 import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from highwater.catalogue import trace
 from highwater.catalogue.mutants import load_mutants
 from highwater.catalogue.trace import Cited, Row
+from tests.tidy.promise import cited_rules, rules_now
 from tests.tidy.sources import PACKAGES, Source, sources
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +117,7 @@ _ID = re.compile(r"\b(R-\d{3}|[CUB]-\d{2})\b")
 
 
 def _places(source: Source) -> Iterator[tuple[str, str]]:
-    """Name and text of each class and function of a file, each without those inside it; "" is the file's own docstring."""
+    """Name and text of each class and function of a file, without nested ones; the name "" is the module docstring."""
     lines = source.text.splitlines()
     yield "", ast.get_docstring(source.tree) or ""
     yield from _within(source.tree, "", lines)
@@ -135,7 +137,7 @@ def _within(node: ast.AST, prefix: str, lines: list[str]) -> Iterator[tuple[str,
 
 
 def cited_in(*folders: str, by: Callable[[str], list[str]] = citations) -> dict[str, list[str]]:
-    """What is cited -> places that cite it: `package/module.function`."""
+    """Citation -> the places that hold it, as `package/module.function`."""
     found: dict[str, list[str]] = {}
     for source in sources(*folders):
         for name, text in _places(source):
@@ -147,24 +149,33 @@ def cited_in(*folders: str, by: Callable[[str], list[str]] = citations) -> dict[
 
 
 def _ids(text: str) -> list[str]:
-    """The numbers that a text cites, and those of the steps that it cites."""
+    """The ids that a text cites, and the ids of the statements whose steps it cites."""
     found = set(_ID.findall(text))
     steps = set(citations(text))
     return sorted(found | {id_ for id_, named in trace.requirements().steps.items() if steps & set(named)})
 
 
 def gathered() -> Cited:
-    """Who cites which statement, point and bug: code by function or class, tests by their names, mutants by variant."""
+    """The citations of each id: code by function or class, tests by name, mutants by variant, corpus entries by name."""
+    rules = rules_now()
+    by_rule = partial(cited_rules, known=rules)
     code = {id_: tuple(p for p in places if "." in p) for id_, places in cited_in(*PACKAGES, by=_ids).items()}
+    code |= {name: tuple(places) for name, places in cited_in(*PACKAGES, by=by_rule).items() if name in rules}
     tests = {
         id_: [place.removeprefix("tests/") for place in places if place.rpartition(".")[2].startswith("test_")]
         for id_, places in cited_in("tests", by=_ids).items()
+    }
+    tests |= {
+        name: [place.removeprefix("tests/") for place in places if "test_" in place and not place.startswith("tests/tidy/")]
+        for name, places in cited_in("tests", by=by_rule).items()
+        if name in rules
     }
     caught = {row.protocol for row in load_mutants(ROOT / "corpus" / "mutants.yaml").caught}
     for id_, bug in trace.bugs().items():
         tests[id_] = tests.get(id_, []) + [f"mutant {name}" for name in bug.variants if name in caught]
     for entry in sorted((ROOT / "corpus" / "seeds").glob("*.yaml")):
-        for id_ in _ID.findall(entry.read_text(encoding="utf-8")):
+        text = entry.read_text(encoding="utf-8")
+        for id_ in [*_ID.findall(text), *by_rule(text)]:
             tests[id_] = [*tests.get(id_, []), f"corpus {entry.stem}"]
     return Cited(
         {id_: code[id_] for id_ in sorted(code) if code[id_]}, {id_: tuple(tests[id_]) for id_ in sorted(tests) if tests[id_]}
@@ -176,7 +187,7 @@ def _cells(places: tuple[str, ...]) -> str:
 
 
 def steps() -> str:
-    """The steps of V3."""
+    """The table of the steps of V3, for docs/protocol.md."""
     code, tests = cited_in("reference"), cited_in("tests/reference")
     table = ["| step | what it says | where | test |", "|---|---|---|---|"]
     for step, words in STEPS.items():
@@ -187,7 +198,7 @@ def steps() -> str:
 
 
 def catalogue(found: tuple[Row, ...]) -> str:
-    """The bugs."""
+    """The table of known mistakes, for docs/protocol.md."""
     table = ["| bug | what went wrong | switch | variants | shown by | status |", "|---|---|---|---|---|---|"]
     for row in trace.chosen(found, "B"):
         bug = trace.bugs()[row.id]
@@ -215,7 +226,7 @@ def _points(found: tuple[Row, ...]) -> str:
 
 
 def counts(found: tuple[Row, ...]) -> str:
-    """The line of the README."""
+    """The line of README.md that counts statements."""
     stated = trace.chosen(found, "R")
     tested = sum(row.status == trace.TESTED for row in stated)
     missing = sum(not trace.is_settled(row) for row in stated)
@@ -230,7 +241,7 @@ def _below_marker(path: Path, text: str) -> str:
 
 
 def documents(found: tuple[Row, ...]) -> dict[Path, str]:
-    """Every document with its tables made anew."""
+    """Path -> text of each document, with its generated tables up to date."""
     by_document = "".join(
         f"\n## {name}\n\n" + _statements(trace.chosen(found, name)) for name in trace.requirements().requirements
     )
@@ -245,22 +256,24 @@ def documents(found: tuple[Row, ...]) -> dict[Path, str]:
 
 
 def missing(found: tuple[Row, ...]) -> list[str]:
-    """Ids that are neither tested nor settled."""
+    """The ids whose status is `missing`."""
     return [row.id for row in found if not trace.is_settled(row)]
 
 
 def known_missing() -> list[str]:
-    """The list that may only shrink."""
+    """The ids of missing.txt, a list that may only shrink."""
     return MISSING.read_text(encoding="utf-8").split()
 
 
-def encoded(cited: Cited) -> bytes:
-    """highwater/catalogue/trace.json."""
-    return msgspec.json.format(msgspec.json.encode(cited), indent=1) + b"\n"
+def encoded(stored: Cited | dict[str, trace.Rule]) -> bytes:
+    """The text of highwater/catalogue/trace.json or promise.json."""
+    return msgspec.json.format(msgspec.json.encode(stored), indent=1) + b"\n"
 
 
 def rewrite() -> None:
-    """Gather everything anew."""
+    """Write trace.json, promise.json, the tables and missing.txt from the code, the tests and the pages as they are."""
+    trace.PROMISE.write_bytes(encoded(rules_now()))
+    trace.promise.cache_clear()
     cited = gathered()
     found = trace.rows(cited)
     trace.TRACE.write_bytes(encoded(cited))

@@ -17,8 +17,8 @@ PACKAGES = (
     "reports",
     "pipeline",
     "highwater",
-)  # the wheel's
-OUTSIDE = ("proof", "bench")  # what the repository alone has
+)  # in the wheel
+OUTSIDE = ("proof", "bench")  # in the repository, not in the wheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What would make two runs of one seed differ, found in the text: order of sets, entropy, clocks, open matches."""
+"""Finds code that could make two runs of one seed differ: order of sets, entropy, clocks, open matches."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tests.tidy.sources import PACKAGES, Source, at, functions, sources
 
 HARNESS = tuple(f"highwater/{folder}" for folder in ("plans", "rig", "backends/sim", "explore"))
 SIMULATED = ("reference", "nemesis", "workloads", *HARNESS)
-# Calls whose result does not depend on the order of what they are given.
+# Calls whose result does not depend on the order of their argument.
 ORDERLESS = {"sorted", "any", "all", "sum", "min", "max", "len", "set", "frozenset"}
 # Forms that turn an order into a result.
 ORDERED_CALLS = {"list", "tuple", "enumerate", "iter", "next", "zip", "map", "filter"}
@@ -26,7 +26,7 @@ UNIONS = {
 }
 ENTROPY_CALLS = {"hash", "id"}
 ENTROPY_MODULES = {"random", "secrets", "uuid", "time", "datetime"}
-# Names that tell no time: kio's schemas have durations among their defaults.
+# Names that read no clock: kio's schemas have durations among their defaults.
 TIMELESS = {"timedelta"}
 
 
@@ -99,7 +99,7 @@ def _iterations(source: Source) -> list[str]:
     ]
 
 
-def test_nothing_simulated_iterates_over_a_set() -> None:
+def test_simulated_code_never_iterates_over_a_set() -> None:
     assert [line for source in sources(*SIMULATED) for line in _iterations(source)] == []
 
 
@@ -113,21 +113,21 @@ def test_nothing_simulated_iterates_over_a_set() -> None:
         "return ','.join({str(x) for x in b})",
     ],
 )
-def test_the_rule_about_sets_sees_what_it_forbids(body: str) -> None:
+def test_set_rule_finds_ordered_uses_of_sets(body: str) -> None:
     text = f"def f(b: set[int]) -> object:\n    {body}\n"
 
     assert _iterations(Source(name="x.py", text=text, tree=ast.parse(text))) != []
 
 
 @pytest.mark.parametrize("body", ["return sorted(b)", "return any(x for x in b)", "return {x for x in b}", "return 1 in b"])
-def test_the_rule_about_sets_lets_orderless_uses_pass(body: str) -> None:
+def test_set_rule_accepts_uses_without_order(body: str) -> None:
     text = f"def f(b: set[int]) -> object:\n    {body}\n"
 
     assert _iterations(Source(name="x.py", text=text, tree=ast.parse(text))) == []
 
 
-def test_nothing_simulated_asks_for_entropy() -> None:
-    """Time and chance are arguments; a backend alone measures how long the machine took."""
+def test_simulated_code_uses_no_entropy_and_no_clock() -> None:
+    """Time and random draws are arguments; only a backend measures how long the machine took."""
     found = []
     for source in sources(*SIMULATED, "checkers"):
         if source.name.endswith("/backend.py"):
@@ -147,8 +147,8 @@ def test_nothing_simulated_asks_for_entropy() -> None:
     assert found == []
 
 
-def test_chances_are_integers() -> None:
-    """`ratio(3, 100)`, never 0.03: a float would tie a digest to a machine's rounding."""
+def test_probabilities_are_ratios_of_integers() -> None:
+    """`ratio(3, 100)`, never 0.03: with a float a digest would depend on a machine's rounding."""
     found = [
         at(source, node)
         for source in sources(*SIMULATED)
@@ -174,7 +174,7 @@ def _union_members() -> set[str]:
 
 
 def _is_closed(node: ast.Match) -> bool:
-    """The last case takes the rest and fails, for mypy by `assert_never` or, where only some may come here, at run time."""
+    """True if the last case catches the rest and fails: by `assert_never` for mypy, or at run time for a part of a union."""
     last = node.cases[-1]
     called = {n.func.id for n in ast.walk(last) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
     return isinstance(last.pattern, ast.MatchAs) and bool(called & {"assert_never", "AssertionError"})

@@ -1,4 +1,4 @@
-"""Documents that are generated are up to date, checkers have their histories, links lead somewhere."""
+"""Generated documents are up to date, checkers have their histories, links and named files exist."""
 
 import importlib
 import re
@@ -19,7 +19,7 @@ HISTORIES = ROOT / "corpus" / "histories"
 
 
 @pytest.mark.parametrize("name", sorted(GENERATED))
-def test_a_generated_document_is_up_to_date(name: str) -> None:
+def test_generated_document_is_up_to_date(name: str) -> None:
     module, function = GENERATED[name]
 
     assert (ROOT / name).read_text() == getattr(importlib.import_module(module), function)()
@@ -31,14 +31,14 @@ def _names(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("side", ["ok", "bad"])
 def test_every_checker_has_histories_in_the_corpus(side: str) -> None:
-    """A checker without a bad history may be blind; one without a good history may accuse everybody."""
+    """Without a bad history a checker may be blind; without a good one it may accuse every run."""
     registry = importlib.import_module("checkers.registry")
     names = _names(HISTORIES / side)
 
     assert [c.name for c in registry.ALL if not any(n.startswith(c.name.replace("_", "-")) for n in names)] == []
 
 
-def test_links_between_documents_lead_somewhere() -> None:
+def test_links_between_documents_resolve() -> None:
     link = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
     documents = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
     broken = [f"{d.name} -> {m[1]}" for d in documents for m in link.finditer(d.read_text()) if not (d.parent / m[1]).exists()]
@@ -46,7 +46,7 @@ def test_links_between_documents_lead_somewhere() -> None:
     assert broken == []
 
 
-def test_the_files_that_documents_send_readers_to_exist() -> None:
+def test_files_named_in_documents_exist() -> None:
     named = re.compile(r"`((?:[a-z_]+/)+[a-z_0-9.]+\.(?:py|md|yaml|css|j2))`")
     documents = [
         ROOT / "README.md",

@@ -1,4 +1,4 @@
-"""The distribution: nine import names, no stranger under them, every third party declared, nothing of one machine inside."""
+"""The distribution: nine import names, all ours; every third party declared and pinned; no path of one machine."""
 
 import ast
 import importlib
@@ -31,7 +31,7 @@ def _name(requirement: str) -> str:
 
 
 def _declared(package: str) -> set[str]:
-    """What a part may stand on: an image of a broker has what `reference` and `server` import alone, and Spark is an extra."""
+    """The distributions that a package may import: a broker's image has only BROKER, and Spark is an extra."""
     project = PYPROJECT["project"]
     if package in ("reference", "server"):
         return set(BROKER)
@@ -54,7 +54,7 @@ def _third_parties(package: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_imports_what_is_declared_for_it(package: str) -> None:
+def test_package_imports_only_declared_dependencies(package: str) -> None:
     declared = _declared(package)
     strangers = {n: where for n, where in _third_parties(package).items() if DISTRIBUTIONS.get(n, _name(n)) not in declared}
 
@@ -62,8 +62,8 @@ def test_a_package_imports_what_is_declared_for_it(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_our_names_are_ours(package: str) -> None:
-    """Nine generic names: a dependency that brought one of them would shadow us."""
+def test_package_names_resolve_to_this_repository(package: str) -> None:
+    """The names are generic: a dependency with one of them would shadow our package."""
     module = importlib.import_module(package)
 
     assert module.__file__ is not None
@@ -71,7 +71,7 @@ def test_our_names_are_ours(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()
 
 
-def test_the_wheel_holds_the_nine_names_and_no_other(tmp_path: Path) -> None:
+def test_wheel_holds_exactly_the_nine_packages(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
         cwd=ROOT,
@@ -98,8 +98,8 @@ def test_every_dependency_is_pinned() -> None:
     assert sorted(wanted - pinned) == []
 
 
-def test_no_file_speaks_of_one_machine() -> None:
-    """An absolute path of somebody's computer helps nobody else."""
+def test_no_file_names_a_path_of_one_machine() -> None:
+    """An absolute path of one computer does not exist on another."""
     place = re.compile(r"(?<![\w.])/(?:work|home|root|Users)/\w+")
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True

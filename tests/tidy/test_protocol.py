@@ -1,4 +1,4 @@
-"""Every statement of the documents is done somewhere and shown somewhere, or has its reason; the tables that say so are true."""
+"""Every statement and rule is cited by code and a test, or has a reason; the generated tables and traces are up to date."""
 
 import re
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from highwater.catalogue import trace
 from reference.config import VARIANTS, Variant
+from tests.tidy.promise import rules_now
 from tests.tidy.protocol import (
     DOCUMENT,
     README,
@@ -24,37 +25,42 @@ FOUND = trace.rows(gathered())
 
 
 @pytest.mark.parametrize("path", [DOCUMENT, REQUIREMENTS, README], ids=lambda path: path.name)
-def test_the_tables_are_up_to_date(path: Path) -> None:
-    """`python -m tests.tidy.protocol --rewrite` after a change."""
+def test_generated_tables_are_up_to_date(path: Path) -> None:
+    """If this fails, run `python -m tests.tidy.protocol --rewrite`."""
     assert path.read_text(encoding="utf-8") == documents(FOUND)[path]
 
 
-def test_the_stored_trace_is_up_to_date() -> None:
-    """What an installed highwater shows is what its code and tests said when it was made."""
+def test_stored_promise_is_the_text_of_the_page() -> None:
+    """An installed highwater shows the rules of docs/promise.md as they were when it was built."""
+    assert trace.PROMISE.read_bytes() == encoded(rules_now())
+
+
+def test_stored_trace_is_up_to_date() -> None:
+    """An installed highwater shows the citations of the code and tests that it was built from."""
     assert trace.TRACE.read_bytes() == encoded(gathered())
 
 
-def test_every_step_is_cited_by_the_code_and_by_a_test() -> None:
+def test_every_v3_step_is_cited_by_code_and_test() -> None:
     code, tests = cited_in("reference"), cited_in("tests/reference")
 
     assert [step for step in STEPS if step not in code] == []
     assert [step for step in STEPS if step not in tests] == []
 
 
-def test_no_step_is_cited_that_v3_does_not_have() -> None:
+def test_only_existing_v3_steps_are_cited() -> None:
     cited = {*cited_in("reference"), *cited_in("tests/reference")}
 
     assert sorted(cited - set(STEPS)) == []
 
 
-def test_nothing_is_missing_but_what_is_known_to_be() -> None:
-    """The list in missing.txt may only shrink; --rewrite takes off what is done."""
+def test_missing_statements_are_exactly_the_known_ones() -> None:
+    """The list in missing.txt may only shrink; --rewrite removes the ids that are done."""
     assert [id_ for id_ in missing(FOUND) if id_ not in known_missing()] == []
     assert [id_ for id_ in known_missing() if id_ not in missing(FOUND)] == []
 
 
-def test_what_is_not_built_has_a_reason_that_names_its_source() -> None:
-    """A reason that cites no document and no settled contradiction is an excuse."""
+def test_not_built_statement_has_a_reason_with_a_source() -> None:
+    """A reason must cite a document or a settled contradiction."""
     source = re.compile(r"V3|article|KIP-\d+|[CU]-\d\d")
     built = set(trace.requirements().not_built)
 
@@ -62,29 +68,30 @@ def test_what_is_not_built_has_a_reason_that_names_its_source() -> None:
     assert built <= {row.id for row in FOUND}
 
 
-def test_every_number_of_the_inventory_has_its_row() -> None:
+def test_every_id_of_the_inventory_has_a_row() -> None:
     ids = {row.id for row in FOUND}
     stated = [*range(1, 81), *range(130, 159), *range(180, 208), *range(230, 258), *range(290, 322)]
 
-    assert {f"R-{n:03}" for n in stated} == {i for i in ids if i[0] == "R"}
-    assert {f"{kind}-{n:02}" for kind in "CU" for n in range(1, 25)} == {i for i in ids if i[0] in "CU"}
-    assert {f"B-{n:02}" for n in range(1, 67)} == {i for i in ids if i[0] == "B"}
+    wanted = {f"R-{n:03}" for n in stated}
+    wanted |= {f"{kind}-{n:02}" for kind in "CU" for n in range(1, 25)} | {f"B-{n:02}" for n in range(1, 67)}
+
+    assert wanted == ids - set(trace.promise())
 
 
-def test_no_id_is_cited_that_the_inventory_does_not_have() -> None:
+def test_only_ids_of_the_inventory_are_cited() -> None:
     cited = gathered()
 
     assert sorted({*cited.code, *cited.tests} - {row.id for row in FOUND}) == []
 
 
-def test_every_point_is_a_switch_or_a_decision() -> None:
+def test_every_point_has_a_switch_or_a_decision() -> None:
     points = trace.requirements().points
 
     assert [id_ for id_, point in points.items() if not point.switches and not point.decided] == []
 
 
-def test_switches_and_variants_that_are_named_exist() -> None:
-    """But of what is known to be missing."""
+def test_named_switches_and_variants_exist() -> None:
+    """Except those of ids that are known to be missing."""
     switches = {id_: point.switches for id_, point in trace.requirements().points.items()}
     switches |= {id_: bug.switches for id_, bug in trace.bugs().items()}
     unknown = {id_ for id_, names in switches.items() for name in names if name not in Variant.__struct_fields__}

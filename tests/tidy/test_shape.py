@@ -1,4 +1,4 @@
-"""The sizes and names that keep a file readable in one sitting."""
+"""Limits on the size and the names of modules and functions."""
 
 import ast
 import re
@@ -9,16 +9,16 @@ LINES_PER_MODULE = 600
 LINES_PER_FUNCTION = 70
 POSITIONAL_PARAMETERS = 5
 
-# Exceptions, each with its reason; take out what no longer needs to be here.
+# Exceptions, each with its reason; remove an entry that is no longer needed.
 LONG_MODULES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 WIDE_FUNCTIONS: dict[str, str] = {
-    "reference/replica/isr.py:_ended": "how an ISR change ended; each of the six is of a type of its own",
+    "reference/replica/isr.py:_ended": "how an ISR change ended; each of the six has its own type",
 }
 NAMES_OF_NOTHING = {"utils", "util", "helpers", "common", "models", "misc", "manager"}
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [s.name for s in sources(*PACKAGES, "tests") if not ast.get_docstring(s.tree)]
 
     assert silent == []
@@ -41,7 +41,7 @@ def test_no_function_is_longer_than_the_limit() -> None:
     assert long == []
 
 
-def test_no_function_takes_more_positional_parameters_than_the_limit() -> None:
+def test_no_function_has_too_many_positional_parameters() -> None:
     wide = []
     for source in sources(*PACKAGES):
         for function in functions(source):
@@ -52,13 +52,13 @@ def test_no_function_takes_more_positional_parameters_than_the_limit() -> None:
     assert wide == []
 
 
-def test_a_shared_thing_has_a_noun_for_a_name() -> None:
+def test_no_module_has_a_name_that_says_nothing() -> None:
     nameless = [s.name for s in sources(*PACKAGES) if s.name.removesuffix(".py").rsplit("/", 1)[-1] in NAMES_OF_NOTHING]
 
     assert nameless == []
 
 
-def test_nothing_is_left_to_be_fixed_later() -> None:
+def test_no_todo_marks_are_left() -> None:
     mark = re.compile(r"\b(FIX" + r"ME|TO" + r"DO|XX" + r"X)\b")
     left = [
         f"{s.name}:{n}" for s in sources(*PACKAGES, "tests") for n, line in enumerate(s.text.splitlines(), 1) if mark.search(line)
@@ -67,20 +67,19 @@ def test_nothing_is_left_to_be_fixed_later() -> None:
     assert left == []
 
 
-def test_the_docker_folder_holds_no_python() -> None:
+def test_docker_folder_holds_no_python() -> None:
     """An `__init__.py` there would hide the SDK of the same name."""
     assert list((ROOT / "docker").rglob("*.py")) == []
 
 
-def test_a_type_ignore_names_its_code() -> None:
+def test_type_ignore_names_its_code() -> None:
     bare = re.compile(r"#\s*type:\s*ignore(?!\[)")
     found = [f"{s.name}:{n}" for s in sources(*PACKAGES) for n, line in enumerate(s.text.splitlines(), 1) if bare.search(line)]
 
     assert found == []
 
 
-def test_the_exceptions_are_still_needed() -> None:
-    """A ratchet only turns one way."""
+def test_size_exceptions_are_still_needed() -> None:
     sizes = {s.name: s.lines for s in sources(*PACKAGES)}
 
     assert [name for name in LONG_MODULES if sizes.get(name, 0) <= LINES_PER_MODULE] == []

@@ -386,7 +386,7 @@ COMMAND = LeaderAndIsr(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), True
 
 
 def test_leader_and_isr_of_v3_to_the_letter() -> None:
-    """V3 §I: client_id, ack_timeout, isInit, and a map of (topic, partition) to leader, leaderEpoc, ISR, zkVersion."""
+    """V3, LeaderAndISRRequest: client_id, ack_timeout, isInit, and a map of (topic, partition) to leader, epoch, ISR, version."""
     frame = request_frame(COMMAND, version=0)
     header = b"\x03\xe8" + b"\0\0" + b"\0\0\0\4" + b"\xff\xff"
     key = b"\0\6orders" + b"\0\0\0\3"
@@ -427,7 +427,7 @@ def test_update_metadata_of_kip_112_to_the_letter() -> None:
 
 
 def test_stop_replica_of_v3_to_the_letter_stops_whatever_is_there() -> None:
-    """V3 §I: a set of partitions and no epoch. As after a deletion, no epoch of the replica is later."""
+    """V3, StopReplicaRequest: a set of partitions and no epoch. As after a deletion, no epoch of the replica is later."""
     stop = StopReplica(
         4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (StopPartition(TP, LeaderEpoch(5), False, TopicId(7)),)
     )
