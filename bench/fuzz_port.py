@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.local_cluster import LocalCluster
-from highwater.backends.real.zookeeper import LocalZooKeeper
+from highwater.backends.real.zookeeper.local import LocalZooKeeper
 from reference.types import BrokerId
 
 GROWTH_KB_MAX = 30_000

@@ -19,7 +19,7 @@ from types import TracebackType
 import msgspec
 
 import reference
-from highwater.backends.real.zookeeper import free_port
+from highwater.backends.real.zookeeper.local import free_port
 from highwater.errors import HarnessError
 from reference.config import SAFE, BrokerConfig
 from reference.types import Address, BrokerId, Millis, broker_address

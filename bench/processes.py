@@ -11,7 +11,7 @@ import msgspec
 
 from bench.cluster import measure, say
 from bench.local_cluster import LocalCluster
-from highwater.backends.real.zookeeper import LocalZooKeeper
+from highwater.backends.real.zookeeper.local import LocalZooKeeper
 from highwater.errors import HarnessError
 from reference.types import Millis
 

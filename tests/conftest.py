@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from highwater.backends.real.zookeeper import LocalZooKeeper, missing
+from highwater.backends.real.zookeeper.local import LocalZooKeeper, missing
 
 settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.fuzz_port import load_requests, main, mutated
-from highwater.backends.real.zookeeper import missing
+from highwater.backends.real.zookeeper.local import missing
 
 REQUESTS = Path(__file__).parents[1] / "server" / "wire" / "stock_requests.txt"
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from highwater.backends.real.admin import Admin
 from highwater.backends.real.containers.engine import Engine
 from highwater.backends.real.containers.site import ContainerSite
+from highwater.backends.real.zookeeper.admin import Admin
 from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked
 from highwater.rig.scene import brokers_of
 from history.promise import Promise, TopicPromise

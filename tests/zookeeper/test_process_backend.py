@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from checkers.single import judge
 from checkers.verdict import Validity
 from highwater.backends.real.processes.backend import ProcessBackend
-from highwater.backends.real.zookeeper import missing
+from highwater.backends.real.zookeeper.local import missing
 from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked
 from highwater.rig.backend import Provenance
 from history.event import EventKind

@@ -5,9 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from highwater.backends.real import zookeeper
-from highwater.backends.real.zookeeper import LocalZooKeeper, missing
-from highwater.backends.real.zookeeper_log import LogError, NodeCreated, NodeDeleted, NodeWritten, SessionEnded, read_log
+from highwater.backends.real.zookeeper import local as zookeeper
+from highwater.backends.real.zookeeper.local import LocalZooKeeper, missing
+from highwater.backends.real.zookeeper.transaction_log import (
+    LogError,
+    NodeCreated,
+    NodeDeleted,
+    NodeWritten,
+    SessionEnded,
+    read_log,
+)
 from highwater.errors import HarnessError
 from reference.coordination.api import Check, Create, Delete, SetData
 from tests.zookeeper.bench import Client

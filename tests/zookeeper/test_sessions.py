@@ -6,8 +6,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
-from highwater.backends.real import sessions
-from highwater.backends.real.sessions import OverError, end_session, password
+from highwater.backends.real.zookeeper import sessions
+from highwater.backends.real.zookeeper.sessions import OverError, end_session, password
 from tests.zookeeper.bench import Proxy
 
 

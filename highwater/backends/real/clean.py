@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from highwater.backends.real.clocks import forget_all
+from highwater.backends.real.node.clocks import forget_all
 from highwater.backends.real.os_process import state_of
 from highwater.backends.real.run_folder import abandoned, is_abandoned, remove
 from highwater.errors import HarnessError

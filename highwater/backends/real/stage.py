@@ -16,17 +16,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from highwater.backends.real.admin import Admin, states_of
 from highwater.backends.real.administrators import Administrator
-from highwater.backends.real.asking import EndState, at_rest, known_brokers, look
-from highwater.backends.real.clients import Phases, Worker
+from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.backends.real.clients.worker import Phases, Worker
+from highwater.backends.real.cluster_state import EndState, at_rest, known_brokers, look
 from highwater.backends.real.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns, whole_until
 from highwater.backends.real.faults import Faults
-from highwater.backends.real.kafka_clients import KafkaClient
 from highwater.backends.real.merge import merged
 from highwater.backends.real.run_folder import cramped
 from highwater.backends.real.site import Site
-from highwater.backends.real.zookeeper_log import AnyCommit
+from highwater.backends.real.zookeeper.admin import Admin, states_of
+from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.attempts import Attempts

@@ -27,7 +27,7 @@ from packaging.requirements import Requirement
 
 import reference
 from highwater.backends.real.containers.engine import Engine
-from highwater.backends.real.zookeeper import server_jars
+from highwater.backends.real.zookeeper.local import server_jars
 from highwater.errors import HarnessError, HighwaterError
 
 NODE = "highwater-node:latest"

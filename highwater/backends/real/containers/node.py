@@ -9,10 +9,10 @@ from highwater.backends.real.containers.engine import Engine, Service
 from highwater.backends.real.containers.images import NODE, ZOOKEEPER
 from highwater.backends.real.containers.place import Grounds, Place, make_folder
 from highwater.backends.real.containers.process import ContainerProcess
-from highwater.backends.real.node_folder import NodeFolder, Start
-from highwater.backends.real.servers import SERVES_S_MAX
+from highwater.backends.real.node.folder import NodeFolder, Start
 from highwater.backends.real.site import HostPort, Probe, Proof
-from highwater.backends.real.zookeeper import answers, configuration
+from highwater.backends.real.zookeeper.local import answers, configuration
+from highwater.backends.real.zookeeper.servers import SERVES_S_MAX
 
 PEERS_PORT, CLIENTS_PORT = 9091, 9092
 ZOOKEEPER_PORT = 2181

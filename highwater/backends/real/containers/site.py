@@ -20,11 +20,11 @@ from highwater.backends.real.containers.node import (
 )
 from highwater.backends.real.containers.place import Grounds, Place, make_grounds, make_place
 from highwater.backends.real.ending import end_all
-from highwater.backends.real.node_folder import Start, needs_of
+from highwater.backends.real.node.folder import Start, needs_of
 from highwater.backends.real.run_folder import RunFolder
-from highwater.backends.real.servers import commits
 from highwater.backends.real.site import CLIENTS, HostPort
-from highwater.backends.real.zookeeper_log import AnyCommit
+from highwater.backends.real.zookeeper.servers import commits
+from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.scene import broker_config, brokers_of

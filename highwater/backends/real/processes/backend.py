@@ -2,7 +2,7 @@
 
 from highwater.backends.real.processes.site import ProcessSite, lacking
 from highwater.backends.real.stage import perform, unplayable
-from highwater.backends.real.zookeeper import missing
+from highwater.backends.real.zookeeper.local import missing
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Provenance, Run
 from nemesis.capability import refusals

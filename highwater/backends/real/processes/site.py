@@ -1,7 +1,7 @@
 """A site of processes: `highwater.backends.real.site` on one machine, in one folder that is gone afterwards.
 
 Every broker listens at a loopback address of its own, and every connection to it, and from it to ZooKeeper, goes through a proxy
-of the laboratory (`proxy_links`): the link of each pair can be held, slow, lossy or reset by itself.
+of the laboratory (`links`): the link of each pair can be held, slow, lossy or reset by itself.
 """
 
 import os
@@ -9,18 +9,18 @@ import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from highwater.backends.real.clocks import forget_all, library
-from highwater.backends.real.directories import obeying
 from highwater.backends.real.ending import end_all
-from highwater.backends.real.node_folder import Start, needs_of
+from highwater.backends.real.node.clocks import forget_all, library
+from highwater.backends.real.node.directories import obeying
+from highwater.backends.real.node.folder import Start, needs_of
 from highwater.backends.real.processes.conversation import between_brokers
 from highwater.backends.real.processes.links import ProxyLinks
-from highwater.backends.real.processes.nodes import NodeProcess
+from highwater.backends.real.processes.node import NodeProcess
 from highwater.backends.real.run_folder import RunFolder
-from highwater.backends.real.servers import ServerProcess, commits
 from highwater.backends.real.site import CLIENTS, HostPort
-from highwater.backends.real.zookeeper import LocalZooKeeper, Server, free_port
-from highwater.backends.real.zookeeper_log import AnyCommit
+from highwater.backends.real.zookeeper.local import LocalZooKeeper, Server, free_port
+from highwater.backends.real.zookeeper.servers import ServerProcess, commits
+from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.plans.plan import Plan
 from highwater.rig.scene import broker_config, brokers_of
 from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull

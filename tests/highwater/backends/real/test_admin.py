@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from highwater.backends.real import admin as module
-from highwater.backends.real.admin import Admin
+from highwater.backends.real.zookeeper import admin as module
+from highwater.backends.real.zookeeper.admin import Admin
 from highwater.errors import HarnessError
 from reference.coordination.api import AnyAnswer, AnyOp, Data, GetData, Listener, SessionExpired, Unknown
 

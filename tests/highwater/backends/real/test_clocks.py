@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.backends.real.clocks import FakeClock, forget, library
+from highwater.backends.real.node.clocks import FakeClock, forget, library
 from highwater.backends.real.site import RIGHT, ClockCondition, Proof
 from reference.effects import Note
 from server.lab.notes import NoteLine
@@ -76,8 +76,8 @@ def test_a_drift_grows(tmp_path: Path) -> None:
 
 def test_a_drift_is_proven_by_what_it_was_when_the_process_last_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """libfaketime asks its file once a second: of a third too fast it never shows what holds now."""
-    monkeypatch.setattr("highwater.backends.real.clocks.NOTED_S_MAX", 0.5)
-    monkeypatch.setattr("highwater.backends.real.clocks.STALE_NS", 100_000_000)
+    monkeypatch.setattr("highwater.backends.real.node.clocks.NOTED_S_MAX", 0.5)
+    monkeypatch.setattr("highwater.backends.real.node.clocks.STALE_NS", 100_000_000)
     fast = ClockCondition(drift_ppm=300_000)
 
     assert drifting(tmp_path, fast, off_ms=30).holds
@@ -87,8 +87,8 @@ def test_a_drift_is_proven_by_what_it_was_when_the_process_last_asked(tmp_path: 
 
 
 def test_a_clock_that_was_not_set_off_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("highwater.backends.real.clocks.NOTED_S_MAX", 0.1)
-    monkeypatch.setattr("highwater.backends.real.clocks.STALE_NS", 0)
+    monkeypatch.setattr("highwater.backends.real.node.clocks.NOTED_S_MAX", 0.1)
+    monkeypatch.setattr("highwater.backends.real.node.clocks.STALE_NS", 0)
 
     proof = measured(FakeClock(tmp_path / "clock"), ClockCondition(offset_ms=5000), off_ms=0)
 
@@ -96,8 +96,8 @@ def test_a_clock_that_was_not_set_off_is_found_out(tmp_path: Path, monkeypatch: 
 
 
 def test_a_clock_that_is_still_off_after_healing_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("highwater.backends.real.clocks.HEALED_S_MAX", 0.1)
-    monkeypatch.setattr("highwater.backends.real.clocks.STALE_NS", 0)
+    monkeypatch.setattr("highwater.backends.real.node.clocks.HEALED_S_MAX", 0.1)
+    monkeypatch.setattr("highwater.backends.real.node.clocks.STALE_NS", 0)
 
     assert measured(FakeClock(tmp_path / "clock"), RIGHT, off_ms=5000).holds is False
     assert measured(FakeClock(tmp_path / "clock"), RIGHT, off_ms=0).holds is True
@@ -105,7 +105,7 @@ def test_a_clock_that_is_still_off_after_healing_is_found_out(tmp_path: Path, mo
 
 def test_of_a_silent_node_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be down; that is neither an effect nor a failure to heal."""
-    monkeypatch.setattr("highwater.backends.real.clocks.HEALED_S_MAX", 0.05)
+    monkeypatch.setattr("highwater.backends.real.node.clocks.HEALED_S_MAX", 0.05)
 
     async def scene() -> Proof:
         return await FakeClock(tmp_path / "clock").set(RIGHT, list)()
@@ -115,7 +115,7 @@ def test_of_a_silent_node_nothing_is_known(tmp_path: Path, monkeypatch: pytest.M
 
 def test_what_a_node_said_before_it_asked_again_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that is killed right after its clock was set right has shown the wrong one, and shows no other."""
-    monkeypatch.setattr("highwater.backends.real.clocks.HEALED_S_MAX", 0.1)
+    monkeypatch.setattr("highwater.backends.real.node.clocks.HEALED_S_MAX", 0.1)
 
     assert measured(FakeClock(tmp_path / "clock"), RIGHT, off_ms=5000).holds is None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.backends.real.directories import LogDirs, obeying
+from highwater.backends.real.node.directories import LogDirs, obeying
 from highwater.backends.real.site import SOUND, DirCondition, Probe, Proof
 from reference.messages import Batch
 from reference.types import Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition

@@ -8,8 +8,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from highwater.backends.real.kafka_clients import RETRIED, KafkaClient, _produced
-from highwater.backends.real.zookeeper import free_port
+from highwater.backends.real.clients.kafka import RETRIED, KafkaClient, _produced
+from highwater.backends.real.zookeeper.local import free_port
 from highwater.rig.attempts import Heard
 from history.op import OpType
 from reference.client.calls import Call, EarliestCall, LatestCall, PollCall, ProduceCall

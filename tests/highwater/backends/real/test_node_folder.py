@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from highwater.backends.real.node_folder import Needs, NodeFolder, Start
+from highwater.backends.real.node.folder import Needs, NodeFolder, Start
 from highwater.backends.real.site import DirCondition, Proof
 from highwater.errors import HarnessError
 from reference.config import SAFE, BrokerConfig
@@ -74,7 +74,7 @@ def proven(node: NodeFolder, before: DirFaults, after: DirFaults, *, flushes: in
 
 def test_a_life_that_has_met_nothing_yet_does_not_prove_a_fault(node: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each life counts from 0, which is not what was counted before, and still nothing."""
-    monkeypatch.setattr("highwater.backends.real.node_folder.MET_LOOKS_MAX", 2)
+    monkeypatch.setattr("highwater.backends.real.node.folder.MET_LOOKS_MAX", 2)
 
     assert proven(node, flushed(5), flushed(0), flushes=0).holds is None
 
@@ -149,7 +149,7 @@ def test_a_process_that_ends_before_it_listens_is_not_waited_for(node: NodeFolde
 def test_a_process_that_runs_and_never_listens_is_a_failure_of_the_laboratory(
     node: NodeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("highwater.backends.real.node_folder.LISTENS_S_MAX", 0.1)
+    monkeypatch.setattr("highwater.backends.real.node.folder.LISTENS_S_MAX", 0.1)
 
     async def scene() -> None:
         await node.set_dir_fault(0, SLOW)

@@ -9,7 +9,7 @@ import pytest
 
 from highwater.backends.real.processes.proxy import WAITING_BYTES_MAX, Link, Proxy
 from highwater.backends.real.site import JOINED, LinkCondition
-from highwater.backends.real.zookeeper import free_port
+from highwater.backends.real.zookeeper.local import free_port
 from reference.types import Address
 
 HOST = "127.0.0.1"

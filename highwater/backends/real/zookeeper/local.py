@@ -137,7 +137,7 @@ class Server:
 
     @property
     def data_dir(self) -> Path:
-        """Where its transaction log lies (`highwater.backends.real.zookeeper_log`)."""
+        """Where its transaction log lies (`highwater.backends.real.zookeeper.transaction_log`)."""
         return self._folder / "data"
 
     @property

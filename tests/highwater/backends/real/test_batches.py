@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from highwater.backends.real.opening import opened, opened_dirs, opened_line
+from highwater.backends.real.batches import opened, opened_dirs, opened_line
 from highwater.errors import HarnessError
 from reference.effects import Note
 from reference.messages import Batch

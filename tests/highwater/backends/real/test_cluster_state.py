@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from highwater.backends.real import asking
-from highwater.backends.real.asking import EndState, at_rest
+from highwater.backends.real import cluster_state
+from highwater.backends.real.cluster_state import EndState, at_rest
 from history.event import EventKind
 from history.recorder import Recorder
 from reference.coordination.api import Data
@@ -22,7 +22,7 @@ def state(version: int) -> EndState:
 
 def rested(looks: Iterable[EndState], monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[EndState, ...], int]:
     """What is recorded of these looks, and how many of them were taken."""
-    monkeypatch.setattr(asking, "BETWEEN_LOOKS_S", 0.0)
+    monkeypatch.setattr(cluster_state, "BETWEEN_LOOKS_S", 0.0)
     coming, taken = iter(looks), 0
 
     async def see() -> EndState:
@@ -44,7 +44,7 @@ def test_an_isr_change_that_is_under_way_is_waited_for(monkeypatch: pytest.Monke
 
 def test_of_a_cluster_that_never_rests_both_last_looks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """One alone would pass for what the cluster was in the end."""
-    most = asking.LOOKS_MAX
+    most = cluster_state.LOOKS_MAX
 
     found, taken = rested(map(state, range(2 * most)), monkeypatch)
 

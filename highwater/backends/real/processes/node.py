@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 import reference
-from highwater.backends.real.clocks import forget, library, note_faked
-from highwater.backends.real.directories import obeying
-from highwater.backends.real.node_folder import NodeFolder, Start
+from highwater.backends.real.node.clocks import forget, library, note_faked
+from highwater.backends.real.node.directories import obeying
+from highwater.backends.real.node.folder import NodeFolder, Start
 from highwater.backends.real.os_process import RUNNING, STOPPED, gone, in_state
 from highwater.backends.real.site import Probe, Proof
 from highwater.errors import HarnessError

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from highwater.backends.real.clocks import FakeClock
-from highwater.backends.real.directories import LogDirs
-from highwater.backends.real.opening import opened_dirs
+from highwater.backends.real.batches import opened_dirs
+from highwater.backends.real.node.clocks import FakeClock
+from highwater.backends.real.node.directories import LogDirs
 from highwater.backends.real.site import ClockCondition, DirCondition, Probe, Proof
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan

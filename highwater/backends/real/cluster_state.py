@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
-from highwater.backends.real.admin import Admin
 from highwater.backends.real.site import HostPort
+from highwater.backends.real.zookeeper.admin import Admin
 from highwater.rig.end_state import record_metadata, record_zookeeper
 from history.recorder import Recorder
 from reference.coordination import paths

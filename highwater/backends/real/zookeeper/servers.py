@@ -9,8 +9,8 @@ from typing import Protocol
 
 from highwater.backends.real.os_process import RUNNING, STOPPED, gone, in_state
 from highwater.backends.real.site import Probe, Proof
-from highwater.backends.real.zookeeper import Server
-from highwater.backends.real.zookeeper_log import AnyCommit, LogError, read_log
+from highwater.backends.real.zookeeper.local import Server
+from highwater.backends.real.zookeeper.transaction_log import AnyCommit, LogError, read_log
 from highwater.errors import HarnessError
 from reference.types import Address
 

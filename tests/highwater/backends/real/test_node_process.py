@@ -5,8 +5,8 @@ import os
 import signal
 from pathlib import Path
 
-from highwater.backends.real.node_folder import Needs, Start
-from highwater.backends.real.processes.nodes import NodeProcess
+from highwater.backends.real.node.folder import Needs, Start
+from highwater.backends.real.processes.node import NodeProcess
 from highwater.backends.real.site import Proof
 from reference.config import SAFE, BrokerConfig
 from reference.types import Address, BrokerId
