@@ -112,7 +112,7 @@ def test_clients_are_cut_off_and_the_laboratory_is_not(ground: Ground) -> None:
         assert await asyncio.to_thread(connects, place.address, 9)
         await hold(links, {IN: HELD, OUT: HELD})
         assert not await asyncio.to_thread(connects, place.address, 9)
-        assert await asyncio.to_thread(connects, place.laboratory, 9)
+        assert await asyncio.to_thread(connects, place.harness, 9)
         await hold(links, {IN: JOINED, OUT: JOINED})
         assert await asyncio.to_thread(connects, place.address, 9)
 
@@ -163,7 +163,7 @@ def listener(engine: Engine, ground: Ground) -> int:
     end = time.monotonic() + 10
     while time.monotonic() < end:
         try:
-            socket.create_connection((places[B1].laboratory, 9000), timeout=1).close()
+            socket.create_connection((places[B1].harness, 9000), timeout=1).close()
         except ConnectionRefusedError:
             time.sleep(0.05)
         else:
@@ -176,7 +176,7 @@ def test_a_reset_breaks_the_connections_of_one_link_and_says_how_many(ground: Gr
 
     async def act(links: ContainerLinks, _: dict[Address, AgentClient]) -> None:
         reader, writer = await asyncio.open_connection(place.address, listener)
-        laboratory, other = await asyncio.open_connection(place.laboratory, listener)
+        laboratory, other = await asyncio.open_connection(place.harness, listener)
         assert await links.reset([IN, OUT]) == 1
         with pytest.raises(ConnectionResetError):
             await asyncio.wait_for(reader.read(1), 2)

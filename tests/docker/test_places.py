@@ -129,10 +129,10 @@ def test_three_servers_of_zookeeper_serve_when_one_is_dead_and_when_one_stands_s
             assert isinstance((await admin.ask(Create("/before", b"1")))[0], Created)
             assert (await (await site.servers[2].kill())()).holds
             # Where the server that is gone was the one that was asked, or the leader, it may have been done all the same.
-            assert isinstance((await admin.told(Create("/without-one", b"2")))[0], Created | NodeExists)
+            assert isinstance((await admin.ask_until_answered(Create("/without-one", b"2")))[0], Created | NodeExists)
             assert (await (await site.servers[2].start())()).holds
             assert (await (await site.servers[0].pause())()).holds
-            (found,) = await admin.told(GetData("/without-one"))
+            (found,) = await admin.ask_until_answered(GetData("/without-one"))
             assert isinstance(found, Data)
             assert (await (await site.servers[0].resume())()).holds
         finally:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from highwater.backends.real.node.clocks import forget_all
+from highwater.backends.real.node.clocks import remove_all_faketime_memory
 from highwater.backends.real.os_process import state_of
 from highwater.backends.real.run_folder import abandoned, is_abandoned, remove
 from highwater.errors import HarnessError
@@ -26,7 +26,7 @@ def clean() -> Iterator[str]:
         for pid in _processes_of(folder):
             _kill(pid)
             yield f"process {pid} of {folder.name}"
-        forget_all(folder)
+        remove_all_faketime_memory(folder)
         try:
             remove(folder)
         except OSError as error:

@@ -67,12 +67,12 @@ async def look(admin: Admin, brokers: Mapping[Address, HostPort]) -> EndState:
 
 
 async def _zookeeper(admin: Admin) -> tuple[tuple[tuple[str, Data], ...], dict[str, Data]]:
-    (found,) = await admin.told(GetChildren(paths.TOPICS))
+    (found,) = await admin.ask_until_answered(GetChildren(paths.TOPICS))
     names = found.names if isinstance(found, Children) else ()
-    answers = await admin.told(*(GetData(paths.topic_path(topic)) for topic in names)) if names else ()
+    answers = await admin.ask_until_answered(*(GetData(paths.topic_path(topic)) for topic in names)) if names else ()
     topics = tuple((topic, znode) for topic, znode in zip(names, answers, strict=True) if isinstance(znode, Data))
     wanted = [paths.state_path(tp) for topic, znode in topics for tp, _ in paths.decode_topic(topic, znode.data)]
-    states = await admin.told(*map(GetData, wanted)) if wanted else ()
+    states = await admin.ask_until_answered(*map(GetData, wanted)) if wanted else ()
     return topics, {path: state for path, state in zip(wanted, states, strict=True) if isinstance(state, Data)}
 
 

@@ -45,7 +45,7 @@ class RunFolder:
             os.close(lock)
 
 
-def cramped() -> str | None:
+def tmpdir_too_long() -> str | None:
     """Why no run can have its folder here, in a sentence; None where it can: below it lie Unix sockets, whose names are short."""
     temporary = tempfile.gettempdir()
     room = _SOCKET_BYTES_MAX - len(f"/{PREFIX}") - _DRAWN - len(_LONGEST_BELOW)

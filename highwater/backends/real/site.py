@@ -18,6 +18,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from highwater.backends.real.zookeeper.transaction_log import AnyCommit
+from highwater.errors import HarnessError
 from reference.events import DirImage
 from reference.types import Address, BrokerId, TopicPartition
 from server.lab.notes import NoteLine
@@ -185,7 +186,7 @@ class Site(Protocol):
         """Where clients of the run reach each broker, over links that faults touch."""
 
     @property
-    def laboratory(self) -> Mapping[Address, HostPort]:
+    def harness(self) -> Mapping[Address, HostPort]:
         """Where the laboratory reaches each broker, as a client."""
 
     async def open(self) -> None:
@@ -202,3 +203,15 @@ class Site(Protocol):
 
     def close(self) -> None:
         """Nothing of it is left: no process, container, network, mount, folder. May be called again."""
+
+
+def end_all(ends: Iterable[Callable[[], object]]) -> None:
+    """Do each, whatever becomes of those before it. HarnessError with what the first one failed by, once all were tried."""
+    failures: list[HarnessError | OSError] = []
+    for end in ends:
+        try:
+            end()
+        except (HarnessError, OSError) as error:
+            failures.append(error)
+    if failures:
+        raise HarnessError(str(failures[0])) from failures[0]

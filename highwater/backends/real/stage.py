@@ -16,14 +16,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from highwater.backends.real.administrators import Administrator
 from highwater.backends.real.clients.kafka import KafkaClient
-from highwater.backends.real.clients.worker import Phases, Worker
+from highwater.backends.real.clients.worker import Administrator, Phases, Worker
 from highwater.backends.real.cluster_state import EndState, at_rest, known_brokers, look
 from highwater.backends.real.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns, whole_until
 from highwater.backends.real.faults import Faults
 from highwater.backends.real.merge import merged
-from highwater.backends.real.run_folder import cramped
+from highwater.backends.real.run_folder import tmpdir_too_long
 from highwater.backends.real.site import Site
 from highwater.backends.real.zookeeper.admin import Admin, states_of
 from highwater.backends.real.zookeeper.transaction_log import AnyCommit
@@ -50,7 +49,7 @@ def unplayable(plan: Plan) -> str | None:
     """Why no real nodes or their clients can perform a plan here, in a sentence; None where they can."""
     if plan.workload.name == "misuse":
         return "librdkafka keeps to the rules that the workload misuse breaks: it is for the simulator"
-    return cramped()
+    return tmpdir_too_long()
 
 
 def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> Run:
@@ -60,16 +59,16 @@ def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> 
     stage = Stage(plan, site)
     try:
         try:
-            with stage.told():
+            with stage.collecting_failures():
                 asyncio.run(stage.play())
         except KeyboardInterrupt:
             outcome = "interrupted"
         # Nothing that goes wrong from here on is a reason to lose what is recorded: an anomaly may be proven by it.
-        with stage.told():
+        with stage.collecting_failures():
             site.stop()
         history = stage.history(provenance, outcome, backend=backend)
     finally:
-        with stage.told():
+        with stage.collecting_failures():
             site.close()
     if stage.failures:
         broken = replace(history.manifest, outcome="harness-fault")
@@ -95,7 +94,7 @@ class Stage:
         self.failures: list[str] = []  # of the laboratory, in words
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def collecting_failures(self) -> Iterator[None]:
         """A failure of the laboratory ends what is attempted in this context, and is one of `failures`."""
         try:
             yield
@@ -139,7 +138,7 @@ class Stage:
                 await faults.settle()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.gather(*workers, return_exceptions=True), FINAL_S_MAX)
-                self._seen = await at_rest(lambda: look(admin, self._site.laboratory))
+                self._seen = await at_rest(lambda: look(admin, self._site.harness))
         except* HarnessError as group:
             raise _first(group) from None
         finally:
@@ -169,7 +168,7 @@ class Stage:
         """
         everybody = tuple(sorted(self._site.nodes))
         began_ns = self._now_ns()
-        while await known_brokers(self._site.laboratory) != dict.fromkeys(self._site.laboratory, everybody):
+        while await known_brokers(self._site.harness) != dict.fromkeys(self._site.harness, everybody):
             if self._now_ns() - began_ns > LED_S_MAX * 1e9:
                 raise HarnessError(f"the brokers did not find each other within {LED_S_MAX:.0f} s")
             await self._pass_time(SLICE_S, faults)
@@ -223,7 +222,7 @@ class Stage:
     def history(self, provenance: Provenance, outcome: Outcome, *, backend: str) -> History:
         """What was recorded anywhere, in one order, up to the end of the run. Not before all brokers are stopped."""
         commits: list[AnyCommit] = []
-        with self.told():  # without them checkers find less, as where a run ends before its first commit
+        with self.collecting_failures():  # without them checkers find less, as where a run ends before its first commit
             commits = list(self._site.commits())
         outcome = "harness-fault" if self.failures else outcome
         end_ns = whole_until(

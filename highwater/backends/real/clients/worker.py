@@ -5,11 +5,11 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Protocol
 
-from highwater.rig.attempts import Attempts, Heard
-from reference.client.calls import Call
+from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, Heard, heard
 from reference.client.commands import Command
+from server.runtime.admin_session import AdminSession
 from workloads.client import Done, Invocation, Phase, Sleep
 
 
@@ -32,24 +32,25 @@ class Phases:
             await asyncio.wait_for(self._changed.wait(), None if timeout_ms is None else timeout_ms / 1000)
 
 
-class Clients(Protocol):
-    """A way to the cluster, for one process."""
+class Administrator:
+    """One command at a time. Belongs to one asyncio loop."""
 
-    async def call(self, call: Call) -> Heard:
-        """Perform it; ends by itself."""
-
-
-class Administrators(Protocol):
-    """A way to ZooKeeper, for one process."""
+    def __init__(self, zookeeper: str, *, session_timeout_ms: int) -> None:
+        self._session = AdminSession(zookeeper, session_timeout_ms)
 
     async def call(self, command: Command) -> Heard:
-        """Perform it; ends by itself."""
+        """Ask, and wait until it is done, refused or given up."""
+        return heard(await self._session.run(command, ADMIN_TIMEOUT_MS))
+
+    async def close(self) -> None:
+        """End the session."""
+        self._session.close()
 
 
 class Worker:
     """Performs one workload process to its end."""
 
-    def __init__(self, attempts: Attempts, client: Clients, administrator: Administrators) -> None:
+    def __init__(self, attempts: Attempts, client: KafkaClient, administrator: Administrator) -> None:
         self._attempts = attempts
         self._client = client
         self._administrator = administrator

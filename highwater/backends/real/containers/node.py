@@ -91,7 +91,7 @@ class ServerContainer:
     def __init__(self, engine: Engine, grounds: Grounds, place: Place, places: Sequence[Place]) -> None:
         self.address = place.name
         self.client: HostPort = (place.address, ZOOKEEPER_PORT)
-        self._laboratory: HostPort = (place.laboratory, ZOOKEEPER_PORT)
+        self._harness: HostPort = (place.harness, ZOOKEEPER_PORT)
         folder = make_folder(grounds, grounds.folder.path / place.name)
         self.data_dir: Path = make_folder(grounds, folder / "data")
         (self.data_dir / "myid").write_text(f"{places.index(place) + 1}\n")
@@ -120,7 +120,7 @@ class ServerContainer:
         """It serves clients, or does so soon."""
         began_s = time.monotonic()
         while time.monotonic() - began_s < SERVES_S_MAX:
-            if await asyncio.to_thread(answers, self._laboratory):
+            if await asyncio.to_thread(answers, self._harness):
                 return Proof(True, f"{self.address} serves {time.monotonic() - began_s:.1f} s after its start")
             if not self.process.is_running():
                 break

@@ -27,7 +27,7 @@ class Grounds(Struct, frozen=True, kw_only=True):
     folder: RunFolder
     labels: Labels
     network: Network
-    laboratory: Network
+    harness: Network
     user: int  # as whom brokers and servers run: an ordinary user
 
 
@@ -37,7 +37,7 @@ class Place(Struct, frozen=True, kw_only=True):
     name: Address
     container: str
     address: str
-    laboratory: str
+    harness: str
     socket: Path  # of its agent
 
 
@@ -52,7 +52,7 @@ def make_grounds(engine: Engine, folder: RunFolder) -> Grounds:
         folder=folder,
         labels=labels,
         network=engine.create_network(folder.run, labels),
-        laboratory=engine.create_network(f"{folder.run}-laboratory", labels),
+        harness=engine.create_network(f"{folder.run}-harness", labels),
         user=os.getuid() or _ORDINARY,
     )
 
@@ -69,7 +69,7 @@ def make_place(engine: Engine, grounds: Grounds, name: Address) -> Place:
             command=("python3", "-I", str(sockets / "agent.py"), str(socket)),
             user="0:0",
             folders=(sockets,),
-            networks=(grounds.network.id, grounds.laboratory.id),
+            networks=(grounds.network.id, grounds.harness.id),
             capabilities=("NET_ADMIN",),
             memory_mb=_AGENT_MEMORY_MB,
         )
@@ -80,7 +80,7 @@ def make_place(engine: Engine, grounds: Grounds, name: Address) -> Place:
         name=name,
         container=container,
         address=addresses[grounds.network.id],
-        laboratory=addresses[grounds.laboratory.id],
+        harness=addresses[grounds.harness.id],
         socket=socket,
     )
 

@@ -19,10 +19,9 @@ from highwater.backends.real.containers.node import (
     ServerContainer,
 )
 from highwater.backends.real.containers.place import Grounds, Place, make_grounds, make_place
-from highwater.backends.real.ending import end_all
 from highwater.backends.real.node.folder import Start, needs_of
 from highwater.backends.real.run_folder import RunFolder
-from highwater.backends.real.site import CLIENTS, HostPort
+from highwater.backends.real.site import CLIENTS, HostPort, end_all
 from highwater.backends.real.zookeeper.servers import commits
 from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.errors import HarnessError
@@ -43,7 +42,7 @@ class ContainerSite:
         self.nodes: dict[BrokerId, NodeContainer] = {}
         self.servers: tuple[ServerContainer, ...] = ()
         self.clients: dict[Address, HostPort] = {}
-        self.laboratory: dict[Address, HostPort] = {}
+        self.harness: dict[Address, HostPort] = {}
         self.zookeeper = ""
 
     async def open(self) -> None:
@@ -66,11 +65,11 @@ class ContainerSite:
                 raise HarnessError(f"ZooKeeper did not come up: {proof.detail}")
 
     def _make_nodes(self, engine: Engine, grounds: Grounds, places: dict[Address, Place]) -> None:
-        self.zookeeper = ",".join(f"{places[server.address].laboratory}:{ZOOKEEPER_PORT}" for server in self.servers)
+        self.zookeeper = ",".join(f"{places[server.address].harness}:{ZOOKEEPER_PORT}" for server in self.servers)
         ensemble = ",".join(f"{places[server.address].address}:{ZOOKEEPER_PORT}" for server in self.servers)
         brokers = [broker_address(broker) for broker in brokers_of(self._plan)]
         self.clients = {name: (places[name].address, CLIENTS_PORT) for name in brokers}
-        self.laboratory = {name: (places[name].laboratory, CLIENTS_PORT) for name in brokers}
+        self.harness = {name: (places[name].harness, CLIENTS_PORT) for name in brokers}
         for broker in brokers_of(self._plan):
             me = broker_address(broker)
             start = Start(

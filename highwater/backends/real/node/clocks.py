@@ -36,25 +36,25 @@ def library() -> Path | None:
     return next((path for path in LIBRARIES if path.exists()), None)
 
 
-def forget(pid: int) -> None:
+def remove_faketime_memory(pid: int) -> None:
     """Remove what libfaketime leaves behind of a process that was killed."""
     for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
         with suppress(OSError):
             (_SHARED / name).unlink(missing_ok=True)
 
 
-def note_faked(folder: Path, pid: int) -> None:
+def record_faked_pid(folder: Path, pid: int) -> None:
     """Write down, in the folder of a node, that this process of it has a wrong clock: a killed harness cannot `forget` it."""
     with (folder / _FAKED).open("a") as file:
         file.write(f"{pid}\n")
 
 
-def forget_all(folder: Path) -> None:
+def remove_all_faketime_memory(folder: Path) -> None:
     """Of all nodes of a run whose harness is gone, once their processes are gone too."""
     for file in folder.glob(f"*/{_FAKED}"):
         for pid in map(int, file.read_text().split()):
             if state_of(pid) in ("", "Z"):  # the number may have been given again; an orphan may wait to be reaped
-                forget(pid)
+                remove_faketime_memory(pid)
 
 
 class FakeClock:

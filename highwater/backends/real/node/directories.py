@@ -27,7 +27,7 @@ _BALLAST = "ballast"
 _TRIED_BYTES = 64 * 1024
 
 
-def obeying(user: int | None = None) -> list[str] | None:
+def unprivileged_prefix(user: int | None = None) -> list[str] | None:
     """What a command is preceded with so that permissions hold for it, as for this user; None where that cannot be had.
 
     Root is let through by two capabilities; a process without them obeys the permissions of its own files.
@@ -129,7 +129,7 @@ class LogDirs:
         """Write a file as the broker would."""
         script = f'head -c {_TRIED_BYTES} /dev/zero > "$1/.probe"; code=$?; rm -f "$1/.probe"; exit $code'
         found = subprocess.run(
-            [*(obeying(self._user) or []), "sh", "-c", script, "sh", str(path)],
+            [*(unprivileged_prefix(self._user) or []), "sh", "-c", script, "sh", str(path)],
             capture_output=True,
             text=True,
             check=False,

@@ -1,6 +1,6 @@
 """Real processes on this machine as a backend: a ZooKeeper, a process for each broker, TCP over loopback, real files."""
 
-from highwater.backends.real.processes.site import ProcessSite, lacking
+from highwater.backends.real.processes.site import ProcessSite, missing_for
 from highwater.backends.real.stage import perform, unplayable
 from highwater.backends.real.zookeeper.local import missing
 from highwater.plans.plan import Plan
@@ -15,7 +15,7 @@ class ProcessBackend:
 
     def refuse(self, plan: Plan) -> str | None:
         """A fault that signals cannot do, a workload that clients refuse, or what is missing for a ZooKeeper."""
-        return unplayable(plan) or next(iter(refusals("process", plan.schedule)), None) or lacking(plan) or missing()
+        return unplayable(plan) or next(iter(refusals("process", plan.schedule)), None) or missing_for(plan) or missing()
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Play the plan. A KeyboardInterrupt ends it early, with what was recorded."""

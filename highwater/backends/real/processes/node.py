@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 import reference
-from highwater.backends.real.node.clocks import forget, library, note_faked
-from highwater.backends.real.node.directories import obeying
+from highwater.backends.real.node.clocks import library, record_faked_pid, remove_faketime_memory
+from highwater.backends.real.node.directories import unprivileged_prefix
 from highwater.backends.real.node.folder import NodeFolder, Start
 from highwater.backends.real.os_process import RUNNING, STOPPED, gone, in_state
 from highwater.backends.real.site import Probe, Proof
@@ -42,7 +42,7 @@ class NodeProcess(NodeFolder):
             found = library()
             assert found is not None
             environment |= self._clock.environment(found)
-        obedient = (obeying() if self._needs.permissions else None) or []
+        obedient = (unprivileged_prefix() if self._needs.permissions else None) or []
         with (self._folder / "output.log").open("ab") as output:
             self._process = subprocess.Popen(
                 [
@@ -60,7 +60,7 @@ class NodeProcess(NodeFolder):
                 start_new_session=True,
             )
         if self._clock is not None:
-            note_faked(self._folder, self._process.pid)
+            record_faked_pid(self._folder, self._process.pid)
         await self.tell_faults(self.is_running)
         return self._probe()
 
@@ -131,5 +131,5 @@ class NodeProcess(NodeFolder):
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         if self._process is not None and self._clock is not None:
-            forget(self._process.pid)
+            remove_faketime_memory(self._process.pid)
         self._last, self._process = self._process, None

@@ -9,15 +9,14 @@ import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from highwater.backends.real.ending import end_all
-from highwater.backends.real.node.clocks import forget_all, library
-from highwater.backends.real.node.directories import obeying
+from highwater.backends.real.node.clocks import library, remove_all_faketime_memory
+from highwater.backends.real.node.directories import unprivileged_prefix
 from highwater.backends.real.node.folder import Start, needs_of
 from highwater.backends.real.processes.conversation import between_brokers
 from highwater.backends.real.processes.links import ProxyLinks
 from highwater.backends.real.processes.node import NodeProcess
 from highwater.backends.real.run_folder import RunFolder
-from highwater.backends.real.site import CLIENTS, HostPort
+from highwater.backends.real.site import CLIENTS, HostPort, end_all
 from highwater.backends.real.zookeeper.local import LocalZooKeeper, Server, free_port
 from highwater.backends.real.zookeeper.servers import ServerProcess, commits
 from highwater.backends.real.zookeeper.transaction_log import AnyCommit
@@ -30,7 +29,7 @@ from server.runtime.settings import Listener
 _PROXIES = 254  # last part of the address at which all proxies of a run listen; brokers have their numbers
 
 
-def lacking(plan: Plan) -> str | None:
+def missing_for(plan: Plan) -> str | None:
     """What this machine lacks for a fault of this plan, in a sentence; None where it has all of it."""
     for window in plan.schedule:
         why = _lacking(window.fault)
@@ -44,7 +43,7 @@ def _lacking(fault: AnyFault) -> str | None:
         return "libfaketime is not installed on this machine (apt install libfaketime)"
     if isinstance(fault, DiskFull) and os.geteuid():
         return "only root can mount a small file system"
-    if isinstance(fault, DirUnreadable) and obeying() is None:
+    if isinstance(fault, DirUnreadable) and unprivileged_prefix() is None:
         return "root ignores permissions, and setpriv of util-linux, which changes that, is not installed"
     return None
 
@@ -66,7 +65,7 @@ class ProcessSite:
         self.zookeeper = ""
         self._peers: dict[Address, HostPort] = {}  # where brokers listen for each other
         self.clients: dict[Address, HostPort] = {}
-        self.laboratory: dict[Address, HostPort] = {}
+        self.harness: dict[Address, HostPort] = {}
 
     async def open(self) -> None:
         """ZooKeeper runs when this returns."""
@@ -81,8 +80,8 @@ class ProcessSite:
         for broker in brokers:
             address, host = broker_address(broker), f"{self._net}.{broker}"
             self._peers[address] = (host, free_port(host))
-            self.laboratory[address] = (host, free_port(host))
-            self.clients[address] = await self.links.wire(CLIENTS, address, self.laboratory[address])
+            self.harness[address] = (host, free_port(host))
+            self.clients[address] = await self.links.wire(CLIENTS, address, self.harness[address])
         for broker in brokers:
             self.nodes[broker] = await self._node(self._folder.path, broker)
 
@@ -98,7 +97,7 @@ class ProcessSite:
             config=broker_config(self._plan, broker),
             zookeeper=",".join(map(_text, zookeeper)),
             peers=_listener(self._peers[me], ways),
-            clients=_listener(self.laboratory[me], self.clients),
+            clients=_listener(self.harness[me], self.clients),
             needs=needs_of(self._plan),
         )
         return NodeProcess(folder, start)
@@ -125,7 +124,7 @@ class ProcessSite:
 
     def _remove_folder(self) -> None:
         if self._folder is not None:
-            forget_all(self._folder.path)  # of every life, one that an interrupt met on its way too
+            remove_all_faketime_memory(self._folder.path)  # of every life, one that an interrupt met on its way too
             self._folder.remove()
             self._folder = None
 

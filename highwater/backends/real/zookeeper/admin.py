@@ -57,7 +57,7 @@ class Admin:
         except TimeoutError:
             raise self._silence() from None
 
-    async def told(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
+    async def ask_until_answered(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
         """The same for what may be done twice: asked again where the connection broke before all was answered."""
         try:
             async with asyncio.timeout(self.patience_s):
@@ -86,14 +86,14 @@ class Admin:
         """The parents and the topic znodes; brokers discover them. `assignments`: replicas by topic and partition."""
         creates = [Create(path, b"") for path in paths.PERSISTENT]
         creates += [Create(paths.topic_path(topic), paths.topic_payload(of)) for topic, of in assignments.items()]
-        for answer in await self.told(*creates):
+        for answer in await self.ask_until_answered(*creates):
             if not isinstance(answer, Created | NodeExists):
                 raise HarnessError(f"the topics could not be made in ZooKeeper: {answer}")
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
         """What ZooKeeper holds now of these partitions' states and of the controller, as a tree to look at."""
         wanted = [paths.CONTROLLER, *(paths.state_path(tp) for tp in tps)]
-        answers = await self.told(*(GetData(path) for path in wanted))
+        answers = await self.ask_until_answered(*(GetData(path) for path in wanted))
         nodes = {
             path: Znode(answer.data, answer.czxid, 0, 0, answer.owner, answer.version)
             for path, answer in zip(wanted, answers, strict=True)
@@ -103,7 +103,7 @@ class Admin:
 
     async def session_of(self, broker: BrokerId) -> int | None:
         """The session by which a broker is registered."""
-        (answer,) = await self.told(GetData(paths.broker_path(broker)))
+        (answer,) = await self.ask_until_answered(GetData(paths.broker_path(broker)))
         return answer.owner if isinstance(answer, Data) else None
 
     async def expire(self, session: int) -> None:

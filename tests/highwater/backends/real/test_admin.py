@@ -44,7 +44,7 @@ def told(monkeypatch: pytest.MonkeyPatch, *answers: AnyAnswer) -> tuple[tuple[An
 
     async def ask() -> tuple[tuple[AnyAnswer, ...], int]:
         admin = Admin("nowhere")
-        found = await admin.told(GetData("/a"))
+        found = await admin.ask_until_answered(GetData("/a"))
         assert isinstance(admin._zookeeper, Scripted)
         return found, admin._zookeeper.sessions
 

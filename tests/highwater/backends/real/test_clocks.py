@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.backends.real.node.clocks import FakeClock, forget, library
+from highwater.backends.real.node.clocks import FakeClock, library, remove_faketime_memory
 from highwater.backends.real.site import RIGHT, ClockCondition, Proof
 from reference.effects import Note
 from server.lab.notes import NoteLine
@@ -132,7 +132,7 @@ def test_a_process_sees_the_wrong_wall_clock_and_the_right_monotonic_one(tmp_pat
         [sys.executable, "-c", _PRINT], env={**os.environ, **clock.environment(found)}, stdout=subprocess.PIPE
     )
     printed, _ = process.communicate(timeout=20)
-    forget(process.pid)
+    remove_faketime_memory(process.pid)
 
     wall_ns, monotonic_ns = map(int, printed.split())
     assert abs(wall_ns - time.time_ns() - 3600 * 10**9) < 10 * 10**9

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.backends.real.node.directories import LogDirs, obeying
+from highwater.backends.real.node.directories import LogDirs, unprivileged_prefix
 from highwater.backends.real.site import SOUND, DirCondition, Probe, Proof
 from reference.messages import Batch
 from reference.types import Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -36,7 +36,7 @@ async def _measured(dirs: LogDirs, condition: DirCondition) -> Proof:
 
 def test_a_directory_without_permissions_refuses_writes_until_it_has_them_again(dirs: LogDirs) -> None:
     """Of root too, as far as root can be made to obey."""
-    if obeying() is None:
+    if unprivileged_prefix() is None:
         pytest.skip("root ignores permissions, and setpriv of util-linux is not installed")
 
     assert after(dirs, DirCondition(unreadable=True)) == Proof(True, "writing 64 KiB in data-0: Permission denied")

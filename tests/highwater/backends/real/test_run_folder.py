@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from highwater.backends.real.processes.backend import ProcessBackend
-from highwater.backends.real.run_folder import RunFolder, cramped
+from highwater.backends.real.run_folder import RunFolder, tmpdir_too_long
 from tests.zookeeper.test_process_backend import plan
 
 REFUSED = "the folder for temporary files has a name of 67 bytes, and sockets of a run leave it 66: set TMPDIR to another"
@@ -30,7 +30,7 @@ def with_a_name_of(size: int, below: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_where_a_run_is_not_refused_its_sockets_can_be_made(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_a_name_of(66, temporary, monkeypatch)
 
-    assert cramped() is None
+    assert tmpdir_too_long() is None
     folder = RunFolder()
     (folder.path / "b999").mkdir()
     with socket.socket(socket.AF_UNIX) as listener:

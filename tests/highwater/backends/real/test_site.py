@@ -2,7 +2,7 @@
 
 import pytest
 
-from highwater.backends.real.ending import end_all
+from highwater.backends.real.site import end_all
 from highwater.errors import HarnessError
 
 
