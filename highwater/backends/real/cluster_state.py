@@ -1,4 +1,4 @@
-"""Asking ZooKeeper and the brokers of a run as any client would, at its beginning and at its end."""
+"""The state of the cluster as ZooKeeper and the brokers' metadata show it to any client, at the start and end of a run."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +22,7 @@ BETWEEN_LOOKS_S = 0.5
 
 
 async def known_brokers(brokers: Mapping[Address, HostPort]) -> dict[Address, tuple[int, ...]]:
-    """Of whom each of these brokers tells clients, sorted; of nobody where it does not answer."""
+    """The broker ids in each broker's metadata, sorted; empty for a broker that does not answer."""
     told = await asyncio.gather(*(asyncio.to_thread(_metadata, where, ()) for where in brokers.values()))
     return {
         node: () if response is None else tuple(sorted(broker.node_id for broker in response.brokers))
@@ -31,23 +31,24 @@ async def known_brokers(brokers: Mapping[Address, HostPort]) -> dict[Address, tu
 
 
 class EndState(Struct, frozen=True):
-    """One look: the znodes of the topics and of their partitions' states, by path, and what each broker tells clients."""
+    """One reading: the topics' znodes, the partitions' state znodes by path, and the metadata that each broker serves."""
 
     topics: tuple[tuple[str, Data], ...]
     states: dict[str, Data]
     told: dict[Address, tuple[PartitionState, ...]]
 
     def record(self, recorder: Recorder) -> None:
-        """As rows."""
+        """Add the rows that `checkers.convergence` compares."""
         record_zookeeper(recorder, self.topics, self.states)
         for node, states in self.told.items():
             record_metadata(recorder, node, states)
 
 
 async def at_rest(see: Callable[[], Awaitable[EndState]]) -> tuple[EndState, ...]:
-    """What two looks in a row have both seen: no look is of one moment, but nothing changed between two that are the same.
+    """Read until two readings in a row are equal, and return that one.
 
-    Where that does not come about, the last two, which differ: nobody can tell then what the cluster was like in the end.
+    A reading takes time, so one alone may mix two states. After LOOKS_MAX readings the last two, which differ, are returned: the
+    final state of the cluster is then not known.
     """
     before = await see()
     for _ in range(LOOKS_MAX - 1):
@@ -60,7 +61,7 @@ async def at_rest(see: Callable[[], Awaitable[EndState]]) -> tuple[EndState, ...
 
 
 async def look(admin: Admin, brokers: Mapping[Address, HostPort]) -> EndState:
-    """What ZooKeeper holds now and what each broker tells clients. Who does not answer in time has told nothing."""
+    """Read ZooKeeper and the metadata of each broker; a broker that does not answer in time has no partitions."""
     topics, states = await _zookeeper(admin)
     told = await asyncio.gather(*(asyncio.to_thread(_told, where) for where in brokers.values()))
     return EndState(topics, states, dict(zip(brokers, told, strict=True)))

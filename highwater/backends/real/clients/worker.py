@@ -1,6 +1,6 @@
-"""The workload of a run on real nodes: each of its processes performs one operation after the other, through its own clients.
+"""The workload of a run on real brokers: each process performs one operation after the other, through its own clients.
 
-`highwater.rig.attempts` records both ends of each operation.
+`highwater.rig.attempts` records the invocation and the completion of each operation.
 """
 
 import asyncio
@@ -14,41 +14,44 @@ from workloads.client import Done, Invocation, Phase, Sleep
 
 
 class Phases:
-    """Which phase the run is in, and waiting for the next."""
+    """The current phase of the run; workers wait here for the next one."""
 
     def __init__(self) -> None:
         self.now: Phase = "faults"
         self._changed = asyncio.Event()
 
     def enter(self, phase: Phase) -> None:
-        """The next phase."""
+        """Begin a phase and wake all waiting workers."""
         self.now = phase
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def changed(self, timeout_ms: int | None = None) -> None:
-        """Until the phase changes, or so long."""
+        """Wait until the phase changes, at most `timeout_ms`."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), None if timeout_ms is None else timeout_ms / 1000)
 
 
 class Administrator:
-    """One command at a time. Belongs to one asyncio loop."""
+    """Admin commands of one workload process, one at a time, over a ZooKeeper session of its own.
+
+    The commands are performed by the machine of `reference.client.admin`. Belongs to one asyncio loop.
+    """
 
     def __init__(self, zookeeper: str, *, session_timeout_ms: int) -> None:
         self._session = AdminSession(zookeeper, session_timeout_ms)
 
     async def call(self, command: Command) -> Heard:
-        """Ask, and wait until it is done, refused or given up."""
+        """Submit a command and wait until it is done, refused, or ADMIN_TIMEOUT_MS have passed."""
         return heard(await self._session.run(command, ADMIN_TIMEOUT_MS))
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the ZooKeeper session."""
         self._session.close()
 
 
 class Worker:
-    """Performs one workload process to its end."""
+    """Performs the operations of one workload process."""
 
     def __init__(self, attempts: Attempts, client: KafkaClient, administrator: Administrator) -> None:
         self._attempts = attempts
@@ -56,7 +59,7 @@ class Worker:
         self._administrator = administrator
 
     async def run(self, phases: Phases) -> None:
-        """Until it is done in the final phase."""
+        """Perform operations until the process is done in the phase "final"."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         while True:

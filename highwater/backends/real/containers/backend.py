@@ -1,4 +1,4 @@
-"""Containers on the Docker engine of this machine as a backend: networks of their own, real disks, a real ZooKeeper."""
+"""The docker backend: containers on this machine's Docker engine, with their own networks, real files and a real ZooKeeper."""
 
 import asyncio
 import os
@@ -10,6 +10,7 @@ from highwater.backends.real.containers.engine import Engine, missing
 from highwater.backends.real.containers.links import AgentClient
 from highwater.backends.real.containers.place import make_grounds, make_place
 from highwater.backends.real.containers.site import ContainerSite
+from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT
 from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.stage import perform, unplayable
 from highwater.plans.plan import Plan
@@ -28,7 +29,7 @@ class DockerBackend:
     name = "docker"
 
     def refuse(self, plan: Plan) -> str | None:
-        """What containers, clients or the kernel cannot do, no engine, or images that are not of this source."""
+        """Why this machine cannot perform the plan: a fault, the workload, the engine, the images or the kernel; else None."""
         reason = unplayable(plan) or next(iter(refusals("docker", plan.schedule)), None) or missing()
         if reason is not None:
             return reason
@@ -36,32 +37,35 @@ class DockerBackend:
             return images.missing(engine) or missing_for(engine, plan)
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
-        """Play the plan. A KeyboardInterrupt ends it early, with what was recorded."""
+        """Play the plan. A KeyboardInterrupt ends the run early and keeps the rows recorded so far."""
         plan = with_time_for_containers(plan)
         return perform(plan, provenance, ContainerSite(plan), backend=self.name)
 
 
 def with_time_for_containers(plan: Plan) -> Plan:
-    """docs/promise.md §6: an engine makes and starts containers, so B is 20 s longer for them, and the quiet time with it."""
+    """The plan with the longer bound B of containers, and a longer quiet phase to match.
+
+    docs/promise.md §6: B is 20 s longer in containers, because the engine takes time to create and start them.
+    """
     promise = replace(plan.promise, containers=True)
     return replace(plan, promise=promise, quiet_ms=plan.quiet_ms + promise.bound_ms - plan.promise.bound_ms)
 
 
 def missing_for(engine: Engine, plan: Plan) -> str | None:
-    """What a fault of this plan lacks here, in a sentence; None where nothing."""
+    """What the kernel or the user of this machine lacks for a fault of this plan, in a sentence; None if nothing."""
     wanted = [(window, _of_agent(window.fault)) for window in plan.schedule]
-    # One container is made and asked, and only where the answer matters: it takes two seconds.
+    # The kernel is tested in a container, which takes two seconds: only if a fault depends on the answer.
     cannot = _asked(engine) if any(feature for _, feature in wanted) else {}
     for window, feature in wanted:
         if feature in cannot:
-            return f"window {window.id} ({window.kind}): the kernel of this machine cannot: {cannot[feature]}"
+            return f"window {window.id} ({window.kind}): this machine's kernel cannot apply the fault: {cannot[feature]}"
         if isinstance(window.fault, DiskFull) and os.geteuid():
-            return f"window {window.id} ({window.kind}): only root can mount a small file system"
+            return f"window {window.id} ({window.kind}): {MOUNT_NEEDS_ROOT}"
     return None
 
 
 def _of_agent(fault: AnyFault) -> str | None:
-    """As `agent` calls what this fault needs of it."""
+    """The name in `agent` of the feature that a fault needs; None if it needs none."""
     return next((feature for kinds, feature in _FEATURES if isinstance(fault, kinds)), None)
 
 

@@ -1,6 +1,7 @@
-"""A site of containers: `real.site` on the Docker engine of this machine, with networks of its own for each run.
+"""A site of containers: `highwater.backends.real.site` on this machine's Docker engine, with separate networks for each run.
 
-The harness speaks to containers by their addresses and shares folders with them, so it runs on the engine's machine, on Linux.
+The harness reaches containers by their addresses and shares folders with them. It therefore has to run on the engine's machine,
+under Linux.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ from server.runtime.settings import Listener
 
 
 class ContainerSite:
-    """What the stage plays a plan on."""
+    """`highwater.backends.real.site.Site` of containers."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -46,7 +47,7 @@ class ContainerSite:
         self.zookeeper = ""
 
     async def open(self) -> None:
-        """ZooKeeper runs when this returns."""
+        """Build the site; ZooKeeper serves when this returns."""
         engine = self._engine = Engine()
         self._folder = RunFolder()
         grounds = await asyncio.to_thread(make_grounds, engine, self._folder)
@@ -89,21 +90,21 @@ class ContainerSite:
         await asyncio.gather(*(agent.open() for agent in agents.values()))
 
     def commits(self) -> Iterable[AnyCommit]:
-        """From the transaction logs of ZooKeeper."""
+        """The committed changes in the servers' transaction logs."""
         return commits(self.servers)
 
     async def leave(self) -> None:
-        """Nothing of it uses the loop any more."""
+        """Close the connections to the agents."""
         await self.links.close()
 
     def stop(self) -> None:
-        """No broker runs any more."""
+        """Kill all brokers."""
         end_all(node.process.end for node in self.nodes.values())
 
     def close(self) -> None:
-        """No container, no network and no file is left."""
+        """Remove all containers, networks and files of the run."""
         end_all([self._remove_made, *(node.release for node in self.nodes.values()), self._remove_folder])
-        # Not before nothing is left: who calls again has what is there tried again.
+        # Keep the engine until everything is removed, so that a second call can try the rest again.
         if self._engine is not None:
             self._engine.close()
         self._engine = self._folder = None
@@ -118,5 +119,5 @@ class ContainerSite:
 
 
 def _listener(places: dict[Address, Place], port: int, brokers: Sequence[Address]) -> Listener:
-    """At one port of every broker's network."""
+    """A listener that advertises each broker's address in the run's network, at one port for all."""
     return Listener(bind=f"{ANYWHERE}:{port}", advertised={name: f"{places[name].address}:{port}" for name in brokers})

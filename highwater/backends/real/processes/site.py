@@ -1,7 +1,7 @@
-"""A site of processes: `highwater.backends.real.site` on one machine, in one folder that is gone afterwards.
+"""A site of processes: `highwater.backends.real.site` on one machine, in one folder that is removed afterwards.
 
-Every broker listens at a loopback address of its own, and every connection to it, and from it to ZooKeeper, goes through a proxy
-of the laboratory (`links`): the link of each pair can be held, slow, lossy or reset by itself.
+Every broker listens at a loopback address of its own. Connections to it from brokers and clients, and its connections to
+ZooKeeper, go through proxies of the harness (`links`), so that each link can be held, slowed, lossy or reset separately.
 """
 
 import os
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from highwater.backends.real.node.clocks import library, remove_all_faketime_memory
-from highwater.backends.real.node.directories import unprivileged_prefix
+from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT, unprivileged_prefix
 from highwater.backends.real.node.folder import Start, needs_of
 from highwater.backends.real.processes.conversation import between_brokers
 from highwater.backends.real.processes.links import ProxyLinks
@@ -26,11 +26,11 @@ from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnre
 from reference.types import Address, BrokerId, broker_address
 from server.runtime.settings import Listener
 
-_PROXIES = 254  # last part of the address at which all proxies of a run listen; brokers have their numbers
+_PROXIES = 254  # last number of the address at which all proxies of a run listen; a broker's is its id
 
 
 def missing_for(plan: Plan) -> str | None:
-    """What this machine lacks for a fault of this plan, in a sentence; None where it has all of it."""
+    """What this machine lacks for a fault of this plan, in a sentence; None if nothing."""
     for window in plan.schedule:
         why = _lacking(window.fault)
         if why is not None:
@@ -40,22 +40,22 @@ def missing_for(plan: Plan) -> str | None:
 
 def _lacking(fault: AnyFault) -> str | None:
     if isinstance(fault, ClockJump | ClockDrift | ClockStrobe) and library() is None:
-        return "libfaketime is not installed on this machine (apt install libfaketime)"
+        return "wrong clocks need libfaketime, which is not installed (Debian, Ubuntu: apt install libfaketime)"
     if isinstance(fault, DiskFull) and os.geteuid():
-        return "only root can mount a small file system"
+        return MOUNT_NEEDS_ROOT
     if isinstance(fault, DirUnreadable) and unprivileged_prefix() is None:
-        return "root ignores permissions, and setpriv of util-linux, which changes that, is not installed"
+        return "root ignores file permissions unless setpriv prevents it: install setpriv (util-linux), or run as another user"
     return None
 
 
 class ProcessSite:
-    """What the stage plays a plan on."""
+    """`highwater.backends.real.site.Site` of processes."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._folder: RunFolder | None = None
         self._zookeeper: LocalZooKeeper | None = None
-        # 127.x.y.0/24: runs side by side do not meet. The system gives out the ports, so a collision would only share addresses.
+        # 127.x.y.0/24 is drawn, so that parallel runs differ. The kernel assigns the ports, so two runs may even share a network.
         chance = random.Random()
         self._net = f"127.{chance.randrange(16, 250)}.{chance.randrange(1, 255)}"
         self.links = ProxyLinks(f"{self._net}.{_PROXIES}", chance)
@@ -63,14 +63,14 @@ class ProcessSite:
         self._ensemble: tuple[Server, ...] = ()
         self.servers: tuple[ServerProcess, ...] = ()
         self.zookeeper = ""
-        self._peers: dict[Address, HostPort] = {}  # where brokers listen for each other
+        self._peers: dict[Address, HostPort] = {}  # the listeners for other brokers
         self.clients: dict[Address, HostPort] = {}
         self.harness: dict[Address, HostPort] = {}
 
     async def open(self) -> None:
-        """ZooKeeper runs when this returns."""
+        """Build the site; ZooKeeper serves when this returns."""
         self._folder = RunFolder()
-        # In this thread: the kernel ends the server with the thread that started it.
+        # Not in a worker thread: the kernel kills the server when the thread that started it ends.
         self._zookeeper = LocalZooKeeper(self._plan.cluster.zookeeper)
         self._zookeeper.__enter__()
         self.zookeeper = self._zookeeper.address
@@ -103,19 +103,19 @@ class ProcessSite:
         return NodeProcess(folder, start)
 
     def commits(self) -> Iterable[AnyCommit]:
-        """From the transaction logs of ZooKeeper."""
+        """The committed changes in the servers' transaction logs."""
         return commits(self._ensemble)
 
     async def leave(self) -> None:
-        """Nothing of it uses the loop any more."""
+        """Close the proxies."""
         await self.links.close()
 
     def stop(self) -> None:
-        """No broker runs any more."""
+        """Kill all brokers."""
         end_all(node.end for node in self.nodes.values())
 
     def close(self) -> None:
-        """No process and no file is left."""
+        """End all processes and remove all files."""
         end_all([*(node.close for node in self.nodes.values()), self._stop_zookeeper, self._remove_folder])
 
     def _stop_zookeeper(self) -> None:
@@ -124,7 +124,7 @@ class ProcessSite:
 
     def _remove_folder(self) -> None:
         if self._folder is not None:
-            remove_all_faketime_memory(self._folder.path)  # of every life, one that an interrupt met on its way too
+            remove_all_faketime_memory(self._folder.path)  # also of a life whose start was interrupted
             self._folder.remove()
             self._folder = None
 
