@@ -53,7 +53,7 @@ class LocalCluster:
         self._folder = folder
         self._processes: dict[BrokerId, subprocess.Popen[bytes]] = {}
         ids = [BrokerId(number) for number in range(1, brokers + 1)]
-        self.between = {broker: (HOST, free_port()) for broker in ids}  # the listeners among brokers
+        self.between = {broker: (HOST, free_port()) for broker in ids}  # each broker's listener for other brokers
         self.listening: Mapping[BrokerId, tuple[str, int]] = {broker: (HOST, free_port()) for broker in ids}
         peers = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.between.items()}
         clients = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.listening.items()}

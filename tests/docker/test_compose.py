@@ -18,7 +18,7 @@ def test_settings_are_accepted_and_their_ports_published(number: int) -> None:
     services = yaml.safe_load((DOCKER / "compose.yml").read_text())["services"]
 
     (clients,) = settings.clients
-    advertised = clients.advertised[f"b{number}"]  # type: ignore[index] # a name of the protocol
+    advertised = clients.advertised[f"b{number}"]  # type: ignore[index] # the key is an Address
     assert (settings.broker.broker, settings.broker.variant) == (number, SAFE)
     assert clients.bind.rpartition(":")[2] == advertised.rpartition(":")[2]
     assert services[f"b{number}"]["ports"] == [f"{advertised}:{advertised.rpartition(':')[2]}"]

@@ -25,7 +25,7 @@ from server.lab.notes import NoteLine
 from server.lab.power import Loss, Wound
 
 CLIENTS = Address("c")
-Pair = tuple[Address, Address]  # from whom, to whom
+Pair = tuple[Address, Address]  # sender, receiver
 HostPort = tuple[str, int]
 
 
@@ -156,7 +156,7 @@ class Node(Life, Protocol):
 
 
 class Links(Protocol):
-    """The network between places."""
+    """The network between the places of a run."""
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
         """Set these links and leave the others as they are. The probe measures at the receiving end of each."""

@@ -271,7 +271,7 @@ class Stage:
 
 
 def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:
-    """The first leaf of a group."""
+    """The first HarnessError in an exception group, which may be nested."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

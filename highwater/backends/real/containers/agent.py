@@ -40,11 +40,11 @@ _QUEUED_PACKETS_MAX = 65_536  # the kernel drops more than these
 _ANSWER_BYTES = 1 << 16
 PROBE_PORT = 7007
 _PROBE_GAP_S = 0.002
-_HEARD_MAX = 100  # tokens that are remembered
+_HEARD_MAX = 100  # probe tokens that are remembered; then the oldest is dropped
 _NOBODY = "192.0.2.1"  # reserved for documentation (RFC 5737), so no peer has it
 
 
-class Refused(Exception):  # noqa: N818 - what the caller reads
+class Refused(Exception):  # noqa: N818 - named for the reader of `except Refused`
     """A request failed; the text says why."""
 
 
@@ -168,7 +168,7 @@ class Link:
 
 
 class Agent:
-    """All links of one place."""
+    """The links of one place, and the requests about them."""
 
     def __init__(self) -> None:
         self._links: dict[tuple[str, str], Link] = {}
@@ -226,7 +226,7 @@ class Agent:
                 self._queues += 1
                 link.queue = Queue(self._queues, delay_ms)
         await self._write()
-        for queue in done:  # no rule refers to them any more
+        for queue in done:  # closed last, once no rule refers to it
             queue.close()
 
     async def _write(self) -> None:

@@ -24,7 +24,7 @@ _FEATURES = (((Partition, Clog), "held"), ((Packets,), "loss_per_mille"), ((Slow
 
 
 class DockerBackend:
-    """Performs plans in containers, in real time."""
+    """Performs plans in containers, in real time; `name` is the backend's name on the command line."""
 
     name = "docker"
 

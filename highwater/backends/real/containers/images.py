@@ -37,10 +37,10 @@ COMMAND = "make images"
 # A broker's image holds these packages of ours and these distributions, which they import, and nothing else.
 PACKAGES = ("reference", "server")
 BROKER = ("msgspec", "kazoo", "kio", "crc32c")
-_LOCAL = "highwater-debian"  # the base that debootstrap made
+_LOCAL = "highwater-debian"  # the image that debootstrap made, used if BASE_IMAGE cannot be pulled
 _BASE_IMAGE = "python:3.11-slim-bookworm"
 _SUITE = "bookworm"
-_PYTHON = (3, 11)  # of both bases
+_PYTHON = (3, 11)  # in both base images
 _PACKAGES = "python3,openjdk-17-jre-headless,iptables,iproute2,libfaketime"
 _USELESS = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
 _ROOT = Path(next(iter(reference.__path__))).parent
@@ -63,7 +63,7 @@ def missing(engine: Engine) -> str | None:
 
 
 def build_all(engine: Engine) -> None:
-    """Build what is not there or out of date, with a line for each image that takes time."""
+    """Build each image that is missing or out of date, and print a line for it."""
     if engine.inputs_of(BASE) != _base_inputs():
         _build_base(engine)
     base = engine.image_id(BASE)

@@ -117,7 +117,7 @@ class ContainerLinks:
         """Close the connections to all agents."""
         if self._counting is not None:
             self._counting.cancel()
-            await asyncio.gather(self._counting, return_exceptions=True)  # an earlier error of it was reported where it mattered
+            await asyncio.gather(self._counting, return_exceptions=True)  # `set` and `reset` report errors of the agents
         if self._socket is not None:
             self._socket.close()
         for agent in self._agents.values():

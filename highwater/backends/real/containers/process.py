@@ -60,7 +60,7 @@ class ContainerProcess:
     async def kill(self) -> Probe:
         """Send SIGKILL and wait for the end. If no process runs, the probe says that the fault had no effect."""
         if not self.is_running():
-            return _nobody
+            return _no_process
         probe = self.gone()
         await asyncio.to_thread(self.end)
         return probe
@@ -111,7 +111,7 @@ class ContainerProcess:
 
         An earlier end would prove nothing about this fault, so without a process the probe fails.
         """
-        return partial(self._gone, self._pid) if self.is_running() else _nobody
+        return partial(self._gone, self._pid) if self.is_running() else _no_process
 
     async def _gone(self, pid: int) -> Proof:
         container = self._container
@@ -156,7 +156,7 @@ class ContainerProcess:
         return Proof(taken == 0 and engine_says == "paused", detail)
 
 
-async def _nobody() -> Proof:
+async def _no_process() -> Proof:
     return Proof(False, "there was no process")
 
 

@@ -9,7 +9,7 @@ from nemesis.capability import refusals
 
 
 class ProcessBackend:
-    """Performs plans on this machine, in real time."""
+    """Performs plans with processes, in real time; `name` is the backend's name on the command line."""
 
     name = "process"
 

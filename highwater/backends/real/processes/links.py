@@ -179,7 +179,7 @@ class _Far(_End):
 
 
 class _Beat:
-    """The standing connection of one wire."""
+    """The standing connection of one wire, over which probes send words."""
 
     def __init__(self, number: int, proxy: Proxy, where: HostPort) -> None:
         self.number = number

@@ -22,7 +22,7 @@ END_TIMEOUT_S = 10
 
 
 class NodeProcess(NodeFolder):
-    """One broker through all its lives: `highwater.backends.real.site.Node`."""
+    """`highwater.backends.real.site.Node` as a process for each life."""
 
     def __init__(self, folder: Path, start: Start) -> None:
         super().__init__(folder, start)

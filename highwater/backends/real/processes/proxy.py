@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 
 from highwater.backends.real.site import JOINED, HostPort, LinkCondition, Pair
 
-WAITING_BYTES_MAX = 1024 * 1024  # of one direction of one connection
-REPEAT_S = 0.2  # TCP repeats a lost packet no sooner (the least retransmission timeout of Linux)
+WAITING_BYTES_MAX = 1024 * 1024  # per direction of a connection
+REPEAT_S = 0.2  # Linux's minimal retransmission timeout of TCP
 REPEATS_MAX = 6
 _RESET = struct.pack("ii", 1, 0)
 
@@ -29,7 +29,7 @@ Conversation = Callable[[], tuple[Divide, Divide]]  # for a new connection: one 
 
 
 class Link:
-    """One direction between two places."""
+    """One direction between two places: its condition, its hits, and the flows of its connections."""
 
     def __init__(self, pair: Pair, chance: random.Random) -> None:
         self.pair = pair

@@ -48,7 +48,7 @@ class Admin:
         self._zookeeper.connect()
 
     def close(self) -> None:
-        """End the session."""
+        """Close the session; requests without an answer stay unanswered."""
         self._zookeeper.close()
 
     async def ask(self, *ops: AnyOp, atomic: bool = False) -> tuple[AnyAnswer, ...]:

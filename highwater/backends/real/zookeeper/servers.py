@@ -19,7 +19,7 @@ SERVES_S_MAX = 60.0
 
 
 class ServerProcess:
-    """`highwater.backends.real.site.Life` of one server."""
+    """`highwater.backends.real.site.Life` of one server on this machine."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

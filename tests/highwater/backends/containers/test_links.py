@@ -33,7 +33,7 @@ def test_hits_of_an_earlier_window_do_not_count_for_a_later_one() -> None:
         await links.set({THERE: JOINED})
         await links.set({THERE: LinkCondition(loss_per_mille=1)})
         before = links.counts().get(THERE, 0)
-        await asyncio.sleep(0.15)  # the agents are asked again and again
+        await asyncio.sleep(0.15)  # the counters are queried meanwhile
         found = links.counts().get(THERE, 0) - before
         await links.close()
         return found
