@@ -107,8 +107,8 @@ class Engine:
             self._client = docker.from_env(timeout=_ANSWER_S_MAX, max_pool_size=_CONNECTIONS_MAX)
             self._client.ping()
         except (DockerException, requests.exceptions.RequestException) as error:
-            where = os.environ.get("DOCKER_HOST", "the default socket")
-            raise HarnessError(f"no Docker engine answers at {where} ({error}): start dockerd, or set DOCKER_HOST") from error
+            where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+            raise HarnessError(f"no Docker engine answers at {where}: start dockerd, or set DOCKER_HOST ({error})") from error
         if not self._client.api.base_url.startswith("http+docker://"):
             self.close()
             raise HarnessError(f"DOCKER_HOST must name an engine on this machine (unix://…), not {os.environ.get('DOCKER_HOST')}")

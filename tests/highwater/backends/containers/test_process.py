@@ -78,7 +78,7 @@ def test_pause_of_a_process_that_ends_meanwhile_is_no_error() -> None:
     assert asyncio.run(scene()) == Proof(False, "there is no process")
 
 
-def test_running_process_that_cannot_be_paused_is_a_harness_error() -> None:
+def test_failed_pause_of_a_running_process_is_a_harness_error() -> None:
     async def scene() -> None:
         engine = OneProcess()
         process = await started(engine)

@@ -113,14 +113,14 @@ def test_clock_of_a_node_without_notes_is_not_measured(tmp_path: Path, monkeypat
     assert asyncio.run(scene()) == Proof(None, "the node wrote no note")
 
 
-def test_note_from_before_libfaketime_read_its_file_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_note_soon_after_the_change_does_not_prove_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that is killed right after healing has shown the wrong clock and writes no later note."""
     monkeypatch.setattr("highwater.backends.real.node.clocks.HEALED_S_MAX", 0.1)
 
     assert measured(FakeClock(tmp_path / "clock"), RIGHT, off_ms=5000).holds is None
 
 
-def test_process_has_a_wrong_wall_clock_and_a_right_monotonic_clock(tmp_path: Path) -> None:
+def test_process_has_wrong_wall_and_right_monotonic_clock(tmp_path: Path) -> None:
     found = library()
     if found is None:
         pytest.skip("libfaketime is not installed")
