@@ -1,10 +1,10 @@
-# Every target sets up .venv by itself; the second time that costs nothing.
+# Every target first sets up .venv, unless it is up to date.
 SHELL := /bin/bash
 # Without bytecode every test process and every broker that a test starts would compile all modules anew: up to 15 s each.
 unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 READY := .venv/.ready
-# test-chaos runs so many fresh seeds, from FIRST on; drawn anew where FIRST is empty.
+# test-chaos runs SEEDS seeds from FIRST on; if FIRST is empty, the first seed is drawn.
 SEEDS ?= 200
 FIRST ?=
 STORE ?= store/chaos
@@ -37,7 +37,7 @@ test: $(READY)
 test-chaos: $(READY)
 	$(BIN)/highwater chaos --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) --store $(STORE)
 
-# Needs a Docker engine on this machine. Runs wait more than they work, so more of them than there are cores.
+# Needs a Docker engine on this machine. Runs mostly wait, so there are more workers than cores.
 test-docker: images
 	$(BIN)/python -m pytest -q -m docker -n 4 tests/docker $(PYTEST_ARGS)
 
@@ -59,7 +59,7 @@ bench-docker: images
 bench-checkers: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.checkers
 
-# Every judge against its definition on 100,000 small histories each: three quarters of an hour of one core.
+# Compares every judge with its definition on 100,000 small histories: 45 minutes on one core.
 prove-checkers: $(READY)
 	POLARS_MAX_THREADS=1 nice $(BIN)/python -m proof --histories 100000 --workers $(WORKERS) --write docs/proof.md
 

@@ -1,1 +1,1 @@
-"""Benchmarks (`make bench…`) and the port fuzzer. Not in the wheel; imports everything, imported by tests alone."""
+"""Benchmarks (`make bench…`) and the port fuzzer. Not in the wheel; imported by tests alone."""

@@ -1,8 +1,8 @@
-"""`make bench-checkers`: how fast and in how much memory large histories are judged; medians of rounds.
+"""`make bench-checkers`: time and memory of judging large histories, as medians over rounds.
 
-Each round is a process of its own, so that its peak of memory is its own and nothing is warm but the files. Seconds are given
-twice: of the processor, which other jobs on the machine change little, and by the clock. Making a history is not counted; reading
-it is, where it is read from a file. Every history is a good one, and a verdict of anything else ends the bench.
+Each round is a process of its own, so it measures its own peak of memory, and only the file cache is warm. Seconds are printed
+twice: of the processor, on which other jobs of the machine have little influence, and of the wall clock. Generating a history is
+not counted; reading it from a file is. Every history is VALID; the benchmark fails on any other verdict.
 """
 
 import argparse
@@ -52,7 +52,7 @@ _ONE = "--one"
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """Seconds of judging, and the peak of the process that judged."""
+    """Processor and wall seconds of judging, and the peak memory of the judging process."""
 
     processor: float
     clock: float
@@ -60,7 +60,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """What is measured: `prepare` makes the history and gives the judging of it, which says whether it was found good."""
+    """One measured subject. `prepare` makes a history of a size and returns a function that judges it: True if VALID."""
 
     name: str
     unit: str
@@ -94,20 +94,20 @@ SUBJECTS = (
 
 
 def _round(subject: Subject, size: int, folder: Path) -> Measured:
-    """One round, in this process."""
+    """Perform one round in this process. Raises SystemExit if the history is not VALID."""
     work = subject.prepare(size, folder)
     gc.collect()
-    gc.freeze()  # what was made for the bench is not for the collector to walk
+    gc.freeze()  # the collector need not walk the generated history
     clock, processor = perf_counter(), process_time()
     good = work()
     found = Measured(processor=process_time() - processor, clock=perf_counter() - clock, peak_mb=peak_mib())
     if not good:
-        raise SystemExit(f"{subject.name} of {size}: the history is a good one, and the verdict is not")
+        raise SystemExit(f"{subject.name} of {size}: the generated history is good, but the verdict is not VALID")
     return found
 
 
 def _median(subject: Subject, size: int, folder: Path, rounds: int) -> Measured:
-    """Of so many rounds, each in a process of its own."""
+    """The medians over rounds, each in a process of its own."""
     command = [sys.executable, "-m", "bench.checkers", _ONE, subject.name, str(size), str(folder)]
     found = [
         msgspec.json.decode(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout, type=Measured)
@@ -121,7 +121,7 @@ def _median(subject: Subject, size: int, folder: Path, rounds: int) -> Measured:
 
 
 def _corpora(folder: Path, rounds: int) -> None:
-    """Whole folders of published histories, read and judged by the command in one process; imports are not counted."""
+    """Judge whole folders of published histories in one process and print the times; imports are not counted."""
     for name, model in _FOLDERS:
         files = sorted(path for path in (folder / name).rglob("*") if path.suffix in (".txt", ".log", ".edn"))
         took = []
@@ -137,12 +137,12 @@ def _corpora(folder: Path, rounds: int) -> None:
 
 
 def main() -> None:
-    """Measure and print; with `--plot` draw."""
+    """Measure and print; `--plot` also writes an SVG."""
     parser = argparse.ArgumentParser(prog="bench.checkers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=_ROUNDS)
-    parser.add_argument("--largest", type=int, default=10 * _MILLION, help="leave out what is larger")
-    parser.add_argument("--plot", type=Path, help="write the growth as SVG")
-    parser.add_argument("--corpora", type=Path, default=_CORPORA, help="published histories; left out where they are absent")
+    parser.add_argument("--largest", type=int, default=10 * _MILLION, help="leave out histories that are larger")
+    parser.add_argument("--plot", type=Path, help="write processor time over size as SVG")
+    parser.add_argument("--corpora", type=Path, default=_CORPORA, help="folder of published histories; left out if absent")
     parser.add_argument(_ONE, nargs=3, metavar=("NAME", "SIZE", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:

@@ -1,7 +1,7 @@
-"""What a cluster of real nodes does for a stock client (librdkafka): records a second both ways, failover, memory.
+"""Measures a cluster of real brokers with a stock client (librdkafka): throughput both ways, failover, memory.
 
-The client shares the machine with the cluster. Times are the wall's, so that only runs on the same machine, in turn, compare.
-Records are of RECORD_BYTES, produced with acks=all in batches of librdkafka's own making, to PARTITIONS partitions of three
+The client shares the machine with the cluster. Times are wall-clock times, so compare only runs on the same machine, one after
+the other. Records have RECORD_BYTES and are produced with acks=all, batched by librdkafka, to PARTITIONS partitions with three
 replicas.
 """
 
@@ -36,29 +36,29 @@ _Settings = dict[str, str | int | float | bool]
 
 
 class Target(Protocol):
-    """The cluster."""
+    """The cluster that is measured."""
 
     @property
     def bootstrap(self) -> str:
-        """What clients are given."""
+        """The value of a client's `bootstrap.servers`."""
 
     @property
     def zookeeper(self) -> str:
-        """host:port"""
+        """The address of ZooKeeper, "host:port"."""
 
     @property
     def listening(self) -> Mapping[BrokerId, tuple[str, int]]:
-        """Where clients reach each broker."""
+        """The address of each broker for clients."""
 
     def kill(self, broker: BrokerId) -> None:
-        """SIGKILL."""
+        """Send SIGKILL to a broker."""
 
     def resident_kb(self, broker: BrokerId) -> int:
-        """Memory of a broker that runs."""
+        """The resident memory of a running broker, in KiB."""
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """The numbers. `failover_ms`: from the end of the dead leader's session to the next record that was acknowledged."""
+    """The results. `failover_ms` is from the end of the dead leader's session to the next acknowledged record."""
 
     first_write_s: float
     records: int
@@ -69,7 +69,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 def first_write(target: Target, started_s: float) -> float:
-    """Makes the topic; seconds from `started_s`, of time.monotonic, to the first acknowledged record."""
+    """Create the topic; returns the seconds from `started_s` (time.monotonic) to the first acknowledged record."""
     settings: _Settings = {"bootstrap.servers": target.bootstrap, "log_level": 0}
     admin = AdminClient(settings)
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(_PATIENCE_S)
@@ -82,7 +82,7 @@ def first_write(target: Target, started_s: float) -> float:
 
 
 def produced_per_s(target: Target, records: int) -> float:
-    """Records a second, from the first call to the last acknowledgement."""
+    """Records per second, from the first produce call to the last acknowledgement."""
     producer = Producer(
         {
             "bootstrap.servers": target.bootstrap,
@@ -105,7 +105,7 @@ def produced_per_s(target: Target, records: int) -> float:
 
 
 def consumed_per_s(target: Target, records: int) -> float:
-    """Records a second, from the assignment to the last of them."""
+    """Records per second, from the assignment to the last record."""
     consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "bench", "enable.auto.commit": False, "log_level": 0})
     start_s = time.monotonic()
     consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
@@ -113,7 +113,7 @@ def consumed_per_s(target: Target, records: int) -> float:
     while found < records:
         messages = consumer.consume(_CONSUMED_AT_ONCE, 5.0)
         if not messages:
-            raise HarnessError(f"{found} of {records} records came")
+            raise HarnessError(f"only {found} of {records} records could be read")
         found += len(messages)
     passed_s = time.monotonic() - start_s
     consumer.close()
@@ -121,9 +121,9 @@ def consumed_per_s(target: Target, records: int) -> float:
 
 
 def failover_ms(target: Target) -> float:
-    """Kills the leader of partition 0 under a client that asks again every few milliseconds.
+    """Kill the leader of partition 0 and retry a produce every few milliseconds.
 
-    Not librdkafka, which looks for a leader that is down once a second.
+    librdkafka is not used here, because it looks for a new leader only once a second.
     """
     survivors = dict(target.listening)
     leader = _leader(survivors)
@@ -137,7 +137,7 @@ def failover_ms(target: Target) -> float:
     give_up_s = time.monotonic() + _PATIENCE_S
     while not ended or not _is_taken(survivors):
         if time.monotonic() > give_up_s:
-            raise HarnessError("nothing was acknowledged after the leader was killed")
+            raise HarnessError(f"no record was acknowledged within {_PATIENCE_S:.0f} s after the leader was killed")
         time.sleep(_ASK_AGAIN_S)
     passed_s = time.monotonic() - ended[0]
     watcher.stop()
@@ -146,7 +146,7 @@ def failover_ms(target: Target) -> float:
 
 
 def _leader(brokers: Mapping[BrokerId, tuple[str, int]]) -> BrokerId | None:
-    """Who leads partition 0, as the first of these who answers says."""
+    """The leader of partition 0 in the metadata of the first broker that answers; None if unknown."""
     question = MetadataRequest(topics=(MetadataRequestTopic(TOPIC),))
     for where in brokers.values():
         try:
@@ -159,7 +159,7 @@ def _leader(brokers: Mapping[BrokerId, tuple[str, int]]) -> BrokerId | None:
 
 
 def _is_taken(brokers: Mapping[BrokerId, tuple[str, int]]) -> bool:
-    """Does the leader take a record, with acks=all?"""
+    """Whether the leader acknowledges a record with acks=all."""
     leader = _leader(brokers)
     if leader is None:
         return False
@@ -174,7 +174,7 @@ def _is_taken(brokers: Mapping[BrokerId, tuple[str, int]]) -> bool:
 
 
 def measure(target: Target, brokers: Sequence[BrokerId], records: int, started_s: float) -> Measured:
-    """All of it, in this order: memory is that after the records have come and gone."""
+    """Take all measurements in this order; memory is measured after all records were produced and consumed."""
     first_write_s = first_write(target, started_s)
     produced = produced_per_s(target, records)
     consumed = consumed_per_s(target, records)
@@ -189,7 +189,7 @@ def measure(target: Target, brokers: Sequence[BrokerId], records: int, started_s
 
 
 def say(measured: Measured) -> None:
-    """A line for each number."""
+    """Print a line for each result."""
     sys.stdout.write(
         f"first acknowledged write  {measured.first_write_s:.1f} s after the command\n"
         f"produced, acks=all        {measured.produced_per_s:,.0f} records/s of {RECORD_BYTES} bytes ({measured.records:,})\n"

@@ -1,4 +1,4 @@
-"""`make bench-docker`: a cluster of three containers and one ZooKeeper on this machine, measured by a stock client."""
+"""`make bench-docker`: three brokers and one ZooKeeper in containers on this machine, measured with a stock client."""
 
 import argparse
 import asyncio
@@ -19,16 +19,16 @@ from reference.config import TopicSpec
 from reference.types import BrokerId
 from server.runtime.health import is_serving
 
-# A dead broker is noticed by the end of its session, which is what the failover is measured from.
+# The controller notices a dead broker when its session ends; the failover is measured from there.
 _SESSION_MS = 6000
-_LAG_MS = 10_000  # a benchmark keeps both cores busy; nobody is to leave the ISR for it
+_LAG_MS = 10_000  # long enough that no follower leaves the ISR while the benchmark keeps both cores busy
 _REQUEST_MS = 5000
 _START_S_MAX = 60.0
 _LOOK_S = 0.02
 
 
 def _plan() -> Plan:
-    """Three brokers; its topic is never made, its workload never performed."""
+    """A plan for three brokers; its topic is not created and its workload not performed."""
     topic = TopicSpec(name="unused", partitions=1, replication_factor=3, min_insync_replicas=2, flush="none")
     promise = Promise(
         topics=(TopicPromise(topic="unused", min_insync_replicas=2, flush="none"),),
@@ -57,7 +57,7 @@ def _plan() -> Plan:
 
 
 class ContainerCluster:
-    """`bench.cluster.Target` over a site whose brokers run."""
+    """`bench.cluster.Target` of a site whose brokers run."""
 
     def __init__(self, site: ContainerSite) -> None:
         self._site = site
@@ -66,11 +66,11 @@ class ContainerCluster:
         self.zookeeper = site.zookeeper
 
     def kill(self, broker: BrokerId) -> None:
-        """SIGKILL."""
+        """Send SIGKILL to a broker and wait for its end."""
         self._site.nodes[broker].process.end()
 
     def resident_kb(self, broker: BrokerId) -> int:
-        """Memory of a broker that runs."""
+        """The resident memory of a running broker, in KiB."""
         return resident_kb(self._site.nodes[broker].process.pid)
 
 
@@ -78,7 +78,7 @@ async def _begin(site: ContainerSite) -> None:
     try:
         await site.open()
         await asyncio.gather(*(node.start() for node in site.nodes.values()))
-        # A client that asks for the controller before there is one waits for much longer than it takes.
+        # A client that asks for the controller before there is one backs off for longer than the election takes.
         async with asyncio.timeout(_START_S_MAX):
             for broker, where in zip(site.nodes, site.clients.values(), strict=True):
                 while not await asyncio.to_thread(is_serving, where, broker):
@@ -90,7 +90,7 @@ async def _begin(site: ContainerSite) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Start, measure, print; exit 1 where the cluster did not do what was asked of it."""
+    """Start, measure, print. Exit code 1 if the cluster cannot be started or a measurement fails."""
     started_s = time.monotonic()
     parser = argparse.ArgumentParser(prog="python -m bench.containers")
     parser.add_argument("--records", type=int, default=300_000)

@@ -1,12 +1,12 @@
-"""A broker's port under fire: requests of stock clients with bytes changed, cut, repeated and made too long, and plain noise.
+"""Fuzzes a broker's ports with damaged requests of stock clients (changed, cut, repeated, wrong lengths) and random bytes.
 
     python -m bench.fuzz_port --seconds 600 --requests tests/server/wire/stock_requests.txt
 
-A cluster of three processes is started; one of its brokers is the target, at the listener for clients and at the one between
-brokers. Beside the noise a stock client produces, and reads all at the end: it must be served throughout. Printed are what was
-sent, how the connections ended, and the resident memory of the broker, ten times. Exit 1 where a record was lost or not taken (as
-where the broker died), or memory grew by more than GROWTH_KB_MAX after the first tenth. What is appended to logs by requests that
-are good enough stays in memory, as all records do.
+A cluster of three processes is started. One broker is the target, at its listener for clients and at the one for brokers.
+Meanwhile a stock client produces records and reads them all at the end. Printed are the bytes sent, how the connections ended,
+and ten times the broker's resident memory. The exit code is 1 if a record was lost or not acknowledged (as when the broker died),
+or if memory grew by more than GROWTH_KB_MAX after the first tenth of the time. Fuzzed requests may be valid; their records stay
+in memory like all others.
 """
 
 import argparse
@@ -25,24 +25,24 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.local_cluster import LocalCluster
-from highwater.backends.real.zookeeper import LocalZooKeeper
+from highwater.backends.real.zookeeper.local import LocalZooKeeper
 from reference.types import BrokerId
 
 GROWTH_KB_MAX = 30_000
 TARGET = BrokerId(1)
-TOPIC = "kept"  # another than the one of the requests, which may be deleted by one of them
+TOPIC = "kept"  # not the topic of the fuzzed requests, some of which delete it
 _LENGTHS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x80\x00\x00\x00")
 _PAUSE_S = 0.002
 _FLUSH_S = 15.0
 
 
 def load_requests(path: Path) -> list[bytes]:
-    """Frames without their lengths, in hexadecimal, the last word of each line."""
+    """The request frames of a file, without length prefixes: the last word of each line, in hexadecimal."""
     return [bytes.fromhex(line.split()[-1]) for line in path.read_text(encoding="ascii").splitlines()]
 
 
 def mutated(frame: bytes, draw: random.Random) -> bytes:
-    """The bytes of a connection that began with this request: mostly it, not quite it."""
+    """The bytes to send on one connection: this request with drawn damage, or rarely random bytes."""
     data = bytearray(frame)
     for _ in range(draw.choice((0, 1, 1, 2, 8))):
         at = draw.randrange(len(data))
@@ -64,7 +64,7 @@ def mutated(frame: bytes, draw: random.Random) -> bytes:
 
 
 class Fire:
-    """Connections to one port, one after the other, until it is told to stop."""
+    """A thread that opens connections to one port, one after the other, until `stop`."""
 
     def __init__(self, where: tuple[str, int], requests: Sequence[bytes], seed: int) -> None:
         self.ends: Counter[str] = Counter()
@@ -77,7 +77,7 @@ class Fire:
         self._thread.start()
 
     def stop(self) -> None:
-        """And wait."""
+        """End the thread and wait for it."""
         self._over.set()
         self._thread.join()
 
@@ -89,7 +89,7 @@ class Fire:
             time.sleep(_PAUSE_S)
 
     def _one(self, data: bytes) -> str:
-        """How the connection ended."""
+        """Send data over one connection; returns how it ended."""
         try:
             with socket.create_connection(self._where, 2.0) as connection:
                 connection.settimeout(0.05)
@@ -104,7 +104,7 @@ class Fire:
 
 
 class Customer:
-    """A stock client that produces a record now and then, and reads them all at the end."""
+    """A stock client that produces single records and reads them all at the end."""
 
     def __init__(self, bootstrap: str) -> None:
         settings: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "log_level": 0}
@@ -116,7 +116,7 @@ class Customer:
         self._sent = 0
 
     def produce(self) -> None:
-        """One more."""
+        """Produce the next record."""
         self._sent += 1
         self._producer.produce(TOPIC, str(self._sent).encode(), on_delivery=self._delivered)
         self._producer.poll(0)
@@ -127,7 +127,7 @@ class Customer:
             self.acknowledged.add(value)
 
     def lost(self) -> set[bytes]:
-        """What was acknowledged and cannot be read; unanswered records count as lost too."""
+        """The records that were acknowledged and cannot be read, and those that were not acknowledged."""
         self._producer.flush(_FLUSH_S)
         self._consumer.assign([TopicPartition(TOPIC, 0, 0)])
         found: set[bytes] = set()
@@ -139,7 +139,7 @@ class Customer:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Start, fire, measure, judge."""
+    """Start a cluster, fuzz it and print the result; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.fuzz_port")
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument("--seed", type=int, default=1)
@@ -177,7 +177,7 @@ def _fire(cluster: LocalCluster, requests: Sequence[bytes], seconds: int, seed: 
     growth_kb = max(sizes[2:]) - sizes[1]
     sys.stdout.write(
         f"{sum(fire.bytes for fire in fires):,} bytes, {dict(sorted(ends.items()))}; resident {sizes[0]:,} kB at first,"
-        f" {sizes[-1]:,} kB at last, {growth_kb:,} kB more than after a tenth;"
+        f" {sizes[-1]:,} kB at last, at most {growth_kb:,} kB more than after a tenth;"
         f" {len(customer.acknowledged):,} records acknowledged, {len(lost)} lost\n"
     )
     return 1 if lost or growth_kb > GROWTH_KB_MAX else 0

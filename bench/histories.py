@@ -1,8 +1,7 @@
-"""Large histories that look like real ones, for `make bench-checkers`: seeded, and made in columns, for there are millions.
+"""Generates large realistic histories for `make bench-checkers`: seeded, and in columns, because they have millions of rows.
 
-Every history here is a good one: the checkers have to look at all of it and find nothing, which is what they do most of the
-time. Calls overlap: each takes effect at a moment of its own, begins up to half a round of all processes before it and ends up to
-half a round after it.
+Every history is valid, so the checkers have to read all of it, which is their usual case. Calls overlap: each takes effect at its
+own moment, begins up to half a round of all processes before that moment and ends up to half a round after it.
 """
 
 from itertools import islice
@@ -26,22 +25,22 @@ _PARTITIONS = 4  # of each topic
 _PRODUCERS = 4  # of each partition
 _BATCH = 8  # records of a produce
 _POLL = 64  # records of a poll
-_READERS = 2  # that read each partition from its beginning
+_READERS = 2  # consumers that read each partition from its beginning
 _GAP_NS = 1_000  # between the moments of two calls
-_LOST_PERCENT = 1  # produces of unknown outcome; every second of them is in the log
+_LOST_PERCENT = 1  # produces with unknown outcome; half of them are in the log
 _FAILED_PERCENT = 1
-_PROCESSES = 16  # of a history of calls
-_APPENDS = 0.4  # of the calls of a log
-_KEYS = 10  # of transactions, in flight
+_PROCESSES = 16  # in a history of calls
+_APPENDS = 0.4  # share of the calls of a log
+_KEYS = 10  # keys in use by transactions at the same time
 _READ, _APPEND = Named("r"), Named("append")
 INVOKE, OK, FAIL, INFO = range(4)
 _TYPES = ("invoke", "ok", "fail", "info")
 
 
 def log_tables(rows: int, *, seed: int = 1) -> tuple[pa.Table, pa.Table, RunManifest]:
-    """About so many rows of produces and polls on sixteen partitions, as the two tables of `history.schema`, and a manifest.
+    """About `rows` rows of produces and polls on 16 partitions: the two tables of `history.schema`, and a manifest.
 
-    A produce of 8 records is 16 rows; each record is read by two consumers, in polls of 64 records.
+    A produce of 8 records has 16 rows; two consumers read each record, in polls of 64 records.
     """
     draws = np.random.default_rng(seed)
     partitions = [(topic, number) for topic in _TOPICS for number in range(_PARTITIONS)]
@@ -51,7 +50,7 @@ def log_tables(rows: int, *, seed: int = 1) -> tuple[pa.Table, pa.Table, RunMani
 
 
 def write_log(folder: Path, rows: int, *, seed: int = 1) -> int:
-    """Store such a history as the folder of a run; how many rows it has."""
+    """Store the history of `log_tables` as the folder of a run; returns its number of rows."""
     operations, events, manifest = log_tables(rows, seed=seed)
     store.write_file(folder / store.OPERATIONS, parquet.encode(operations))
     store.write_file(folder / store.EVENTS, parquet.encode(events))
@@ -60,7 +59,7 @@ def write_log(folder: Path, rows: int, *, seed: int = 1) -> int:
 
 
 def log_calls(count: int, *, seed: int = 1) -> list[Call]:
-    """Appends to one partition and reads of it, as calls: two appends to three reads, sixteen processes at once."""
+    """Calls on one partition by 16 processes: two appends for every three reads."""
     draws = np.random.default_rng(seed)
     appends = draws.random(count) < _APPENDS
     appends[0] = True
@@ -80,10 +79,10 @@ def log_calls(count: int, *, seed: int = 1) -> list[Call]:
 
 
 def transactions(count: int, *, seed: int = 1, writes: int = 32) -> Paired:
-    """List-append as Jepsen's generator makes it: one to four micro-operations on ten keys in flight, half of them appends.
+    """List-append transactions like Jepsen's generator: 1 to 4 micro-operations on ten keys in use, half of them appends.
 
-    A key is done with after so many `writes` (Jepsen: 32), so lists grow to that. One transaction in a hundred fails, and of one
-    nobody knows what became of it. Every transaction takes effect at a moment within its call.
+    A key is replaced after `writes` appends (Jepsen: 32), so lists grow to that length. One transaction in a hundred fails, and
+    one has an unknown outcome. Every transaction takes effect at one moment within its call.
     """
     draws = np.random.default_rng(seed)
     starts, ends = (column.tolist() for column in _intervals(draws, count))
@@ -121,14 +120,14 @@ def transactions(count: int, *, seed: int = 1, writes: int = 32) -> Paired:
 
 
 def _intervals(draws: np.random.Generator, count: int) -> tuple[Ints, Ints]:
-    """When calls begin and end, around moments that are a thousand apart; call i is by process i modulo `_PROCESSES`."""
+    """The begin and end times of calls, around moments that are 1000 apart; call i is by process i modulo `_PROCESSES`."""
     moment = (_PROCESSES + np.arange(count)) * 1000
     reach = 500 * _PROCESSES
     return moment - draws.integers(1, reach, count), moment + draws.integers(1, reach, count)
 
 
 def _partition(draws: np.random.Generator, place: int, records: int) -> dict[str, Ints]:
-    """The rows of one partition, in no order: columns of numbers."""
+    """The rows of one partition in no order, as columns of numbers."""
     count = max(1, records // _BATCH)
     fate = draws.integers(0, 100, count)
     kind = np.full(count, OK)
@@ -160,7 +159,7 @@ def _polls(
     last = starts + sizes - 1
     moment = appended[last] + _GAP_NS // 2
     process = place * (_PRODUCERS + _READERS) + _PRODUCERS + reader
-    # One consumer polls at a time: its next poll begins after its last one has ended.
+    # A consumer's polls do not overlap: the next one begins after the last one has ended.
     calls = _calls(draws, moment, np.full(len(starts), process), 1)
     ask = _rows(calls, "begin", kind=INVOKE, f=1, slot=np.zeros(len(starts), np.int64), value=np.int64(-1), place=place)
     ask["offset"] = starts
@@ -172,7 +171,7 @@ def _polls(
 
 
 def _calls(draws: np.random.Generator, moment: Ints, process: Ints, round_of: int) -> dict[str, Ints]:
-    """Begin and end of each call around its moment; two calls of one process never overlap, `round_of` calls lie between."""
+    """Begin and end of each call around its moment. Calls of one process do not overlap: its next is `round_of` calls later."""
     reach = max(2, round_of * _GAP_NS // 4)
     begin = moment - draws.integers(1, reach, len(moment))
     end = moment + draws.integers(1, reach, len(moment))

@@ -1,10 +1,10 @@
-"""A cluster of brokers as processes of this machine, for stock clients: to try them, to measure, to look around.
+"""A cluster of brokers as processes on this machine, for tests and benchmarks with stock clients.
 
     with LocalZooKeeper() as zookeeper, LocalCluster(folder, zookeeper.address) as cluster:
         Producer({"bootstrap.servers": cluster.bootstrap})
 
-No faults but SIGKILL, no proxies, no history: runs are performed by the backends. Every process ends with the
-context, and with this process however it ends.
+Its only fault is SIGKILL (with `harmed`, also those of the disk layer); it has no proxies and records no history. For runs see
+the backends. All processes end with the context, and when this process ends.
 """
 
 import os
@@ -19,7 +19,7 @@ from types import TracebackType
 import msgspec
 
 import reference
-from highwater.backends.real.zookeeper import free_port
+from highwater.backends.real.zookeeper.local import free_port
 from highwater.errors import HarnessError
 from reference.config import SAFE, BrokerConfig
 from reference.types import Address, BrokerId, Millis, broker_address
@@ -36,7 +36,7 @@ LOOK_S = 0.02
 class LocalCluster:
     """The context. `settings` change fields of each broker's `BrokerConfig`, `limits` those of its listener for clients.
 
-    `harmed`: its disks can be made to fail, and to lose power, as a harness does it.
+    `harmed`: disk faults and power losses can be caused through `side_channel` and `ledger`, as the harness does.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LocalCluster:
         self._folder = folder
         self._processes: dict[BrokerId, subprocess.Popen[bytes]] = {}
         ids = [BrokerId(number) for number in range(1, brokers + 1)]
-        self.between = {broker: (HOST, free_port()) for broker in ids}  # the listeners among brokers
+        self.between = {broker: (HOST, free_port()) for broker in ids}  # each broker's listener for other brokers
         self.listening: Mapping[BrokerId, tuple[str, int]] = {broker: (HOST, free_port()) for broker in ids}
         peers = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.between.items()}
         clients = {broker_address(broker): f"{HOST}:{port}" for broker, (_, port) in self.listening.items()}
@@ -76,7 +76,7 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """What clients are given."""
+        """The value of a client's `bootstrap.servers`."""
         return ",".join(f"{host}:{port}" for host, port in self.listening.values())
 
     def __enter__(self) -> "LocalCluster":
@@ -94,7 +94,7 @@ class LocalCluster:
         self._end()
 
     def start(self, broker: BrokerId) -> None:
-        """A process on what the last one left. There must be none."""
+        """Start a broker on the previous process's data; none may run."""
         settings = self._settings[broker]
         dirs = tuple(str(self._folder / f"b{broker}-{index}") for index in range(settings.broker.log_dirs))
         settings = self._settings[broker] = msgspec.structs.replace(settings, life=settings.life + 1, log_dirs=dirs)
@@ -112,7 +112,7 @@ class LocalCluster:
             )
 
     def wait_for(self, broker: BrokerId) -> None:
-        """Until it serves clients. HarnessError where it died, or does not come up."""
+        """Wait until a broker serves clients. Raises HarnessError if it ends, or does not serve within START_S_MAX."""
         end_s = time.monotonic() + START_S_MAX
         while not is_serving(self.listening[broker], broker):
             if self._processes[broker].poll() is not None or time.monotonic() > end_s:
@@ -120,7 +120,7 @@ class LocalCluster:
             time.sleep(LOOK_S)
 
     def kill(self, broker: BrokerId) -> None:
-        """SIGKILL."""
+        """Send SIGKILL to a broker and wait for its end."""
         process = self._processes.pop(broker)
         process.kill()
         process.wait()
@@ -128,24 +128,24 @@ class LocalCluster:
             process.stdin.close()
 
     def ended(self, broker: BrokerId, seconds: float) -> int:
-        """The exit code of a process that ends by itself, within so long."""
+        """Wait at most `seconds` for a broker that ends by itself; returns the exit code."""
         return self._processes[broker].wait(seconds)
 
     def pid(self, broker: BrokerId) -> int:
-        """Of its process."""
+        """The process id of a broker."""
         return self._processes[broker].pid
 
     def resident_kb(self, broker: BrokerId) -> int:
-        """VmRSS of its process."""
+        """The resident memory of a broker (VmRSS), in KiB."""
         lines = Path(f"/proc/{self.pid(broker)}/status").read_text(encoding="ascii").splitlines()
         return int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))
 
     def notes(self, broker: BrokerId) -> list[str]:
-        """What it has said so far, a kind for each note."""
+        """The kinds of a broker's notes so far."""
         return [line.note.kind for line in NotesReader(Path(self._settings[broker].notes)).read()]
 
     def terminate(self, broker: BrokerId) -> int:
-        """SIGTERM; the exit code, when it has come to its end."""
+        """Send SIGTERM and wait at most START_S_MAX for the end; returns the exit code."""
         process = self._processes.pop(broker)
         process.terminate()
         code = process.wait(START_S_MAX)
@@ -154,20 +154,20 @@ class LocalCluster:
         return code
 
     def side_channel(self, broker: BrokerId) -> Path:
-        """Where a harmed one is told of faults."""
+        """The Unix socket over which a harmed broker is given disk faults."""
         return self._folder / f"b{broker}.socket"
 
     def ledger(self, broker: BrokerId) -> Path:
-        """What a harmed one knows to be durable."""
+        """The file in which a harmed broker records what it has flushed."""
         return self._folder / f"b{broker}.ledger"
 
     def dir_of(self, broker: BrokerId, index: int = 0) -> Path:
-        """One of its log directories."""
+        """A log directory of a broker."""
         return Path(self._settings[broker].log_dirs[index])
 
     @contextmanager
     def without(self, broker: BrokerId) -> Iterator[None]:
-        """SIGKILL, and another process at the end of the context."""
+        """Kill a broker and start it again at the end of the context."""
         self.kill(broker)
         try:
             yield
@@ -177,7 +177,7 @@ class LocalCluster:
 
     def _last_words(self, broker: BrokerId) -> str:
         lines = (self._folder / f"b{broker}.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it printed nothing"
 
     def _end(self) -> None:
         for broker in list(self._processes):
@@ -185,7 +185,7 @@ class LocalCluster:
 
 
 def _config(broker: BrokerId) -> BrokerConfig:
-    """Times short enough to be waited for."""
+    """A configuration with timeouts short enough for tests to wait for."""
     return BrokerConfig(
         broker=broker,
         variant=SAFE,

@@ -1,4 +1,4 @@
-"""How judging grows: processor seconds over the size of a history, both logarithmic, as one SVG file that stands alone."""
+"""Plots processor seconds over the size of a history, both logarithmic, as a self-contained SVG file."""
 
 from collections.abc import Iterator, Sequence
 from math import ceil, floor, log10
@@ -8,19 +8,19 @@ from msgspec import Struct
 
 _WIDTH, _HEIGHT = 760, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 250, 16, 48
-_LINE = 16  # px from a label to the next
+_LINE = 16  # px between two labels
 _COLOURS = ("#1b6ca8", "#b5432a", "#2e7d4f", "#7a4fa3")
 
 
 class Series(Struct, frozen=True, kw_only=True):
-    """One line: a name, and points of size and seconds."""
+    """One line of the plot; each point is (size, seconds)."""
 
     name: str
     points: tuple[tuple[int, float], ...]
 
 
 def plot(series: Sequence[Series]) -> str:
-    """The drawing; a thin line to the last point of each series shows what linear growth would have been."""
+    """The SVG text. A dashed line to the last point of each series shows linear growth."""
     points = [point for one in series for point in one.points]
     x = _Scale([size for size, _ in points], _LEFT, _WIDTH - _RIGHT)
     straight = [one.points[-1][1] * one.points[0][0] / one.points[-1][0] for one in series]
@@ -37,7 +37,7 @@ def plot(series: Sequence[Series]) -> str:
 
 
 class _Scale:
-    """Decades of the values onto pixels."""
+    """Maps values to pixels on a logarithmic axis of whole decades."""
 
     def __init__(self, values: Sequence[float], start: int, end: int) -> None:
         self.low, self.high = floor(log10(min(values))), ceil(log10(max(values)))
@@ -72,7 +72,7 @@ def _line(series: Series, at: int, x: _Scale, y: _Scale) -> Iterator[str]:
 
 
 def _labels(series: Sequence[Series], y: _Scale) -> Iterator[str]:
-    """The names beside the ends of their lines, none over another."""
+    """The names of the series, at the ends of their lines without overlap."""
     lowest = 0
     for at in sorted(range(len(series)), key=lambda at: y.at(series[at].points[-1][1])):
         lowest = max(lowest + _LINE, y.at(series[at].points[-1][1]) + 4)

@@ -1,4 +1,4 @@
-"""`make bench-process`: a cluster of three processes and one ZooKeeper on this machine, measured by a stock client."""
+"""`make bench-process`: three brokers and one ZooKeeper as processes on this machine, measured with a stock client."""
 
 import argparse
 import sys
@@ -11,11 +11,11 @@ import msgspec
 
 from bench.cluster import measure, say
 from bench.local_cluster import LocalCluster
-from highwater.backends.real.zookeeper import LocalZooKeeper
+from highwater.backends.real.zookeeper.local import LocalZooKeeper
 from highwater.errors import HarnessError
 from reference.types import Millis
 
-# A dead broker is noticed by the end of its session, which is what the failover is measured from.
+# The controller notices a dead broker when its session ends; the failover is measured from there.
 _SETTINGS = {
     "session_timeout_ms": Millis(2000),
     "controller_heartbeat_timeout_ms": Millis(6000),
@@ -24,7 +24,7 @@ _SETTINGS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Start, measure, print; exit 1 where the cluster did not do what was asked of it."""
+    """Start, measure, print. Exit code 1 if the cluster cannot be started or a measurement fails."""
     started_s = time.monotonic()
     parser = argparse.ArgumentParser(prog="python -m bench.processes")
     parser.add_argument("--records", type=int, default=300_000)

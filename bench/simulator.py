@@ -1,8 +1,8 @@
-"""`make bench`: how fast the standard plan is simulated and judged on one core, and how much memory that takes.
+"""`make bench`: time and memory of simulating and judging the standard plan on one core.
 
 The plan is the same on every machine (highwater.plans.derive.standard_bench_plan), so the numbers of two commits on one machine
-can be compared. Seconds are those of the processor: another job on the machine makes a run late, and not slow. The verdict is
-printed too: a fast run that is not VALID measures something else.
+can be compared. Seconds are processor seconds, on which other jobs of the machine have little influence. The verdict is printed
+too: the numbers mean nothing unless it is VALID.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _PROFILE_LINES = 25
 
 
 class Measurement(Struct, frozen=True, kw_only=True):
-    """One performance; per second means per second of the processor, performing and judging together."""
+    """One round. Rates are per processor second of performing and judging together."""
 
     commit: str
     plan_digest: str
@@ -77,7 +77,7 @@ def _measurement(summary: Summary, here: Build, *, perform_seconds: float, judge
 
 
 def profile_lines(here: Build) -> str:
-    """The functions in which a performance spends its time; imports and first calls are left out."""
+    """A profile of one round by function; a first round, not profiled, takes imports and first calls."""
     judge(_perform(here).history)
     profiler = cProfile.Profile()
     profiler.enable()
@@ -89,11 +89,11 @@ def profile_lines(here: Build) -> str:
 
 
 def main() -> None:
-    """Measure, print, and write JSON."""
+    """Measure, print, and write the results as JSON."""
     parser = argparse.ArgumentParser(prog="bench.simulator", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("store/bench.json"))
-    parser.add_argument("--rounds", type=int, default=3, help="the fastest of so many counts")
-    parser.add_argument("--profile", action="store_true", help="print where the time goes instead")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds, of which the fastest counts")
+    parser.add_argument("--profile", action="store_true", help="print a profile instead of measuring")
     arguments = parser.parse_args()
     here = present_build()
     if arguments.profile:

@@ -1,5 +1,5 @@
-# Debian with Python 3.11 and what the laboratory needs inside of containers: Java for ZooKeeper, iptables, tc and ss for the
-# network's faults, libfaketime for the clock's. Where the base has all of it already, the build needs no network.
+# Debian with Python 3.11 and what runs in containers need: Java for ZooKeeper, iptables, tc and ss for network faults, libfaketime
+# for clock faults. If BASE_IMAGE has all of them already, the build needs no network.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 FROM ${BASE_IMAGE}
 RUN if ! { command -v java && command -v iptables && command -v tc && ls /usr/lib/*/faketime/libfaketime.so.1; } >/dev/null 2>&1; then \

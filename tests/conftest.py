@@ -10,7 +10,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, settings
 
-from highwater.backends.real.zookeeper import LocalZooKeeper, missing
+from highwater.backends.real.zookeeper.local import LocalZooKeeper, missing
 
 SLOW_S = 1.0
 

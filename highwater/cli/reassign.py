@@ -9,7 +9,7 @@ import typer
 
 from highwater.admin import reassign_tool
 from highwater.admin.reassign_tool import Command
-from highwater.backends.real.admin import Admin
+from highwater.backends.real.zookeeper.admin import Admin
 from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError

@@ -1,4 +1,4 @@
-"""A port under fire, for seconds; ten minutes of it are run by hand (docs/performance.md)."""
+"""The port fuzzer for five seconds; docs/performance.md describes the ten minutes that are run by hand."""
 
 import random
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from bench.fuzz_port import load_requests, main, mutated
-from highwater.backends.real.zookeeper import missing
+from highwater.backends.real.zookeeper.local import missing
 
 REQUESTS = Path(__file__).parents[1] / "server" / "wire" / "stock_requests.txt"
 
 
-def test_the_same_seed_sends_the_same_bytes_and_another_seed_others() -> None:
+def test_fuzzed_bytes_are_a_function_of_the_seed() -> None:
     frame = load_requests(REQUESTS)[5]
     of = {seed: [mutated(frame, draw) for draw in [random.Random(seed)] for _ in range(20)] for seed in (1, 1, 2)}
 
@@ -22,8 +22,8 @@ def test_the_same_seed_sends_the_same_bytes_and_another_seed_others() -> None:
 
 @pytest.mark.zookeeper
 @pytest.mark.slow
-def test_a_broker_under_fire_serves_its_clients_and_does_not_grow(capsys: pytest.CaptureFixture[str]) -> None:
-    """Records that were acknowledged meanwhile are all there."""
+def test_fuzzed_broker_serves_clients_and_does_not_grow(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every record that was acknowledged meanwhile can be read."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)

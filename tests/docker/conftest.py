@@ -1,4 +1,4 @@
-"""Tests that need a Docker engine: skipped with the reason where none answers, an error where CI=true. They build the images."""
+"""Tests that need a Docker engine. Without one they are skipped with the reason, or fail if CI=true. They build the images."""
 
 import os
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from highwater.backends.real.containers.images import build_all
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """With images that are up to date."""
+    """A connection to the engine, with images that are up to date."""
     reason = missing()
     if reason is not None:
         if os.environ.get("CI") == "true":
-            pytest.fail(f"CI has to have a Docker engine: {reason}")
+            pytest.fail(f"CI=true requires a Docker engine: {reason}")
         pytest.skip(reason)
     with Engine() as connection:
         build_all(connection)

@@ -1,4 +1,4 @@
-"""The compose file names settings that brokers accept, and images that are built here. No engine is needed."""
+"""docker/compose.yml: brokers accept its settings, and it uses the images of `make images`. No engine is needed."""
 
 from pathlib import Path
 
@@ -13,18 +13,18 @@ DOCKER = Path(__file__).parents[2] / "docker"
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_each_broker_has_settings_that_are_accepted_and_ports_that_are_published(number: int) -> None:
+def test_settings_are_accepted_and_their_ports_published(number: int) -> None:
     settings = load(DOCKER / "compose" / f"b{number}.json")
     services = yaml.safe_load((DOCKER / "compose.yml").read_text())["services"]
 
     (clients,) = settings.clients
-    advertised = clients.advertised[f"b{number}"]  # type: ignore[index] # a name of the protocol
+    advertised = clients.advertised[f"b{number}"]  # type: ignore[index] # the key is an Address
     assert (settings.broker.broker, settings.broker.variant) == (number, SAFE)
     assert clients.bind.rpartition(":")[2] == advertised.rpartition(":")[2]
     assert services[f"b{number}"]["ports"] == [f"{advertised}:{advertised.rpartition(':')[2]}"]
 
 
-def test_the_images_are_ours() -> None:
+def test_compose_uses_the_images_that_are_built_here() -> None:
     services = yaml.safe_load((DOCKER / "compose.yml").read_text())["services"]
 
     assert {service["image"] for service in services.values()} == {NODE, ZOOKEEPER}

@@ -1,4 +1,4 @@
-"""The coordination contract under a ZooKeeper of three servers in containers: what holds for the model holds for a quorum."""
+"""The coordination contract on a ZooKeeper of three servers in containers: the model's contract also holds for a quorum."""
 
 import asyncio
 import itertools
@@ -19,7 +19,7 @@ roots = itertools.count()
 
 @pytest.fixture(scope="module")
 def ensemble(engine: Engine) -> Iterator[str]:
-    """host:port of one of its servers."""
+    """host:port of one server of the quorum."""
     site = ContainerSite(plan(zookeeper=3))
 
     async def begin() -> None:

@@ -1,4 +1,4 @@
-"""After any run, however it ended, nothing of it is left: no container, no network, no process, no folder."""
+"""A run leaves no container, network, process or folder behind, however it ends."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ END_S_MAX = 120
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """With a short name: below it lie Unix sockets, whose names have at most 107 bytes."""
+    """A folder with a short path: Unix socket paths below it have at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="left-") as folder:
         yield Path(folder)
 
@@ -33,12 +33,15 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def left_below(engine: Engine, tmp_path: Path) -> list[Left]:
-    """Of runs whose folder lies here: other runs on this machine are none of our business."""
+    """What runs with a folder below tmp_path left behind; other runs on this machine are ignored."""
     return [left for left in engine.left() if left.labels.folder.is_relative_to(tmp_path)]
 
 
 def begun(tmp_path: Path, words: str, times: int = 1) -> "subprocess.Popen[bytes]":
-    """A harness in the middle of a run: every broker has noted these words so often. It prints the outcome and who appended."""
+    """Start a harness and wait until the notes of every broker contain `words` at least `times` times.
+
+    The harness prints the outcome of its run and the brokers that appended.
+    """
     script = tmp_path / "run.py"
     script.write_text(
         textwrap.dedent("""
@@ -62,14 +65,12 @@ def begun(tmp_path: Path, words: str, times: int = 1) -> "subprocess.Popen[bytes
         time.sleep(0.2)
     harness.kill()
     harness.communicate()
-    raise AssertionError("the run did not begin")
+    raise AssertionError(f"no run whose brokers all noted {words} began within {RUNNING_S_MAX} s")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_keeps_what_was_recorded_and_leaves_nothing(
-    engine: Engine, number: signal.Signals, tmp_path: Path
-) -> None:
-    harness = begun(tmp_path, '"kind":"append"', times=20)  # the last moments are cut off (highwater/backends/real/evidence.py)
+def test_interrupted_run_keeps_its_rows_and_leaves_nothing(engine: Engine, number: signal.Signals, tmp_path: Path) -> None:
+    harness = begun(tmp_path, '"kind":"append"', times=20)  # evidence.py cuts the last moments off
     try:
         harness.send_signal(number)
         printed, _ = harness.communicate(timeout=END_S_MAX)
@@ -81,7 +82,7 @@ def test_an_interrupted_run_keeps_what_was_recorded_and_leaves_nothing(
     assert list(tmp_path.glob("highwater-*")) == []
 
 
-def test_what_a_killed_harness_left_is_cleaned_up_and_a_living_run_is_not(
+def test_clean_removes_a_dead_run_and_spares_a_living_one(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = begun(tmp_path, "note")

@@ -1,6 +1,6 @@
-"""What is done to the network between containers acts, in the direction it is meant for, and is over when it is over.
+"""Faults of links between containers act in their direction alone, and end when they are healed.
 
-Proofs come from datagrams; here they are checked against TCP connections that nobody of the harness makes.
+Probes use datagrams; here their results are checked against TCP connections that the test makes.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def ground(engine: Engine) -> Iterator[Ground]:
 
 
 def on(ground: Ground, act: Callable[[ContainerLinks, dict[Address, AgentClient]], Awaitable[None]]) -> None:
-    """Do something with the links, which are joined before and afterwards."""
+    """Run a scene on links that have no faults before and after it."""
     grounds, places = ground
 
     async def run() -> None:
@@ -60,13 +60,13 @@ def on(ground: Ground, act: Callable[[ContainerLinks, dict[Address, AgentClient]
 
 
 async def hold(links: ContainerLinks, conditions: dict[Pair, LinkCondition]) -> None:
-    """Make them so, and have it proved."""
+    """Set the links and assert that the probe proves it."""
     proof = await (await links.set(conditions))()
     assert proof.holds, proof.detail
 
 
 def connects(host: str, port: int, timeout_s: float = 1.0) -> bool:
-    """Does anything come back from there? A refused connection is an answer too."""
+    """Whether anything comes back from this address; a refused connection counts too."""
     try:
         socket.create_connection((host, port), timeout=timeout_s).close()
     except ConnectionRefusedError:
@@ -76,7 +76,7 @@ def connects(host: str, port: int, timeout_s: float = 1.0) -> bool:
     return True
 
 
-def test_a_cut_in_one_direction_leaves_the_other(ground: Ground) -> None:
+def test_one_way_cut_leaves_the_other_direction(ground: Ground) -> None:
     async def act(links: ContainerLinks, _: dict[Address, AgentClient]) -> None:
         await hold(links, {THERE: HELD, BACK: JOINED})
         await hold(links, {THERE: JOINED, BACK: HELD})
@@ -85,8 +85,8 @@ def test_a_cut_in_one_direction_leaves_the_other(ground: Ground) -> None:
     on(ground, act)
 
 
-def test_a_proof_fails_where_the_deed_was_not_done(ground: Ground) -> None:
-    """A probe that always agrees proves nothing."""
+def test_probe_fails_if_the_fault_was_not_applied(ground: Ground) -> None:
+    """A probe that cannot fail proves nothing."""
 
     async def act(links: ContainerLinks, agents: dict[Address, AgentClient]) -> None:
         claimed_held = await links.set({THERE: HELD})
@@ -105,21 +105,21 @@ def test_a_proof_fails_where_the_deed_was_not_done(ground: Ground) -> None:
     on(ground, act)
 
 
-def test_clients_are_cut_off_and_the_laboratory_is_not(ground: Ground) -> None:
+def test_cut_of_clients_does_not_affect_the_harness(ground: Ground) -> None:
     place = ground[1][B1]
 
     async def act(links: ContainerLinks, _: dict[Address, AgentClient]) -> None:
         assert await asyncio.to_thread(connects, place.address, 9)
         await hold(links, {IN: HELD, OUT: HELD})
         assert not await asyncio.to_thread(connects, place.address, 9)
-        assert await asyncio.to_thread(connects, place.laboratory, 9)
+        assert await asyncio.to_thread(connects, place.harness, 9)
         await hold(links, {IN: JOINED, OUT: JOINED})
         assert await asyncio.to_thread(connects, place.address, 9)
 
     on(ground, act)
 
 
-def test_a_slow_link_delays_connections_by_what_was_said(ground: Ground) -> None:
+def test_slow_link_delays_connections(ground: Ground) -> None:
     place = ground[1][B1]
 
     async def act(links: ContainerLinks, _: dict[Address, AgentClient]) -> None:
@@ -134,7 +134,7 @@ def test_a_slow_link_delays_connections_by_what_was_said(ground: Ground) -> None
     on(ground, act)
 
 
-def test_a_lossy_link_loses_some_and_says_how_many(ground: Ground) -> None:
+def test_lossy_link_drops_and_counts_packets(ground: Ground) -> None:
     async def act(links: ContainerLinks, _: dict[Address, AgentClient]) -> None:
         await hold(links, {THERE: LinkCondition(loss_per_mille=300)})
         await asyncio.sleep(0.3)
@@ -146,7 +146,7 @@ def test_a_lossy_link_loses_some_and_says_how_many(ground: Ground) -> None:
 
 @pytest.fixture(scope="module")
 def listener(engine: Engine, ground: Ground) -> int:
-    """A port of b1 that takes connections and says nothing."""
+    """A port of b1 that accepts connections and sends nothing."""
     grounds, places = ground
     program = "import socket, time; s = socket.create_server(('0.0.0.0', 9000)); time.sleep(600)"
     container = engine.create(
@@ -163,7 +163,7 @@ def listener(engine: Engine, ground: Ground) -> int:
     end = time.monotonic() + 10
     while time.monotonic() < end:
         try:
-            socket.create_connection((places[B1].laboratory, 9000), timeout=1).close()
+            socket.create_connection((places[B1].harness, 9000), timeout=1).close()
         except ConnectionRefusedError:
             time.sleep(0.05)
         else:
@@ -171,24 +171,24 @@ def listener(engine: Engine, ground: Ground) -> int:
     raise AssertionError(engine.last_words(container))
 
 
-def test_a_reset_breaks_the_connections_of_one_link_and_says_how_many(ground: Ground, listener: int) -> None:
+def test_reset_breaks_and_counts_connections_of_one_link(ground: Ground, listener: int) -> None:
     place = ground[1][B1]
 
     async def act(links: ContainerLinks, _: dict[Address, AgentClient]) -> None:
         reader, writer = await asyncio.open_connection(place.address, listener)
-        laboratory, other = await asyncio.open_connection(place.laboratory, listener)
+        harness, other = await asyncio.open_connection(place.harness, listener)
         assert await links.reset([IN, OUT]) == 1
         with pytest.raises(ConnectionResetError):
             await asyncio.wait_for(reader.read(1), 2)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(laboratory.read(1), 0.2)
+            await asyncio.wait_for(harness.read(1), 0.2)
         writer.close()
         other.close()
 
     on(ground, act)
 
 
-def test_the_kernel_is_asked_what_it_cannot_do(ground: Ground) -> None:
+def test_agent_reports_features_that_the_kernel_refuses(ground: Ground) -> None:
     async def act(_: ContainerLinks, agents: dict[Address, AgentClient]) -> None:
         assert isinstance(await agents[B1].ask(do="cannot"), dict)
         with pytest.raises(HarnessError, match="no such request"):

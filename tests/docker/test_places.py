@@ -1,4 +1,4 @@
-"""Containers of a run: as whom they run and what they may, what is done to their processes, and a quorum of ZooKeeper."""
+"""Containers of a run: their user and rights, faults of their processes, and a quorum of ZooKeeper."""
 
 import asyncio
 import json
@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from highwater.backends.real.admin import Admin
 from highwater.backends.real.containers.engine import Engine
 from highwater.backends.real.containers.site import ContainerSite
+from highwater.backends.real.zookeeper.admin import Admin
 from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked
 from highwater.rig.scene import brokers_of
 from history.promise import Promise, TopicPromise
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 
 def plan(zookeeper: int) -> Plan:
-    """One broker; nothing is played."""
+    """A plan with one broker, which is not performed."""
     promise = Promise(
         topics=(TopicPromise(topic="t", min_insync_replicas=1, flush="none"),),
         session_timeout_ms=2000,
@@ -50,7 +50,7 @@ def plan(zookeeper: int) -> Plan:
 
 
 def at(site: ContainerSite, act: Callable[[], Awaitable[None]]) -> None:
-    """Do something while the site is open; nothing is left of it."""
+    """Run a scene while the site is open, and remove the site."""
 
     async def run() -> None:
         try:
@@ -67,7 +67,7 @@ def at(site: ContainerSite, act: Callable[[], Awaitable[None]]) -> None:
 
 
 async def until(done: Callable[[], bool]) -> None:
-    """On a busy machine everything takes its time."""
+    """Wait until `done` holds, at most 60 s."""
     async with asyncio.timeout(60):
         while not done():
             await asyncio.sleep(0.05)
@@ -80,7 +80,7 @@ def inspected(container: str | None) -> dict[str, dict[str, object]]:
     return found
 
 
-def test_a_broker_is_an_ordinary_user_that_may_nothing_and_survives_what_is_done_to_it(engine: Engine) -> None:
+def test_broker_has_no_rights_and_survives_its_faults(engine: Engine) -> None:
     shape = plan(zookeeper=1)
     site = ContainerSite(shape)
 
@@ -97,20 +97,20 @@ def test_a_broker_is_an_ordinary_user_that_may_nothing_and_survives_what_is_done
 
         stands = await node.pause()
         assert (await stands()).holds
-        assert not (await runs()).holds  # the probe of running does not agree with everything
+        assert not (await runs()).holds  # the probe for running can fail
         assert (await (await node.resume())()).holds
         assert not (await stands()).holds
 
         await node.pause()
-        gone = await node.kill()  # a frozen one too
+        gone = await node.kill()  # also kills a frozen process
         assert (await gone()).holds
         assert not await node.is_running()
-        assert not (await (await node.kill())()).holds  # there was nobody to kill
+        assert not (await (await node.kill())()).holds  # there was no process to kill
 
         assert (await (await node.start())()).holds
         assert node.life == 2
-        assert (await gone()).holds  # the one before it has ended, whoever runs now
-        # A first process of a container does not hear a signal that it does not handle yet.
+        assert (await gone()).holds  # the previous process has ended, though another one runs
+        # The kernel does not deliver a signal to pid 1 of a container before it has a handler.
         await until(lambda: bool([line for line in node.notes() if line.life == 2]))
         gone = await node.terminate()
         await until(lambda: not node.process.is_running())
@@ -120,7 +120,7 @@ def test_a_broker_is_an_ordinary_user_that_may_nothing_and_survives_what_is_done
     at(site, act)
 
 
-def test_three_servers_of_zookeeper_serve_when_one_is_dead_and_when_one_stands_still(engine: Engine) -> None:
+def test_quorum_serves_with_one_server_dead_or_frozen(engine: Engine) -> None:
     site = ContainerSite(plan(zookeeper=3))
 
     async def act() -> None:
@@ -128,11 +128,11 @@ def test_three_servers_of_zookeeper_serve_when_one_is_dead_and_when_one_stands_s
         try:
             assert isinstance((await admin.ask(Create("/before", b"1")))[0], Created)
             assert (await (await site.servers[2].kill())()).holds
-            # Where the server that is gone was the one that was asked, or the leader, it may have been done all the same.
-            assert isinstance((await admin.told(Create("/without-one", b"2")))[0], Created | NodeExists)
+            # If the dead server was the leader or the one asked, the create may have been done although its answer was lost.
+            assert isinstance((await admin.ask_until_answered(Create("/without-one", b"2")))[0], Created | NodeExists)
             assert (await (await site.servers[2].start())()).holds
             assert (await (await site.servers[0].pause())()).holds
-            (found,) = await admin.told(GetData("/without-one"))
+            (found,) = await admin.ask_until_answered(GetData("/without-one"))
             assert isinstance(found, Data)
             assert (await (await site.servers[0].resume())()).holds
         finally:

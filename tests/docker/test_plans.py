@@ -1,6 +1,6 @@
-"""Plans that the simulator performs too, in containers: INVALID on the protocol with the mistake, VALID and live on `safe`.
+"""Plans of the corpus in containers: INVALID on the protocol with the bug, VALID and live on `safe`, as in the simulator.
 
-The same file gives the same verdict in the simulator. Two seeds: the plan's own draws, and other ones.
+Each plan is performed with its own draws and with others.
 """
 
 from pathlib import Path
@@ -21,8 +21,8 @@ from history.event import EventKind
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 PLANS = Path(__file__).parents[2] / "corpus" / "plans"
-# What a mistake does first depends on who is how fast: a replica that was made anew while it counts is seen in the ISR without
-# the records, or it has led before anybody looked, and the others have cut them off.
+# The first anomaly of a bug depends on timing. A replica that is created anew while it is in the ISR is seen there without the
+# records, or it becomes leader before anything is read and the followers have truncated the records by then.
 BAD = {
     "jepsen-2013.yaml": ("unclean-election", {"lost-write"}),
     "kip101-scenario-1-frozen.yaml": ("truncate-to-hw", {"truncated-committed"}),
@@ -33,14 +33,14 @@ BAD = {
 
 
 class Played(NamedTuple):
-    """The verdict, and what probes found, as words."""
+    """The verdict of a run and the words that its probes began with, such as "acts"."""
 
     verdict: Verdict
     probed: set[str]
 
     @property
     def kinds(self) -> set[str]:
-        """Of the anomalies."""
+        """The kinds of the anomalies."""
         return {anomaly.kind for anomaly in self.verdict.anomalies}
 
 
@@ -56,7 +56,7 @@ def played(backend: Backend, name: str, protocol: str, *, other_draws: bool) -> 
 
 @pytest.mark.parametrize("other_draws", [False, True])
 @pytest.mark.parametrize("name", BAD)
-def test_the_known_mistake_is_caught(engine: Engine, name: str, other_draws: bool) -> None:
+def test_known_bug_is_found(engine: Engine, name: str, other_draws: bool) -> None:
     protocol, kinds = BAD[name]
 
     simulated = played(SimBackend(), name, protocol, other_draws=other_draws)
@@ -70,7 +70,7 @@ def test_the_known_mistake_is_caught(engine: Engine, name: str, other_draws: boo
 
 @pytest.mark.parametrize("other_draws", [False, True])
 @pytest.mark.parametrize("name", BAD)
-def test_safe_keeps_its_promise(engine: Engine, name: str, other_draws: bool) -> None:
+def test_safe_is_valid_and_live(engine: Engine, name: str, other_draws: bool) -> None:
     simulated = played(SimBackend(), name, "safe", other_draws=other_draws)
     real = played(DockerBackend(), name, "safe", other_draws=other_draws)
 

@@ -1,4 +1,4 @@
-"""Clients of a real ZooKeeper for tests: stepped by the caller, with connections that can be cut."""
+"""Test clients of a real ZooKeeper: the caller runs their callbacks and can cut their connections."""
 
 import itertools
 import queue
@@ -8,16 +8,16 @@ import threading
 import time
 from collections.abc import Callable
 
-from highwater.backends.real.sessions import end_session
+from highwater.backends.real.zookeeper.sessions import end_session
 from reference.coordination.api import AnyAnswer, AnyOp, Change, Create, Exists, SessionState
 from server.kazoo_client import KazooCoordination
 
-PATIENCE_S = 20.0  # then something hangs
+PATIENCE_S = 20.0  # a longer wait means that something hangs
 SESSION_TIMEOUT_MS = 10_000
 
 
 class Proxy:
-    """A TCP port in front of the server, for one client: can be cut and joined."""
+    """A TCP proxy between the server and one client, whose connections can be cut and joined."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.partition(":")
@@ -31,20 +31,20 @@ class Proxy:
         self._thread.start()
 
     def cut(self) -> None:
-        """Break the connection and refuse others."""
+        """Close the connection and refuse new ones."""
         self._is_cut.set()
 
     def stall(self) -> None:
-        """Forward nothing until it is cut or joined."""
+        """Forward nothing until `cut` or `join`."""
         self._is_stalled.set()
 
     def join(self) -> None:
-        """Take connections and forward again."""
+        """Accept connections and forward again."""
         self._is_cut.clear()
         self._is_stalled.clear()
 
     def close(self) -> None:
-        """End."""
+        """Close all connections and end the thread."""
         self._is_over.set()
         self._thread.join()
         self._listener.close()
@@ -88,11 +88,11 @@ class Proxy:
 
 
 class Client:
-    """A KazooCoordination whose callbacks run when the test looks."""
+    """A KazooCoordination whose callbacks run only inside `wait`."""
 
     def __init__(self, server: str, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
         self.proxy = Proxy(server)
-        self.log: list[object] = []  # all that was told, in order
+        self.log: list[object] = []  # answers, watches and states, in order
         self.states: list[tuple[SessionState, int]] = []
         self.watches: list[tuple[str, Change]] = []
         self.answers: dict[int, tuple[AnyAnswer, ...]] = {}
@@ -102,30 +102,30 @@ class Client:
         self.zookeeper.connect()
 
     def begin(self, *ops: AnyOp, atomic: bool = False) -> int:
-        """Hand a request in; its id."""
+        """Submit a request; returns its id."""
         request = next(self._ids)
         self.zookeeper.request(request, ops, atomic=atomic)
         return request
 
     def ask(self, *ops: AnyOp, atomic: bool = False) -> tuple[AnyAnswer, ...]:
-        """A request and its answers."""
+        """Submit a request and wait for its answers."""
         request = self.begin(*ops, atomic=atomic)
         self.wait(lambda: request in self.answers)
         return self.answers[request]
 
     def wait(self, until: Callable[[], bool]) -> None:
-        """Run callbacks until it is so."""
+        """Run callbacks until `until` holds."""
         deadline = time.monotonic() + PATIENCE_S
         while not until():
             self._calls.get(timeout=max(0.0, deadline - time.monotonic()))()
 
     def wait_for_state(self, state: SessionState) -> int:
-        """Until this is the state; the session."""
+        """Wait until this is the state; returns the session."""
         self.wait(lambda: bool(self.states) and self.states[-1][0] == state)
         return self.states[-1][1]
 
     def close(self) -> None:
-        """End the session and all threads."""
+        """Close the session and end all threads."""
         self.zookeeper.close()
         self.proxy.close()
 
@@ -144,7 +144,7 @@ class Client:
 
 
 class KazooBench:
-    """Clients of one server, for `tests.contract.coordination`."""
+    """The clients of one server, for `tests.contract.coordination`."""
 
     def __init__(self, server: str, root: str) -> None:
         self.root = root
@@ -163,7 +163,7 @@ class KazooBench:
 
     def told(self, session: int) -> list[tuple[str, Change]]:
         client = self._clients[session]
-        client.ask(Exists(self.root))  # what fired before is told before its answer
+        client.ask(Exists(self.root))  # watches that fired earlier are delivered before its answer
         told, client.watches = client.watches, []
         return told
 

@@ -1,4 +1,4 @@
-"""What the kazoo client promises beyond the contract: what is unknown, what expires, and that no change goes unnoticed."""
+"""The kazoo client beyond the coordination contract: unknown answers, expiry, and watches that miss no change."""
 
 import itertools
 import time
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.backends.real.sessions import end_session
+from highwater.backends.real.zookeeper.sessions import end_session
 from reference.coordination.api import Create, Created, Data, Exists, GetData, NoNode, SessionExpired, SetData, Unknown
 from tests.zookeeper.bench import Client
 
@@ -40,9 +40,7 @@ def other(zookeeper: str) -> Iterator[Client]:
     client.close()
 
 
-def test_requests_in_flight_when_the_connection_breaks_are_unknown_and_answered_before_it_is_told(
-    client: Client, root: str
-) -> None:
+def test_requests_in_flight_are_unknown_before_disconnected(client: Client, root: str) -> None:
     client.proxy.stall()
     first, second = client.begin(Create(f"{root}/a", b""), GetData(root)), client.begin(GetData(root))
     client.proxy.cut()
@@ -53,7 +51,7 @@ def test_requests_in_flight_when_the_connection_breaks_are_unknown_and_answered_
     assert client.log[-3:] == [(Unknown(), Unknown()), (Unknown(),), "disconnected"]
 
 
-def test_a_multi_in_flight_is_unknown_as_a_whole(client: Client, root: str) -> None:
+def test_multi_in_flight_is_unknown_as_a_whole(client: Client, root: str) -> None:
     client.proxy.stall()
     request = client.begin(Create(f"{root}/a", b""), SetData(root, b"1"), atomic=True)
     client.proxy.cut()
@@ -62,7 +60,7 @@ def test_a_multi_in_flight_is_unknown_as_a_whole(client: Client, root: str) -> N
     assert client.answers[request] == (Unknown(), Unknown())
 
 
-def test_requests_made_without_a_connection_wait_for_the_next(client: Client, root: str) -> None:
+def test_requests_without_a_connection_wait_for_the_next_one(client: Client, root: str) -> None:
     session = client.states[-1][1]
     client.proxy.cut()
     client.wait_for_state("disconnected")
@@ -74,8 +72,8 @@ def test_requests_made_without_a_connection_wait_for_the_next(client: Client, ro
     assert client.states == [("connected", session), ("disconnected", session), ("connected", session)]
 
 
-def test_a_client_that_is_cut_off_learns_of_its_expiry_only_when_it_is_back(zookeeper: str, other: Client, root: str) -> None:
-    """Until then it may go on as leader or controller; that it can must be seen in runs, not hidden by the library."""
+def test_isolated_client_learns_of_its_expiry_on_reconnect(zookeeper: str, other: Client, root: str) -> None:
+    """Until then it may act as leader or controller. Runs must show that, so the library must not hide it."""
     client = Client(zookeeper, session_timeout_ms=400)
     session = client.wait_for_state("connected")
     client.ask(Create(f"{root}/mine", b"", ephemeral=True))
@@ -95,8 +93,8 @@ def test_a_client_that_is_cut_off_learns_of_its_expiry_only_when_it_is_back(zook
     client.close()
 
 
-def test_after_an_expiry_nothing_happens_until_a_session_is_asked_for(zookeeper: str, client: Client, root: str) -> None:
-    """kazoo by itself would open another session and perform what waits in it."""
+def test_expired_client_does_nothing_until_connect(zookeeper: str, client: Client, root: str) -> None:
+    """kazoo by itself would open another session and perform the waiting requests in it."""
     old = client.states[-1][1]
     client.ask(GetData(root, watch=True))
     end_session(zookeeper, old)
@@ -112,14 +110,12 @@ def test_after_an_expiry_nothing_happens_until_a_session_is_asked_for(zookeeper:
     assert client.watches == []  # the watch went with the session that set it
 
 
-def test_what_is_handed_in_before_the_expiry_is_heard_of_is_done_by_no_other_session(
-    zookeeper: str, client: Client, other: Client, root: str
-) -> None:
-    """A node whose loop is busy hears late of it: what it asks for meanwhile would be a deposed controller's write."""
+def test_request_before_the_expiry_callback_is_not_performed(zookeeper: str, client: Client, other: Client, root: str) -> None:
+    """A node with a busy loop learns of its expiry late; a request in a new session would be a deposed controller's write."""
     kazoo, old = client.zookeeper._client, client.states[-1][1]
     assert kazoo is not None
     end_session(zookeeper, old)
-    until = time.monotonic() + 1  # kazoo by itself would need a tenth of that for another session
+    until = time.monotonic() + 1  # kazoo by itself opens another session within a tenth of that
     while time.monotonic() < until and (kazoo.client_id is None or kazoo.client_id[0] == old):
         time.sleep(0.01)
     request = client.begin(Create(f"{root}/late", b""))
@@ -130,8 +126,8 @@ def test_what_is_handed_in_before_the_expiry_is_heard_of_is_done_by_no_other_ses
     assert other.ask(Exists(f"{root}/late")) == (NoNode(),)
 
 
-def test_a_change_is_told_before_any_answer_that_shows_it(client: Client, other: Client, root: str) -> None:
-    """With kazoo's own two queues an answer may overtake the watch, and the machine then takes old news for new."""
+def test_watch_fires_before_any_answer_that_shows_the_change(client: Client, other: Client, root: str) -> None:
+    """kazoo has two queues, so an answer may overtake the watch; the machine would then take the old change for a new one."""
     for version in range(1, 40):
         client.ask(GetData(root, watch=True))
         other.begin(SetData(root, b"%d" % version))
@@ -145,19 +141,19 @@ def test_a_change_is_told_before_any_answer_that_shows_it(client: Client, other:
         other.ask()
 
 
-def test_whoever_watches_and_reads_again_never_misses_the_last_change(client: Client, other: Client, root: str) -> None:
-    """Exists brings the data, which ZooKeeper's own does not: the watch must stand on the very data that is shown."""
+def test_watch_and_read_never_miss_the_last_change(client: Client, other: Client, root: str) -> None:
+    """Our Exists also returns the data, unlike ZooKeeper's: the watch must be set on exactly that version."""
     writes = 200
     for number in range(writes):
         other.begin(SetData(root, b"%d" % number))
     seen, data = -1, b""
     while seen < writes:
         (answer,) = client.ask(Exists(root, watch=True))
-        client.watches.clear()  # what is told while it reads says nothing that the answer does not
+        client.watches.clear()  # watches that fired during the read add nothing to its answer
         assert isinstance(answer, Data)
         assert answer.version >= seen
         seen, data = answer.version, answer.data
-        other.ask()  # hands in what waits, one by one
+        other.ask()  # submits the waiting writes, one by one
         if seen < writes:
             client.wait(lambda: bool(client.watches))
 

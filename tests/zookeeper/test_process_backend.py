@@ -1,4 +1,4 @@
-"""Real brokers against a real ZooKeeper: the same plan data, the same rows, the same judges."""
+"""The process backend: real brokers and a real ZooKeeper, with the simulator's plans, rows and checkers."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from checkers.single import judge
 from checkers.verdict import Validity
 from highwater.backends.real.processes.backend import ProcessBackend
-from highwater.backends.real.zookeeper import missing
+from highwater.backends.real.zookeeper.local import missing
 from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked
 from highwater.rig.backend import Provenance
 from history.event import EventKind
@@ -75,7 +75,7 @@ def plan(*windows: Window, faults_ms: int, session_timeout_ms: int = 600) -> Pla
     )
 
 
-def test_a_fault_that_nobody_can_do_from_outside_is_refused_before_the_run() -> None:
+def test_fault_inside_a_process_is_refused_before_the_run() -> None:
     refusal = ProcessBackend().refuse(plan(window("f1", 100, 200, CrashAt(), LEADER), faults_ms=1000))
 
     assert refusal == "window f1 (crashat): the process backend cannot: nobody outside of a process sees its effects"
@@ -88,14 +88,14 @@ def without_java() -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Processes whose parent, or parent's parent, is this one."""
+    """The children of a process and their descendants."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
-                continue  # it has just ended
+                continue  # it ended meanwhile
     children = [child for child, parent in parents.items() if parent == pid]
     return children + [below for child in children for below in descendants(child)]
 
@@ -109,7 +109,7 @@ def is_alive(pid: int) -> bool:
 
 @pytest.mark.zookeeper
 @pytest.mark.slow
-def test_kills_and_pauses_of_real_brokers_lose_nothing_and_the_cluster_is_whole_again() -> None:
+def test_run_with_kills_and_pauses_is_valid_and_live() -> None:
     without_java()
     kills = plan(
         window("f1", 500, 1800, Crash(), LEADER),
@@ -128,7 +128,7 @@ def test_kills_and_pauses_of_real_brokers_lose_nothing_and_the_cluster_is_whole_
         ("pause", 1, 1),
         ("restart", 1, 1),
     }
-    # A killed leader, and a controller that stood still beyond its session, lose their registrations.
+    # A killed leader and a controller paused for longer than its session lose their registrations.
     assert len(run.history.of_kind(EventKind.SESSION_ENDED)) >= 3
     assert len(run.history.of_kind(EventKind.BECAME_LEADER)) >= 3
     assert verdict.counts["acked"] > 50
@@ -137,8 +137,8 @@ def test_kills_and_pauses_of_real_brokers_lose_nothing_and_the_cluster_is_whole_
 @pytest.mark.zookeeper
 @pytest.mark.slow
 @pytest.mark.parametrize("servers", [1, 3])
-def test_zookeeper_is_killed_stands_still_and_is_cut_off_and_nothing_is_lost(servers: int) -> None:
-    """Meanwhile roles are asked for, a session is to be ended, and a leader dies."""
+def test_run_with_zookeeper_faults_is_valid_and_live(servers: int) -> None:
+    """Meanwhile the harness reads roles, tries to expire a session, and kills a leader."""
     without_java()
     down = plan(
         window("f1", 300, 2300, ZooKeeperDown(how="kill", servers=2), Everyone()),
@@ -157,7 +157,7 @@ def test_zookeeper_is_killed_stands_still_and_is_cut_off_and_nothing_is_lost(ser
     assert (manifest.outcome, run.failure) == ("completed", None)
     assert (verdict.validity, verdict.live, verdict.anomalies, verdict.unchecked) == (Validity.VALID, True, (), ())
     begun, acted = next((count.begun, count.acted) for count in manifest.faults if count.kind == "zookeeperdown")
-    # Of one server what stands still is not killed as well; of three the second window finds another one.
+    # With one server the kill window finds it paused already and hits none; with three it hits another one.
     assert (begun, acted) == (4, 3 if servers == 1 else 7)
 
 
@@ -173,33 +173,33 @@ print(run.history.manifest.outcome, len(run.history.events) > 20, flush=True)
 
 
 def hurtful_plan() -> Plan:
-    """A long one, of faults that leave traces: a wrong clock, a directory without permissions, small file systems.
+    """A long plan with faults that leave traces: a wrong clock, a directory without permissions, small file systems.
 
-    All of one broker: the others go on, and what they note grows.
+    All faults are on one broker, so the others go on and their notes grow.
     """
     one = Named(brokers=(1,))
     lasting = [window("f1", 1000, 59_000, ClockJump(offset_ms=5000), one), window("f2", 1100, 59_000, DirUnreadable(), one)]
     full = [window("f3", 1200, 59_000, DiskFull(), one)] if os.geteuid() == 0 else []
-    long = plan(*lasting, *full, faults_ms=60_000, session_timeout_ms=4000)  # which no busy machine ends
+    long = plan(*lasting, *full, faults_ms=60_000, session_timeout_ms=4000)  # long enough for a busy machine
     return replace(long, cluster=replace(long.cluster, log_dirs=2))
 
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """The name of a Unix socket has 107 bytes at most, of which tmp_path takes too many."""
+    """A folder with a short path. Unix socket paths have at most 107 bytes, so tmp_path is too long."""
     with tempfile.TemporaryDirectory(prefix="hw-") as folder:
         yield Path(folder)
 
 
 @contextmanager
 def performing(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
-    """A harness in the middle of the long plan, and all processes that it has started."""
+    """A harness in the middle of the long plan, and the ids of all processes that it has started."""
     script = folder / "run.py"
     script.write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(folder)}
     process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=environment)
     try:
-        # All brokers are up and have worked for a while once their notes have grown.
+        # Once their notes have grown to this size, all brokers have worked for a while.
         deadline = time.monotonic() + 60
         while sum(path.stat().st_size for path in folder.glob("highwater-run-*/*/notes.jsonl")) < 20_000:
             assert time.monotonic() < deadline
@@ -217,13 +217,13 @@ def mounts_below(folder: Path) -> list[str]:
 
 
 def shared_memory_of(pids: list[int]) -> list[str]:
-    """What libfaketime keeps of processes."""
+    """libfaketime's shared memory and semaphores of these processes that still exist."""
     names = [name for pid in pids for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}")]
     return [name for name in names if (Path("/dev/shm") / name).exists()]
 
 
 def without_means() -> None:
-    """Skip where the machine cannot do what the plan asks for."""
+    """Skip the test if this machine cannot perform the long plan."""
     without_java()
     refusal = ProcessBackend().refuse(hurtful_plan())
     if refusal is not None:
@@ -233,7 +233,7 @@ def without_means() -> None:
 @pytest.mark.zookeeper
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_keeps_what_was_recorded_and_leaves_nothing(number: signal.Signals, short_path: Path) -> None:
+def test_interrupted_run_keeps_its_rows_and_leaves_nothing(number: signal.Signals, short_path: Path) -> None:
     without_means()
     with performing(short_path) as (process, family):
         process.send_signal(number)
@@ -249,11 +249,11 @@ def test_an_interrupt_keeps_what_was_recorded_and_leaves_nothing(number: signal.
 
 @pytest.mark.zookeeper
 @pytest.mark.slow
-def test_what_a_killed_harness_leaves_is_cleaned_away(short_path: Path) -> None:
-    """No process outlives its harness: brokers see their stdin close, ZooKeeper is ended by the kernel."""
+def test_clean_removes_what_a_killed_harness_left(short_path: Path) -> None:
+    """No process outlives its harness: brokers end when their stdin closes, and the kernel kills ZooKeeper."""
     without_means()
     if shutil.which("setpriv") is None:
-        pytest.skip("setpriv of util-linux is not there, without which ZooKeeper outlives a harness that is killed")
+        pytest.skip("setpriv (util-linux) is not installed; without it ZooKeeper outlives a killed harness")
     with performing(short_path) as (process, family):
         process.kill()
     deadline = time.monotonic() + 30
@@ -268,7 +268,7 @@ def test_what_a_killed_harness_leaves_is_cleaned_away(short_path: Path) -> None:
     )
 
     assert len(family) >= 4
-    assert len(left) == 2  # of ZooKeeper, and of the brokers
+    assert len(left) == 2  # the folders of ZooKeeper and of the brokers
     assert cleaned.returncode == 0, cleaned.stderr
     assert all(name in cleaned.stdout for name in left)
     assert [path.name for path in short_path.iterdir()] == ["run.py"]

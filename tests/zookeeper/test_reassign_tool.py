@@ -1,4 +1,4 @@
-"""`highwater admin reassign` against a real ZooKeeper: the same commands, in a tree of its own."""
+"""`highwater admin reassign` against a real ZooKeeper, below a root znode of its own."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.zookeeper
 MOVE = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,3]}]}'
 
 
-def test_a_move_is_proposed_executed_and_cancelled(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """R-240, R-241, R-232: nobody is controller here, so what is written stays."""
+def test_reassign_tool_proposes_executes_and_cancels(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """R-240, R-241, R-232: there is no controller here, so the written requests stay."""
     root = "/reassign-tool"
     client = Client(zookeeper)
     client.ask(Create(root, b""), *(Create(root + path, b"") for path in paths.PERSISTENT))

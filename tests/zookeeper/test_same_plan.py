@@ -1,7 +1,7 @@
-"""One plan, two stages: the simulator and real processes give the same verdict, and histories of the same kind.
+"""One plan on two backends: simulator and real processes give the same verdict and histories with the same kinds of rows.
 
-A protocol with the bug that a plan is about is INVALID on both, `safe` is VALID on both. Real processes are slower than their
-model, so that times in a plan are those of seconds and a verdict is the same where a digest is not.
+A protocol with the bug of a plan is INVALID on both, `safe` is VALID on both. Real processes are slower than the simulator's
+model, so the plans use times of seconds, and the digests of the histories differ.
 """
 
 from pathlib import Path
@@ -29,9 +29,9 @@ CASES = [
     ("log-dirs/leader.yaml", "offline-replica-recreated"),
     ("log-dirs/follower.yaml", "offline-replica-recreated"),
 ]
-# What only the simulator writes down, or only processes do.
+# Kinds of rows that only one of the two backends records.
 OWN = frozenset({EventKind.FAULT_PROBED, EventKind.GAUGE})
-# What every run of these plans is about, whatever else happens in it.
+# Kinds of rows that every run of these plans has.
 COMMON = frozenset(
     {
         EventKind.NODE_STARTED,
@@ -68,12 +68,12 @@ def performed(plan: Plan, backend: Backend) -> History:
 
 
 def same_kind(history: History) -> None:
-    """Rows of the same kinds, and operations with the same columns."""
+    """Assert that the history has the common kinds of rows, and operations with the common columns."""
     kinds = {event.kind for event in history.events} - OWN
     assert COMMON - kinds == frozenset()
     produced = [row for row in history.operations if row.f == "produce" and row.type == "ok"]
     assert produced
-    # librdkafka sends again, unasked, what a leader refused that resigned meanwhile.
+    # librdkafka may send more than once: it repeats a produce that a resigned leader refused.
     assert all(row.offset is not None and (row.attempts or 0) >= 1 and row.value is not None for row in produced)
     polled = [row for row in history.operations if row.f == "poll" and row.type == "ok" and row.value is not None]
     assert polled
@@ -81,7 +81,7 @@ def same_kind(history: History) -> None:
 
 
 @pytest.mark.parametrize(("name", "protocol"), CASES)
-def test_a_protocol_with_the_bug_is_invalid_in_the_simulator(name: str, protocol: str) -> None:
+def test_protocol_with_the_bug_is_invalid_in_the_simulator(name: str, protocol: str) -> None:
     history = played(name, protocol, SimBackend())
 
     same_kind(history)
@@ -100,7 +100,7 @@ def test_safe_is_valid_in_the_simulator(name: str, _: str) -> None:
 @pytest.mark.zookeeper
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "protocol"), CASES)
-def test_a_protocol_with_the_bug_is_invalid_with_real_processes(name: str, protocol: str) -> None:
+def test_protocol_with_the_bug_is_invalid_with_real_processes(name: str, protocol: str) -> None:
     history = played(name, protocol, ProcessBackend())
 
     same_kind(history)

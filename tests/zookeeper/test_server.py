@@ -1,52 +1,67 @@
-"""The local server: comes up, goes away with its files, and says in a sentence what is missing."""
+"""LocalZooKeeper starts, removes its files, and says what is missing; the transaction log is read back."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from highwater.backends.real import zookeeper
-from highwater.backends.real.zookeeper import LocalZooKeeper, missing
-from highwater.backends.real.zookeeper_log import LogError, NodeCreated, NodeDeleted, NodeWritten, SessionEnded, read_log
+from highwater.backends.real.zookeeper import local
+from highwater.backends.real.zookeeper.local import LocalZooKeeper, missing
+from highwater.backends.real.zookeeper.transaction_log import (
+    LogError,
+    NodeCreated,
+    NodeDeleted,
+    NodeWritten,
+    SessionEnded,
+    read_log,
+)
 from highwater.errors import HarnessError
 from reference.coordination.api import Check, Create, Delete, SetData
 from tests.zookeeper.bench import Client
 
 
-def test_without_java_there_is_one_sentence_and_no_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(zookeeper, "_jars", lambda: tmp_path)
+def test_missing_java_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(local, "_jars", lambda: tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    assert missing() == "a real ZooKeeper needs Java 17 or newer, and there is no java on the PATH"
+    assert missing() == (
+        "a real ZooKeeper needs Java 17 or newer, but there is no java on the PATH: "
+        "install a Java 17 runtime (Debian, Ubuntu: apt install default-jre-headless)"
+    )
     with pytest.raises(HarnessError, match="no java on the PATH"), LocalZooKeeper():
         pass
 
 
-def test_a_java_that_is_too_old_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_that_is_too_old_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "java").write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\necho more >&2\n")
     (tmp_path / "java").chmod(0o755)
-    monkeypatch.setattr(zookeeper, "_jars", lambda: tmp_path)
+    monkeypatch.setattr(local, "_jars", lambda: tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
-    assert missing() == 'a real ZooKeeper needs Java 17 or newer; this one says: openjdk version "11.0.2" 2019-01-15'
+    assert missing() == (
+        f'a real ZooKeeper needs Java 17 or newer, but {tmp_path}/java says: openjdk version "11.0.2" 2019-01-15; '
+        "install a Java 17 runtime (Debian, Ubuntu: apt install default-jre-headless)"
+    )
 
 
-def test_without_pyspark_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zookeeper, "find_spec", lambda _: None)
+def test_missing_pyspark_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "find_spec", lambda _: None)
 
-    assert missing() == "a real ZooKeeper needs the jars of PySpark: pip install 'highwater[spark]'"
+    assert missing() == (
+        "a real ZooKeeper needs the jars that come with PySpark, which is not installed: pip install 'highwater[spark]'"
+    )
 
 
-def test_a_file_that_is_no_transaction_log_is_refused(tmp_path: Path) -> None:
+def test_file_of_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "version-2").mkdir()
     (tmp_path / "version-2" / "log.1").write_bytes(b"something else")
 
-    with pytest.raises(LogError, match=r"log\.1 is no transaction log"):
+    with pytest.raises(LogError, match=r"log\.1 is not a transaction log of ZooKeeper: it begins with b'some'"):
         read_log(tmp_path)
 
 
-def test_a_file_that_a_kill_left_empty_holds_nothing(tmp_path: Path) -> None:
-    """Runs kill servers; what the others have committed is not lost for it."""
+def test_empty_log_of_a_killed_server_has_no_commits(tmp_path: Path) -> None:
+    """Runs kill servers; an empty file must not make the other servers' logs unreadable."""
     (tmp_path / "version-2").mkdir()
     (tmp_path / "version-2" / "log.100000001").touch()
 
@@ -55,7 +70,7 @@ def test_a_file_that_a_kill_left_empty_holds_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.zookeeper
 @pytest.mark.slow
-def test_the_log_tells_every_change_in_the_order_of_commit_and_the_server_leaves_nothing_behind() -> None:
+def test_log_has_every_change_in_order_and_server_is_removed() -> None:
     reason = missing()
     if reason is not None:
         pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""Anybody who knows the id of a session can end it: its password is worked out as ZooKeeper works it out."""
+"""A session can be ended by its id alone, because its password is computed as ZooKeeper computes it."""
 
 import time
 
@@ -6,14 +6,14 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
-from highwater.backends.real import sessions
-from highwater.backends.real.sessions import OverError, end_session, password
+from highwater.backends.real.zookeeper import sessions
+from highwater.backends.real.zookeeper.sessions import OverError, end_session, password
 from tests.zookeeper.bench import Proxy
 
 
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("_", range(3))
-def test_the_password_of_a_session_is_the_one_that_the_server_gave(zookeeper: str, _: int) -> None:
+def test_computed_password_is_the_one_that_the_server_gave(zookeeper: str, _: int) -> None:
     client = KazooClient(zookeeper)
     client.start(timeout=10)
     session, given = client.client_id
@@ -24,7 +24,7 @@ def test_the_password_of_a_session_is_the_one_that_the_server_gave(zookeeper: st
 
 
 @pytest.mark.zookeeper
-def test_a_session_that_is_ended_takes_its_znodes_with_it(zookeeper: str) -> None:
+def test_ended_session_loses_its_ephemeral_znodes(zookeeper: str) -> None:
     client = KazooClient(zookeeper, timeout=30)
     client.start(timeout=10)
     client.create("/ended", b"", ephemeral=True)
@@ -40,8 +40,8 @@ def test_a_session_that_is_ended_takes_its_znodes_with_it(zookeeper: str) -> Non
 
 
 @pytest.mark.zookeeper
-def test_a_session_that_its_owner_takes_back_is_ended_all_the_same(zookeeper: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between taking it over and closing it the owner may be faster, and what is closed then is no session."""
+def test_session_is_ended_although_its_owner_reconnects(zookeeper: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner may reconnect between takeover and close; then only a connection is closed and the session lives."""
     owner = KazooClient(zookeeper, timeout=30)
     owner.start(timeout=10)
     owner.create("/taken-back", b"", ephemeral=True)
@@ -73,6 +73,6 @@ def test_a_session_that_its_owner_takes_back_is_ended_all_the_same(zookeeper: st
 
 
 @pytest.mark.zookeeper
-def test_a_session_that_is_over_cannot_be_taken_over(zookeeper: str) -> None:
+def test_ended_session_cannot_be_taken_over(zookeeper: str) -> None:
     with pytest.raises(OverError, match="session 0x1234 could not be taken over"):
         end_session(zookeeper, 0x1234)

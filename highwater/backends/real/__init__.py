@@ -1,4 +1,12 @@
-"""Runs on real nodes against a real ZooKeeper: what `processes/` and `containers/` share, and these two.
+"""Runs on real brokers and a real ZooKeeper, as processes on this machine or as Docker containers.
 
-A *site* is what the two provide: nodes, links, clocks, directories, ZooKeeper servers. The *stage* plays a plan on a site.
+site.py           what `processes/` and `containers/` each provide: brokers, links, clocks, log directories, ZooKeeper servers
+stage.py          plays a plan on a site, whichever of the two it is
+faults, fault_*   the nemesis: windows of the schedule become calls on the site
+proving.py        probes that show whether a fault acts and whether it is healed
+evidence, merge   notes of brokers and commits of ZooKeeper become rows of the history
+node/             folder, log directories and faked clock of one broker
+clients/          librdkafka clients and the workers that perform the workload
+zookeeper/        servers, transaction logs, sessions
+run_folder, clean the folder that marks a run, and removal of what a killed harness left behind
 """

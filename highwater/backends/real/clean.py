@@ -1,8 +1,8 @@
-"""Removing what runs on real nodes left behind when their harness was killed, and nothing else.
+"""`highwater clean`: remove what runs on real brokers left behind when their harness was killed.
 
-A run is recognised by its folder, and is over when nobody holds the folder's lock (`run_folder`). Of a run that is
-over, its containers, networks and volumes go, processes whose command line names its folder, mounts below the folder, and the
-folder itself. A run that still has its harness is left alone.
+A run is over when no process holds the lock of its folder (`run_folder`). Removed are then its containers, networks and volumes,
+the processes whose command line names the folder, the mounts below the folder, and the folder. Runs with a living harness are
+left alone.
 """
 
 import os
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from highwater.backends.real.clocks import forget_all
+from highwater.backends.real.node.clocks import remove_all_faketime_memory
 from highwater.backends.real.os_process import state_of
 from highwater.backends.real.run_folder import abandoned, is_abandoned, remove
 from highwater.errors import HarnessError
@@ -20,13 +20,13 @@ _END_S_MAX = 10.0
 
 
 def clean() -> Iterator[str]:
-    """Remove; a line for each thing that was removed. HarnessError where something cannot be."""
+    """Remove everything; yields a line for each removed thing. Raises HarnessError if something cannot be removed."""
     yield from _containers()
     for folder in abandoned():
         for pid in _processes_of(folder):
             _kill(pid)
             yield f"process {pid} of {folder.name}"
-        forget_all(folder)
+        remove_all_faketime_memory(folder)
         try:
             remove(folder)
         except OSError as error:
@@ -35,7 +35,7 @@ def clean() -> Iterator[str]:
 
 
 def _containers() -> Iterator[str]:
-    from highwater.backends.real.containers.engine import Engine, missing  # those who have no engine need not have its SDK
+    from highwater.backends.real.containers.engine import Engine, missing  # users without containers need not have Docker's SDK
 
     if missing() is not None:
         return
@@ -53,7 +53,7 @@ def _processes_of(folder: Path) -> list[int]:
             try:
                 words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # the process ended meanwhile
             if any(word.startswith(f"{folder}/") for word in words):
                 found.append(int(entry.name))
     return sorted(found)
@@ -68,4 +68,4 @@ def _kill(pid: int) -> None:
     except ProcessLookupError:
         return
     except PermissionError as error:
-        raise HarnessError(f"process {pid} belongs to another user") from error
+        raise HarnessError(f"cannot kill process {pid} of another user: run highwater clean as that user") from error

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from highwater.backends.real.batches import opened_line
 from highwater.backends.real.merge import RowClock
-from highwater.backends.real.opening import opened_line
-from highwater.backends.real.zookeeper_log import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
+from highwater.backends.real.zookeeper.transaction_log import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 from highwater.rig.evidence import Notebook, names, record_state
 from highwater.rig.topics import TopicIds, removed, topic_of_path
 from history.event import ClusterEvent, EventKind

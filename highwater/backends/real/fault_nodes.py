@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import assert_never
 
-from highwater.backends.real.admin import Admin
 from highwater.backends.real.proving import Proving
-from highwater.backends.real.sessions import OverError, SilenceError
 from highwater.backends.real.site import ClockCondition, DirCondition, Node, Probe, Proof, Site
+from highwater.backends.real.zookeeper.admin import Admin
+from highwater.backends.real.zookeeper.sessions import OverError, SilenceError
 from highwater.rig.topics import written
 from history.event import EventKind
 from history.recorder import Recorder

@@ -2,12 +2,12 @@
 
 from typing import assert_never
 
-from highwater.backends.real.admin import Admin
 from highwater.backends.real.fault_links import LinkFaults
 from highwater.backends.real.proving import Proving
-from highwater.backends.real.servers import SERVES_S_MAX
-from highwater.backends.real.sessions import SilenceError
 from highwater.backends.real.site import Life, Pair, Probe, Site
+from highwater.backends.real.zookeeper.admin import Admin
+from highwater.backends.real.zookeeper.servers import SERVES_S_MAX
+from highwater.backends.real.zookeeper.sessions import SilenceError
 from history.seed import Draws
 from nemesis.faults import ZooKeeperDown
 from nemesis.schedule import Window

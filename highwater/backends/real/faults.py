@@ -7,12 +7,12 @@ them, links and directories the worst. Rows of evidence as in the simulator, and
 import asyncio
 from typing import assert_never
 
-from highwater.backends.real.admin import Admin
 from highwater.backends.real.fault_links import LinkFaults, subjects
 from highwater.backends.real.fault_nodes import NodeFaults
 from highwater.backends.real.fault_servers import ServerFaults
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import Site
+from highwater.backends.real.zookeeper.admin import Admin
 from highwater.plans.plan import Plan
 from highwater.rig.targets import resolve
 from history.event import EventKind

@@ -1,4 +1,4 @@
-"""Looking at processes from outside: in which state the kernel has them, and how they ended."""
+"""Processes as the kernel shows them: their state in /proc, how they ended, their memory."""
 
 import asyncio
 import subprocess
@@ -14,7 +14,7 @@ STOPPED = "T"
 
 
 def state_of(pid: int) -> str:
-    """A letter of the kernel's: R, S, D, T, Z; nothing where there is no such process."""
+    """The state letter from /proc (R, S, D, T, Z, X); "" if there is no such process."""
     try:
         return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -22,7 +22,7 @@ def state_of(pid: int) -> str:
 
 
 async def gone(process: "subprocess.Popen[bytes] | None") -> Proof:
-    """It has ended, or does so soon."""
+    """Whether the process has ended, or ends within GONE_LOOKS_MAX looks."""
     if process is None:
         return Proof(False, "there was no process")
     for _ in range(GONE_LOOKS_MAX):
@@ -35,14 +35,14 @@ async def gone(process: "subprocess.Popen[bytes] | None") -> Proof:
 
 
 async def in_state(process: "subprocess.Popen[bytes] | None", wanted: str) -> Proof:
-    """It is in one of these states, or gets there soon: a signal takes a moment to arrive."""
+    """Whether the process is in one of these states, or gets there soon: a signal takes a moment to arrive."""
     if process is None:
         return Proof(False, "there is no process")
     now = ""
     for _ in range(STATE_LOOKS_MAX):
         code = process.poll()
         if code is not None:
-            return Proof(False, f"process {process.pid} ended by itself, with {code}")
+            return Proof(False, f"process {process.pid} ended by itself with exit code {code}")
         now = state_of(process.pid)
         if now and now in wanted:
             return Proof(True, f"process {process.pid} is in state {now}")
@@ -51,7 +51,7 @@ async def in_state(process: "subprocess.Popen[bytes] | None", wanted: str) -> Pr
 
 
 def resident_kb(pid: int) -> int:
-    """Memory that a process has at hand, in KiB; 0 where there is none."""
+    """Resident memory in KiB (VmRSS); 0 if there is no such process."""
     try:
         lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""The folder of a run on real nodes, which says by a lock whether its harness still lives.
+"""The folder of a run on real brokers. A lock file in it shows whether the run's harness is still alive.
 
-Everything that a run makes on this machine is named after its folder, so that what a killed harness left behind can be told from
-what a living one uses: a folder that can be locked has lost its owner.
+Everything that a run creates on this machine is named after its folder. If the lock can be taken, the harness is gone and
+`highwater clean` may remove what it left behind.
 """
 
 import errno
@@ -13,56 +13,57 @@ import tempfile
 from pathlib import Path
 
 PREFIX = "highwater-run-"
-ZOOKEEPER_PREFIX = "highwater-zookeeper-"  # a server on this machine has one of its own
+ZOOKEEPER_PREFIX = "highwater-zookeeper-"  # ZooKeeper on this machine has a folder of its own
 _LOCK = "lock"
 _DRAWN = 8  # letters that mkdtemp adds
-_LONGEST_BELOW = "/b999/side-channel"  # a Unix socket of a node
+_LONGEST_BELOW = "/b999/side-channel"  # the Unix socket of a broker
 _SOCKET_BYTES_MAX = 107  # sun_path of sockaddr_un, without its closing zero
 
 
 class RunFolder:
-    """Made and locked on creation; `remove` ends both."""
+    """Creates and locks the folder; `remove` deletes the folder and releases the lock."""
 
     def __init__(self, prefix: str = PREFIX) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=prefix))
-        # Others may pass through, so that nodes which run as another user find theirs.
+        # Other users may traverse it: brokers that run as another user reach their own folders.
         self.path.chmod(0o711)
-        # Locked before it has its name: a folder without a lock is nobody's to remove.
+        # The lock file gets its name only once it is locked: `is_abandoned` leaves a folder without a lock file alone.
         self._lock: int | None = os.open(self.path / f"{_LOCK}.new", os.O_CREAT | os.O_RDWR)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         (self.path / f"{_LOCK}.new").rename(self.path / _LOCK)
 
     @property
     def run(self) -> str:
-        """What everything of this run is named after."""
+        """The name of the run: containers, networks and labels use it."""
         return self.path.name
 
     def remove(self) -> None:
-        """Nothing of it is left. May be called again."""
+        """Delete the folder with everything in it. May be called again."""
         remove(self.path)
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
 
 
-def cramped() -> str | None:
-    """Why no run can have its folder here, in a sentence; None where it can: below it lie Unix sockets, whose names are short."""
+def tmpdir_too_long() -> str | None:
+    """Why a run's Unix sockets would have too long a path below the temporary folder, in a sentence; None if they fit."""
     temporary = tempfile.gettempdir()
     room = _SOCKET_BYTES_MAX - len(f"/{PREFIX}") - _DRAWN - len(_LONGEST_BELOW)
     taken = len(os.fsencode(temporary))
     if taken <= room:
         return None
     return (
-        f"the folder for temporary files has a name of {taken} bytes, and sockets of a run leave it {room}: set TMPDIR to another"
+        f"the path of the temporary folder has {taken} bytes, but Unix sockets of a run allow at most {room}: "
+        "set TMPDIR to a folder with a shorter path"
     )
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Has the run of this folder no living harness (any more)?"""
+    """Whether the harness of this folder's run is gone; False if the lock file cannot be opened, as another user's."""
     try:
         descriptor = os.open(folder / _LOCK, os.O_RDWR)
     except OSError:
-        return not folder.exists()  # a folder of another user is not ours to judge
+        return not folder.exists()  # another user's folder cannot be judged
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -73,14 +74,14 @@ def is_abandoned(folder: Path) -> bool:
 
 
 def abandoned() -> list[Path]:
-    """Folders whose harness is gone, sorted."""
+    """Folders in the temporary folder whose harness is gone, sorted."""
     temporary = Path(tempfile.gettempdir())
     found = sorted(path for prefix in (PREFIX, ZOOKEEPER_PREFIX) for path in temporary.glob(f"{prefix}*"))
     return [path for path in found if path.is_dir() and is_abandoned(path)]
 
 
 def remove(folder: Path) -> None:
-    """Unmount what is mounted below it and remove it. OSError where that cannot be done."""
+    """Unmount everything below the folder and delete it. Raises OSError on failure."""
     mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for place in sorted((place for place in mounted if place.startswith(f"{folder}/")), reverse=True):
         done = subprocess.run(["umount", place], capture_output=True, text=True, check=False)
@@ -90,6 +91,6 @@ def remove(folder: Path) -> None:
         for name in names:
             entry = Path(path) / name
             if not entry.is_symlink():
-                entry.chmod(0o700)  # a fault may have taken it away
+                entry.chmod(0o700)  # a fault may have removed the permissions
     if folder.exists():
         shutil.rmtree(folder)

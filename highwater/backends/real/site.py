@@ -1,15 +1,15 @@
-"""What a backend of real nodes offers the stage: processes or containers, their links, clocks and disks, and a ZooKeeper.
+"""The interface between the stage and a cluster of real brokers: brokers, links, clocks, log directories, ZooKeeper servers.
 
-The stage (`stage`) plays a plan and decides what is wrong when; a site only does it. The stage knows which
-windows overlap and says what holds now: a condition replaces the one before it, and the empty one heals. Whatever a site does to
-the cluster it can prove: each deed hands back a `Probe`, which measures from outside that the deed has its effect.
+The stage plays the plan and decides which fault holds when; a site only carries it out. The stage knows which windows overlap and
+passes the resulting condition: it replaces the previous condition, and the default condition heals. Each action returns a `Probe`
+that measures from outside whether the action has its effect.
 
-Places are brokers ("b1", "b2", …), servers of ZooKeeper ("z1", …) and all clients of the run together ("c"). A link is a pair of
-places and a direction: what the first sends to the second, over whichever connection. The laboratory itself (its look at
-ZooKeeper and at the brokers, its probes of nodes) goes by ways that no fault touches.
+A place is a broker ("b1", "b2", …), a ZooKeeper server ("z1", …) or all clients of the run together ("c"). A link is an ordered
+pair of places: everything that the first sends to the second, over any connection. The harness's own connections (to ZooKeeper,
+to the brokers, of its probes) use addresses that no fault affects.
 
-What a site cannot do, its backend refuses before the run; a method that is called can do what it is asked for, or raises
-`HarnessError`: the laboratory failed.
+A backend refuses a plan before the run if its site cannot do what the plan asks for. A method that fails during the run raises
+`HarnessError`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -17,19 +17,23 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from highwater.backends.real.zookeeper_log import AnyCommit
+from highwater.backends.real.zookeeper.transaction_log import AnyCommit
+from highwater.errors import HarnessError
 from reference.events import DirImage
 from reference.types import Address, BrokerId, TopicPartition
 from server.lab.notes import NoteLine
 from server.lab.power import Loss, Wound
 
 CLIENTS = Address("c")
-Pair = tuple[Address, Address]  # from whom, to whom
+Pair = tuple[Address, Address]  # sender, receiver
 HostPort = tuple[str, int]
 
 
 class Proof(Struct, frozen=True):
-    """What a probe found: whether the deed has its effect, and what was measured, in words. None: it could not be measured."""
+    """The result of a probe: `holds` is whether the action has its effect, None if that could not be measured.
+
+    `detail` says in words what was measured; it becomes part of a row of the history.
+    """
 
     holds: bool | None
     detail: str
@@ -39,12 +43,12 @@ Probe = Callable[[], Awaitable[Proof]]
 
 
 class LinkCondition(Struct, frozen=True, kw_only=True):
-    """How one direction of a link is; as built, in order.
+    """The state of one direction of a link; the default is a link without faults.
 
-    `held`: nothing arrives, and new connections do not come about; what is under way arrives when the link is joined, if
-    both ends still wait for it (as TCP repeats what it got no answer to). `delay_ms`: so much later, drawn from 0 to that.
-    `loss_per_mille`: of so many packets in a thousand the first copy is lost; the repeated one comes later.
-    `held_kinds`: messages of these kinds between brokers ("fetch-reply") wait until the link is joined, others do not.
+    `held`: nothing arrives and no connection is established. Data in flight arrives once the link is joined, if both ends still
+    wait for it (TCP retransmits unacknowledged data). `delay_ms`: each packet is late by a draw from 0 to this value.
+    `loss_per_mille`: so many first copies of 1000 packets are lost; the retransmitted copy arrives later.
+    `held_kinds`: messages of these kinds between brokers ("fetch-reply") wait until the link is joined; other kinds pass.
     """
 
     held: bool = False
@@ -57,7 +61,7 @@ JOINED = LinkCondition()
 
 
 class ClockCondition(Struct, frozen=True):
-    """How wrong the clocks of a node are: its wall clock by an offset, both its clocks by a rate."""
+    """The error of a node's clocks: an offset of its wall clock, a rate error of both its clocks."""
 
     offset_ms: int = 0
     drift_ppm: int = 0
@@ -67,10 +71,10 @@ RIGHT = ClockCondition()
 
 
 class DirCondition(Struct, frozen=True, kw_only=True):
-    """How one log directory is.
+    """The state of one log directory; the default is a sound one.
 
-    `unreadable`: without any permission. `broken`: every access fails with EIO. `full`: writes fail with ENOSPC. `flush_ms`:
-    a flush takes so much longer. `is_file`: a file stands in its place.
+    `unreadable`: it has no permissions. `broken`: every access fails with EIO. `full`: writes fail with ENOSPC. `flush_ms`:
+    each flush takes this much longer. `is_file`: a file stands in the directory's place.
     """
 
     unreadable: bool = False
@@ -84,121 +88,136 @@ SOUND = DirCondition()
 
 
 class Life(Protocol):
-    """A process that is started and stopped: a broker, or a server of ZooKeeper."""
+    """A process that can be started and stopped again and again: a broker or a ZooKeeper server."""
 
     @property
     def address(self) -> Address:
-        """Its place."""
+        """Its place, such as "b1" or "z1"."""
 
     async def start(self) -> Probe:
-        """A process, on what an earlier one left. There must be none. Returns when it was made, not when it serves."""
+        """Start a process on the files of the previous one; none may run. Returns once it exists, perhaps before it serves."""
 
     async def kill(self) -> Probe:
-        """SIGKILL; the page cache stays. Nothing where there is no process."""
+        """Send SIGKILL; the page cache survives. Does nothing if no process runs."""
 
     async def pause(self) -> Probe:
-        """It stands still. Nothing where there is no process, or it stands still already."""
+        """Freeze the process. Does nothing if no process runs or it is paused already."""
 
     async def resume(self) -> Probe:
-        """It goes on, if it stood still."""
+        """Continue a paused process."""
 
     async def is_running(self) -> bool:
-        """Is there a process, perhaps a paused one?"""
+        """Whether a process exists, paused or not."""
 
 
 class Node(Life, Protocol):
-    """One broker through all its lives."""
+    """One broker through all its lives. A life is one process; the files are those of the previous life."""
 
     @property
     def life(self) -> int:
-        """How-many-th process, from 1; 0 before the first."""
+        """The number of the current or last process, from 1; 0 before the first start."""
 
     @property
     def dirs(self) -> int:
-        """How many log directories it has."""
+        """The number of log directories."""
 
     async def terminate(self) -> Probe:
-        """SIGTERM: it may end in good order, or take its time. Nothing where there is no process."""
+        """Send SIGTERM; a controlled shutdown may take a while. Does nothing if no process runs."""
 
     async def set_clock(self, condition: ClockCondition) -> Probe:
-        """Its clocks are so from now on, for this process and those to come."""
+        """Set the error of its clocks, for this process and later ones."""
 
     async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
-        """This log directory is so from now on, for this process and those to come."""
+        """Set the state of a log directory, for this process and later ones."""
 
     async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
-        """An empty directory in the place of this one; what is gone. Not while there is a process."""
+        """Replace a log directory by an empty one; returns what was lost. No process may run."""
 
     async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
-        """Cut files back to what was flushed, or a drawn part further; what is gone. Not while there is a process."""
+        """Simulate a power loss: cut files back to what was flushed, or a drawn part of the rest; returns what was lost.
+
+        No process may run.
+        """
 
     def notes(self) -> list[NoteLine]:
-        """What all lives have said so far. HarnessError where it cannot be read."""
+        """The notes of all lives so far. Raises HarnessError if the file cannot be read."""
 
     def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
-        """Whose logs lie in this directory, sorted; none where it cannot be seen."""
+        """The partitions with a log in this directory, sorted; empty if the directory cannot be read."""
 
     def disks(self) -> tuple[DirImage, ...]:
-        """What lies in the log directories, in the clear. Not while there is a process."""
+        """The contents of the log directories, with decoded record batches. No process may run."""
 
     def stopped_itself(self) -> str | None:
-        """Why this life ended, in its own words; None where it did not say."""
+        """The reason from this life's `node-stopped` note; None if there is no such note."""
 
     def last_words(self) -> str:
-        """The last line that the process printed: empty unless something is wrong with it."""
+        """The last line that the process printed; empty unless something went wrong."""
 
 
 class Links(Protocol):
-    """The network between places."""
+    """The network between the places of a run."""
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """These links are so from now on; the others as they are. The probe looks at these from their far ends."""
+        """Set these links and leave the others as they are. The probe measures at the receiving end of each."""
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
-        """Break the connections over these links now; how many there were."""
+        """Reset the connections over these links now; returns their number."""
 
     def counts(self) -> Mapping[Pair, int]:
-        """How often a fault bit on each link since the run began: pieces held, delayed or repeated."""
+        """How many packets or messages a fault held, delayed or dropped on each link since the run began."""
 
 
 class Site(Protocol):
-    """Everything of one run but its workload, its schedule and its record. Belongs to one asyncio loop while it is open."""
+    """The cluster of one run. Belongs to one asyncio loop while it is open."""
 
     @property
     def nodes(self) -> Mapping[BrokerId, Node]:
-        """All brokers; none of them runs yet when the site is opened."""
+        """All brokers; `open` starts none of them."""
 
     @property
     def servers(self) -> Sequence[Life]:
-        """ZooKeeper's, which run when the site is opened."""
+        """The ZooKeeper servers, which `open` starts."""
 
     @property
     def links(self) -> Links:
-        """All links, joined when the site is opened."""
+        """All links; `open` leaves them without faults."""
 
     @property
     def zookeeper(self) -> str:
-        """Where the laboratory reaches ZooKeeper: host:port,host:port."""
+        """Where the harness reaches ZooKeeper: "host:port,host:port"."""
 
     @property
     def clients(self) -> Mapping[Address, HostPort]:
-        """Where clients of the run reach each broker, over links that faults touch."""
+        """Where the run's clients reach each broker, over links that faults affect."""
 
     @property
-    def laboratory(self) -> Mapping[Address, HostPort]:
-        """Where the laboratory reaches each broker, as a client."""
+    def harness(self) -> Mapping[Address, HostPort]:
+        """Where the harness reaches each broker as a client; faults do not affect these connections."""
 
     async def open(self) -> None:
-        """Make it. HarnessError where that fails; `close` is called all the same."""
+        """Build the cluster. Raises HarnessError on failure; the caller calls `close` in any case."""
 
     async def leave(self) -> None:
-        """The end of the run: nothing of it uses the loop any more. May be called without `open`."""
+        """Release the asyncio loop at the end of the run. May be called without `open`."""
 
     def stop(self) -> None:
-        """No broker runs any more, from here on. Called outside of the loop; may be called again."""
+        """End all brokers for good. Call it outside of the loop; it may be called again."""
 
     def commits(self) -> Iterable[AnyCommit]:
-        """What ZooKeeper has committed, in its order. HarnessError where its log cannot be read."""
+        """ZooKeeper's committed changes, in commit order. Raises HarnessError if a transaction log cannot be read."""
 
     def close(self) -> None:
-        """Nothing of it is left: no process, container, network, mount, folder. May be called again."""
+        """Remove every process, container, network, mount and folder of the run. May be called again."""
+
+
+def end_all(ends: Iterable[Callable[[], object]]) -> None:
+    """Call each function, also after earlier ones failed. Then raise HarnessError with the first failure, if any."""
+    failures: list[HarnessError | OSError] = []
+    for end in ends:
+        try:
+            end()
+        except (HarnessError, OSError) as error:
+            failures.append(error)
+    if failures:
+        raise HarnessError(str(failures[0])) from failures[0]

@@ -1,10 +1,10 @@
-"""The phases of a run on real nodes, whatever they are made of: a site is opened, a plan is played on it, and it is closed.
+"""The phases of a run on real brokers: open a site, play the plan on it, close it.
 
     ZooKeeper ─▶ topics ─▶ brokers ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet ─▶ final reads ─▶ end
 
-The record has the same rows as the simulator's: operations and faults as they happen here, what nodes say from their notes, what
-ZooKeeper commits from its log, and what probes saw of each fault. Time is the wall's: the same plan gives another history each
-time. Nothing of a site is left when a run ends, however it ends.
+The history has the same rows as the simulator's. Operations and faults are recorded here as they happen; brokers' rows come from
+their notes, ZooKeeper's from its transaction log; probes add what they saw of each fault. Times are real, so the same plan gives
+a different history each time. The site is removed when the run ends, also after an error or an interrupt.
 """
 
 import asyncio
@@ -16,17 +16,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from highwater.backends.real.admin import Admin, states_of
-from highwater.backends.real.administrators import Administrator
-from highwater.backends.real.asking import EndState, at_rest, known_brokers, look
-from highwater.backends.real.clients import Phases, Worker
+from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.backends.real.clients.worker import Administrator, Phases, Worker
+from highwater.backends.real.cluster_state import EndState, at_rest, known_brokers, look
 from highwater.backends.real.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns, whole_until
 from highwater.backends.real.faults import Faults
-from highwater.backends.real.kafka_clients import KafkaClient
 from highwater.backends.real.merge import merged
-from highwater.backends.real.run_folder import cramped
+from highwater.backends.real.run_folder import tmpdir_too_long
 from highwater.backends.real.site import Site
-from highwater.backends.real.zookeeper_log import AnyCommit
+from highwater.backends.real.zookeeper.admin import Admin, states_of
+from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.attempts import Attempts
@@ -41,35 +40,35 @@ from history.recorder import Recorder
 from reference.types import Address, topic_partition
 
 LED_S_MAX = 30.0
-FULL_S_MAX = 10.0  # a known-bad protocol may never get there
+FULL_S_MAX = 10.0  # to wait for full ISRs; a known-bad protocol may never reach them
 FINAL_S_MAX = 60.0
-SLICE_S = 0.2  # how often deaths are looked for
+SLICE_S = 0.2  # between two checks for dead brokers
 
 
 def unplayable(plan: Plan) -> str | None:
-    """Why no real nodes or their clients can perform a plan here, in a sentence; None where they can."""
+    """Why real brokers and librdkafka cannot perform this plan on this machine, in a sentence; None if they can."""
     if plan.workload.name == "misuse":
-        return "librdkafka keeps to the rules that the workload misuse breaks: it is for the simulator"
-    return cramped()
+        return "the workload 'misuse' breaks rules of the protocol that librdkafka cannot break; run it with --backend sim"
+    return tmpdir_too_long()
 
 
 def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> Run:
-    """Play the plan on a site, which is closed at the end. A KeyboardInterrupt ends it early, with what was recorded."""
-    logging.getLogger("kazoo").addHandler(logging.NullHandler())  # a silent ZooKeeper is a fault, told by rows and not on stderr
+    """Play the plan on a site and close the site. A KeyboardInterrupt ends the run early and keeps the rows recorded so far."""
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())  # a lost ZooKeeper is a fault; rows report it, stderr need not
     outcome: Outcome = "completed"
     stage = Stage(plan, site)
     try:
         try:
-            with stage.told():
+            with stage.collecting_failures():
                 asyncio.run(stage.play())
         except KeyboardInterrupt:
             outcome = "interrupted"
-        # Nothing that goes wrong from here on is a reason to lose what is recorded: an anomaly may be proven by it.
-        with stage.told():
+        # Failures from here on must not lose the recorded rows: they may prove an anomaly.
+        with stage.collecting_failures():
             site.stop()
         history = stage.history(provenance, outcome, backend=backend)
     finally:
-        with stage.told():
+        with stage.collecting_failures():
             site.close()
     if stage.failures:
         broken = replace(history.manifest, outcome="harness-fault")
@@ -78,7 +77,7 @@ def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> 
 
 
 class Stage:
-    """One run. Times in ns count from `start_ns` on the monotonic clock; None until they come."""
+    """One run. Attributes in ns count from `_start_ns` on the monotonic clock and are None until that moment has come."""
 
     def __init__(self, plan: Plan, site: Site) -> None:
         self._plan = plan
@@ -90,13 +89,13 @@ class Stage:
         self._healed_at_ns: int | None = None
         self._final_reads_at_ns: int | None = None
         self._end_ns: int | None = None
-        self._seen: tuple[EndState, ...] = ()  # in the end
-        self._broken: str | None = None  # what went wrong in a callback of the loop
-        self.failures: list[str] = []  # of the laboratory, in words
+        self._seen: tuple[EndState, ...] = ()  # cluster state at the end of the run
+        self._broken: str | None = None  # an error in a callback of the asyncio loop
+        self.failures: list[str] = []  # of the harness, as sentences
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """A failure of the laboratory ends what is attempted in this context, and is one of `failures`."""
+    def collecting_failures(self) -> Iterator[None]:
+        """A context that ends at a HarnessError and adds its message to `failures`."""
         try:
             yield
         except HarnessError as error:
@@ -108,7 +107,7 @@ class Stage:
     # --- phases ------------------------------------------------------------------------------------------------------------
 
     async def play(self) -> None:
-        """All phases. HarnessError where the laboratory fails; whatever ends it early, the rows so far stand."""
+        """Run all phases. Raises HarnessError if the harness fails; the rows recorded so far are kept in any case."""
         asyncio.get_running_loop().set_exception_handler(self._callback_failed)
         try:
             await self._site.open()
@@ -133,13 +132,13 @@ class Stage:
                 workers = [tasks.create_task(worker.run(phases)) for worker in self._workers(clients, administrators)]
                 nemesis = tasks.create_task(faults.run())
                 await self._pass_time(self._plan.faults_ms / 1000, faults)
-                await nemesis  # every window closes within that time
+                await nemesis  # every window closes within faults_ms
                 await faults.heal()
                 await self._rest(faults, phases)
                 await faults.settle()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.gather(*workers, return_exceptions=True), FINAL_S_MAX)
-                self._seen = await at_rest(lambda: look(admin, self._site.laboratory))
+                self._seen = await at_rest(lambda: look(admin, self._site.harness))
         except* HarnessError as group:
             raise _first(group) from None
         finally:
@@ -150,11 +149,11 @@ class Stage:
             admin.close()
 
     def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """asyncio would log it and go on with a client that is broken."""
+        """Remember an error in a callback; asyncio alone would log it and continue with a broken client."""
         self._broken = f"{context['message']}: {context.get('exception')!r}"
 
     async def _rest(self, faults: Faults, phases: Phases) -> None:
-        """Quiet, and the order to read all to the end."""
+        """The quiet phase, then tell the consumers to read every partition to its end."""
         self._healed_at_ns = self._now_ns()
         phases.enter("quiet")
         await self._pass_time(self._plan.quiet_ms / 1000, faults)
@@ -163,19 +162,19 @@ class Stage:
         phases.enter("final")
 
     async def _gather(self, faults: Faults) -> None:
-        """Until every broker tells clients of all of them.
+        """Wait until every broker's metadata lists all brokers.
 
-        Topics that were there before would be led by whichever broker shows itself to the controller first (KIP-343).
+        If topics were created earlier, the broker that registers first would lead all of them (KIP-343).
         """
         everybody = tuple(sorted(self._site.nodes))
         began_ns = self._now_ns()
-        while await known_brokers(self._site.laboratory) != dict.fromkeys(self._site.laboratory, everybody):
+        while await known_brokers(self._site.harness) != dict.fromkeys(self._site.harness, everybody):
             if self._now_ns() - began_ns > LED_S_MAX * 1e9:
-                raise HarnessError(f"the brokers did not find each other within {LED_S_MAX:.0f} s")
+                raise HarnessError(f"not every broker listed all {len(everybody)} brokers within {LED_S_MAX:.0f} s")
             await self._pass_time(SLICE_S, faults)
 
     async def _warm_up(self, admin: Admin, faults: Faults) -> None:
-        """Until every partition has a leader and, given a little longer, all its replicas in the ISR."""
+        """Wait until every partition has a leader, and at most FULL_S_MAX until its ISR holds all replicas."""
         replicas = {
             topic_partition(topic, index): of
             for topic, partitions in assign(self._plan).items()
@@ -193,18 +192,18 @@ class Stage:
                 raise HarnessError(f"not every partition had a leader {LED_S_MAX:.0f} s after the brokers were started")
 
     async def _pass_time(self, seconds: float, faults: Faults) -> None:
-        """Sleep, and look for nodes that died by themselves: one that said why stays down, another is our failure."""
+        """Sleep, and check for dead brokers. A broker that noted why it stopped stays down; any other death is a HarnessError."""
         end_ns = self._now_ns() + int(seconds * 1e9)
         while (left_ns := end_ns - self._now_ns()) > 0:
             await asyncio.sleep(min(SLICE_S, left_ns / 1e9))
             if self._broken is not None:
-                raise HarnessError(f"hosting the clients: {self._broken}")
+                raise HarnessError(f"a callback in the harness's asyncio loop failed: {self._broken}")
             for broker, node in self._site.nodes.items():
                 life = node.life
                 if await node.is_running() or faults.keeps_down(broker) or node.life != life:
                     continue
                 if node.stopped_itself() is None:
-                    raise HarnessError(f"the process of {node.address} died: {node.last_words() or 'it said nothing'}")
+                    raise HarnessError(f"the process of {node.address} died: {node.last_words() or 'it printed nothing'}")
 
     def _workers(self, clients: list[KafkaClient], administrators: list[Administrator]) -> list[Worker]:
         processes = workload_processes(self._plan)
@@ -221,9 +220,9 @@ class Stage:
     # --- the end -----------------------------------------------------------------------------------------------------------
 
     def history(self, provenance: Provenance, outcome: Outcome, *, backend: str) -> History:
-        """What was recorded anywhere, in one order, up to the end of the run. Not before all brokers are stopped."""
+        """All recorded rows in one order, up to the end of the run. Call it after all brokers are stopped."""
         commits: list[AnyCommit] = []
-        with self.told():  # without them checkers find less, as where a run ends before its first commit
+        with self.collecting_failures():  # without commits the checkers find less, but the rest of the history is valid
             commits = list(self._site.commits())
         outcome = "harness-fault" if self.failures else outcome
         end_ns = whole_until(
@@ -272,7 +271,7 @@ class Stage:
 
 
 def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:
-    """The first leaf of a group."""
+    """The first HarnessError in an exception group, which may be nested."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

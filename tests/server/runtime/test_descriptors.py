@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from highwater.backends.real.zookeeper import free_port
+from highwater.backends.real.zookeeper.local import free_port
 from reference.config import SAFE, BrokerConfig
 from reference.types import Address, BrokerId
 from server.runtime.settings import Listener, NodeSettings

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.local_cluster import LocalCluster
-from highwater.backends.real.zookeeper import LocalZooKeeper, missing
+from highwater.backends.real.zookeeper.local import LocalZooKeeper, missing
 from reference.config import TopicSpec
 from reference.types import BrokerId
 from server.disk.disk import CLEAN, look

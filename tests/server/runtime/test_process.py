@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from bench.local_cluster import LocalCluster
-from highwater.backends.real.zookeeper import LocalZooKeeper, free_port, missing
+from highwater.backends.real.zookeeper.local import LocalZooKeeper, free_port, missing
 from reference.config import SAFE, BrokerConfig
 from reference.types import Address, BrokerId, Millis
 from server.lab.notes import NotesReader

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.local_cluster import LocalCluster
-from highwater.backends.real.zookeeper import LocalZooKeeper, missing
+from highwater.backends.real.zookeeper.local import LocalZooKeeper, missing
 from reference.types import Millis
 
 # A broker that was killed is taken for alive for so long: a test has that time to ask for something that it must do.

@@ -1,1 +1,1 @@
-"""A site of Docker containers: images, the engine, networks with an agent in each, and their removal."""
+"""A site of Docker containers: the engine, the images, and for each place a network with an agent that applies faults."""

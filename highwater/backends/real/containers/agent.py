@@ -1,20 +1,20 @@
-"""Faults of the network, done inside of one container's network by a process that has CAP_NET_ADMIN there and nothing else.
+"""Applies network faults inside one network namespace; the only process there with CAP_NET_ADMIN.
 
     python3 -I agent.py SOCKET
 
-It runs on the standard library of the image alone. Each line on the Unix socket is a request as JSON, each answer a line:
-{"ok": …} or {"error": "…"}.
+It uses the standard library alone. Each line on the Unix socket is a request in JSON, each answer a line: {"ok": …} or
+{"error": "…"}.
 
-    set       how links are from now on, each a direction ("in", "out") and the address of the peer:
-              held      every packet is dropped (iptables)
-              loss_per_mille   so many of a thousand packets are dropped (iptables, at random)
-              delay_ms  packets are queued to this process (NFQUEUE) and let go in their order, up to so much later
-    counts    how many packets each link's fault has hit since the beginning
-    reset     connections with these peers are closed (ss -K); how many there were
-    send, heard   datagrams from here to the agent of another place, and what came in of them: how many, how late
-    cannot    what the kernel does not let us do, with the reason
+    set       set the state of links, each given by a direction ("in", "out") and the peer's address:
+              held      drop every packet (iptables)
+              loss_per_mille   drop so many of a thousand packets at random (iptables)
+              delay_ms  queue packets to this process (NFQUEUE) and release them in order, each up to so much later
+    counts    how many packets the faults of each link have hit since the start
+    reset     close the connections with these peers (ss -K); answers their number
+    send, heard   send probe datagrams to another place's agent; how many of a token came here, and how late
+    cannot    the features that the kernel refuses, each with the reason
 
-A packet that is both to be dropped and to be late is late first: queues stand in a table before that of the drops.
+A packet that is to be both delayed and dropped is delayed first: the queues are in the table mangle, which precedes filter.
 """
 
 import asyncio
@@ -36,20 +36,20 @@ _REQUEST, _ACKNOWLEDGED = 1, 4
 _BIND, _UNBIND = 1, 2
 _ACCEPT = 1
 _COPY_META = 1
-_QUEUED_PACKETS_MAX = 65_536  # beyond that the kernel drops, as a full buffer does
+_QUEUED_PACKETS_MAX = 65_536  # the kernel drops more than these
 _ANSWER_BYTES = 1 << 16
 PROBE_PORT = 7007
 _PROBE_GAP_S = 0.002
-_HEARD_MAX = 100  # tokens that are remembered
-_NOBODY = "192.0.2.1"  # an address of documentation
+_HEARD_MAX = 100  # probe tokens that are remembered; then the oldest is dropped
+_NOBODY = "192.0.2.1"  # reserved for documentation (RFC 5737), so no peer has it
 
 
-class Refused(Exception):  # noqa: N818 - what the caller reads
-    """It could not be done; the text says why."""
+class Refused(Exception):  # noqa: N818 - named for the reader of `except Refused`
+    """A request failed; the text says why."""
 
 
 async def run(*command: str, given: str = "") -> str:
-    """What a command prints; Refused where it fails."""
+    """Run a command; returns its output. Raises Refused if it fails."""
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -60,14 +60,14 @@ async def run(*command: str, given: str = "") -> str:
 
 
 class Queue:
-    """Packets that the kernel hands over under one number, and lets go when it is told to. Their order stays."""
+    """One NFQUEUE: the kernel hands packets over and releases each at our verdict. Packets keep their order."""
 
     def __init__(self, number: int, delay_ms: int) -> None:
         self.number = number
         self.packets = 0
         self.delay_ms = delay_ms
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[tuple[float, int]] = deque()  # when to let go, id
+        self._waiting: deque[tuple[float, int]] = deque()  # release time, packet id
         self._last = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
@@ -84,7 +84,7 @@ class Queue:
         self._loop.add_reader(self._socket.fileno(), self._readable)
 
     def close(self) -> None:
-        """Let everything go, in order, and take no more."""
+        """Release all packets in order and close the queue."""
         self._loop.remove_reader(self._socket.fileno())
         self._readable()
         if self._timer is not None:
@@ -99,7 +99,7 @@ class Queue:
         answer = self._socket.recv(_ANSWER_BYTES)
         (code,) = struct.unpack_from("=i", answer, 16)
         if code:
-            raise Refused(f"the kernel takes no queue of packets: {os.strerror(-code)}")
+            raise Refused(f"the kernel refuses a packet queue (nfnetlink_queue): {os.strerror(-code)}")
 
     def _send(self, kind: int, attribute: int, value: bytes, flags: int) -> None:
         padded = value + bytes(-len(value) % 4)
@@ -107,7 +107,7 @@ class Queue:
         self._socket.send(struct.pack("=IHHII", 16 + len(body), kind, flags, 0, 0) + body)
 
     def _let_go(self, packet: int) -> None:
-        with contextlib.suppress(OSError):  # a connection that was reset took it along
+        with contextlib.suppress(OSError):  # the packet may be gone, as after the reset of its connection
             self._send(_VERDICT, 2, struct.pack(">II", _ACCEPT, packet), _REQUEST)
 
     def _readable(self) -> None:
@@ -117,7 +117,7 @@ class Queue:
             except BlockingIOError:
                 return
             except OSError:
-                continue  # ENOBUFS: the kernel dropped some
+                continue  # ENOBUFS: the kernel dropped some packets
             at = 0
             while at + 16 <= len(data):
                 length, kind = struct.unpack_from("=IH", data, at)
@@ -150,16 +150,16 @@ class Queue:
 
 
 class Link:
-    """What one peer sends to this place (in), or this place to one peer (out)."""
+    """The traffic from one peer to this place ("in") or from this place to one peer ("out")."""
 
     def __init__(self) -> None:
         self.held = False
         self.loss_per_mille = 0
         self.queue: Queue | None = None
-        self.hit = 0  # packets, by what was there before
+        self.hit = 0  # packets hit by earlier rules and queues
 
     def rules(self, chain: str, match: str) -> list[str]:
-        """For the table of drops."""
+        """The link's rules for iptables' table filter."""
         if self.held:
             return [f"-A {chain} {match} -j DROP"]
         if self.loss_per_mille:
@@ -168,7 +168,7 @@ class Link:
 
 
 class Agent:
-    """All links of one place."""
+    """The links of one place, and the requests about them."""
 
     def __init__(self) -> None:
         self._links: dict[tuple[str, str], Link] = {}
@@ -177,7 +177,7 @@ class Agent:
         self._probes = Probes()
 
     async def open(self) -> None:
-        """Chains for the rules, and a socket for probes."""
+        """Create the iptables chains and the socket for probe datagrams."""
         await self._write()
         for table in ("filter", "mangle"):
             lines = [f"*{table}", "-I INPUT -j links-in", "-I OUTPUT -j links-out", "COMMIT", ""]
@@ -185,7 +185,7 @@ class Agent:
         await asyncio.get_running_loop().create_datagram_endpoint(lambda: self._probes, ("0.0.0.0", PROBE_PORT))
 
     async def handle(self, request: dict[str, Any]) -> Any:
-        """One request. Refused where it cannot be done, or is none."""
+        """Perform a request; returns the answer. Raises Refused if it fails or is unknown."""
         match request:
             case {"do": "set", "links": list(links)}:
                 async with self._at_work:
@@ -226,11 +226,11 @@ class Agent:
                 self._queues += 1
                 link.queue = Queue(self._queues, delay_ms)
         await self._write()
-        for queue in done:  # no rule leads there any more
+        for queue in done:  # closed last, once no rule refers to it
             queue.close()
 
     async def _write(self) -> None:
-        """All rules anew, each table in one transaction."""
+        """Replace all rules, each table in one transaction."""
         for table in ("filter", "mangle"):
             lines = [f"*{table}", ":links-in - [0:0]", ":links-out - [0:0]"]
             for (direction, peer), link in self._links.items():
@@ -242,18 +242,18 @@ class Agent:
             await run("iptables-restore", "--noflush", given="\n".join([*lines, "COMMIT", ""]))
 
     async def _count(self) -> None:
-        """Take over what the rules have counted, and begin again at 0."""
+        """Add the counters of the drop rules to the links' hits and set them to 0."""
         if not any(link.held or link.loss_per_mille for link in self._links.values()):
             return
         for direction, column in (("in", 7), ("out", 8)):
-            # Listed and set to zero in one command; a packet in between is not counted.
+            # One command lists the counters and zeroes them; a packet that comes in between is not counted.
             for line in (await run("iptables", "-nvxL", f"links-{direction}", "-Z")).splitlines():
                 words = line.split()
                 if len(words) > column and words[0].isdecimal():
                     self._links[direction, words[column]].hit += int(words[0])
 
     async def _cannot(self) -> dict[str, str]:
-        """Each thing is tried on an address of nobody."""
+        """Try each feature on an address without a host; returns the refused ones with the reasons."""
         found = {}
         nothing = {"direction": "in", "peer": _NOBODY, "held": False, "loss_per_mille": 0, "delay_ms": 0}
         for name, value in (("held", True), ("loss_per_mille", 1), ("delay_ms", 1)):
@@ -272,18 +272,18 @@ class Agent:
 
 
 class Probes(asyncio.DatagramProtocol):
-    """Datagrams between agents: who sent how many, how many came, and how late at most."""
+    """Probe datagrams between places: sends them, and records which came and how late."""
 
     def __init__(self) -> None:
         self._transport: asyncio.DatagramTransport | None = None
         self._heard: dict[str, list[float]] = {}  # ms, by token
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is there."""
+        """Called by asyncio with the socket's transport."""
         self._transport = transport  # type: ignore[assignment] # asyncio's own is no subclass of DatagramTransport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """One of somebody's probes."""
+        """Record a probe datagram; the text is "token sent_ns"."""
         token, _, sent_ns = data.decode(errors="replace").partition(" ")
         if not sent_ns.isdecimal():
             return
@@ -293,23 +293,23 @@ class Probes(asyncio.DatagramProtocol):
         self._heard.setdefault(token, []).append((time.monotonic_ns() - int(sent_ns)) / 1e6)
 
     def error_received(self, exc: Exception) -> None:
-        """A datagram that could not be sent is one that does not arrive."""
+        """Ignored: a datagram that cannot be sent does not arrive."""
 
     async def send(self, to: tuple[str, int], token: str, count: int) -> None:
-        """So many, one after the other."""
+        """Send `count` datagrams, one every _PROBE_GAP_S."""
         assert self._transport is not None
         for _ in range(count):
             self._transport.sendto(f"{token} {time.monotonic_ns()}".encode(), to)
             await asyncio.sleep(_PROBE_GAP_S)
 
     def heard(self, token: str) -> dict[str, Any]:
-        """How many of this token came, and how many ms the slowest took."""
+        """The number of datagrams with this token that came, and the slowest one's milliseconds."""
         times = self._heard.get(token, [])
         return {"count": len(times), "ms_max": round(max(times, default=0.0), 3)}
 
 
 async def _reset(peers: list[str]) -> int:
-    """Close the TCP connections with these peers; how many there were."""
+    """Close the TCP connections with these peers; returns their number."""
     found = 0
     for peer in peers:
         listed = await run("ss", "-KHtn", "state", "connected", "dst", peer)
@@ -318,7 +318,7 @@ async def _reset(peers: list[str]) -> int:
 
 
 async def _reset_of_oneself() -> None:
-    """ss prints what it could not close as well: see whether a connection of our own is closed."""
+    """Try `ss -K` on a connection of our own, as ss also lists connections that it cannot close. Raises Refused if it stays."""
     server = await asyncio.start_server(lambda _, writer: None, "127.0.0.1", 0)
     async with server:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -326,7 +326,7 @@ async def _reset_of_oneself() -> None:
         try:
             await asyncio.wait_for(reader.read(1), 0.5)
         except TimeoutError:
-            raise Refused("the kernel closes no connections for ss -K (INET_DIAG_DESTROY)") from None
+            raise Refused("ss -K closes no connections: the kernel needs CONFIG_INET_DIAG_DESTROY") from None
         except OSError:
             return
         finally:

@@ -1,9 +1,9 @@
-"""The Docker engine as this package sees it: the only module that imports the SDK.
+"""The Docker engine; the only module that imports Docker's SDK.
 
-Everything that is created for a run carries the labels `highwater.run` (its id) and `highwater.folder` (`highwater.backends.real.
-run_folder`), so that all of it is found, and nothing else, and whether somebody still uses it. The engine has to be one of this
-machine: folders are shared with it, and containers are spoken to by their addresses.
-Calls block; a failure of the engine is a HarnessError that says what was being attempted.
+Everything that is created for a run carries the labels `highwater.run` (its name) and `highwater.folder` (its folder). The labels
+identify what belongs to a run, and the folder's lock (`run_folder`) shows whether the run still lives. The engine has to run on
+this machine, because folders are shared with containers and containers are reached by their addresses. Calls block. A failure of
+the engine becomes a HarnessError that says what was being attempted.
 """
 
 import os
@@ -37,18 +37,18 @@ State = Literal["created", "running", "paused", "restarting", "removing", "exite
 
 
 class Labels(Struct, frozen=True):
-    """Whose something is."""
+    """The run that a container, network or volume belongs to."""
 
     run: str
     folder: Path
 
     def texts(self) -> dict[str, str]:
-        """As the engine keeps them."""
+        """The labels as the engine stores them."""
         return {RUN_LABEL: self.run, FOLDER_LABEL: str(self.folder)}
 
 
 class Service(Struct, frozen=True, kw_only=True):
-    """What one container is started with. `folders` of this machine appear inside at the same path, writable."""
+    """The settings of one container. `folders` of this machine are mounted at the same paths, writable."""
 
     name: str
     labels: Labels
@@ -58,7 +58,7 @@ class Service(Struct, frozen=True, kw_only=True):
     user: str | None = None  # uid:gid; the image's if None
     environment: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
-    files: tuple[Path, ...] = ()  # the same, readable only
+    files: tuple[Path, ...] = ()  # mounted like `folders`, but read-only
     networks: tuple[str, ...] = ()  # ids
     shares_network_of: str | None = None  # the id of a container
     capabilities: tuple[str, ...] = ()
@@ -66,14 +66,14 @@ class Service(Struct, frozen=True, kw_only=True):
 
 
 class Network(Struct, frozen=True, kw_only=True):
-    """A bridge of its own; `gateway` is this machine as the containers see it."""
+    """A bridge network; `gateway` is this machine's address in it."""
 
     id: str
     gateway: str
 
 
 class Left(Struct, frozen=True, kw_only=True):
-    """Something of a run that is there."""
+    """A container, network or volume of a run that exists."""
 
     kind: Literal["container", "network", "volume"]
     id: str
@@ -91,7 +91,7 @@ def _attempting(what: str) -> Iterator[None]:
 
 
 def missing() -> str | None:
-    """Why containers cannot be used here, in a sentence; None where an engine answers."""
+    """Why no Docker engine can be used here, in a sentence; None if one answers."""
     try:
         Engine().close()
     except HarnessError as error:
@@ -100,17 +100,18 @@ def missing() -> str | None:
 
 
 class Engine:
-    """A connection to the engine that DOCKER_HOST names, or the local one; HarnessError where none answers."""
+    """A connection to the engine that DOCKER_HOST names, or the local one. Raises HarnessError if none answers."""
 
     def __init__(self) -> None:
         try:
             self._client = docker.from_env(timeout=_ANSWER_S_MAX, max_pool_size=_CONNECTIONS_MAX)
             self._client.ping()
         except (DockerException, requests.exceptions.RequestException) as error:
-            raise HarnessError(f"no Docker engine answers ({error}); start one, or set DOCKER_HOST") from error
+            where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+            raise HarnessError(f"no Docker engine answers at {where}: start dockerd, or set DOCKER_HOST ({error})") from error
         if not self._client.api.base_url.startswith("http+docker://"):
             self.close()
-            raise HarnessError(f"the Docker engine at {os.environ.get('DOCKER_HOST')} is not one of this machine (unix://…)")
+            raise HarnessError(f"DOCKER_HOST must name an engine on this machine (unix://…), not {os.environ.get('DOCKER_HOST')}")
 
     def __enter__(self) -> "Engine":
         return self
@@ -119,13 +120,13 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connections to the engine."""
         self._client.close()
 
     # --- images ------------------------------------------------------------------------------------------------------------
 
     def image_id(self, tag: str) -> str | None:
-        """Of an image that is here."""
+        """The id of an image; None if the engine does not have it."""
         with _attempting(f"looking for the image {tag}"):
             try:
                 return self._client.images.get(tag).id
@@ -133,7 +134,7 @@ class Engine:
                 return None
 
     def inputs_of(self, tag: str) -> str | None:
-        """The digest of what an image was built from, where we built it."""
+        """The digest of the inputs of an image that we built; None if there is no such image or label."""
         with _attempting(f"looking for the image {tag}"):
             try:
                 return self._client.images.get(tag).labels.get(INPUTS_LABEL)
@@ -141,7 +142,7 @@ class Engine:
                 return None
 
     def pull(self, reference: str) -> str | None:
-        """Fetch an image; the reason where that cannot be done."""
+        """Pull an image; returns the reason if that fails, else None."""
         try:
             self._client.images.pull(reference)
         except (DockerException, requests.exceptions.RequestException) as error:
@@ -149,12 +150,12 @@ class Engine:
         return None
 
     def import_root(self, tar: Path, tag: str) -> None:
-        """Make an image of one layer from a tar of a file system."""
+        """Create an image with one layer from a tar of a root file system."""
         with _attempting(f"importing {tag}"):
             self._client.api.import_image(src=str(tar), repository=tag, tag="latest")
 
     def build(self, tag: str, context: Path, *, dockerfile: str, arguments: dict[str, str], inputs: str) -> None:
-        """Build from a tar of the context; HarnessError with the builder's last words."""
+        """Build an image from a tar of its context. Raises HarnessError with the last lines of the build's log."""
         with _attempting(f"building {tag}"), context.open("rb") as tar:
             try:
                 self._client.images.build(
@@ -174,7 +175,7 @@ class Engine:
     # --- networks ----------------------------------------------------------------------------------------------------------
 
     def create_network(self, name: str, labels: Labels) -> Network:
-        """A bridge network for one run; this machine reaches it, the rest of the world does not."""
+        """Create a bridge network that only this machine reaches."""
         with _attempting(f"creating the network {name}"):
             network = self._client.networks.create(name, driver="bridge", ipam=IPAMConfig(), internal=True, labels=labels.texts())
             network.reload()
@@ -185,7 +186,10 @@ class Engine:
     # --- containers --------------------------------------------------------------------------------------------------------
 
     def create(self, service: Service) -> str:
-        """Create, without starting it; its id. No capabilities but those named, no new privileges, a read-only root."""
+        """Create a container without starting it; returns its id.
+
+        It has only the named capabilities, cannot gain privileges, and its root file system is read-only.
+        """
         mounts = [Mount(str(path), str(path), type="bind") for path in service.folders]
         mounts += [Mount(str(path), str(path), type="bind", read_only=True) for path in service.files]
         with _attempting(f"creating the container {service.name}"):
@@ -216,12 +220,12 @@ class Engine:
             return container.id
 
     def start(self, container: str) -> None:
-        """Start one that is created or has ended; its network interface is then a new one."""
+        """Start a container that was created or has ended; it gets a new network interface."""
         with _attempting("starting a container"):
             self._container(container).start()
 
     def kill(self, container: str, signal: str = "KILL") -> None:
-        """Send a signal to its first process. Nothing where none runs."""
+        """Send SIG`signal` to the first process of a container; does nothing if none runs."""
         with _attempting(f"sending SIG{signal} to a container"):
             try:
                 self._container(container).kill(signal)
@@ -230,60 +234,61 @@ class Engine:
                     raise
 
     def wait(self, container: str, timeout_s: int) -> None:
-        """Until it has ended."""
+        """Wait for the end of a container."""
         with _attempting("waiting for the end of a container"):
             self._container(container).wait(timeout=timeout_s)
 
     def pause(self, container: str) -> None:
-        """Freeze its cgroup. HarnessError where that does not come about within FREEZE_S_MAX."""
+        """Freeze the cgroup of a container. Raises HarnessError if that takes longer than FREEZE_S_MAX."""
         end_s = time.monotonic() + FREEZE_S_MAX
         with _attempting("pausing a container"):
             while True:
                 try:
                     return self._container(container).pause()
                 except APIError as error:
-                    # A task freezes when it next gets a processor. runc looks a thousand times, some 0.2 s, and thaws it.
+                    # A task freezes when it is next scheduled. runc waits for about 0.2 s (a thousand looks), then gives up and
+                    # thaws.
                     if "unable to freeze" not in str(error) or time.monotonic() > end_s:
                         raise
 
     def unpause(self, container: str) -> None:
-        """Thaw it."""
+        """Thaw the cgroup of a container."""
         with _attempting("continuing a container"):
             self._container(container).unpause()
 
     def state(self, container: str) -> State:
-        """As the engine calls it."""
+        """The state of a container in the engine's words."""
         with _attempting("looking at a container"):
             status: State = self._container(container).status  # type: ignore[assignment] # of the engine's documented words
             return status
 
     def addresses(self, container: str) -> dict[str, str]:
-        """Its address in each of its networks, by their ids; while it runs."""
+        """The addresses of a running container, by the ids of its networks."""
         with _attempting("looking at a container"):
             networks = self._container(container).attrs["NetworkSettings"]["Networks"]
         return {network["NetworkID"]: network["IPAddress"] for network in networks.values()}
 
     def pid(self, container: str) -> int:
-        """Of its first process, as this machine numbers it; 0 where none runs."""
+        """The host pid of the container's first process; 0 if none runs."""
         with _attempting("looking at a container"):
             pid: int = self._container(container).attrs["State"]["Pid"]
         return pid
 
     def exit_code(self, container: str) -> int | None:
-        """With which its first process ended last; None where one runs, as far as the engine knows."""
+        """The exit code of the first process's last life; None while the engine takes it to be running."""
         with _attempting("looking at a container"):
             state = self._container(container).attrs["State"]
         code: int = state["ExitCode"]
         return code if state["Status"] == "exited" else None
 
     def last_words(self, container: str) -> str:
-        """The last line it printed."""
+        """The last line that a container printed; empty if none."""
         with _attempting("reading what a container printed"):
             lines = self._container(container).logs(tail=_LOG_TAIL_LINES).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
 
     def memory_bytes(self, container: str) -> int:
-        """What its cgroup uses, without the page cache that can be given back."""
+        """The memory use of a container's cgroup without reclaimable page cache."""
         with _attempting("reading the memory of a container"):
             found = self._container(container).stats(stream=False)
         assert isinstance(found, dict)
@@ -296,7 +301,7 @@ class Engine:
     # --- the end -----------------------------------------------------------------------------------------------------------
 
     def left(self, run: str | None = None) -> list[Left]:
-        """Everything there is of one run, or of all runs: containers first."""
+        """All containers, networks and volumes of one run, or of all runs; containers first."""
         wanted = {"label": RUN_LABEL if run is None else f"{RUN_LABEL}={run}"}
         with _attempting("looking for what runs left behind"):
             containers = self._client.api.containers(all=True, filters=wanted)
@@ -309,7 +314,7 @@ class Engine:
         ]
 
     def remove(self, left: Left) -> None:
-        """Remove one thing; nothing where somebody else has."""
+        """Remove one of them; does nothing if it is gone already."""
         with _attempting(f"removing the {left.kind} {left.name}"):
             try:
                 match left.kind:

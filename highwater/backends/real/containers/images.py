@@ -1,13 +1,13 @@
-"""Images of a broker and of a ZooKeeper server, built from `docker/` with and without a registry.
+"""Builds the images of a broker and of a ZooKeeper server from `docker/`, with or without access to a registry.
 
     python -m highwater.backends.real.containers.images
 
-    highwater-base       BASE_IMAGE, else a Debian made here with debootstrap, with Java, iptables, tc and libfaketime
+    highwater-base       BASE_IMAGE, else a Debian that debootstrap makes here; plus Java, iptables, tc and libfaketime
     highwater-node       + `reference`, `server` and what they import
     highwater-zookeeper  + the jars that ship with PySpark
 
-Everything is copied in from this machine, so that no build but that of the base needs a network. An image remembers the digest
-of what it was built from and is built again only when that has changed.
+The files come from this machine, so only the build of the base needs a network. A label on each image holds the digest of its
+inputs; an image is built again only when that digest changes.
 """
 
 import hashlib
@@ -27,20 +27,20 @@ from packaging.requirements import Requirement
 
 import reference
 from highwater.backends.real.containers.engine import Engine
-from highwater.backends.real.zookeeper import server_jars
+from highwater.backends.real.zookeeper.local import server_jars
 from highwater.errors import HarnessError, HighwaterError
 
 NODE = "highwater-node:latest"
 ZOOKEEPER = "highwater-zookeeper:latest"
 BASE = "highwater-base:latest"
 COMMAND = "make images"
-# The packages of a broker, and the distributions that they import: all that its image holds.
+# A broker's image holds these packages of ours and these distributions, which they import, and nothing else.
 PACKAGES = ("reference", "server")
 BROKER = ("msgspec", "kazoo", "kio", "crc32c")
-_LOCAL = "highwater-debian"  # the base that debootstrap made
+_LOCAL = "highwater-debian"  # the image that debootstrap made, used if BASE_IMAGE cannot be pulled
 _BASE_IMAGE = "python:3.11-slim-bookworm"
 _SUITE = "bookworm"
-_PYTHON = (3, 11)  # of both bases
+_PYTHON = (3, 11)  # in both base images
 _PACKAGES = "python3,openjdk-17-jre-headless,iptables,iproute2,libfaketime"
 _USELESS = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
 _ROOT = Path(next(iter(reference.__path__))).parent
@@ -48,21 +48,22 @@ _DOCKER = _ROOT / "docker"
 
 
 def missing(engine: Engine) -> str | None:
-    """Which images are not there or not of this source, with the command that builds them; None where all are."""
+    """Which image is missing or out of date, with the command that builds it, in a sentence; None if none."""
     if not _DOCKER.is_dir():
-        return "images are built from a checkout of highwater, and this is an installed package"
+        return f"images can only be built in a checkout of highwater, and {_ROOT} has no folder docker/: clone the repository"
     base = engine.image_id(BASE)
     if base is None or engine.inputs_of(BASE) != _base_inputs():
-        return f"there is no image {BASE} of today's docker/base.Dockerfile: {COMMAND}"
+        state = "is missing" if base is None else "is out of date"
+        return f"the Docker image {BASE} {state}; build it with: {COMMAND}"
     for tag, inputs in ((NODE, _node_inputs(base)), (ZOOKEEPER, _zookeeper_inputs(base))):
         there = engine.inputs_of(tag)
         if there != inputs:
-            return f"{'there is no image' if there is None else 'out of date is the image'} {tag}: {COMMAND}"
+            return f"the Docker image {tag} {'is missing' if there is None else 'is out of date'}; build it with: {COMMAND}"
     return None
 
 
 def build_all(engine: Engine) -> None:
-    """Build what is not there or out of date, with a line for each image that takes time."""
+    """Build each image that is missing or out of date, and print a line for it."""
     if engine.inputs_of(BASE) != _base_inputs():
         _build_base(engine)
     base = engine.image_id(BASE)
@@ -86,7 +87,7 @@ def _base_inputs() -> str:
 
 
 def _node_inputs(base: str) -> str:
-    """Of our source the contents, of what others made the versions."""
+    """The digest of a node image's inputs: the contents of our sources and the versions of other distributions."""
     source = sorted(path for package in PACKAGES for path in (_ROOT / package).rglob("*.py"))
     versions = [f"{name}=={metadata.version(name)}" for name in sorted(_closure(_requirements()))]
     contents = [f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in source]
@@ -125,7 +126,7 @@ def _pull_or_make(engine: Engine, wanted: str) -> str:
     if reason is None:
         return wanted
     if engine.image_id(_LOCAL) is None:
-        _say(f"{wanted} cannot be pulled ({reason.strip()}); making a Debian with debootstrap instead: a minute or two, once")
+        _say(f"{wanted} cannot be pulled ({reason.strip()}); making a Debian with debootstrap instead: 1 to 2 minutes, once")
         _debootstrap(engine)
     return _LOCAL
 
@@ -133,7 +134,11 @@ def _pull_or_make(engine: Engine, wanted: str) -> str:
 def _debootstrap(engine: Engine) -> None:
     tool = shutil.which("debootstrap")
     if tool is None or os.getuid() != 0:
-        raise HarnessError("without a registry the base image is made by debootstrap: install it, and run this once as root")
+        lacks = "debootstrap is not installed" if tool is None else "only root can run it"
+        raise HarnessError(
+            f"the base image cannot be pulled, and making one with debootstrap failed: {lacks}; "
+            f"install debootstrap and run {COMMAND} once as root, or set BASE_IMAGE to an image of this machine"
+        )
     folder = Path(tempfile.mkdtemp(prefix="highwater-debian-"))
     root, tar = folder / "root", folder / "root.tar"
     command = [tool, "--variant=minbase", f"--include={_PACKAGES}", _SUITE, str(root), _mirror()]
@@ -151,7 +156,7 @@ def _debootstrap(engine: Engine) -> None:
 
 
 def _mirror() -> str:
-    """Where apt on this machine gets Debian's main section from."""
+    """The URI of Debian's main section in this machine's apt sources. Raises HarnessError if there is none."""
     listed = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"],
         capture_output=True,
@@ -162,7 +167,7 @@ def _mirror() -> str:
         uri, release, component = line.split()
         if (release, component) == (_SUITE, "main"):
             return uri
-    raise HarnessError(f"apt on this machine knows no source of Debian {_SUITE}; set BASE_IMAGE to an image that is here")
+    raise HarnessError(f"apt on this machine has no source of Debian {_SUITE} main: add one, or set BASE_IMAGE to an image here")
 
 
 def _unmount_below(folder: Path) -> None:
@@ -175,7 +180,7 @@ def _unmount_below(folder: Path) -> None:
 
 
 def _collect_node(site: Path) -> None:
-    """The packages of a broker and the distributions they need: the installed ones, or pip's where this Python differs."""
+    """Collect a broker's packages and their dependencies: the installed ones, or pip's if this is not the image's Python."""
     for package in PACKAGES:
         shutil.copytree(_ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
     wanted = _requirements()
@@ -198,7 +203,7 @@ def _requirements() -> list[str]:
 
 
 def _closure(wanted: Iterable[str]) -> set[str]:
-    """Names of all distributions that these requirements bring in."""
+    """The names of all distributions that these requirements install, directly or not."""
     found: set[str] = set()
     open_ones = [Requirement(text) for text in wanted]
     while open_ones:
@@ -215,7 +220,7 @@ def _install(site: Path, wanted: list[str]) -> None:
     command = [sys.executable, "-m", "pip", "install", "--quiet", *target, "--only-binary=:all:"]
     done = subprocess.run([*command, "-c", str(_ROOT / "constraints.txt"), *wanted], check=False)
     if done.returncode:
-        raise HarnessError("pip could not fetch what a broker's image needs")
+        raise HarnessError(f"pip could not install {', '.join(wanted)} for Python 3.11 on Linux; see its output above")
 
 
 # --- building ----------------------------------------------------------------------------------------------------------------
@@ -240,7 +245,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Build; one line for what went wrong."""
+    """Build all images that are out of date; prints one line for an error."""
     try:
         with Engine() as engine:
             build_all(engine)

@@ -1,8 +1,9 @@
-"""The network between containers: what agents do to it, and what datagrams through it show (`real.site.Links`).
+"""The links between containers (`highwater.backends.real.site.Links`): agents apply faults, probe datagrams measure them.
 
-Every broker and every server of ZooKeeper has a network of its own, which an agent (`agent`) rules. A link is ruled where it
-ends; what goes to clients, where it begins: clients live in the harness, on this machine, which a container sees as its gateway.
-The laboratory reaches containers by another network that no rule names.
+Every broker and ZooKeeper server has a network namespace with an agent (`agent`). The agent at the receiving end applies the
+faults of a link. A link to the clients is an exception: its faults are applied at the sending end, because clients run in the
+harness, on this machine, which a container sees as its gateway. The harness reaches containers over another network that no rule
+names.
 """
 
 import asyncio
@@ -20,18 +21,18 @@ from highwater.backends.real.site import CLIENTS, LinkCondition, Pair, Probe, Pr
 from highwater.errors import HarnessError
 from reference.types import Address
 
-COUNT_S = 0.1  # how often agents are asked what they have hit, while anything is to be hit
-PROBES = 20  # datagrams for a link without loss
-LOST_ONCE_IN = 7000  # for loss: so many per mille of datagrams together, that none is lost once in e^7 times
-HEARD_MS = 500.0  # what has not come by then was held or lost
-JOINED_MS = 5000.0  # where all should come: an agent that waits for a processor takes them in one by one
+COUNT_S = 0.1  # between two queries of the agents' counters, while any fault holds
+PROBES = 20  # datagrams over a link without loss
+LOST_ONCE_IN = 7000  # with loss: datagrams times loss_per_mille, so that all of them pass only once in e^7 times
+HEARD_MS = 500.0  # a datagram that has not come by then counts as held or lost
+JOINED_MS = 5000.0  # for a link where all should come: an agent that waits for the processor reads them one by one
 OPEN_S_MAX = 20.0
 ASK_S_MAX = 20.0
 _LINE_BYTES_MAX = 1 << 20
 
 
 class AgentClient:
-    """Asks one agent, over its Unix socket, one question at a time."""
+    """Sends requests to one agent over its Unix socket, one at a time."""
 
     def __init__(self, socket: Path, place: Address) -> None:
         self._socket = socket
@@ -40,7 +41,7 @@ class AgentClient:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def open(self) -> None:
-        """Wait until it answers. HarnessError where it does not."""
+        """Connect, waiting up to OPEN_S_MAX for the agent's socket. Raises HarnessError if it does not appear."""
         try:
             async with asyncio.timeout(OPEN_S_MAX):
                 while self._streams is None:
@@ -49,21 +50,23 @@ class AgentClient:
                     except (FileNotFoundError, ConnectionRefusedError):
                         await asyncio.sleep(0.02)
         except TimeoutError:
-            raise HarnessError(f"the agent of {self._place} does not answer") from None
+            raise HarnessError(f"the agent of {self._place} did not open {self._socket} within {OPEN_S_MAX:.0f} s") from None
 
     async def ask(self, **request: Any) -> Any:
-        """Its answer. HarnessError where it cannot do it."""
+        """Send a request; returns the answer. Raises HarnessError if the agent reports an error or does not answer."""
         try:
             async with self._turn, asyncio.timeout(ASK_S_MAX):
                 answer = msgspec.json.decode(await self._line(msgspec.json.encode(request) + b"\n"))
         except (OSError, TimeoutError, msgspec.DecodeError) as error:
-            raise HarnessError(f"the agent of {self._place} does not answer: {error}") from error
+            raise HarnessError(
+                f"the agent of {self._place} does not answer {request.get('do')!r}: {str(error) or 'timeout'}"
+            ) from error
         if "error" in answer:
-            raise HarnessError(f"the network of {self._place}: {answer['error']}")
+            raise HarnessError(f"the agent of {self._place}: {answer['error']}")
         return answer["ok"]
 
     async def _line(self, request: bytes) -> bytes:
-        """Over a connection of its own where the last one was given up: the next answer there is to a question of the past."""
+        """One request and answer. After an error the connection is dropped, for its next line would answer the old request."""
         if self._streams is None:
             await self.open()
         assert self._streams is not None
@@ -77,7 +80,7 @@ class AgentClient:
             raise
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         streams, self._streams = self._streams, None
         if streams is not None:
             streams[1].close()
@@ -86,13 +89,13 @@ class AgentClient:
 
 
 class ContainerLinks:
-    """All links of a run. `addresses` are those of the places in the run's network, of `clients` the gateway."""
+    """All links of a run."""
 
     def __init__(self) -> None:
         self._agents: dict[Address, AgentClient] = {}
         self._addresses: dict[Address, str] = {}
         self._place_at: dict[str, Address] = {}
-        self._me = time.monotonic_ns()  # agents outlive us
+        self._me = time.monotonic_ns()  # tells our probe tokens from earlier ones: agents may outlive a ContainerLinks
         self._tokens = itertools.count(1)
         self._clients = Probes()
         self._socket: asyncio.DatagramTransport | None = None
@@ -102,7 +105,7 @@ class ContainerLinks:
         self._counting: asyncio.Task[None] | None = None
 
     async def open(self, addresses: Mapping[Address, str], agents: Mapping[Address, AgentClient]) -> None:
-        """The places are there, and their agents answer."""
+        """Take the places into use. `addresses` are those in the run's network; that of CLIENTS is the network's gateway."""
         self._addresses = dict(addresses)
         self._place_at = {address: place for place, address in addresses.items()}
         self._agents = dict(agents)
@@ -111,24 +114,24 @@ class ContainerLinks:
         self._port = self._socket.get_extra_info("sockname")[1]
 
     async def close(self) -> None:
-        """Hang up with all agents."""
+        """Close the connections to all agents."""
         if self._counting is not None:
             self._counting.cancel()
-            await asyncio.gather(self._counting, return_exceptions=True)  # what ended it earlier is told where it mattered
+            await asyncio.gather(self._counting, return_exceptions=True)  # `set` and `reset` report errors of the agents
         if self._socket is not None:
             self._socket.close()
         for agent in self._agents.values():
             await agent.close()
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """These links are so from now on."""
+        """Set these links and leave the others as they are."""
         by_agent: dict[Address, list[dict[str, Any]]] = {}
         for (source, target), condition in conditions.items():
             ruler, direction, peer = (source, "out", target) if target == CLIENTS else (target, "in", source)
             rule = {"direction": direction, "peer": self._addresses[peer], **msgspec.structs.asdict(condition)}
             by_agent.setdefault(ruler, []).append(rule)
         await asyncio.gather(*(self._agents[ruler].ask(do="set", links=links) for ruler, links in by_agent.items()))
-        # Nobody asks while nothing is at work: what was hit until now is not to be found later, and taken for hits of this.
+        # Counters are not queried while no fault holds. Query them now, or past hits would later count as hits of this fault.
         await asyncio.gather(*(self._take_counts(ruler) for ruler in by_agent))
         for pair, condition in conditions.items():
             self._at_work.pop(pair, None)
@@ -139,15 +142,15 @@ class ContainerLinks:
         return lambda: self._look(dict(conditions))
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
-        """Break the connections over these links, in whichever direction they were opened."""
-        # Brokers come before clients ("c") and servers ("z1"); one end is enough.
+        """Reset the connections over these links, whichever end opened them; returns their number."""
+        # One end is enough: of each pair the smaller name, which is a broker's ("b1" < "c" < "z1").
         ends = dict.fromkeys((min(pair), max(pair)) for pair in pairs)
         asked = (self._agents[ruler].ask(do="reset", peers=[self._addresses[peer]]) for ruler, peer in ends)
         closed: list[int] = await asyncio.gather(*asked)
         return sum(closed)
 
     def counts(self) -> Mapping[Pair, int]:
-        """Packets, as the agents said last."""
+        """By link, the packets hit by a fault, as of the last query of the agents."""
         return self._counts
 
     # --- evidence ----------------------------------------------------------------------------------------------------------
@@ -172,7 +175,7 @@ class ContainerLinks:
         return Proof(not wrong, text)
 
     async def _look_at(self, pair: Pair, condition: LinkCondition) -> Proof:
-        """Send datagrams over the link, as its first place, and ask its second what came."""
+        """Send datagrams from the link's first place and ask the second which of them came."""
         source, target = pair
         token = f"{self._me}-{next(self._tokens)}"
         lost = condition.loss_per_mille and not condition.held
@@ -194,7 +197,7 @@ class ContainerLinks:
             return
         port = PROBE_PORT
         if target == CLIENTS:
-            # What a firewall of this machine lets in are answers: somebody here has to have spoken first.
+            # A firewall of this machine may admit only answers, so send a datagram to the source first.
             await self._clients.send((self._addresses[source], PROBE_PORT), f"{token}-hello", 1)
             port = self._port
         await self._agents[source].ask(do="send", to=self._addresses[target], port=port, token=token, count=count)
@@ -214,6 +217,6 @@ def _judged(link: str, condition: LinkCondition, sent: int, heard: int, ms_max: 
     if condition.loss_per_mille:
         return Proof(heard < sent, detail)
     if condition.delay_ms:
-        # Of so many draws between 0 and the delay, all in its lowest quarter: less than once in 10^12 times.
+        # All PROBES draws between 0 and the delay fall into the lowest quarter less than once in 10^12 times.
         return Proof(heard > 0 and ms_max >= condition.delay_ms / 4, detail)
     return Proof(heard == sent, detail)

@@ -1,4 +1,4 @@
-"""Brokers and servers of ZooKeeper in containers (`highwater.backends.real.site.Node`, `Life`)."""
+"""A broker and a ZooKeeper server as containers (`highwater.backends.real.site.Node`, `Life`)."""
 
 import asyncio
 import time
@@ -9,10 +9,10 @@ from highwater.backends.real.containers.engine import Engine, Service
 from highwater.backends.real.containers.images import NODE, ZOOKEEPER
 from highwater.backends.real.containers.place import Grounds, Place, make_folder
 from highwater.backends.real.containers.process import ContainerProcess
-from highwater.backends.real.node_folder import NodeFolder, Start
-from highwater.backends.real.servers import SERVES_S_MAX
+from highwater.backends.real.node.folder import NodeFolder, Start
 from highwater.backends.real.site import HostPort, Probe, Proof
-from highwater.backends.real.zookeeper import answers, configuration
+from highwater.backends.real.zookeeper.local import answers, configuration
+from highwater.backends.real.zookeeper.servers import SERVES_S_MAX
 
 PEERS_PORT, CLIENTS_PORT = 9091, 9092
 ZOOKEEPER_PORT = 2181
@@ -20,11 +20,11 @@ FOLLOW_PORT, ELECT_PORT = 2888, 3888
 NODE_MEMORY_MB = 384
 SERVER_MEMORY_MB = 512
 ANYWHERE = "0.0.0.0"
-FAKETIME = Path("/usr/$LIB/faketime/libfaketime.so.1")  # the loader knows what $LIB is inside
+FAKETIME = Path("/usr/$LIB/faketime/libfaketime.so.1")  # the container's dynamic loader expands $LIB
 
 
 class NodeContainer(NodeFolder):
-    """One broker through all its lives."""
+    """One broker through all its lives, each a start of the same container."""
 
     def __init__(self, engine: Engine, grounds: Grounds, place: Place, start: Start) -> None:
         super().__init__(grounds.folder.path, start)
@@ -45,7 +45,7 @@ class NodeContainer(NodeFolder):
         )
 
     async def start(self) -> Probe:
-        """A new life."""
+        """Start a new life."""
         self.begin_life(end_with_stdin=False)
         await self.process.start()
         await self.tell_faults(self.is_running)
@@ -54,44 +54,44 @@ class NodeContainer(NodeFolder):
     async def _runs(self) -> Proof:
         proof = await self.process.runs()
         why = None if proof.holds else self.stopped_itself()
-        return proof if why is None else Proof(True, f"it stopped by itself: {why}")
+        return proof if why is None else Proof(True, f"the broker stopped by itself: {why}")
 
     async def is_running(self) -> bool:
-        """Is there a process, perhaps a frozen one?"""
+        """Whether a process exists, frozen or not."""
         return self.process.is_running()
 
     async def kill(self) -> Probe:
-        """SIGKILL; the page cache stays."""
+        """Send SIGKILL and wait for the end; the page cache survives."""
         return await self.process.kill()
 
     async def terminate(self) -> Probe:
-        """SIGTERM."""
+        """Send SIGTERM; a controlled shutdown may take a while."""
         probe = self.process.gone()
         await self.process.signal("TERM")
         return probe
 
     async def pause(self) -> Probe:
-        """Its cgroup is frozen."""
+        """Freeze the container's cgroup."""
         await self.process.freeze()
         return self.process.stands_still
 
     async def resume(self) -> Probe:
-        """Its cgroup is thawed."""
+        """Thaw the container's cgroup."""
         await self.process.thaw()
         return self._runs
 
     def last_words(self) -> str:
-        """The last line that the process printed."""
+        """The last line that the process printed; empty if none."""
         return self.process.last_words()
 
 
 class ServerContainer:
-    """One server of ZooKeeper. `places` are those of all servers, in their order."""
+    """One ZooKeeper server. `places` are those of all servers of the ensemble, in order."""
 
     def __init__(self, engine: Engine, grounds: Grounds, place: Place, places: Sequence[Place]) -> None:
         self.address = place.name
         self.client: HostPort = (place.address, ZOOKEEPER_PORT)
-        self._laboratory: HostPort = (place.laboratory, ZOOKEEPER_PORT)
+        self._harness: HostPort = (place.harness, ZOOKEEPER_PORT)
         folder = make_folder(grounds, grounds.folder.path / place.name)
         self.data_dir: Path = make_folder(grounds, folder / "data")
         (self.data_dir / "myid").write_text(f"{places.index(place) + 1}\n")
@@ -112,15 +112,15 @@ class ServerContainer:
         )
 
     async def start(self) -> Probe:
-        """A process on what an earlier one left."""
+        """Start a process on the previous one's data."""
         await self.process.start()
         return self.serves
 
     async def serves(self) -> Proof:
-        """It serves clients, or does so soon."""
+        """A probe: the server serves clients within SERVES_S_MAX."""
         began_s = time.monotonic()
         while time.monotonic() - began_s < SERVES_S_MAX:
-            if await asyncio.to_thread(answers, self._laboratory):
+            if await asyncio.to_thread(answers, self._harness):
                 return Proof(True, f"{self.address} serves {time.monotonic() - began_s:.1f} s after its start")
             if not self.process.is_running():
                 break
@@ -128,19 +128,19 @@ class ServerContainer:
         return Proof(False, f"{self.address} does not serve: {self.process.last_words()}")
 
     async def kill(self) -> Probe:
-        """SIGKILL."""
+        """Send SIGKILL and wait for the end."""
         return await self.process.kill()
 
     async def pause(self) -> Probe:
-        """Its cgroup is frozen."""
+        """Freeze the container's cgroup."""
         await self.process.freeze()
         return self.process.stands_still
 
     async def resume(self) -> Probe:
-        """Its cgroup is thawed."""
+        """Thaw the container's cgroup."""
         await self.process.thaw()
         return self.process.runs
 
     async def is_running(self) -> bool:
-        """Is there a process, perhaps a frozen one?"""
+        """Whether a process exists, frozen or not."""
         return self.process.is_running()

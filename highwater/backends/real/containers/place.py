@@ -1,8 +1,8 @@
-"""Places of a run: for each broker and each server of ZooKeeper a network of its own, kept by a container that does nothing else.
+"""Places of a run: a network namespace for each broker and ZooKeeper server, kept by a container of its own.
 
-The container of a place (a pod's infrastructure container, in the words of others) lives as long as the run and runs the agent
-that rules the network. What is killed and started again, the broker, is another container that joins this network: its address
-and the rules stay. Only the agent has a capability, CAP_NET_ADMIN in this network.
+The container of a place (like a pod's infrastructure container in Kubernetes) lives as long as the run. It runs the agent that
+applies network faults. The broker is another container, which joins this network namespace: when it is killed and started again,
+its address and the rules stay. Only the agent has a capability, CAP_NET_ADMIN in this namespace.
 """
 
 import os
@@ -22,43 +22,43 @@ _ORDINARY = 10001
 
 
 class Grounds(Struct, frozen=True, kw_only=True):
-    """What all places of a run share. Faults touch `network`; the laboratory speaks over `laboratory`."""
+    """What all places of a run share. Faults affect `network`; the harness uses `harness`, which no fault affects."""
 
     folder: RunFolder
     labels: Labels
     network: Network
-    laboratory: Network
-    user: int  # as whom brokers and servers run: an ordinary user
+    harness: Network
+    user: int  # the uid of brokers and servers: an ordinary user
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """One network, and its addresses in the run's network and in the laboratory's."""
+    """One network namespace, with its addresses in the run's network and in the harness's."""
 
     name: Address
     container: str
     address: str
-    laboratory: str
-    socket: Path  # of its agent
+    harness: str
+    socket: Path  # the Unix socket of its agent
 
 
 def make_grounds(engine: Engine, folder: RunFolder) -> Grounds:
-    """Networks for a run, and the program of the agents."""
+    """Create the two networks of a run and copy the agent's program into the run's folder."""
     labels = Labels(folder.run, folder.path)
     sockets = folder.path / "agents"
     sockets.mkdir()
-    sockets.chmod(0o777)  # agents are root without its powers
+    sockets.chmod(0o777)  # agents run as root without root's capabilities
     shutil.copyfile(highwater.backends.real.containers.agent.__file__, sockets / "agent.py")
     return Grounds(
         folder=folder,
         labels=labels,
         network=engine.create_network(folder.run, labels),
-        laboratory=engine.create_network(f"{folder.run}-laboratory", labels),
+        harness=engine.create_network(f"{folder.run}-harness", labels),
         user=os.getuid() or _ORDINARY,
     )
 
 
 def make_place(engine: Engine, grounds: Grounds, name: Address) -> Place:
-    """Make and start the container of one place."""
+    """Create and start the container of one place."""
     sockets = grounds.folder.path / "agents"
     socket = sockets / f"{name}.sock"
     container = engine.create(
@@ -69,7 +69,7 @@ def make_place(engine: Engine, grounds: Grounds, name: Address) -> Place:
             command=("python3", "-I", str(sockets / "agent.py"), str(socket)),
             user="0:0",
             folders=(sockets,),
-            networks=(grounds.network.id, grounds.laboratory.id),
+            networks=(grounds.network.id, grounds.harness.id),
             capabilities=("NET_ADMIN",),
             memory_mb=_AGENT_MEMORY_MB,
         )
@@ -80,13 +80,13 @@ def make_place(engine: Engine, grounds: Grounds, name: Address) -> Place:
         name=name,
         container=container,
         address=addresses[grounds.network.id],
-        laboratory=addresses[grounds.laboratory.id],
+        harness=addresses[grounds.harness.id],
         socket=socket,
     )
 
 
 def make_folder(grounds: Grounds, path: Path) -> Path:
-    """A folder for what runs as the ordinary user; made where it is not there."""
+    """Create a folder that the ordinary user of brokers and servers owns, if it does not exist."""
     path.mkdir(exist_ok=True)
     if os.getuid() == 0:
         os.chown(path, grounds.user, grounds.user)

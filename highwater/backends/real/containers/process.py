@@ -1,7 +1,7 @@
-"""The first process of a container, from outside: started again and again, killed, ended, frozen, and looked at.
+"""The first process of a container, which can be started repeatedly, killed, signalled and frozen.
 
-A container is made once and started for each life. What the kernel says of its process (`os_process`) is believed
-before what the engine says, which learns of an end a moment later.
+A container is created once and started for each life. The kernel's state of the process (`os_process`) takes precedence over the
+engine's, which learns of an end a moment later.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from highwater.errors import HarnessError
 
 ENDED_S_MAX = 10
 _LOOKS_MAX = 150
-_FROZEN_S = 0.2  # so long it must not take any time of a processor
+_FROZEN_S = 0.2  # a frozen process must not use the processor for so long
 _GONE = ("", "Z", "X")
 
 
 class ContainerProcess:
-    """One container that is not there before the first start."""
+    """One container; the first start creates it."""
 
     def __init__(self, engine: Engine, service: Service) -> None:
         self._engine = engine
@@ -32,16 +32,16 @@ class ContainerProcess:
 
     @property
     def container(self) -> str | None:
-        """Its id, once it was started."""
+        """The id of the container; None before the first start."""
         return self._container
 
     @property
     def pid(self) -> int:
-        """Of the process that was started last, as this machine numbers it."""
+        """The host pid of the process that was started last; 0 before the first start."""
         return self._pid
 
     async def start(self) -> None:
-        """A new process; there must be none."""
+        """Start a process; none may run."""
         assert not self.is_running()
         await asyncio.to_thread(self._start)
 
@@ -54,44 +54,44 @@ class ContainerProcess:
         self._pid = self._engine.pid(self._container)
 
     def is_running(self) -> bool:
-        """Is there a process, perhaps one that stands still?"""
+        """Whether a process exists, frozen or not."""
         return self._pid != 0 and state_of(self._pid) not in _GONE
 
     async def kill(self) -> Probe:
-        """SIGKILL, and its end. Nothing where there is no process, and then it did not act."""
+        """Send SIGKILL and wait for the end. If no process runs, the probe says that the fault had no effect."""
         if not self.is_running():
-            return _nobody
+            return _no_process
         probe = self.gone()
         await asyncio.to_thread(self.end)
         return probe
 
     def end(self) -> None:
-        """The same, outside of a loop."""
+        """`kill` without a probe, for callers outside of a loop."""
         if self._container is None:
             return
         if self.is_running():
-            self._engine.kill(self._container)  # the engine thaws what is frozen
+            self._engine.kill(self._container)  # the engine thaws a frozen container for this
         self._frozen = False
         self._engine.wait(self._container, ENDED_S_MAX)
 
     async def signal(self, name: str) -> None:
-        """Nothing where there is no process."""
+        """Send SIG`name`; does nothing if no process runs."""
         if self._container is not None and self.is_running():
             await asyncio.to_thread(self._engine.kill, self._container, name)
 
     async def freeze(self) -> None:
-        """Its cgroup stands still. Nothing where there is no process, or it stands still already."""
+        """Freeze the container's cgroup. Does nothing if no process runs or it is frozen already."""
         if self._container is not None and self.is_running() and not self._frozen:
             self._frozen = await self._done_to_it(self._engine.pause, self._container)
 
     async def thaw(self) -> None:
-        """It goes on, if it stood still."""
+        """Continue a frozen process."""
         if self._container is not None and self._frozen:
             await self._done_to_it(self._engine.unpause, self._container)
             self._frozen = False
 
     async def _done_to_it(self, deed: Callable[[str], None], container: str) -> bool:
-        """Or did the process end by itself meanwhile, so that there is nothing any more to do it to?"""
+        """Call the engine; False if that failed because the process ended by itself meanwhile."""
         try:
             await asyncio.to_thread(deed, container)
         except HarnessError:
@@ -101,17 +101,17 @@ class ContainerProcess:
         return True
 
     def last_words(self) -> str:
-        """The last line that it printed."""
+        """The last line that the process printed; empty before the first start."""
         return "" if self._container is None else self._engine.last_words(self._container)
 
     # --- evidence ----------------------------------------------------------------------------------------------------------
 
     def gone(self) -> Probe:
-        """The process that is there now has ended, or does so soon: asked for when the next one may be running already.
+        """A probe for the end of the current process; the next one may run already when it is called.
 
-        Of one that ended earlier that would prove nothing.
+        An earlier end would prove nothing about this fault, so without a process the probe fails.
         """
-        return partial(self._gone, self._pid) if self.is_running() else _nobody
+        return partial(self._gone, self._pid) if self.is_running() else _no_process
 
     async def _gone(self, pid: int) -> Proof:
         container = self._container
@@ -119,7 +119,7 @@ class ContainerProcess:
             return Proof(False, "there was no process")
         for _ in range(_LOOKS_MAX):
             if state_of(pid) in _GONE:
-                # The engine learns of it a moment later; where another process was started meanwhile, it tells of that one.
+                # The engine learns of the end a moment later; if another process was started meanwhile, it reports that one.
                 code = await asyncio.to_thread(self._engine.exit_code, container)
                 if pid != self._pid:
                     return Proof(True, f"process {pid} ended")
@@ -130,7 +130,7 @@ class ContainerProcess:
         return Proof(gone, f"process {pid} ended" if gone else f"process {pid} is still ending")
 
     async def runs(self) -> Proof:
-        """It is there and not frozen."""
+        """A probe: the process runs and is not frozen."""
         pid = self._pid
         if not self.is_running():
             return Proof(False, f"process {pid} ended by itself")
@@ -141,7 +141,7 @@ class ContainerProcess:
         return Proof(engine_says == "running" and state != "T", f"process {pid} is in state {state}, its container {engine_says}")
 
     async def stands_still(self) -> Proof:
-        """It is there and takes no time of a processor."""
+        """A probe: the process exists and uses no processor time."""
         pid, container = self._pid, self._container
         if container is None or not self.is_running():
             return Proof(False, "there is no process")
@@ -152,16 +152,16 @@ class ContainerProcess:
             return Proof(False, f"process {pid} ended meanwhile")
         taken = after - before
         engine_says = await asyncio.to_thread(self._engine.state, container)
-        detail = f"process {pid} took {taken} ticks of a processor in {_FROZEN_S} s, its container is {engine_says}"
+        detail = f"process {pid} used {taken} clock ticks of processor time in {_FROZEN_S} s, its container is {engine_says}"
         return Proof(taken == 0 and engine_says == "paused", detail)
 
 
-async def _nobody() -> Proof:
+async def _no_process() -> Proof:
     return Proof(False, "there was no process")
 
 
 def _processor_ticks(pid: int) -> int | None:
-    """Of user and of system, since its start; None where there is no such process."""
+    """User and system time since the start of a process, in clock ticks; None if there is no such process."""
     try:
         fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

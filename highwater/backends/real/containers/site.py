@@ -1,6 +1,7 @@
-"""A site of containers: `real.site` on the Docker engine of this machine, with networks of its own for each run.
+"""A site of containers: `highwater.backends.real.site` on this machine's Docker engine, with separate networks for each run.
 
-The harness speaks to containers by their addresses and shares folders with them, so it runs on the engine's machine, on Linux.
+The harness reaches containers by their addresses and shares folders with them. It therefore has to run on the engine's machine,
+under Linux.
 """
 
 import asyncio
@@ -19,12 +20,11 @@ from highwater.backends.real.containers.node import (
     ServerContainer,
 )
 from highwater.backends.real.containers.place import Grounds, Place, make_grounds, make_place
-from highwater.backends.real.ending import end_all
-from highwater.backends.real.node_folder import Start, needs_of
+from highwater.backends.real.node.folder import Start, needs_of
 from highwater.backends.real.run_folder import RunFolder
-from highwater.backends.real.servers import commits
-from highwater.backends.real.site import CLIENTS, HostPort
-from highwater.backends.real.zookeeper_log import AnyCommit
+from highwater.backends.real.site import CLIENTS, HostPort, end_all
+from highwater.backends.real.zookeeper.servers import commits
+from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.scene import broker_config, brokers_of
@@ -33,7 +33,7 @@ from server.runtime.settings import Listener
 
 
 class ContainerSite:
-    """What the stage plays a plan on."""
+    """`highwater.backends.real.site.Site` of containers."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -43,11 +43,11 @@ class ContainerSite:
         self.nodes: dict[BrokerId, NodeContainer] = {}
         self.servers: tuple[ServerContainer, ...] = ()
         self.clients: dict[Address, HostPort] = {}
-        self.laboratory: dict[Address, HostPort] = {}
+        self.harness: dict[Address, HostPort] = {}
         self.zookeeper = ""
 
     async def open(self) -> None:
-        """ZooKeeper runs when this returns."""
+        """Build the site; ZooKeeper serves when this returns."""
         engine = self._engine = Engine()
         self._folder = RunFolder()
         grounds = await asyncio.to_thread(make_grounds, engine, self._folder)
@@ -66,11 +66,11 @@ class ContainerSite:
                 raise HarnessError(f"ZooKeeper did not come up: {proof.detail}")
 
     def _make_nodes(self, engine: Engine, grounds: Grounds, places: dict[Address, Place]) -> None:
-        self.zookeeper = ",".join(f"{places[server.address].laboratory}:{ZOOKEEPER_PORT}" for server in self.servers)
+        self.zookeeper = ",".join(f"{places[server.address].harness}:{ZOOKEEPER_PORT}" for server in self.servers)
         ensemble = ",".join(f"{places[server.address].address}:{ZOOKEEPER_PORT}" for server in self.servers)
         brokers = [broker_address(broker) for broker in brokers_of(self._plan)]
         self.clients = {name: (places[name].address, CLIENTS_PORT) for name in brokers}
-        self.laboratory = {name: (places[name].laboratory, CLIENTS_PORT) for name in brokers}
+        self.harness = {name: (places[name].harness, CLIENTS_PORT) for name in brokers}
         for broker in brokers_of(self._plan):
             me = broker_address(broker)
             start = Start(
@@ -90,21 +90,21 @@ class ContainerSite:
         await asyncio.gather(*(agent.open() for agent in agents.values()))
 
     def commits(self) -> Iterable[AnyCommit]:
-        """From the transaction logs of ZooKeeper."""
+        """The committed changes in the servers' transaction logs."""
         return commits(self.servers)
 
     async def leave(self) -> None:
-        """Nothing of it uses the loop any more."""
+        """Close the connections to the agents."""
         await self.links.close()
 
     def stop(self) -> None:
-        """No broker runs any more."""
+        """Kill all brokers."""
         end_all(node.process.end for node in self.nodes.values())
 
     def close(self) -> None:
-        """No container, no network and no file is left."""
+        """Remove all containers, networks and files of the run."""
         end_all([self._remove_made, *(node.release for node in self.nodes.values()), self._remove_folder])
-        # Not before nothing is left: who calls again has what is there tried again.
+        # Keep the engine until everything is removed, so that a second call can try the rest again.
         if self._engine is not None:
             self._engine.close()
         self._engine = self._folder = None
@@ -119,5 +119,5 @@ class ContainerSite:
 
 
 def _listener(places: dict[Address, Place], port: int, brokers: Sequence[Address]) -> Listener:
-    """At one port of every broker's network."""
+    """A listener that advertises each broker's address in the run's network, at one port for all."""
     return Listener(bind=f"{ANYWHERE}:{port}", advertised={name: f"{places[name].address}:{port}" for name in brokers})

@@ -1,1 +1,1 @@
-"""A site of processes on loopback, connected through proxies."""
+"""A site of processes on loopback, connected through TCP proxies."""

@@ -1,6 +1,6 @@
-"""What brokers say to each other, told apart by a proxy: each frame with the kind of its message, as plans name it.
+"""Splits the bytes between two brokers into frames, each with the kind of its message as plans name it ("fetch").
 
-A response does not say what it answers; it is found by its correlation among the requests of the same connection.
+A response does not name its API. Its correlation id is looked up among the requests of the same connection.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from server.wire.codec import APIS
 from server.wire.framing import FrameBuffer, WireError, encode_frame, read_correlation, read_request_header
 
 _KINDS = {int(api): kebab(message.__name__) for message, api in APIS.items()}
-OPEN_MAX = 10_000  # requests that were not answered; the oldest is forgotten
+OPEN_MAX = 10_000  # unanswered requests that are remembered; then the oldest is dropped
 
 
 def between_brokers() -> tuple[Divide, Divide]:
-    """Of a new connection: of what its opener says, and of what it is answered."""
+    """The two readers of a new connection: one for its requests, one for the responses."""
     asked: dict[int, str] = {}
     return _Reader(asked, answers=False).read, _Reader(asked, answers=True).read
 
@@ -28,7 +28,7 @@ class _Reader:
         self._buffer: FrameBuffer | None = FrameBuffer(FRAME_BYTES_MAX)
 
     def read(self, data: bytes) -> Iterator[tuple[str, bytes]]:
-        """Whole frames. Where somebody says what is none, the rest goes on as it comes: the receiver will see to it."""
+        """Yield whole frames with their kinds. After bytes that are no frame, pass everything on unread with the kind ""."""
         if self._buffer is None:
             yield "", data
             return

@@ -1,8 +1,9 @@
-"""The links of a site whose connections all go through proxies, and probes that look at each link from its far end.
+"""The links of a process site, whose connections all go through proxies, and the probes that measure each link.
 
-Beside the proxies of the nodes every wire (who opens connections to whom) has one of its own, over the same two links, with a
-standing connection of the laboratory through it. A probe sends a few bytes over it in one direction and looks when they come out:
-at a held link they do not, at a slow one late. So one direction is told from the other, whatever the nodes do meanwhile.
+A wire is an ordered pair of places: the first opens connections to the second. Each wire has one more proxy over the same two
+links, for a standing connection of the harness. A probe sends a few bytes through it in one direction and measures when they
+arrive at the other end: never on a held link, late on a slow one. This measures each direction separately and does not depend on
+the nodes.
 """
 
 import asyncio
@@ -13,28 +14,28 @@ from highwater.backends.real.processes.proxy import Conversation, Link, Proxy
 from highwater.backends.real.site import JOINED, HostPort, LinkCondition, Pair, Probe, Proof
 from reference.types import Address
 
-SILENT_S = 0.15  # nothing that is sent over a held link arrives for so long
+SILENT_S = 0.15  # a link counts as held if nothing arrives for so long
 ARRIVES_S_MAX = 5.0  # over a joined link, on a busy machine
-LATE_MS_MIN = 2  # what a proxy may need without being asked to
+LATE_MS_MIN = 2  # a proxy may need this long without a fault
 BEATS = 5
 _WORD_BYTES = 8
 
 
 class ProxyLinks:
-    """`highwater.backends.real.site.Links`; proxies listen at `host`. Belongs to one asyncio loop."""
+    """`highwater.backends.real.site.Links`; the proxies listen at `host`. Belongs to one asyncio loop."""
 
     def __init__(self, host: str, chance: random.Random) -> None:
         self._host = host
         self._chance = chance
         self._links: dict[Pair, Link] = {}
-        self._proxies: dict[Pair, list[Proxy]] = {}  # by wire: who opens connections to whom
+        self._proxies: dict[Pair, list[Proxy]] = {}  # by wire
         self._beats: dict[Pair, _Beat] = {}
         self._recorder: asyncio.Server | None = None
 
     async def wire(
         self, opener: Address, listener: Address, target: HostPort, *, conversation: Conversation | None = None
     ) -> HostPort:
-        """Where `opener` reaches `listener`, which listens at `target`."""
+        """Create a proxy to `listener`, which listens at `target`; returns the address that `opener` has to use."""
         proxy = Proxy(self._link((opener, listener)), self._link((listener, opener)), target, conversation=conversation)
         port = await proxy.listen(self._host)
         self._proxies.setdefault((opener, listener), []).append(proxy)
@@ -43,7 +44,7 @@ class ProxyLinks:
         return self._host, port
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """These links are so from now on."""
+        """Set these links and leave the others as they are."""
         for pair, condition in conditions.items():
             self._link(pair).set(condition)
 
@@ -55,7 +56,7 @@ class ProxyLinks:
         return probe
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
-        """Break the connections over these links."""
+        """Reset the connections over these links; returns their number."""
         total = 0
         wires = {wire: None for source, target in pairs for wire in ((source, target), (target, source))}
         for wire in wires:
@@ -63,11 +64,11 @@ class ProxyLinks:
         return total
 
     def counts(self) -> Mapping[Pair, int]:
-        """Pieces that were held, late or repeated."""
+        """By link, how many reads or messages were held or delayed."""
         return {pair: link.hits for pair, link in self._links.items()}
 
     async def close(self) -> None:
-        """Nothing listens any more."""
+        """Close all proxies and connections."""
         for proxies in self._proxies.values():
             for proxy in proxies:
                 await proxy.close()
@@ -122,12 +123,12 @@ class ProxyLinks:
 
 
 def _few(details: list[str]) -> list[str]:
-    """The first ones, and how many more there are."""
+    """The first two details, and the number of the others."""
     return details if len(details) <= 2 else [*details[:2], f"{len(details) - 2} more links alike"]
 
 
 class _End(asyncio.Protocol):
-    """One end of a standing connection: words of 8 bytes."""
+    """One end of a standing connection, over which words of 8 bytes are sent."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -145,31 +146,31 @@ class _End(asyncio.Protocol):
             self.word(int.from_bytes(word, "big"))
 
     def word(self, word: int) -> None:
-        """One came in."""
+        """Handle a received word."""
         future = self.awaited.pop(word, None)
         if future is not None and not future.done():
             future.set_result(None)
 
     def send(self, word: int) -> None:
-        """One goes out, if the connection stands."""
+        """Send a word if the connection is open."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(word.to_bytes(_WORD_BYTES, "big"))
 
     @property
     def stands(self) -> bool:
-        """Is it open?"""
+        """Whether the connection is open."""
         return self.transport is not None and not self.transport.is_closing()
 
 
 class _Far(_End):
-    """The end at the laboratory's listener: the first word says which wire it is of."""
+    """The end at the harness's listener; the first word is the number of its wire."""
 
     def __init__(self, introduced: Callable[[int, "_Far"], None]) -> None:
         super().__init__()
         self._introduced: Callable[[int, _Far], None] | None = introduced
 
     def word(self, word: int) -> None:
-        """The first one is a number."""
+        """Handle a received word; the first is the number of the wire."""
         if self._introduced is not None:
             introduced, self._introduced = self._introduced, None
             introduced(word, self)
@@ -178,7 +179,7 @@ class _Far(_End):
 
 
 class _Beat:
-    """The standing connection of one wire."""
+    """The standing connection of one wire, over which probes send words."""
 
     def __init__(self, number: int, proxy: Proxy, where: HostPort) -> None:
         self.number = number
@@ -190,12 +191,12 @@ class _Beat:
         self._words = 0
 
     def far_end(self, far: _Far) -> None:
-        """It stands."""
+        """The far end has accepted the connection."""
         self._far = far
         self._there.set()
 
     async def stand(self, timeout_s: float) -> bool:
-        """Open it again where it broke; whether it stands."""
+        """Reopen the connection if it broke; returns whether it is open within `timeout_s`."""
         if not self._near.stands or self._far is None or not self._far.stands:
             self._there.clear()
             if self._near.transport is not None:
@@ -210,7 +211,7 @@ class _Beat:
         return True
 
     async def send(self, forward: bool, timeout_s: float) -> int | None:
-        """Milliseconds until a word came out at the other end; None where it did not in time."""
+        """Send a word; returns the milliseconds until it arrived at the other end, None if it did not in time."""
         loop = asyncio.get_running_loop()
         if not await self.stand(timeout_s):
             return None
@@ -230,7 +231,7 @@ class _Beat:
         return round((loop.time() - began_s) * 1000)
 
     async def close(self) -> None:
-        """Break it."""
+        """Abort the connection and close its proxy."""
         await self._proxy.close()
         for end in (self._near, self._far):
             if end is not None and end.transport is not None:

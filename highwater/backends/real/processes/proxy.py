@@ -1,12 +1,12 @@
-"""TCP proxies: every connection between two places goes through one, and so faults of the network need no kernel.
+"""TCP proxies through which all connections between two places go, so that network faults need no rights in the kernel.
 
-A `Link` is one direction between two places, however many connections there are. What it is given comes out at the other end in
-order; a condition says when. Bytes that are held or late wait here, and beyond `WAITING_BYTES_MAX` of them their sender is read
-no more, as with a full window of TCP. A connection that is asked for while either direction is held comes about once both are
-joined, if it is still wanted by then: its opener sees an open connection on which nothing is answered. Where nobody listens at
-the far end, the opener's connection is reset.
+A `Link` is one direction between two places, with any number of connections. Data leaves it in the order in which it came; the
+link's condition says when. Held or late bytes wait in the proxy. With more than `WAITING_BYTES_MAX` waiting, the proxy stops
+reading from the sender, as a full TCP window would. A connection that is opened while either direction is held is dialled once
+both directions are joined, if its opener still waits; until then the opener sees an open connection without answers. If nobody
+listens at the target, the opener's connection is reset.
 
-One process cannot tell a proxy's delays from those of the loop in which it runs: a few ms are added where the loop is busy.
+The proxies run in one asyncio loop. When the loop is busy, a few milliseconds are added to every delay.
 """
 
 import asyncio
@@ -18,30 +18,30 @@ from collections.abc import Callable, Iterable
 
 from highwater.backends.real.site import JOINED, HostPort, LinkCondition, Pair
 
-WAITING_BYTES_MAX = 1024 * 1024  # of one direction of one connection
-REPEAT_S = 0.2  # TCP repeats a lost packet no sooner (the least retransmission timeout of Linux)
+WAITING_BYTES_MAX = 1024 * 1024  # per direction of a connection
+REPEAT_S = 0.2  # Linux's minimal retransmission timeout of TCP
 REPEATS_MAX = 6
 _RESET = struct.pack("ii", 1, 0)
 
 
-Divide = Callable[[bytes], Iterable[tuple[str, bytes]]]  # bytes as they come into whole messages, each with its kind
-Conversation = Callable[[], tuple[Divide, Divide]]  # of a new connection: what its opener says, and what is answered
+Divide = Callable[[bytes], Iterable[tuple[str, bytes]]]  # splits received bytes into whole messages, each with its kind
+Conversation = Callable[[], tuple[Divide, Divide]]  # for a new connection: one for its requests, one for the responses
 
 
 class Link:
-    """One direction between two places."""
+    """One direction between two places: its condition, its hits, and the flows of its connections."""
 
     def __init__(self, pair: Pair, chance: random.Random) -> None:
         self.pair = pair
         self.condition = JOINED
-        self.hits = 0  # pieces that were held, late or repeated
+        self.hits = 0  # pieces (reads, or messages of a divided flow) that were held or delayed
         self.flows: dict[Flow, None] = {}
         self._chance = chance
         self._joined = asyncio.Event()
         self._joined.set()
 
     def set(self, condition: LinkCondition) -> None:
-        """It is so from now on; what waits and need not wait any more goes on."""
+        """Set the condition, and send waiting data that it no longer holds."""
         self.condition = condition
         if condition.held:
             self._joined.clear()
@@ -51,11 +51,11 @@ class Link:
             flow.pump()
 
     async def joined(self) -> None:
-        """Until it is not held."""
+        """Wait until the link is not held."""
         await self._joined.wait()
 
     def late_s(self) -> float:
-        """How late the next piece is."""
+        """Draw the delay of the next piece in seconds: `delay_ms`, and a retransmission timeout for each lost copy."""
         condition = self.condition
         if condition == JOINED:
             return 0.0
@@ -68,9 +68,9 @@ class Link:
 
 
 class Flow:
-    """One direction of one connection: what was read and is not written yet, each piece with the time at which it is due.
+    """One direction of one connection: the pieces that were read and not yet written, each with the time at which it is due.
 
-    Where `divide` is there, pieces are whole messages, each of a kind.
+    A piece is what one read returned or, with `divide`, a whole message with its kind.
     """
 
     def __init__(self, link: Link, *, counted: bool, divide: Divide | None = None) -> None:
@@ -79,15 +79,15 @@ class Flow:
         self._divide = divide
         self.source: asyncio.Transport | None = None
         self.target: asyncio.Transport | None = None
-        self._waiting: deque[tuple[float, str, bytes | None]] = deque()  # None: the end
+        self._waiting: deque[tuple[float, str, bytes | None]] = deque()  # due time, kind, bytes; None: end of the stream
         self.waiting_bytes = 0
-        self._congested = False  # the target, which has not taken what was written
+        self._congested = False  # whether the target's write buffer is full
         self._due_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         link.flows[self] = None
 
     def feed(self, data: bytes | None) -> None:
-        """Something was read, or the end."""
+        """Take bytes from the source, or None at the end of the stream."""
         loop = asyncio.get_running_loop()
         pieces: list[tuple[str, bytes | None]] = [("", data)]
         if data is not None and self._divide is not None:
@@ -103,7 +103,7 @@ class Flow:
         self._read_what_there_is_room_for()
 
     def pump(self) -> None:
-        """Write what is due."""
+        """Write the pieces that are due."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()
@@ -112,7 +112,7 @@ class Flow:
             return
         waiting, self._waiting = self._waiting, deque()
         for due_s, kind, piece in waiting:
-            # What is held by its kind is overtaken by what is not, but the end comes behind everything.
+            # Other kinds overtake messages of a held kind. The end of the stream overtakes nothing.
             if self._timer is not None or self._is_held(kind) or (piece is None and self._waiting):
                 self._waiting.append((due_s, kind, piece))
             elif due_s > loop.time():
@@ -127,12 +127,12 @@ class Flow:
         self._read_what_there_is_room_for()
 
     def congest(self, *, congested: bool) -> None:
-        """The target has not taken what was written, or has taken it now."""
+        """The target's write buffer became full, or has room again."""
         self._congested = congested
         self._read_what_there_is_room_for()
 
     def _read_what_there_is_room_for(self) -> None:
-        """What waits here and what waits at the target add up: neither makes way for more while the other is full."""
+        """Read from the source only while both the waiting pieces and the target's write buffer have room."""
         if self.source is None or self.source.is_closing():
             return
         if self._congested or self.waiting_bytes > WAITING_BYTES_MAX:
@@ -145,7 +145,7 @@ class Flow:
         return condition.held or kind in condition.held_kinds
 
     def end(self) -> None:
-        """Nothing is written any more."""
+        """Stop writing to the target."""
         if self._timer is not None:
             self._timer.cancel()
         self.target = None
@@ -153,7 +153,7 @@ class Flow:
 
 
 class _Side(asyncio.Protocol):
-    """One of the two ends of a connection through a proxy."""
+    """One of the two TCP connections that a proxied connection consists of."""
 
     def __init__(self, flow: Flow, back: Flow, lost: Callable[[], None]) -> None:
         self._flow = flow
@@ -183,9 +183,9 @@ class _Side(asyncio.Protocol):
 
 
 class Proxy:
-    """Takes connections for one place from one other, and opens each anew at its target.
+    """Accepts the connections of one wire and opens each anew at its target.
 
-    Only what is `counted` adds to the hits of its links. With a `conversation` messages can be told apart.
+    `counted` is whether its data adds to the hits of its links. With a `conversation`, messages can be held by their kinds.
     """
 
     def __init__(
@@ -200,20 +200,20 @@ class Proxy:
         self._open: dict[_Connection, None] = {}
 
     async def listen(self, host: str) -> int:
-        """At a port of the system's choice; which."""
+        """Listen at a port that the kernel assigns; returns the port."""
         self._server = await asyncio.get_running_loop().create_server(self._accepted, host, 0)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     def reset(self) -> int:
-        """Break all connections as a lost host would, now; how many."""
+        """Reset all connections with RST; returns their number."""
         broken = list(self._open)
         for connection in broken:
             connection.reset()
         return len(broken)
 
     async def close(self) -> None:
-        """Break all connections and take no more."""
+        """Reset all connections and stop listening."""
         if self._server is not None:
             self._server.close()
         self.reset()
@@ -224,7 +224,7 @@ class Proxy:
 
 
 class _Connection:
-    """One connection: its near side is its opener's, its far side is opened here."""
+    """One proxied connection. Its opener connected the near side; the proxy dials the far side."""
 
     def __init__(self, proxy: Proxy, target: HostPort, register: "dict[_Connection, None]") -> None:
         asked, answered = (None, None) if proxy.conversation is None else proxy.conversation()
@@ -252,7 +252,7 @@ class _Connection:
             self._break()
 
     def reset(self) -> None:
-        """Both ends see it break."""
+        """Reset the connection at both ends."""
         self._dialling.cancel()
         self._break()
 
@@ -267,7 +267,7 @@ class _Connection:
 
     def _near_lost(self) -> None:
         if not self._dialling.done():
-            # Given up before it came about.
+            # The opener gave up before the far side was dialled.
             self._dialling.cancel()
             self._there.end()
             self._register.pop(self, None)

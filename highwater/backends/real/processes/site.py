@@ -1,7 +1,7 @@
-"""A site of processes: `highwater.backends.real.site` on one machine, in one folder that is gone afterwards.
+"""A site of processes: `highwater.backends.real.site` on one machine, in one folder that is removed afterwards.
 
-Every broker listens at a loopback address of its own, and every connection to it, and from it to ZooKeeper, goes through a proxy
-of the laboratory (`proxy_links`): the link of each pair can be held, slow, lossy or reset by itself.
+Every broker listens at a loopback address of its own. Connections to it from brokers and clients, and its connections to
+ZooKeeper, go through proxies of the harness (`links`), so that each link can be held, slowed, lossy or reset separately.
 """
 
 import os
@@ -9,29 +9,28 @@ import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from highwater.backends.real.clocks import forget_all, library
-from highwater.backends.real.directories import obeying
-from highwater.backends.real.ending import end_all
-from highwater.backends.real.node_folder import Start, needs_of
+from highwater.backends.real.node.clocks import library, remove_all_faketime_memory
+from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT, unprivileged_prefix
+from highwater.backends.real.node.folder import Start, needs_of
 from highwater.backends.real.processes.conversation import between_brokers
 from highwater.backends.real.processes.links import ProxyLinks
-from highwater.backends.real.processes.nodes import NodeProcess
+from highwater.backends.real.processes.node import NodeProcess
 from highwater.backends.real.run_folder import RunFolder
-from highwater.backends.real.servers import ServerProcess, commits
-from highwater.backends.real.site import CLIENTS, HostPort
-from highwater.backends.real.zookeeper import LocalZooKeeper, Server, free_port
-from highwater.backends.real.zookeeper_log import AnyCommit
+from highwater.backends.real.site import CLIENTS, HostPort, end_all
+from highwater.backends.real.zookeeper.local import LocalZooKeeper, Server, free_port
+from highwater.backends.real.zookeeper.servers import ServerProcess, commits
+from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.plans.plan import Plan
 from highwater.rig.scene import broker_config, brokers_of
 from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
 from reference.types import Address, BrokerId, broker_address
 from server.runtime.settings import Listener
 
-_PROXIES = 254  # last part of the address at which all proxies of a run listen; brokers have their numbers
+_PROXIES = 254  # last number of the address at which all proxies of a run listen; a broker's is its id
 
 
-def lacking(plan: Plan) -> str | None:
-    """What this machine lacks for a fault of this plan, in a sentence; None where it has all of it."""
+def missing_for(plan: Plan) -> str | None:
+    """What this machine lacks for a fault of this plan, in a sentence; None if nothing."""
     for window in plan.schedule:
         why = _lacking(window.fault)
         if why is not None:
@@ -41,22 +40,22 @@ def lacking(plan: Plan) -> str | None:
 
 def _lacking(fault: AnyFault) -> str | None:
     if isinstance(fault, ClockJump | ClockDrift | ClockStrobe) and library() is None:
-        return "libfaketime is not installed on this machine (apt install libfaketime)"
+        return "wrong clocks need libfaketime, which is not installed (Debian, Ubuntu: apt install libfaketime)"
     if isinstance(fault, DiskFull) and os.geteuid():
-        return "only root can mount a small file system"
-    if isinstance(fault, DirUnreadable) and obeying() is None:
-        return "root ignores permissions, and setpriv of util-linux, which changes that, is not installed"
+        return MOUNT_NEEDS_ROOT
+    if isinstance(fault, DirUnreadable) and unprivileged_prefix() is None:
+        return "root ignores file permissions unless setpriv prevents it: install setpriv (util-linux), or run as another user"
     return None
 
 
 class ProcessSite:
-    """What the stage plays a plan on."""
+    """`highwater.backends.real.site.Site` of processes."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._folder: RunFolder | None = None
         self._zookeeper: LocalZooKeeper | None = None
-        # 127.x.y.0/24: runs side by side do not meet. The system gives out the ports, so a collision would only share addresses.
+        # 127.x.y.0/24 is drawn, so that parallel runs differ. The kernel assigns the ports, so two runs may even share a network.
         chance = random.Random()
         self._net = f"127.{chance.randrange(16, 250)}.{chance.randrange(1, 255)}"
         self.links = ProxyLinks(f"{self._net}.{_PROXIES}", chance)
@@ -64,14 +63,14 @@ class ProcessSite:
         self._ensemble: tuple[Server, ...] = ()
         self.servers: tuple[ServerProcess, ...] = ()
         self.zookeeper = ""
-        self._peers: dict[Address, HostPort] = {}  # where brokers listen for each other
+        self._peers: dict[Address, HostPort] = {}  # the listeners for other brokers
         self.clients: dict[Address, HostPort] = {}
-        self.laboratory: dict[Address, HostPort] = {}
+        self.harness: dict[Address, HostPort] = {}
 
     async def open(self) -> None:
-        """ZooKeeper runs when this returns."""
+        """Build the site; ZooKeeper serves when this returns."""
         self._folder = RunFolder()
-        # In this thread: the kernel ends the server with the thread that started it.
+        # Not in a worker thread: the kernel kills the server when the thread that started it ends.
         self._zookeeper = LocalZooKeeper(self._plan.cluster.zookeeper)
         self._zookeeper.__enter__()
         self.zookeeper = self._zookeeper.address
@@ -81,8 +80,8 @@ class ProcessSite:
         for broker in brokers:
             address, host = broker_address(broker), f"{self._net}.{broker}"
             self._peers[address] = (host, free_port(host))
-            self.laboratory[address] = (host, free_port(host))
-            self.clients[address] = await self.links.wire(CLIENTS, address, self.laboratory[address])
+            self.harness[address] = (host, free_port(host))
+            self.clients[address] = await self.links.wire(CLIENTS, address, self.harness[address])
         for broker in brokers:
             self.nodes[broker] = await self._node(self._folder.path, broker)
 
@@ -98,25 +97,25 @@ class ProcessSite:
             config=broker_config(self._plan, broker),
             zookeeper=",".join(map(_text, zookeeper)),
             peers=_listener(self._peers[me], ways),
-            clients=_listener(self.laboratory[me], self.clients),
+            clients=_listener(self.harness[me], self.clients),
             needs=needs_of(self._plan),
         )
         return NodeProcess(folder, start)
 
     def commits(self) -> Iterable[AnyCommit]:
-        """From the transaction logs of ZooKeeper."""
+        """The committed changes in the servers' transaction logs."""
         return commits(self._ensemble)
 
     async def leave(self) -> None:
-        """Nothing of it uses the loop any more."""
+        """Close the proxies."""
         await self.links.close()
 
     def stop(self) -> None:
-        """No broker runs any more."""
+        """Kill all brokers."""
         end_all(node.end for node in self.nodes.values())
 
     def close(self) -> None:
-        """No process and no file is left."""
+        """End all processes and remove all files."""
         end_all([*(node.close for node in self.nodes.values()), self._stop_zookeeper, self._remove_folder])
 
     def _stop_zookeeper(self) -> None:
@@ -125,7 +124,7 @@ class ProcessSite:
 
     def _remove_folder(self) -> None:
         if self._folder is not None:
-            forget_all(self._folder.path)  # of every life, one that an interrupt met on its way too
+            remove_all_faketime_memory(self._folder.path)  # also of a life whose start was interrupted
             self._folder.remove()
             self._folder = None
 

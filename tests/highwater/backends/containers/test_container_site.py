@@ -1,4 +1,4 @@
-"""What a site of containers leaves behind, with an engine that is busy once."""
+"""Closing a site of containers when the engine refuses once."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ KINDS: tuple[Literal["container", "network"], ...] = ("container", "network")
 
 
 class BusyEngine:
-    """Has a container and a network, makes no second one, and does not remove the container when it is first told to."""
+    """Creates a container with the first network, refuses a second network, and refuses the first removal of the container."""
 
     def __init__(self) -> None:
         self.labels = Labels("", Path())
@@ -45,8 +45,8 @@ class BusyEngine:
         self.is_closed = True
 
 
-def test_what_cannot_be_removed_keeps_nothing_else_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder holds logs and mounts, and a network takes one of the few ranges of addresses that an engine has."""
+def test_close_removes_the_rest_and_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder holds logs and mounts, and each network takes one of the engine's few address ranges."""
     engine = BusyEngine()
     monkeypatch.setattr(container_site, "Engine", lambda: engine)
     site = ContainerSite(plan(faults_ms=1000))

@@ -1,4 +1,4 @@
-"""What the harness makes of what agents tell it; what agents do to a network is in `tests/docker`."""
+"""The harness's side of links between containers; `tests/docker` tests what agents do to a network."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,7 @@ HERE, B1_AT, B2_AT = "127.0.0.1", "10.0.0.1", "10.0.0.2"
 
 
 class Agent(AgentClient):
-    """The agent of b2, with as many hits on the way from b1 as a test says."""
+    """The agent of b2; a test sets its hits on the link from b1."""
 
     hits = 0
 
@@ -22,8 +22,8 @@ class Agent(AgentClient):
         return [["in", B1_AT, self.hits]] if request["do"] == "counts" else None
 
 
-def test_what_an_earlier_window_hit_is_not_found_by_a_later_one() -> None:
-    """Nobody asks an agent while nothing is at work: the last packets of a cut would prove the loss of ten seconds later."""
+def test_hits_of_an_earlier_window_do_not_count_for_a_later_one() -> None:
+    """Counters are not queried while no fault holds: the last packets of a cut would prove a packet loss ten seconds later."""
 
     async def scene() -> int:
         links, agent = ContainerLinks(), Agent(Path("/nowhere"), B2)
@@ -33,7 +33,7 @@ def test_what_an_earlier_window_hit_is_not_found_by_a_later_one() -> None:
         await links.set({THERE: JOINED})
         await links.set({THERE: LinkCondition(loss_per_mille=1)})
         before = links.counts().get(THERE, 0)
-        await asyncio.sleep(0.15)  # the agents are asked again and again
+        await asyncio.sleep(0.15)  # the counters are queried meanwhile
         found = links.counts().get(THERE, 0) - before
         await links.close()
         return found

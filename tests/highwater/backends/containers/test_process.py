@@ -1,4 +1,4 @@
-"""What is believed of the process of a container, with an engine that tells of a process of this machine."""
+"""The process of a container, with a fake engine whose container is a process of this machine."""
 
 import asyncio
 import subprocess
@@ -14,7 +14,7 @@ from highwater.errors import HarnessError
 
 
 class OneProcess:
-    """An engine of one container, whose process sleeps, and may end when it is told to stand still."""
+    """An engine with one container, whose process sleeps; it refuses to pause it, and may end it then."""
 
     def __init__(self, *, ends_when_paused: bool = False) -> None:
         self.process = subprocess.Popen(["sleep", "60"])
@@ -24,7 +24,7 @@ class OneProcess:
         return service.name
 
     def start(self, container: str) -> None:
-        """It runs already."""
+        """Does nothing: the process runs already."""
 
     def pid(self, container: str) -> int:
         return self.process.pid
@@ -35,7 +35,7 @@ class OneProcess:
         raise HarnessError("pausing a container: it does not run, or it cannot be frozen")
 
     def unpause(self, container: str) -> None:
-        raise AssertionError("it does not stand still")
+        raise AssertionError("it is not paused")
 
     def end(self) -> None:
         self.process.kill()
@@ -52,7 +52,7 @@ async def started(engine: OneProcess) -> ContainerProcess:
     return process
 
 
-def test_a_process_that_has_ended_earlier_does_not_prove_that_it_was_ended() -> None:
+def test_probe_of_an_end_fails_if_the_process_had_ended_before() -> None:
     async def scene() -> tuple[Proof, Proof]:
         engine = OneProcess()
         process = await started(engine)
@@ -65,8 +65,8 @@ def test_a_process_that_has_ended_earlier_does_not_prove_that_it_was_ended() -> 
     assert (before.holds, after.holds) == (True, False)
 
 
-def test_a_process_that_ends_while_it_is_paused_does_not_stand_still_and_that_is_no_failure() -> None:
-    """A broker may end by itself at any moment, as where its last directory fails: the engine then refuses to freeze it."""
+def test_pause_of_a_process_that_ends_meanwhile_is_no_error() -> None:
+    """A broker may halt at any moment, as when its last directory fails; the engine then refuses to freeze it."""
 
     async def scene() -> Proof:
         process = await started(OneProcess(ends_when_paused=True))
@@ -78,7 +78,7 @@ def test_a_process_that_ends_while_it_is_paused_does_not_stand_still_and_that_is
     assert asyncio.run(scene()) == Proof(False, "there is no process")
 
 
-def test_a_process_that_runs_and_cannot_be_paused_is_a_failure_of_the_laboratory() -> None:
+def test_failed_pause_of_a_running_process_is_a_harness_error() -> None:
     async def scene() -> None:
         engine = OneProcess()
         process = await started(engine)

@@ -1,12 +1,12 @@
-"""The laboratory's own session is no part of the experiment: it outlives broken connections and its own expiry."""
+"""The harness's own ZooKeeper session survives broken connections and its own expiry."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from highwater.backends.real import admin as module
-from highwater.backends.real.admin import Admin
+from highwater.backends.real.zookeeper import admin as module
+from highwater.backends.real.zookeeper.admin import Admin
 from highwater.errors import HarnessError
 from reference.coordination.api import AnyAnswer, AnyOp, Data, GetData, SessionExpired, Unknown
 from server.kazoo_client import Listener
@@ -15,7 +15,7 @@ FOUND = Data(b"{}", 3, 7)
 
 
 class Scripted:
-    """`KazooCoordination` that answers what it was given, in order, and then nothing."""
+    """`KazooCoordination` that gives scripted answers in order, and then none."""
 
     answers: list[AnyAnswer]
 
@@ -36,8 +36,8 @@ class Scripted:
             self.listener.replied(request_id, tuple(answer for _ in ops))
 
 
-def told(monkeypatch: pytest.MonkeyPatch, *answers: AnyAnswer) -> tuple[tuple[AnyAnswer, ...], int]:
-    """What is told of one znode where ZooKeeper answers so, and how many sessions that took."""
+def asked(monkeypatch: pytest.MonkeyPatch, *answers: AnyAnswer) -> tuple[tuple[AnyAnswer, ...], int]:
+    """The result of reading one znode when ZooKeeper gives these answers, and the number of sessions that it took."""
     monkeypatch.setattr(Scripted, "answers", list(answers), raising=False)
     monkeypatch.setattr(module, "KazooCoordination", Scripted)
     monkeypatch.setattr(module, "AGAIN_S", 0.0)
@@ -45,22 +45,22 @@ def told(monkeypatch: pytest.MonkeyPatch, *answers: AnyAnswer) -> tuple[tuple[An
 
     async def ask() -> tuple[tuple[AnyAnswer, ...], int]:
         admin = Admin("nowhere")
-        found = await admin.told(GetData("/a"))
+        found = await admin.ask_until_answered(GetData("/a"))
         assert isinstance(admin._zookeeper, Scripted)
         return found, admin._zookeeper.sessions
 
     return asyncio.run(ask())
 
 
-def test_what_a_broken_connection_left_open_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Taken for an answer it said that a partition had no leader, or that ZooKeeper held nothing in the end."""
-    assert told(monkeypatch, Unknown(), Unknown(), FOUND) == ((FOUND,), 1)
+def test_read_is_repeated_after_a_broken_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unknown as an answer would mean that a partition has no leader, or that ZooKeeper is empty at the end."""
+    assert asked(monkeypatch, Unknown(), Unknown(), FOUND) == ((FOUND,), 1)
 
 
-def test_a_session_that_is_over_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, SessionExpired(), FOUND) == ((FOUND,), 2)
+def test_expired_session_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(monkeypatch, SessionExpired(), FOUND) == ((FOUND,), 2)
 
 
-def test_silence_is_a_failure_of_the_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(HarnessError, match="ZooKeeper did not answer the laboratory within 0 s"):
-        told(monkeypatch, Unknown())
+def test_silent_zookeeper_is_a_harness_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(HarnessError, match=r"ZooKeeper at nowhere did not answer the harness within 0\.2 s"):
+        asked(monkeypatch, Unknown())

@@ -1,4 +1,4 @@
-"""A wrong wall clock is a file that libfaketime reads, and is measured by what the node says of both its clocks."""
+"""A wrong wall clock is set through libfaketime's file and measured from the clocks in the node's notes."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.backends.real.clocks import FakeClock, forget, library
+from highwater.backends.real.node.clocks import FakeClock, library, remove_faketime_memory
 from highwater.backends.real.site import RIGHT, ClockCondition, Proof
 from reference.effects import Note
 from server.lab.notes import NoteLine
@@ -18,18 +18,18 @@ _PRINT = "import time; print(time.time_ns(), time.monotonic_ns())"
 
 
 def says(file: Path) -> float:
-    """Seconds that the file sets a clock off."""
+    """The offset in the file, in seconds."""
     return float(file.read_text())
 
 
 def line(*, off_ms: float) -> NoteLine:
-    """A note of this moment, of a node whose clock is off by so much."""
+    """A note written now by a node whose wall clock is off by `off_ms`."""
     wall_ns = time.time_ns() + int(off_ms * 1e6)
     return NoteLine(node="b1", life=1, time_ns=time.monotonic_ns(), wall_ns=wall_ns, note=Note(kind="hw"))
 
 
 def measured(clock: FakeClock, condition: ClockCondition, *, off_ms: float, after_s: float = 0.01) -> Proof:
-    """What a probe finds of a node that says something right after the clock was set, or so much later."""
+    """What a probe finds if the node writes a note `after_s` after the clock was set."""
     notes: list[NoteLine] = []
 
     async def scene() -> Proof:
@@ -44,11 +44,11 @@ def measured(clock: FakeClock, condition: ClockCondition, *, off_ms: float, afte
 
 
 def drifting(tmp_path: Path, condition: ClockCondition, *, off_ms: float) -> Proof:
-    """What a probe finds of a node that says something a fifth of a second later."""
+    """What a probe finds if the node writes a note 0.2 s after the drift was set."""
     return measured(FakeClock(tmp_path / "clock"), condition, off_ms=off_ms, after_s=0.2)
 
 
-def test_the_offset_is_in_the_file_and_the_note_that_shows_it_is_the_proof(tmp_path: Path) -> None:
+def test_offset_is_written_and_proven_by_a_note(tmp_path: Path) -> None:
     clock = FakeClock(tmp_path / "clock")
 
     proof = measured(clock, ClockCondition(offset_ms=-7_200_000), off_ms=-7_200_000)
@@ -58,7 +58,7 @@ def test_the_offset_is_in_the_file_and_the_note_that_shows_it_is_the_proof(tmp_p
     assert proof.detail.startswith("its wall clock is off by -7200000")
 
 
-def test_a_drift_grows(tmp_path: Path) -> None:
+def test_drift_grows_over_time(tmp_path: Path) -> None:
     async def scene() -> list[float]:
         clock = FakeClock(tmp_path / "clock")
         clock.set(ClockCondition(drift_ppm=500_000), list)
@@ -74,53 +74,53 @@ def test_a_drift_grows(tmp_path: Path) -> None:
     assert 0 < found[0] < found[1] < found[2] < 5
 
 
-def test_a_drift_is_proven_by_what_it_was_when_the_process_last_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """libfaketime asks its file once a second: of a third too fast it never shows what holds now."""
-    monkeypatch.setattr("highwater.backends.real.clocks.NOTED_S_MAX", 0.5)
-    monkeypatch.setattr("highwater.backends.real.clocks.STALE_NS", 100_000_000)
+def test_drift_is_proven_by_an_offset_up_to_a_second_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """libfaketime reads its file once a second, so a clock that runs 30 % fast never shows the current offset."""
+    monkeypatch.setattr("highwater.backends.real.node.clocks.NOTED_S_MAX", 0.5)
+    monkeypatch.setattr("highwater.backends.real.node.clocks.STALE_NS", 100_000_000)
     fast = ClockCondition(drift_ppm=300_000)
 
     assert drifting(tmp_path, fast, off_ms=30).holds
-    assert drifting(tmp_path, fast, off_ms=0.1).holds is False  # what two readings differ by
+    assert drifting(tmp_path, fast, off_ms=0.1).holds is False  # two readings may differ by that
     assert drifting(tmp_path, fast, off_ms=-30).holds is False
-    assert drifting(tmp_path, fast, off_ms=300).holds is False  # it cannot be so far ahead yet
+    assert drifting(tmp_path, fast, off_ms=300).holds is False  # more than the drift so far
 
 
-def test_a_clock_that_was_not_set_off_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("highwater.backends.real.clocks.NOTED_S_MAX", 0.1)
-    monkeypatch.setattr("highwater.backends.real.clocks.STALE_NS", 0)
+def test_offset_without_effect_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.backends.real.node.clocks.NOTED_S_MAX", 0.1)
+    monkeypatch.setattr("highwater.backends.real.node.clocks.STALE_NS", 0)
 
     proof = measured(FakeClock(tmp_path / "clock"), ClockCondition(offset_ms=5000), off_ms=0)
 
     assert proof.holds is False
 
 
-def test_a_clock_that_is_still_off_after_healing_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("highwater.backends.real.clocks.HEALED_S_MAX", 0.1)
-    monkeypatch.setattr("highwater.backends.real.clocks.STALE_NS", 0)
+def test_clock_that_is_wrong_after_healing_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.backends.real.node.clocks.HEALED_S_MAX", 0.1)
+    monkeypatch.setattr("highwater.backends.real.node.clocks.STALE_NS", 0)
 
     assert measured(FakeClock(tmp_path / "clock"), RIGHT, off_ms=5000).holds is False
     assert measured(FakeClock(tmp_path / "clock"), RIGHT, off_ms=0).holds is True
 
 
-def test_of_a_silent_node_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be down; that is neither an effect nor a failure to heal."""
-    monkeypatch.setattr("highwater.backends.real.clocks.HEALED_S_MAX", 0.05)
+def test_clock_of_a_node_without_notes_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node may be down; that is neither an effect nor a failure to heal."""
+    monkeypatch.setattr("highwater.backends.real.node.clocks.HEALED_S_MAX", 0.05)
 
     async def scene() -> Proof:
         return await FakeClock(tmp_path / "clock").set(RIGHT, list)()
 
-    assert asyncio.run(scene()) == Proof(None, "it said nothing")
+    assert asyncio.run(scene()) == Proof(None, "the node wrote no note")
 
 
-def test_what_a_node_said_before_it_asked_again_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that is killed right after its clock was set right has shown the wrong one, and shows no other."""
-    monkeypatch.setattr("highwater.backends.real.clocks.HEALED_S_MAX", 0.1)
+def test_note_soon_after_the_change_does_not_prove_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is killed right after healing has shown the wrong clock and writes no later note."""
+    monkeypatch.setattr("highwater.backends.real.node.clocks.HEALED_S_MAX", 0.1)
 
     assert measured(FakeClock(tmp_path / "clock"), RIGHT, off_ms=5000).holds is None
 
 
-def test_a_process_sees_the_wrong_wall_clock_and_the_right_monotonic_one(tmp_path: Path) -> None:
+def test_process_has_wrong_wall_and_right_monotonic_clock(tmp_path: Path) -> None:
     found = library()
     if found is None:
         pytest.skip("libfaketime is not installed")
@@ -132,7 +132,7 @@ def test_a_process_sees_the_wrong_wall_clock_and_the_right_monotonic_one(tmp_pat
         [sys.executable, "-c", _PRINT], env={**os.environ, **clock.environment(found)}, stdout=subprocess.PIPE
     )
     printed, _ = process.communicate(timeout=20)
-    forget(process.pid)
+    remove_faketime_memory(process.pid)
 
     wall_ns, monotonic_ns = map(int, printed.split())
     assert abs(wall_ns - time.time_ns() - 3600 * 10**9) < 10 * 10**9

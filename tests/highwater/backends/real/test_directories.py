@@ -1,4 +1,4 @@
-"""What is done to a log directory from outside, seen as the broker's own user would see it."""
+"""Faults of log directories, measured as the broker's own user."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.backends.real.directories import LogDirs, obeying
+from highwater.backends.real.node.directories import LogDirs, unprivileged_prefix
 from highwater.backends.real.site import SOUND, DirCondition, Probe, Proof
 from reference.messages import Batch
 from reference.types import Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -19,7 +19,7 @@ from server.wire.records import sealed
 
 @pytest.fixture
 def dirs(tmp_path: Path) -> Iterator[LogDirs]:
-    """Two, on the file system of the test."""
+    """Two log directories on the file system of the test."""
     made = LogDirs([tmp_path / name / "logs" for name in ("data-0", "data-1")])
     made.make(small=False)
     yield made
@@ -34,16 +34,16 @@ async def _measured(dirs: LogDirs, condition: DirCondition) -> Proof:
     return await dirs.set(0, condition)()
 
 
-def test_a_directory_without_permissions_refuses_writes_until_it_has_them_again(dirs: LogDirs) -> None:
-    """Of root too, as far as root can be made to obey."""
-    if obeying() is None:
-        pytest.skip("root ignores permissions, and setpriv of util-linux is not installed")
+def test_directory_without_permissions_refuses_writes(dirs: LogDirs) -> None:
+    """Under root too, if setpriv can make root obey permissions."""
+    if unprivileged_prefix() is None:
+        pytest.skip("root ignores permissions, and setpriv (util-linux) is not installed")
 
     assert after(dirs, DirCondition(unreadable=True)) == Proof(True, "writing 64 KiB in data-0: Permission denied")
     assert after(dirs, SOUND) == Proof(True, "writing 64 KiB in data-0: no error")
 
 
-def test_a_file_in_the_place_of_a_directory_is_taken_away_and_what_was_there_is_back(dirs: LogDirs) -> None:
+def test_directory_is_back_after_a_file_stood_in_its_place(dirs: LogDirs) -> None:
     (dirs.paths[0] / "kept").write_text("here")
 
     proof = after(dirs, DirCondition(is_file=True))
@@ -54,7 +54,7 @@ def test_a_file_in_the_place_of_a_directory_is_taken_away_and_what_was_there_is_
     assert (dirs.paths[0] / "kept").read_text() == "here"
 
 
-def test_a_full_directory_has_no_room_and_its_neighbour_has(tmp_path: Path) -> None:
+def test_full_directory_leaves_its_neighbour_room(tmp_path: Path) -> None:
     if os.geteuid():
         pytest.skip("only root can mount a small file system")
     full = LogDirs([tmp_path / name / "logs" for name in ("data-0", "data-1")])
@@ -68,7 +68,7 @@ def test_a_full_directory_has_no_room_and_its_neighbour_has(tmp_path: Path) -> N
     assert f" {tmp_path}/" not in Path("/proc/self/mounts").read_text()
 
 
-def test_a_fault_without_effect_is_found_out(dirs: LogDirs) -> None:
+def test_fault_without_effect_is_detected(dirs: LogDirs) -> None:
     async def scene() -> Proof:
         probe = dirs.set(0, DirCondition(is_file=True))
         dirs.set(0, SOUND)
@@ -77,8 +77,8 @@ def test_a_fault_without_effect_is_found_out(dirs: LogDirs) -> None:
     assert asyncio.run(scene()) == Proof(False, "writing 64 KiB in data-0: no error")
 
 
-def test_a_swapped_directory_is_empty_and_every_log_in_it_is_wounded_from_its_start(dirs: LogDirs) -> None:
-    """An empty log too: whoever counts on it cannot know that nothing was in it."""
+def test_swapped_directory_is_empty_and_all_its_logs_are_wounded(dirs: LogDirs) -> None:
+    """An empty log too, because other replicas cannot know that it was empty."""
     disk = Disk(list(dirs.paths))
     disk.recover()
     disk.create(0, TopicPartition("empty-0"), Incarnation(1), TopicId(8))
@@ -98,9 +98,7 @@ def test_a_swapped_directory_is_empty_and_every_log_in_it_is_wounded_from_its_st
     "condition",
     [DirCondition(flush_ms=100), DirCondition(broken=True), DirCondition(unreadable=True), DirCondition(is_file=True)],
 )
-def test_a_directory_to_which_another_window_does_something_is_swapped_all_the_same(
-    dirs: LogDirs, condition: DirCondition
-) -> None:
+def test_directory_with_another_fault_can_be_swapped(dirs: LogDirs, condition: DirCondition) -> None:
     """Windows of different kinds may overlap on one directory."""
     disk = Disk(list(dirs.paths))
     disk.recover()
@@ -118,8 +116,8 @@ def test_a_directory_to_which_another_window_does_something_is_swapped_all_the_s
     assert list(dirs.paths[0].iterdir()) == []
 
 
-def test_a_directory_in_which_a_probe_writes_is_swapped_all_the_same(dirs: LogDirs) -> None:
-    """A probe of another window may look at any moment."""
+def test_directory_can_be_swapped_while_a_probe_writes_in_it(dirs: LogDirs) -> None:
+    """A probe of another window may run at any moment."""
     is_over = threading.Event()
 
     def probe() -> None:
@@ -137,8 +135,8 @@ def test_a_directory_in_which_a_probe_writes_is_swapped_all_the_same(dirs: LogDi
         thread.join()
 
 
-def test_a_full_directory_that_is_swapped_is_full_again(tmp_path: Path) -> None:
-    """Its files took room, which their removal gives back."""
+def test_full_directory_is_full_again_after_a_swap(tmp_path: Path) -> None:
+    """Removing its files gives back the room that they took."""
     if os.geteuid():
         pytest.skip("only root can mount a small file system")
     full = LogDirs([tmp_path / "data-0" / "logs"])

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from highwater.backends.real.admin import Admin
 from highwater.backends.real.fault_nodes import NodeFault, NodeFaults
 from highwater.backends.real.proving import Proving
-from highwater.backends.real.sessions import OverError
 from highwater.backends.real.site import Probe, Proof, Site
+from highwater.backends.real.zookeeper.admin import Admin
+from highwater.backends.real.zookeeper.sessions import OverError
 from highwater.errors import HarnessError
 from history.event import EventKind
 from history.recorder import Recorder

@@ -1,4 +1,4 @@
-"""librdkafka's answers as answers of an operation: one for all of its values, never more certain than librdkafka is."""
+"""librdkafka's delivery reports become one result per operation, never more certain than the reports."""
 
 import asyncio
 import ctypes
@@ -8,8 +8,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from highwater.backends.real.kafka_clients import RETRIED, KafkaClient, _produced
-from highwater.backends.real.zookeeper import free_port
+from highwater.backends.real.clients.kafka import RETRIED, KafkaClient, _produced
+from highwater.backends.real.zookeeper.local import free_port
 from highwater.rig.attempts import Heard
 from history.op import OpType
 from reference.client.calls import Call, EarliestCall, LatestCall, PollCall, ProduceCall
@@ -28,21 +28,21 @@ def outcome(heard: Heard) -> OpType:
     return completion_type("produce", heard.error, sent=heard.attempts > 0, earlier=heard.earlier)
 
 
-def test_every_value_has_the_offset_that_was_reported_for_it() -> None:
-    """Values of other clients may stand between those of one operation."""
+def test_each_value_has_its_reported_offset() -> None:
+    """Records of other clients may lie between those of one operation."""
     heard = _produced(produce("a", "b"), [], [7, 9])
 
     assert (heard.offsets, heard.error, heard.attempts) == ((7, 9), None, 1)
     assert outcome(heard) is OpType.OK
 
 
-def test_without_acknowledgement_there_are_no_offsets() -> None:
+def test_produce_with_acks_0_has_no_offsets() -> None:
     heard = _produced(produce("a", acks=0), [], [-1001])
 
     assert (heard.offsets, outcome(heard)) == ((), OpType.OK)
 
 
-def test_a_definite_refusal_of_all_values_is_a_failure() -> None:
+def test_definite_refusal_of_all_values_is_a_failure() -> None:
     """NOT_ENOUGH_REPLICAS is answered before the append (bugs B-65 d)."""
     heard = _produced(produce("a", "b"), ["NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS"], [])
 
@@ -52,9 +52,9 @@ def test_a_definite_refusal_of_all_values_is_a_failure() -> None:
 @pytest.mark.parametrize(
     ("call", "failures", "delivered"),
     [
-        (produce("a", "b"), ["NOT_ENOUGH_REPLICAS"], [3]),  # one value is in the log, and the operation is one
+        (produce("a", "b"), ["NOT_ENOUGH_REPLICAS"], [3]),  # one value of the operation is in the log
         (produce("a", "b"), ["NOT_ENOUGH_REPLICAS", "_MSG_TIMED_OUT"], []),
-        (produce("a", retries=2), ["NOT_ENOUGH_REPLICAS"], []),  # an attempt before may have been appended
+        (produce("a", retries=2), ["NOT_ENOUGH_REPLICAS"], []),  # an earlier attempt may have been appended
         (produce("a", idempotent=True), ["OUT_OF_ORDER_SEQUENCE_NUMBER"], []),
         (produce("a"), ["_MSG_TIMED_OUT"], []),
         (produce("a"), ["_TRANSPORT"], []),
@@ -62,19 +62,19 @@ def test_a_definite_refusal_of_all_values_is_a_failure() -> None:
         (produce("a"), ["_AN_ERROR_OF_A_LATER_VERSION"], []),
     ],
 )
-def test_what_may_have_happened_is_unknown(call: ProduceCall, failures: list[str], delivered: list[int | None]) -> None:
-    """An unknown outcome accuses nobody; a wrong certainty would."""
+def test_possible_append_is_an_unknown_outcome(call: ProduceCall, failures: list[str], delivered: list[int | None]) -> None:
+    """A wrong "fail" would accuse a correct broker; "info" does not."""
     assert outcome(_produced(call, failures, delivered)) is OpType.INFO
 
 
-def test_attempts_before_the_last_are_counted_as_they_may_have_been() -> None:
+def test_all_possible_attempts_are_counted() -> None:
     assert _produced(produce("a", retries=2), [], [3]).attempts == 3
     assert _produced(produce("a", retries=2), ["NETWORK_EXCEPTION"], []).earlier == (RETRIED,)
 
 
 @pytest.fixture
 def mock() -> Iterator[tuple[dict[Address, tuple[str, int]], Callable[..., None]]]:
-    """librdkafka's own mock of a broker, and how to make it answer the next produce requests with errors."""
+    """librdkafka's mock broker, and a function that makes it answer the next produce requests with errors."""
     (path,) = Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka*.so*")
     lib = ctypes.CDLL(str(path))
     lib.rd_kafka_conf_new.restype = lib.rd_kafka_new.restype = lib.rd_kafka_mock_cluster_new.restype = ctypes.c_void_p
@@ -105,29 +105,31 @@ def mock() -> Iterator[tuple[dict[Address, tuple[str, int]], Callable[..., None]
         ((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS), 0, 2, OpType.INFO),
     ],
 )
-def test_what_librdkafka_sends_again_unasked_is_counted(
+def test_resends_beyond_the_settings_are_counted(
     mock: tuple[dict[Address, tuple[str, int]], Callable[..., None]],
     errors: tuple[ErrorCode, ...],
     retries: int,
     attempts: int,
     type_: OpType,
 ) -> None:
-    """A leader that resigned after the append answers so too: the record may stand twice, and a later refusal proves nothing."""
+    """A leader that resigned after the append answers the same: the record may be in the log twice, and a later refusal proves
+    nothing.
+    """
     brokers, answer = mock
     answer(*errors)
 
-    heard = asked(brokers, produce("a", retries=retries), timeout_ms=5000)
+    heard = called(brokers, produce("a", retries=retries), timeout_ms=5000)
 
     assert (heard.attempts, outcome(heard)) == (attempts, type_), heard
 
 
 @pytest.fixture
 def nowhere() -> dict[Address, tuple[str, int]]:
-    """A port at which nobody listens."""
+    """A broker address at which nothing listens."""
     return {Address("b1"): ("127.0.0.1", free_port())}
 
 
-def asked(brokers: dict[Address, tuple[str, int]], call: Call, timeout_ms: int = 200) -> Heard:
+def called(brokers: dict[Address, tuple[str, int]], call: Call, timeout_ms: int = 200) -> Heard:
     async def scene() -> Heard:
         client = KafkaClient(Address("c0"), brokers, request_timeout_ms=timeout_ms)
         try:
@@ -139,16 +141,16 @@ def asked(brokers: dict[Address, tuple[str, int]], call: Call, timeout_ms: int =
 
 
 @pytest.mark.slow
-def test_a_produce_that_reached_nobody_ends_in_time_and_is_unknown(nowhere: dict[Address, tuple[str, int]]) -> None:
-    """librdkafka says of a message in its queue what it says of one that was sent."""
-    heard = asked(nowhere, produce("a"))
+def test_produce_without_a_broker_times_out_as_unknown(nowhere: dict[Address, tuple[str, int]]) -> None:
+    """librdkafka reports the same error for a queued message as for a sent one."""
+    heard = called(nowhere, produce("a"))
 
     assert (heard.error, outcome(heard)) == ("_MSG_TIMED_OUT", OpType.INFO)
 
 
 @pytest.mark.slow
-def test_a_producer_that_waited_in_vain_for_a_leader_is_asked_no_more(nowhere: dict[Address, tuple[str, int]]) -> None:
-    """It may wait for the leader of before for ever (librdkafka's issue 4976), and the cluster would be told not to be live."""
+def test_producer_is_replaced_after_a_timeout(nowhere: dict[Address, tuple[str, int]]) -> None:
+    """It may wait for the previous leader for ever (librdkafka's issue 4976), and the cluster would be reported as not live."""
 
     async def scene() -> tuple[str | None, int]:
         client = KafkaClient(Address("c0"), nowhere, request_timeout_ms=200)
@@ -163,9 +165,9 @@ def test_a_producer_that_waited_in_vain_for_a_leader_is_asked_no_more(nowhere: d
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [PollCall(id=1, tp=TP, offset=Offset(0)), LatestCall(id=1, tp=TP), EarliestCall(id=1, tp=TP)])
-def test_a_question_that_nobody_answered_failed(nowhere: dict[Address, tuple[str, int]], call: Call) -> None:
-    """A question has no effect."""
-    heard = asked(nowhere, call)
+def test_unanswered_read_is_a_failure(nowhere: dict[Address, tuple[str, int]], call: Call) -> None:
+    """A read has no effect, so its outcome is certain."""
+    heard = called(nowhere, call)
 
     assert heard.error is not None
     assert completion_type("poll", heard.error, sent=heard.attempts > 0) is OpType.FAIL

@@ -1,4 +1,4 @@
-"""What a node's folder shows of its process, through all its lives."""
+"""A node's folder: faults of its disk layer are set and measured through all its lives."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from highwater.backends.real.node_folder import Needs, NodeFolder, Start
+from highwater.backends.real.node.folder import Needs, NodeFolder, Start
 from highwater.backends.real.site import DirCondition, Proof
 from highwater.errors import HarnessError
 from reference.config import SAFE, BrokerConfig
@@ -35,7 +35,7 @@ BROKEN = "[Errno 5] Input/output error"
 
 @pytest.fixture
 def node() -> Iterator[NodeFolder]:
-    """One that is not started; the name of a Unix socket has 107 bytes at most, of which tmp_path takes too many."""
+    """A node without a process. Unix socket paths have at most 107 bytes, so tmp_path is too long."""
     with tempfile.TemporaryDirectory(prefix="hw-") as folder:
         yield made(Path(folder), Needs())
 
@@ -47,14 +47,14 @@ def made(folder: Path, needs: Needs) -> NodeFolder:
 
 
 def flushed(times: int) -> DirFaults:
-    """The disk layer of a life whose flushes were delayed so often."""
+    """The disk layer of a life with this number of delayed flushes."""
     faults = DirFaults(1)
     faults.counts[0].delayed = times
     return faults
 
 
 def proven(node: NodeFolder, before: DirFaults, after: DirFaults, *, flushes: int) -> Proof:
-    """What a probe finds where a life ends right after its directory was made slow, and the next one flushes so often."""
+    """What a probe finds if a life ends right after its directory was made slow, and the next life flushes `flushes` times."""
 
     async def scene() -> Proof:
         lives = [SideChannel(before), SideChannel(after)]
@@ -72,14 +72,14 @@ def proven(node: NodeFolder, before: DirFaults, after: DirFaults, *, flushes: in
     return asyncio.run(scene())
 
 
-def test_a_life_that_has_met_nothing_yet_does_not_prove_a_fault(node: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each life counts from 0, which is not what was counted before, and still nothing."""
-    monkeypatch.setattr("highwater.backends.real.node_folder.MET_LOOKS_MAX", 2)
+def test_new_life_without_hits_does_not_prove_a_fault(node: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each life counts from 0. The drop of the count from 5 to 0 must not pass for a hit."""
+    monkeypatch.setattr("highwater.backends.real.node.folder.MET_LOOKS_MAX", 2)
 
     assert proven(node, flushed(5), flushed(0), flushes=0).holds is None
 
 
-def test_a_fault_is_proven_by_the_life_that_meets_it(node: NodeFolder) -> None:
+def test_fault_is_proven_by_hits_of_a_later_life(node: NodeFolder) -> None:
     assert proven(node, flushed(5), flushed(0), flushes=2).holds
 
 
@@ -91,10 +91,10 @@ def test_a_fault_is_proven_by_the_life_that_meets_it(node: NodeFolder) -> None:
         (1, "[Errno 5] Input/output error", None),
     ],
 )
-def test_who_ended_of_its_broken_directory_proves_it_by_its_note(
+def test_dir_failed_note_of_a_halted_broker_proves_the_fault(
     node: NodeFolder, dir_: int, detail: str, holds: bool | None
 ) -> None:
-    """Nobody is there any more who could be asked what he met."""
+    """A broker halts when its last directory fails and cannot be asked for its counts then."""
     failed = NoteLine(node="b1", life=1, time_ns=0, note=Note(kind="dir-failed", dir=dir_, detail=detail))
     notes = node._folder / "notes.jsonl"
     notes.write_bytes(msgspec.json.encode(failed) + b"\n")  # of an earlier fault
@@ -119,8 +119,8 @@ async def has_ended() -> bool:
     return False
 
 
-def test_a_process_that_takes_its_time_to_listen_is_waited_for(node: NodeFolder) -> None:
-    """It was started with a fault that may be over when it listens: whoever heals would find nobody to tell."""
+def test_start_waits_for_the_side_channel_of_a_slow_process(node: NodeFolder) -> None:
+    """The process starts with a fault that may end before it listens; healing could not reach it then."""
 
     async def scene() -> bool:
         await node.set_dir_fault(0, SLOW)
@@ -135,8 +135,8 @@ def test_a_process_that_takes_its_time_to_listen_is_waited_for(node: NodeFolder)
     assert asyncio.run(scene())
 
 
-def test_a_process_that_ends_before_it_listens_is_not_waited_for(node: NodeFolder) -> None:
-    """All its directories may be broken."""
+def test_start_does_not_wait_for_a_process_that_ended(node: NodeFolder) -> None:
+    """A broker ends at once if all its directories are broken."""
 
     async def scene() -> None:
         await node.set_dir_fault(0, SLOW)
@@ -146,10 +146,8 @@ def test_a_process_that_ends_before_it_listens_is_not_waited_for(node: NodeFolde
     asyncio.run(scene())
 
 
-def test_a_process_that_runs_and_never_listens_is_a_failure_of_the_laboratory(
-    node: NodeFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("highwater.backends.real.node_folder.LISTENS_S_MAX", 0.1)
+def test_process_that_never_listens_is_a_harness_error(node: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.backends.real.node.folder.LISTENS_S_MAX", 0.1)
 
     async def scene() -> None:
         await node.set_dir_fault(0, SLOW)
@@ -159,8 +157,8 @@ def test_a_process_that_runs_and_never_listens_is_a_failure_of_the_laboratory(
     asyncio.run(scene())
 
 
-def test_power_is_lost_on_a_full_directory_too(tmp_path: Path) -> None:
-    """A truncation that was not synced is undone, which takes room: on a real disk those bytes are still there."""
+def test_power_loss_works_on_a_full_directory(tmp_path: Path) -> None:
+    """Undoing an unflushed truncation needs room; on a real disk those bytes would still be there."""
     if os.geteuid():
         pytest.skip("only root can mount a small file system")
     node = made(tmp_path, Needs(small_dirs=True))

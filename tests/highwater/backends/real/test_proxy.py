@@ -1,4 +1,4 @@
-"""A proxy hands on what it is given, in order, when the condition of its link allows it."""
+"""A proxy forwards data in order, as the condition of its link allows."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ import pytest
 
 from highwater.backends.real.processes.proxy import WAITING_BYTES_MAX, Link, Proxy
 from highwater.backends.real.site import JOINED, LinkCondition
-from highwater.backends.real.zookeeper import free_port
+from highwater.backends.real.zookeeper.local import free_port
 from reference.types import Address
 
 HOST = "127.0.0.1"
@@ -19,7 +19,7 @@ NOTHING_S = 0.1
 
 
 class Far(asyncio.Protocol):
-    """Says back what it is told, in capitals."""
+    """Echoes what it receives, in capitals."""
 
     def __init__(self, wire: "Wire") -> None:
         self.wire = wire
@@ -35,7 +35,7 @@ class Far(asyncio.Protocol):
 
 
 class Wire:
-    """A proxy from "a" to "b", where each connection is told back what it said, in capitals."""
+    """A proxy from "a" to "b"; the far end echoes what it receives, in capitals."""
 
     def __init__(self) -> None:
         chance = random.Random(1)
@@ -88,7 +88,7 @@ async def comes(reader: asyncio.StreamReader, size: int) -> bytes:
     return await asyncio.wait_for(reader.readexactly(size), SOON_S)
 
 
-def test_bytes_pass_in_both_directions() -> None:
+def test_proxy_forwards_bytes_in_both_directions() -> None:
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
         writer.write(b"hello")
@@ -99,8 +99,8 @@ def test_bytes_pass_in_both_directions() -> None:
     play(scene)
 
 
-def test_a_held_direction_is_silent_and_delivers_all_of_it_in_order_once_it_is_joined() -> None:
-    """What TCP repeats until it is answered arrives late, and not out of order."""
+def test_held_direction_delivers_in_order_once_it_is_joined() -> None:
+    """TCP retransmits until data is acknowledged: it arrives late, but in order."""
 
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
@@ -121,8 +121,8 @@ def test_a_held_direction_is_silent_and_delivers_all_of_it_in_order_once_it_is_j
     play(scene)
 
 
-def test_one_direction_is_held_while_the_other_one_delivers() -> None:
-    """A one-way cut: requests arrive, answers do not."""
+def test_other_direction_delivers_while_one_is_held() -> None:
+    """In a one-way cut requests arrive and answers do not."""
 
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
@@ -138,8 +138,8 @@ def test_one_direction_is_held_while_the_other_one_delivers() -> None:
 
 
 @pytest.mark.parametrize("held", ["there", "back"])
-def test_a_connection_that_is_asked_for_over_a_held_link_comes_about_when_it_is_joined(held: str) -> None:
-    """A handshake needs both directions."""
+def test_connection_over_a_held_link_opens_once_it_is_joined(held: str) -> None:
+    """A TCP handshake needs both directions."""
 
     async def scene(wire: Wire) -> None:
         link: Link = getattr(wire, held)
@@ -156,7 +156,7 @@ def test_a_connection_that_is_asked_for_over_a_held_link_comes_about_when_it_is_
     play(scene)
 
 
-def test_a_connection_that_was_given_up_over_a_held_link_never_comes_about() -> None:
+def test_connection_that_its_opener_gave_up_is_never_dialled() -> None:
     async def scene(wire: Wire) -> None:
         wire.there.set(HELD)
         _, writer = await wire.connect()
@@ -174,7 +174,7 @@ def test_a_connection_that_was_given_up_over_a_held_link_never_comes_about() -> 
     play(scene)
 
 
-def test_an_end_that_was_closed_while_the_link_was_held_is_heard_of_behind_its_last_words() -> None:
+def test_close_over_a_held_link_arrives_after_the_last_bytes() -> None:
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
         writer.write(b"a")
@@ -194,7 +194,7 @@ def test_an_end_that_was_closed_while_the_link_was_held_is_heard_of_behind_its_l
     play(scene)
 
 
-def test_slow_links_keep_the_order() -> None:
+def test_slow_link_keeps_the_order() -> None:
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
         wire.there.set(LinkCondition(delay_ms=30))
@@ -208,8 +208,8 @@ def test_slow_links_keep_the_order() -> None:
     play(scene)
 
 
-def test_a_lost_packet_comes_late_and_everything_behind_it_waits() -> None:
-    """As TCP repeats it: no byte is missing, and none overtakes."""
+def test_lost_packet_delays_everything_behind_it() -> None:
+    """TCP retransmits it: no byte is missing, and none overtakes another."""
 
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
@@ -230,7 +230,7 @@ def test_a_lost_packet_comes_late_and_everything_behind_it_waits() -> None:
     play(scene)
 
 
-def test_a_reset_is_seen_at_both_ends() -> None:
+def test_reset_breaks_both_ends() -> None:
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
         writer.write(b"a")
@@ -247,7 +247,7 @@ def test_a_reset_is_seen_at_both_ends() -> None:
     play(scene)
 
 
-def test_where_nobody_listens_the_opener_is_reset() -> None:
+def test_opener_is_reset_if_the_target_does_not_listen() -> None:
     async def scene(wire: Wire) -> None:
         reader, _ = await wire.connect()
 
@@ -257,8 +257,8 @@ def test_where_nobody_listens_the_opener_is_reset() -> None:
     play(scene, listening=False)
 
 
-def test_a_held_link_takes_no_more_than_its_window() -> None:
-    """A cut of an hour must not fill the laboratory's memory."""
+def test_held_link_buffers_no_more_than_its_window() -> None:
+    """A cut of an hour must not fill the harness's memory."""
 
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
@@ -281,8 +281,8 @@ def test_a_held_link_takes_no_more_than_its_window() -> None:
     play(scene)
 
 
-def test_a_far_end_that_takes_nothing_is_not_read_for() -> None:
-    """What was late and is written at last makes room here, and none where it goes to."""
+def test_proxy_stops_reading_if_the_far_end_takes_nothing() -> None:
+    """Writing late data makes room in the proxy's queue but fills the target's write buffer; both count."""
 
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()

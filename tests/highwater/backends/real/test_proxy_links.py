@@ -1,4 +1,4 @@
-"""What is done to a link is measured at its far end, one direction at a time."""
+"""The state of a link is measured at its receiving end, one direction at a time."""
 
 import asyncio
 import random
@@ -37,7 +37,7 @@ def play(scene: Callable[[ProxyLinks], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def test_a_held_link_is_proven_held_and_joined_again_proven_joined() -> None:
+def test_held_link_and_joined_link_are_proven() -> None:
     async def scene(links: ProxyLinks) -> None:
         held = await (await links.set({THERE: HELD, BACK: HELD}))()
         joined = await (await links.set({THERE: JOINED, BACK: JOINED}))()
@@ -49,7 +49,7 @@ def test_a_held_link_is_proven_held_and_joined_again_proven_joined() -> None:
     play(scene)
 
 
-def test_a_cut_in_one_direction_is_proven_with_the_other_direction_that_delivers() -> None:
+def test_proof_of_a_one_way_cut_shows_the_other_direction() -> None:
     async def scene(links: ProxyLinks) -> None:
         proof = await (await links.set({THERE: HELD}))()
 
@@ -59,7 +59,7 @@ def test_a_cut_in_one_direction_is_proven_with_the_other_direction_that_delivers
     play(scene)
 
 
-def test_a_cut_that_does_not_act_is_found_out() -> None:
+def test_cut_without_effect_is_detected() -> None:
     """A probe that cannot fail proves nothing."""
 
     async def scene(links: ProxyLinks) -> None:
@@ -73,7 +73,7 @@ def test_a_cut_that_does_not_act_is_found_out() -> None:
     play(scene)
 
 
-def test_a_link_that_is_not_healed_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_that_is_not_healed_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("highwater.backends.real.processes.links.ARRIVES_S_MAX", 0.2)
 
     async def scene(links: ProxyLinks) -> None:
@@ -85,17 +85,17 @@ def test_a_link_that_is_not_healed_is_found_out(monkeypatch: pytest.MonkeyPatch)
     play(scene)
 
 
-def test_a_slow_link_is_proven_by_the_slowest_of_some_packets() -> None:
+def test_slow_link_is_proven_by_its_slowest_packet() -> None:
     async def scene(links: ProxyLinks) -> None:
         slow = await (await links.set({THERE: LinkCondition(delay_ms=100)}))()
 
         assert slow.holds
-        assert links.counts()[THERE] == 0  # the laboratory's own packets do not count
+        assert links.counts()[THERE] == 0  # the harness's own packets do not count
 
     play(scene)
 
 
-def test_a_proof_goes_on_after_its_connection_was_broken() -> None:
+def test_probe_reopens_a_broken_connection() -> None:
     async def scene(links: ProxyLinks) -> None:
         for beats in links._beats.values():
             beats._proxy.reset()
@@ -107,7 +107,7 @@ def test_a_proof_goes_on_after_its_connection_was_broken() -> None:
     play(scene)
 
 
-def test_a_reset_breaks_the_connections_of_both_wires_and_says_how_many() -> None:
+def test_reset_breaks_and_counts_connections_of_both_wires() -> None:
     async def run() -> None:
         links = ProxyLinks(HOST, random.Random(1))
         server = await asyncio.get_running_loop().create_server(asyncio.Protocol, HOST, 0)
@@ -128,12 +128,12 @@ def test_a_reset_breaks_the_connections_of_both_wires_and_says_how_many() -> Non
     asyncio.run(run())
 
 
-# --- what brokers say ---------------------------------------------------------------------------------------------------------
+# --- conversations of brokers ------------------------------------------------------------------------------------------------
 
 EPOCH_END = EpochEnd(7, TopicPartition("t-0"), BrokerId(2), LeaderEpoch(1), LeaderEpoch(1))
 
 
-def test_messages_are_told_apart_and_answers_by_what_they_answer() -> None:
+def test_frames_are_split_and_replies_named_by_their_requests() -> None:
     asked, answered = between_brokers()
     version = version_of(EPOCH_END)
     request = request_frame(EPOCH_END, client_id="b2")
@@ -142,10 +142,10 @@ def test_messages_are_told_apart_and_answers_by_what_they_answer() -> None:
     assert list(asked(request[:9])) == []
     assert list(asked(request[9:])) == [("epoch-end", request)]
     assert list(answered(reply)) == [("epoch-end-reply", reply)]
-    assert list(answered(reply)) == [("", reply)]  # nobody asked for another one
+    assert list(answered(reply)) == [("", reply)]  # no request is open any more
 
 
-def test_what_is_no_message_goes_on_as_it_came() -> None:
+def test_bytes_that_are_no_frame_pass_unchanged() -> None:
     asked, _ = between_brokers()
     garbage = b"\xff" * 32
 

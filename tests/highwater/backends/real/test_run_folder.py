@@ -1,4 +1,4 @@
-"""A folder for temporary files with too long a name is refused before a run, and no other is."""
+"""A temporary folder whose path is too long for Unix sockets is refused before a run."""
 
 import os
 import socket
@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from highwater.backends.real.processes.backend import ProcessBackend
-from highwater.backends.real.run_folder import RunFolder, cramped
+from highwater.backends.real.run_folder import RunFolder, tmpdir_too_long
 from tests.zookeeper.test_process_backend import plan
 
-REFUSED = "the folder for temporary files has a name of 67 bytes, and sockets of a run leave it 66: set TMPDIR to another"
+REFUSED = (
+    "the path of the temporary folder has 67 bytes, but Unix sockets of a run allow at most 66: "
+    "set TMPDIR to a folder with a shorter path"
+)
 
 
 @pytest.fixture
@@ -21,16 +24,16 @@ def temporary() -> Iterator[Path]:
         yield Path(folder)
 
 
-def with_a_name_of(size: int, below: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def temporary_path_of(size: int, below: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = below / ("x" * (size - len(os.fsencode(below)) - 1))
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
 
 
-def test_where_a_run_is_not_refused_its_sockets_can_be_made(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_a_name_of(66, temporary, monkeypatch)
+def test_sockets_fit_below_the_longest_accepted_path(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary_path_of(66, temporary, monkeypatch)
 
-    assert cramped() is None
+    assert tmpdir_too_long() is None
     folder = RunFolder()
     (folder.path / "b999").mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -38,8 +41,8 @@ def test_where_a_run_is_not_refused_its_sockets_can_be_made(temporary: Path, mon
     folder.remove()
 
 
-def test_a_longer_name_is_refused_before_the_run(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each broker refused it in its own words, and the run had failed by itself a minute later."""
-    with_a_name_of(67, temporary, monkeypatch)
+def test_longer_path_is_refused_before_the_run(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the check every broker fails by itself, and the run ends a minute later."""
+    temporary_path_of(67, temporary, monkeypatch)
 
     assert ProcessBackend().refuse(plan(faults_ms=1000)) == REFUSED

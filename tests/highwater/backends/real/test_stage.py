@@ -1,4 +1,4 @@
-"""However a run ends, what was recorded is kept, and nothing of its site is."""
+"""However a run ends, its recorded rows are kept and its site is removed."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -7,14 +7,14 @@ import pytest
 
 from highwater.backends.real.site import Site
 from highwater.backends.real.stage import perform
-from highwater.backends.real.zookeeper_log import AnyCommit
+from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.errors import HarnessError
 from highwater.rig.backend import Run
 from tests.zookeeper.test_process_backend import PROVENANCE, plan
 
 
 class Nowhere:
-    """A site that does not come up, and of which these methods fail."""
+    """A site whose `open` raises `trouble`, and whose methods named in `failing` fail too."""
 
     nodes: dict[int, object] = {}
 
@@ -31,7 +31,7 @@ class Nowhere:
         raise self.trouble
 
     async def leave(self) -> None:
-        """Nothing is there."""
+        """Does nothing."""
 
     def stop(self) -> None:
         self._does("stop")
@@ -50,8 +50,8 @@ NO_ENGINE = HarnessError("no engine")
 
 @pytest.mark.parametrize("failing", [("stop",), ("commits",), ("close",), ("stop", "commits", "close")])
 @pytest.mark.parametrize("trouble", [KeyboardInterrupt(), NO_ENGINE])
-def test_what_fails_after_the_last_row_takes_no_record_with_it(trouble: BaseException, failing: tuple[str, ...]) -> None:
-    """The record may hold what proves an anomaly, whatever becomes of the laboratory afterwards."""
+def test_failure_after_the_last_row_keeps_the_history(trouble: BaseException, failing: tuple[str, ...]) -> None:
+    """The history may prove an anomaly, even if the harness fails afterwards."""
     site = Nowhere(trouble, *failing)
 
     run: Run = perform(plan(faults_ms=1000), PROVENANCE, cast(Site, site), backend="process")

@@ -1,7 +1,7 @@
-"""Opening sealed record batches in the laboratory: what brokers carry as bytes, histories show as values.
+"""Decode record batches for the history: brokers carry them as bytes, histories show their values.
 
-aiokafka's reader decodes them, compressed ones too. Offset and leader epoch are those of the machine's batch, not of the header
-inside, which is patched where a batch leaves a broker and so differs between replicas of one log.
+aiokafka's reader decodes them, with any compression. Offset and leader epoch come from the machine's batch and not from the
+header inside the bytes: the header is patched when a batch leaves a broker, so it differs between replicas of one log.
 """
 
 from collections.abc import Sequence
@@ -20,29 +20,29 @@ from server.wire.records import LENGTH_FROM, read_header
 
 
 def opened(batch: Batch) -> Batch:
-    """The same batch in the clear. HarnessError where it is none of Kafka's format v2, or damaged."""
+    """The batch with decoded values. Raises HarnessError if its bytes are damaged or not in Kafka's format v2."""
     if not isinstance(batch.values, bytes):
         return batch
     try:
         records = MemoryRecords(batch.values).next_batch()
-        assert records is not None, "a header was read, so a batch is there"
+        assert records is not None, "the header was read, so there is a batch"
         if not records.validate_crc():
-            raise HarnessError(f"the batch at offset {batch.base_offset} does not have the checksum that it names")
+            raise HarnessError(f"the batch at offset {batch.base_offset} fails its CRC check")
         values = tuple((record.value or b"").decode(errors="replace") for record in records)
     except (CorruptRecordException, ValueError, IndexError) as error:
-        raise HarnessError(f"the batch at offset {batch.base_offset} cannot be read: {error}") from error
+        raise HarnessError(f"the batch at offset {batch.base_offset} cannot be decoded: {error}") from error
     return replace(batch, values=values)
 
 
 def opened_line(line: NoteLine) -> NoteLine:
-    """A note whose batches are in the clear."""
+    """The note line with decoded batches."""
     if not line.note.batches:
         return line
     return replace(line, note=replace(line.note, batches=tuple(map(opened, line.note.batches))))
 
 
 def opened_dirs(paths: Sequence[Path]) -> tuple[DirImage, ...]:
-    """What lies in log directories that no process uses, in the clear. HarnessError for a batch that cannot be read."""
+    """The contents of log directories that no process uses, decoded. Raises HarnessError for a damaged batch."""
     images = look(paths)
     return tuple(
         replace(image, logs=tuple(_opened_log(log, path / log.tp) for log in image.logs))
@@ -51,7 +51,7 @@ def opened_dirs(paths: Sequence[Path]) -> tuple[DirImage, ...]:
 
 
 def _opened_log(log: LogImage, folder: Path) -> LogImage:
-    """The image has headers; the records are read from the segments, which hold the same batches in the same order."""
+    """The image holds headers alone. The segments hold the same batches in the same order, so their bytes are decoded."""
     data = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
     batches, at = [], 0
     for batch in log.batches:

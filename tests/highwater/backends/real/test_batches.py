@@ -1,4 +1,4 @@
-"""Sealed batches are opened in the laboratory, whatever they were compressed with."""
+"""Record batches are decoded for the history, with any compression."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from highwater.backends.real.opening import opened, opened_dirs, opened_line
+from highwater.backends.real.batches import opened, opened_dirs, opened_line
 from highwater.errors import HarnessError
 from reference.effects import Note
 from reference.messages import Batch
@@ -28,35 +28,35 @@ def built(values: Sequence[str], codec: int) -> bytes:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_is_opened_whatever_it_was_compressed_with(codec: str) -> None:
+def test_batch_is_decoded_with_any_compression(codec: str) -> None:
     batch = Batch(Offset(40), LeaderEpoch(3), built(["a", "bc"], CODECS[codec]))
 
     assert opened(batch) == Batch(Offset(40), LeaderEpoch(3), ("a", "bc"))
 
 
-def test_values_in_the_clear_stay_what_they_are() -> None:
+def test_decoded_batch_is_returned_unchanged() -> None:
     batch = Batch(Offset(0), LeaderEpoch(0), ("a",))
 
     assert opened(batch) is batch
 
 
-def test_a_damaged_batch_is_a_failure_of_the_laboratory() -> None:
-    """Not one of the protocol: brokers check what they take, and disks are read by the laboratory."""
+def test_damaged_batch_is_a_harness_error() -> None:
+    """It is no anomaly: brokers check batches when they accept them, and here the harness reads the disk."""
     data = bytearray(built(["a"], 0))
     data[-2] ^= 1
 
-    with pytest.raises(HarnessError, match="the batch at offset 7 does not have the checksum that it names"):
+    with pytest.raises(HarnessError, match="the batch at offset 7 fails its CRC check"):
         opened(Batch(Offset(7), LeaderEpoch(0), bytes(data)))
 
 
-def test_the_batches_of_a_note_are_opened() -> None:
+def test_batches_of_a_note_are_decoded() -> None:
     note = Note(kind="append", batches=(batch_of(sealed(["a"])),))
     line = NoteLine(node="b1", life=1, time_ns=0, note=note)
 
     assert [batch.values for batch in opened_line(line).note.batches] == [("a",)]
 
 
-def test_a_log_on_disk_is_read_in_the_clear(tmp_path: Path) -> None:
+def test_log_on_disk_is_decoded(tmp_path: Path) -> None:
     tp = TopicPartition("t-0")
     disk = Disk([tmp_path / "logs"])
     disk.recover()

@@ -1,12 +1,12 @@
-"""Asking ZooKeeper and the brokers of a run as any client would, at its beginning and at its end."""
+"""The state of the cluster as ZooKeeper and the brokers' metadata show it to any client, at the start and end of a run."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
-from highwater.backends.real.admin import Admin
 from highwater.backends.real.site import HostPort
+from highwater.backends.real.zookeeper.admin import Admin
 from highwater.rig.end_state import record_metadata, record_zookeeper
 from history.recorder import Recorder
 from reference.coordination import paths
@@ -22,7 +22,7 @@ BETWEEN_LOOKS_S = 0.5
 
 
 async def known_brokers(brokers: Mapping[Address, HostPort]) -> dict[Address, tuple[int, ...]]:
-    """Of whom each of these brokers tells clients, sorted; of nobody where it does not answer."""
+    """The broker ids in each broker's metadata, sorted; empty for a broker that does not answer."""
     told = await asyncio.gather(*(asyncio.to_thread(_metadata, where, ()) for where in brokers.values()))
     return {
         node: () if response is None else tuple(sorted(broker.node_id for broker in response.brokers))
@@ -31,23 +31,24 @@ async def known_brokers(brokers: Mapping[Address, HostPort]) -> dict[Address, tu
 
 
 class EndState(Struct, frozen=True):
-    """One look: the znodes of the topics and of their partitions' states, by path, and what each broker tells clients."""
+    """One reading: the topics' znodes, the partitions' state znodes by path, and the metadata that each broker serves."""
 
     topics: tuple[tuple[str, Data], ...]
     states: dict[str, Data]
     told: dict[Address, tuple[PartitionState, ...]]
 
     def record(self, recorder: Recorder) -> None:
-        """As rows."""
+        """Add the rows that `checkers.convergence` compares."""
         record_zookeeper(recorder, self.topics, self.states)
         for node, states in self.told.items():
             record_metadata(recorder, node, states)
 
 
 async def at_rest(see: Callable[[], Awaitable[EndState]]) -> tuple[EndState, ...]:
-    """What two looks in a row have both seen: no look is of one moment, but nothing changed between two that are the same.
+    """Read until two readings in a row are equal, and return that one.
 
-    Where that does not come about, the last two, which differ: nobody can tell then what the cluster was like in the end.
+    A reading takes time, so one alone may mix two states. After LOOKS_MAX readings the last two, which differ, are returned: the
+    final state of the cluster is then not known.
     """
     before = await see()
     for _ in range(LOOKS_MAX - 1):
@@ -60,19 +61,19 @@ async def at_rest(see: Callable[[], Awaitable[EndState]]) -> tuple[EndState, ...
 
 
 async def look(admin: Admin, brokers: Mapping[Address, HostPort]) -> EndState:
-    """What ZooKeeper holds now and what each broker tells clients. Who does not answer in time has told nothing."""
+    """Read ZooKeeper and the metadata of each broker; a broker that does not answer in time has no partitions."""
     topics, states = await _zookeeper(admin)
     told = await asyncio.gather(*(asyncio.to_thread(_told, where) for where in brokers.values()))
     return EndState(topics, states, dict(zip(brokers, told, strict=True)))
 
 
 async def _zookeeper(admin: Admin) -> tuple[tuple[tuple[str, Data], ...], dict[str, Data]]:
-    (found,) = await admin.told(GetChildren(paths.TOPICS))
+    (found,) = await admin.ask_until_answered(GetChildren(paths.TOPICS))
     names = found.names if isinstance(found, Children) else ()
-    answers = await admin.told(*(GetData(paths.topic_path(topic)) for topic in names)) if names else ()
+    answers = await admin.ask_until_answered(*(GetData(paths.topic_path(topic)) for topic in names)) if names else ()
     topics = tuple((topic, znode) for topic, znode in zip(names, answers, strict=True) if isinstance(znode, Data))
     wanted = [paths.state_path(tp) for topic, znode in topics for tp, _ in paths.decode_topic(topic, znode.data)]
-    states = await admin.told(*map(GetData, wanted)) if wanted else ()
+    states = await admin.ask_until_answered(*map(GetData, wanted)) if wanted else ()
     return topics, {path: state for path, state in zip(wanted, states, strict=True) if isinstance(state, Data)}
 
 

@@ -1,8 +1,8 @@
-"""A wrong wall clock for one process, by libfaketime: an offset in a file that the library reads whenever the time is asked for.
+"""A wrong wall clock for one process: libfaketime adds an offset that it reads from a file.
 
-The monotonic clock stays right. libfaketime could falsify it, but then waits with a timeout end at the wrong moment or never
-(sem_clockwait is the kernel's), and Python's threads hang. So a drift is an offset of the wall clock that grows, step by step;
-and what a node says of itself carries both its clocks, so that how wrong one is can be measured from outside.
+The monotonic clock stays right. libfaketime could change it too, but then waits with a timeout end at the wrong moment or never
+(sem_clockwait runs on the kernel's clock), and Python's threads hang. A drift is therefore an offset of the wall clock that grows
+in steps. Each note of a broker carries both its clocks, so the error can be measured from outside.
 """
 
 import asyncio
@@ -19,46 +19,46 @@ LIBRARIES = tuple(
     Path(folder) / "faketime" / "libfaketime.so.1"
     for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
 )
-STEP_S = 0.02  # of a drift
+STEP_S = 0.02  # between two steps of a drift
 LOOK_S = 0.02
-NOTED_S_MAX = 3.0  # a node says something within this time, if it is alive
-HEALED_S_MAX = 20.0  # or is started again
-STALE_NS = 2_100_000_000  # libfaketime reads its file again when its cache is a second old, by whole seconds
-NEAR_NS = 15_000_000  # between what was set and what a note shows: a step of a fast drift, a thread that had to wait
-VISIBLE_NS = 200_000  # what two readings of clocks right after each other may differ by
+NOTED_S_MAX = 3.0  # a live broker writes a note within this time
+HEALED_S_MAX = 20.0  # includes the restart of a broker that was down
+STALE_NS = 2_100_000_000  # libfaketime reads its file again when its cache is a second old, counted in whole seconds
+NEAR_NS = 15_000_000  # tolerance between offset and note: a step of a fast drift, a thread that had to wait
+VISIBLE_NS = 200_000  # two successive readings of the clocks may differ by this much
 _NS_PER_MS = 1_000_000
 _FAKED = "faked-pids"
 _SHARED = Path("/dev/shm")
 
 
 def library() -> Path | None:
-    """libfaketime, where it is installed."""
+    """The path of libfaketime; None if it is not installed."""
     return next((path for path in LIBRARIES if path.exists()), None)
 
 
-def forget(pid: int) -> None:
-    """Remove what libfaketime leaves behind of a process that was killed."""
+def remove_faketime_memory(pid: int) -> None:
+    """Remove the shared memory and semaphore that libfaketime leaves behind when a process is killed."""
     for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
         with suppress(OSError):
             (_SHARED / name).unlink(missing_ok=True)
 
 
-def note_faked(folder: Path, pid: int) -> None:
-    """Write down, in the folder of a node, that this process of it has a wrong clock: a killed harness cannot `forget` it."""
+def record_faked_pid(folder: Path, pid: int) -> None:
+    """Record in the node's folder that this process uses libfaketime, for `remove_all_faketime_memory` after a killed harness."""
     with (folder / _FAKED).open("a") as file:
         file.write(f"{pid}\n")
 
 
-def forget_all(folder: Path) -> None:
-    """Of all nodes of a run whose harness is gone, once their processes are gone too."""
+def remove_all_faketime_memory(folder: Path) -> None:
+    """Call `remove_faketime_memory` for all processes that are recorded in the folder of a run and have ended."""
     for file in folder.glob(f"*/{_FAKED}"):
         for pid in map(int, file.read_text().split()):
-            if state_of(pid) in ("", "Z"):  # the number may have been given again; an orphan may wait to be reaped
-                forget(pid)
+            if state_of(pid) in ("", "Z"):  # else the pid is in use again; an orphan may still be a zombie
+                remove_faketime_memory(pid)
 
 
 class FakeClock:
-    """The wall clock of one node, in all its lives."""
+    """The wall clock of one node through all its lives. `file` holds the offset that libfaketime reads."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -68,7 +68,7 @@ class FakeClock:
         self._write()
 
     def environment(self, library: Path) -> dict[str, str]:
-        """What a process of this node is started with; where it finds libfaketime."""
+        """The environment variables for a process of this node; `library` is libfaketime's path there."""
         return {
             "LD_PRELOAD": str(library),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
@@ -78,7 +78,7 @@ class FakeClock:
         }
 
     def set(self, condition: ClockCondition, notes: Callable[[], list[NoteLine]]) -> Probe:
-        """It is so wrong from now on; how to measure that it is."""
+        """Set the error of the clock; the probe measures it from the node's next notes."""
         if self._drifting is not None:
             self._drifting.cancel()
             self._drifting = None
@@ -103,17 +103,17 @@ class FakeClock:
                 read = len(lines)
                 await asyncio.sleep(LOOK_S)
             if off_ns is None:
-                return Proof(None, "it said nothing")
+                return Proof(None, "the node wrote no note")
             found = f"its wall clock is off by {off_ns / _NS_PER_MS:.1f} ms"
             if after_ns < STALE_NS:
-                # Then it was killed, or stood still, before it had to ask again.
-                return Proof(None, f"{found}, as it may still be, and it said nothing more")
+                # libfaketime had not read its file again, as the node was killed or paused.
+                return Proof(None, f"{found}, but libfaketime may not have read the new offset; the node wrote no later note")
             return Proof(False, f"{found}, where {condition.offset_ms} ms and {condition.drift_ppm} ppm were set")
 
         return probe
 
     def close(self) -> None:
-        """No step any more. May be called outside of the loop, when it is closed."""
+        """Stop the drift. May be called after the loop was closed."""
         if self._drifting is not None:
             self._drifting.cancel()
 
@@ -123,7 +123,7 @@ class FakeClock:
             self._write()
 
     def _write(self) -> None:
-        """A relative time, replaced as a whole: the library may read at any moment."""
+        """Write the offset to a new file and rename it: the library may read at any moment."""
         offset_ns = _wanted_ns(self._condition, time.monotonic_ns() - self._since_ns)
         aside = self._file.with_suffix(".new")
         aside.write_text(f"{offset_ns / 1e9:+.6f}\n")
@@ -135,7 +135,10 @@ def _wanted_ns(condition: ClockCondition, since_ns: int) -> int:
 
 
 def _is_near(off_ns: int, condition: ClockCondition, since_ns: int) -> bool:
-    """As wrong as it should be, or was when the process last asked, and not merely measured wrongly."""
+    """Whether a measured error fits the condition, as it is now or was when libfaketime last read its file.
+
+    An error within the measuring tolerance VISIBLE_NS does not count as one.
+    """
     if condition == RIGHT:
         return abs(off_ns) < NEAR_NS
     wrongs = [_wanted_ns(condition, since) for since in (max(0, since_ns - STALE_NS), since_ns)]

@@ -1,12 +1,12 @@
-"""What is done to the process of a node, and what it proves."""
+"""Kill and terminate of a broker's process, and what their probes prove."""
 
 import asyncio
 import os
 import signal
 from pathlib import Path
 
-from highwater.backends.real.node_folder import Needs, Start
-from highwater.backends.real.processes.nodes import NodeProcess
+from highwater.backends.real.node.folder import Needs, Start
+from highwater.backends.real.processes.node import NodeProcess
 from highwater.backends.real.site import Proof
 from reference.config import SAFE, BrokerConfig
 from reference.types import Address, BrokerId
@@ -22,8 +22,8 @@ def node(folder: Path) -> NodeProcess:
     return NodeProcess(folder, Start(config=config, zookeeper=NOBODY, peers=where, clients=where, needs=Needs()))
 
 
-def test_who_is_down_already_is_not_killed_and_not_shut_down(tmp_path: Path) -> None:
-    """Or the end of a process, long ago and of whatever cause, would prove every fault that finds it gone."""
+def test_probe_of_a_kill_fails_if_the_process_was_down_already(tmp_path: Path) -> None:
+    """Otherwise an earlier end, of any cause, would prove every later kill."""
 
     async def scene() -> list[Proof]:
         broker = node(tmp_path)

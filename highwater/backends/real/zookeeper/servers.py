@@ -1,4 +1,4 @@
-"""Servers of ZooKeeper as processes of a site."""
+"""ZooKeeper servers as processes of a site, and the committed changes of an ensemble."""
 
 import asyncio
 import signal
@@ -9,24 +9,24 @@ from typing import Protocol
 
 from highwater.backends.real.os_process import RUNNING, STOPPED, gone, in_state
 from highwater.backends.real.site import Probe, Proof
-from highwater.backends.real.zookeeper import Server
-from highwater.backends.real.zookeeper_log import AnyCommit, LogError, read_log
+from highwater.backends.real.zookeeper.local import Server
+from highwater.backends.real.zookeeper.transaction_log import AnyCommit, LogError, read_log
 from highwater.errors import HarnessError
 from reference.types import Address
 
-# After a start, with a quorum to be found: that of three took 3 to 6 s on two cores at a load of 15, four at once took 26 s.
+# From a start to a quorum. Three servers took 3 to 6 s on two cores at a load of 15; four such ensembles at once took 26 s.
 SERVES_S_MAX = 60.0
 
 
 class ServerProcess:
-    """`highwater.backends.real.site.Life` of one server."""
+    """`highwater.backends.real.site.Life` of one server on this machine."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self.address = server.address
 
     async def start(self) -> Probe:
-        """A process on what an earlier one left."""
+        """Start a process on the previous one's data."""
         self._server.start()
 
         async def probe() -> Proof:
@@ -40,42 +40,43 @@ class ServerProcess:
         return probe
 
     async def kill(self) -> Probe:
-        """SIGKILL."""
+        """Send SIGKILL and wait for the end."""
         self._server.kill()
         return lambda: gone(self._server.process)
 
     async def pause(self) -> Probe:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self._server.signal(signal.SIGSTOP)
         return lambda: in_state(self._server.process, STOPPED)
 
     async def resume(self) -> Probe:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._server.signal(signal.SIGCONT)
         return lambda: in_state(self._server.process, RUNNING)
 
     async def is_running(self) -> bool:
-        """Is there a process, perhaps a paused one?"""
+        """Whether a process exists, paused or not."""
         return self._server.pid is not None
 
 
 class Logged(Protocol):
-    """A server of which the transaction log can be read."""
+    """A server whose transaction log can be read."""
 
     @property
     def address(self) -> Address:
-        """Its place."""
+        """Its place, such as "z1"."""
 
     @property
     def data_dir(self) -> Path:
-        """Where the log lies."""
+        """The folder of its transaction log."""
 
 
 def commits(servers: Sequence[Logged]) -> Iterable[AnyCommit]:
-    """What the ensemble has committed, in its order.
+    """The changes that the ensemble committed, in commit order: the union of all servers' logs by zxid.
 
-    No server needs to have all of it: one that was away may have been given a snapshot instead. What a deposed leader wrote and
-    nobody else had, it cuts off when it joins again. A zxid is never given twice, for it begins with the epoch of its leader.
+    A single log may have gaps, because a server that was down may have received a snapshot instead. A deposed leader truncates
+    its unreplicated writes when it rejoins. No zxid is used twice, because it begins with the epoch of ZooKeeper's leader. Raises
+    HarnessError if a log cannot be read.
     """
     found: dict[int, list[AnyCommit]] = {}
     for server in servers:
@@ -84,6 +85,6 @@ def commits(servers: Sequence[Logged]) -> Iterable[AnyCommit]:
             for commit in read_log(server.data_dir):
                 of_server.setdefault(commit.zxid, []).append(commit)
         except (LogError, OSError) as error:
-            raise HarnessError(f"reading what {server.address} committed: {error}") from error
+            raise HarnessError(f"reading the transaction log of {server.address}: {error}") from error
         found.update(of_server)
     return [commit for zxid in sorted(found) for commit in found[zxid]]

@@ -1,9 +1,9 @@
-"""ZooKeeper's own account of a run: the transactions of its log, each write as it was committed, in order.
+"""Reader of ZooKeeper's transaction log: every committed write of a run, in order.
 
-A watch would miss what is overwritten before the next read; the log misses nothing. The format is that of ZooKeeper 3.6 and
+A watch misses values that are overwritten before the next read; the log has them all. The format is that of ZooKeeper 3.6 and
 later (FileTxnLog, records of zookeeper.jute, module org.apache.zookeeper.txn): after a file header, for each transaction a
-checksum, a length, a header (session, cxid, zxid, wall-clock time in ms, type), its record, and a closing byte. The file is
-padded with zeros, at which reading ends. Transactions that failed are in the log as errors and are left out.
+checksum, a length, a header (session, cxid, zxid, wall-clock time in ms, type), its record, and a closing byte. Reading ends at
+the zeros with which the file is padded. The log holds failed transactions as errors; they are left out here.
 """
 
 import struct
@@ -19,7 +19,7 @@ _CREATE, _DELETE, _SET_DATA, _MULTI, _CREATE2, _CLOSE_SESSION = 1, 2, 5, 14, 15,
 
 
 class Commit(Struct, frozen=True, kw_only=True):
-    """Base: one change to one znode. `time_ms` is the server's wall clock, `session` that of the writer."""
+    """Base class: one committed change. `time_ms` is the server's wall clock, `session` the writer's session."""
 
     zxid: int
     session: int
@@ -27,7 +27,7 @@ class Commit(Struct, frozen=True, kw_only=True):
 
 
 class NodeCreated(Commit, frozen=True, kw_only=True):
-    """A znode came to be, at version 0; its czxid is `zxid`."""
+    """A znode was created, at version 0; its czxid is `zxid`."""
 
     path: str
     data: bytes
@@ -35,7 +35,7 @@ class NodeCreated(Commit, frozen=True, kw_only=True):
 
 
 class NodeWritten(Commit, frozen=True, kw_only=True):
-    """Its data changed."""
+    """The data of a znode was set."""
 
     path: str
     data: bytes
@@ -43,24 +43,24 @@ class NodeWritten(Commit, frozen=True, kw_only=True):
 
 
 class NodeDeleted(Commit, frozen=True, kw_only=True):
-    """It is gone."""
+    """A znode was deleted."""
 
     path: str
 
 
 class SessionEnded(Commit, frozen=True, kw_only=True):
-    """The session of that number is over; all its ephemerals are deleted with this transaction."""
+    """The session `session` ended; this transaction deletes all its ephemeral znodes."""
 
 
 AnyCommit = NodeCreated | NodeWritten | NodeDeleted | SessionEnded
 
 
 class LogError(Exception):
-    """This is no transaction log, or one of another format."""
+    """A file is not a transaction log of the expected format."""
 
 
 def read_log(folder: Path) -> list[AnyCommit]:
-    """All committed changes under a data directory, in the order of their commit. LogError for what cannot be read."""
+    """All committed changes under a data directory, in commit order. Raises LogError for a file of another format."""
     files = sorted((folder / "version-2").glob("log.*"), key=lambda path: int(path.suffix[1:], 16))
     return [commit for file in files for commit in _read_file(file)]
 
@@ -68,9 +68,9 @@ def read_log(folder: Path) -> list[AnyCommit]:
 def _read_file(path: Path) -> Iterator[AnyCommit]:
     data = path.read_bytes()
     if not data:
-        return  # a server was killed between making it and writing its header
+        return  # a server was killed between creating the file and writing its header
     if data[:4] != _MAGIC:
-        raise LogError(f"{path} is no transaction log of ZooKeeper")
+        raise LogError(f"{path} is not a transaction log of ZooKeeper: it begins with {data[:4]!r}, not {_MAGIC!r}")
     at = _FILE_HEADER_BYTES
     while at + 12 <= len(data):
         checksum, length = struct.unpack_from(">qi", data, at)
@@ -78,7 +78,7 @@ def _read_file(path: Path) -> Iterator[AnyCommit]:
             return
         body = data[at + 12 : at + 12 + length]
         if zlib.adler32(body) != checksum:
-            return  # torn by a kill: nobody was told that it is committed, and a server reads no further either
+            return  # torn by a kill: it was not acknowledged, and a server stops reading here too
         entry = _Jute(body)
         at += 12 + length + 1
         session, _, zxid, time_ms, kind = (
@@ -113,7 +113,7 @@ def _commits(kind: int, record: "_Jute", header: dict[str, int]) -> Iterator[Any
 
 
 class _Jute:
-    """Hadoop's record encoding, read from the front."""
+    """A sequential reader of Hadoop's Jute record encoding."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -122,7 +122,7 @@ class _Jute:
     def _take(self, size: int) -> bytes:
         piece = self._data[self._at : self._at + size]
         if len(piece) != size:
-            raise LogError("a record of the transaction log is cut short")
+            raise LogError(f"a record of the transaction log ends early: {len(piece)} of {size} bytes are left")
         self._at += size
         return piece
 

@@ -1,8 +1,8 @@
-"""Log directories of one process, and what is done to them from outside: permissions, a file in the place, no room, another disk.
+"""Faults of a broker's log directories, done from outside: no permissions, a file in its place, no space left, an empty disk.
 
-A directory lies in a folder of its own, so that it can be taken away and put back, and so that the folder can be a small
-file system of memory, which a ballast file fills. Open files stay open whatever happens to their directory: a broker notices at
-its next access by name, as on any Unix.
+Each directory lies in a folder of its own, so it can be moved away and put back. That folder can be a small tmpfs, which a
+ballast file fills. Open files stay open whatever happens to their directory: a broker notices a fault at its next access by name,
+as on any Unix.
 """
 
 import asyncio
@@ -22,15 +22,16 @@ from server.disk.disk import look
 from server.lab.power import Wound
 
 SMALL_BYTES = 64 * 1024 * 1024
+MOUNT_NEEDS_ROOT = "a full disk is a small mounted file system, and only root can mount one: run highwater as root"
 _ASIDE = "aside"
 _BALLAST = "ballast"
 _TRIED_BYTES = 64 * 1024
 
 
-def obeying(user: int | None = None) -> list[str] | None:
-    """What a command is preceded with so that permissions hold for it, as for this user; None where that cannot be had.
+def unprivileged_prefix(user: int | None = None) -> list[str] | None:
+    """A command prefix under which file permissions hold, as for this user; None if setpriv is needed and not installed.
 
-    Root is let through by two capabilities; a process without them obeys the permissions of its own files.
+    Root ignores permissions by two capabilities; a process without them obeys the permissions of its own files.
     """
     if os.geteuid():
         return []
@@ -43,7 +44,7 @@ def obeying(user: int | None = None) -> list[str] | None:
 
 
 class LogDirs:
-    """The log directories of one node. `user` owns them, where its processes run as somebody else."""
+    """The log directories of one node. `user` owns them if the broker runs under another uid than the harness."""
 
     def __init__(self, paths: Sequence[Path], user: int | None = None) -> None:
         self._user = user
@@ -52,7 +53,7 @@ class LogDirs:
         self._mounted = False
 
     def make(self, *, small: bool) -> None:
-        """Empty ones, on a small file system each where one of them is to be full."""
+        """Create them empty; with `small`, each on a tmpfs of SMALL_BYTES that can be filled."""
         for path in self.paths:
             path.parent.mkdir(parents=True)
             self._give(path.parent)
@@ -64,7 +65,7 @@ class LogDirs:
             self._give(path)
 
     def set(self, dir_: int, condition: DirCondition) -> Probe:
-        """It is so from now on."""
+        """Set the state of a directory; the probe writes a file in it as the broker's user."""
         path, before = self.paths[dir_], self._conditions[dir_]
         self._conditions[dir_] = condition
         if condition.is_file != before.is_file:
@@ -84,7 +85,7 @@ class LogDirs:
 
     @contextmanager
     def sound(self, dirs: Iterable[int]) -> Iterator[None]:
-        """As they are on the device itself, whatever windows do to them; afterwards as before."""
+        """A context in which these directories have no fault; afterwards their faults are set again."""
         conditions = {dir_: self._conditions[dir_] for dir_ in dirs}
         for dir_ in conditions:
             self.set(dir_, SOUND)
@@ -95,13 +96,14 @@ class LogDirs:
                 self.set(dir_, condition)
 
     def swap(self, dir_: int) -> tuple[Wound, ...]:
-        """An empty one in the place of this one; an empty log is a wound too: whoever counts on it cannot know.
+        """Replace a directory by an empty one; returns a wound for each log in it.
 
-        What other windows do to the directory is done to the new one as well.
+        An empty log is a wound too, because other replicas cannot know that it was empty. Faults of other windows on this
+        directory hold for the new one as well.
         """
         with self.sound([dir_]):
             (image,) = look([self.paths[dir_]])
-            # Moved away first: a probe of another window may write in it just now, and then it cannot be removed as a whole.
+            # Move it away first: while a probe of another window writes in it, rmtree could fail.
             gone = Path(tempfile.mkdtemp(prefix="swapped-", dir=self.paths[dir_].parent))
             self.paths[dir_].rename(gone / "logs")
             shutil.rmtree(gone, ignore_errors=True)
@@ -113,7 +115,7 @@ class LogDirs:
         )
 
     def close(self) -> None:
-        """Everything as it was, and nothing mounted. May be called again."""
+        """Remove all faults and mounts. May be called again."""
         for dir_, path in enumerate(self.paths):
             with suppress(OSError):
                 self.set(dir_, SOUND)
@@ -126,10 +128,10 @@ class LogDirs:
             os.chown(path, self._user, self._user)
 
     def _try(self, path: Path, wanted: int) -> Proof:
-        """Write a file as the broker would."""
+        """Write a file as the broker's user; `wanted` is the errno that has to result, 0 for success."""
         script = f'head -c {_TRIED_BYTES} /dev/zero > "$1/.probe"; code=$?; rm -f "$1/.probe"; exit $code'
         found = subprocess.run(
-            [*(obeying(self._user) or []), "sh", "-c", script, "sh", str(path)],
+            [*(unprivileged_prefix(self._user) or []), "sh", "-c", script, "sh", str(path)],
             capture_output=True,
             text=True,
             check=False,
@@ -137,7 +139,7 @@ class LogDirs:
         )
         said = (found.stderr.strip().splitlines() or ["no error"])[0].rpartition(": ")[2]
         detail = f"writing {_TRIED_BYTES // 1024} KiB in {path.parent.name}: {said}"
-        # A shell has words of its own for a directory that is none.
+        # The shell's message for ENOTDIR differs from strerror's.
         expected = "irectory" if wanted == errno.ENOTDIR else os.strerror(wanted)
         return Proof(expected in said if wanted else found.returncode == 0, detail)
 
@@ -153,7 +155,7 @@ def _take_file(path: Path) -> None:
 
 
 def _fill(folder: Path) -> None:
-    """Until nothing more fits."""
+    """Write a ballast file until no byte fits."""
     with (folder / _BALLAST).open("wb", buffering=0) as ballast:
         piece = bytes(SMALL_BYTES // 64)
         while piece:

@@ -1,61 +1,65 @@
-"""The workload of a run on real nodes: each of its processes performs one operation after the other, through its own clients.
+"""The workload of a run on real brokers: each process performs one operation after the other, through its own clients.
 
-`highwater.rig.attempts` records both ends of each operation.
+`highwater.rig.attempts` records the invocation and the completion of each operation.
 """
 
 import asyncio
 from contextlib import suppress
-from typing import Protocol
 
-from highwater.rig.attempts import Attempts, Heard
-from reference.client.calls import Call
+from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, Heard, heard
 from reference.client.commands import Command
+from server.runtime.admin_session import AdminSession
 from workloads.client import Done, Invocation, Phase, Sleep
 
 
 class Phases:
-    """Which phase the run is in, and waiting for the next."""
+    """The current phase of the run; workers wait here for the next one."""
 
     def __init__(self) -> None:
         self.now: Phase = "faults"
         self._changed = asyncio.Event()
 
     def enter(self, phase: Phase) -> None:
-        """The next phase."""
+        """Begin a phase and wake all waiting workers."""
         self.now = phase
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def changed(self, timeout_ms: int | None = None) -> None:
-        """Until the phase changes, or so long."""
+        """Wait until the phase changes, at most `timeout_ms`."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), None if timeout_ms is None else timeout_ms / 1000)
 
 
-class Clients(Protocol):
-    """A way to the cluster, for one process."""
+class Administrator:
+    """Admin commands of one workload process, one at a time, over a ZooKeeper session of its own.
 
-    async def call(self, call: Call) -> Heard:
-        """Perform it; ends by itself."""
+    The commands are performed by the machine of `reference.client.admin`. Belongs to one asyncio loop.
+    """
 
-
-class Administrators(Protocol):
-    """A way to ZooKeeper, for one process."""
+    def __init__(self, zookeeper: str, *, session_timeout_ms: int) -> None:
+        self._session = AdminSession(zookeeper, session_timeout_ms)
 
     async def call(self, command: Command) -> Heard:
-        """Perform it; ends by itself."""
+        """Submit a command and wait until it is done, refused, or ADMIN_TIMEOUT_MS have passed."""
+        return heard(await self._session.run(command, ADMIN_TIMEOUT_MS))
+
+    async def close(self) -> None:
+        """Close the ZooKeeper session."""
+        self._session.close()
 
 
 class Worker:
-    """Performs one workload process to its end."""
+    """Performs the operations of one workload process."""
 
-    def __init__(self, attempts: Attempts, client: Clients, administrator: Administrators) -> None:
+    def __init__(self, attempts: Attempts, client: KafkaClient, administrator: Administrator) -> None:
         self._attempts = attempts
         self._client = client
         self._administrator = administrator
 
     async def run(self, phases: Phases) -> None:
-        """Until it is done in the final phase."""
+        """Perform operations until the process is done in the phase "final"."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         while True:

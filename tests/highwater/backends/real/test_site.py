@@ -1,13 +1,13 @@
-"""However many parts of a run cannot be ended, all are tried."""
+"""`end_all` tries every part of a site."""
 
 import pytest
 
-from highwater.backends.real.ending import end_all
+from highwater.backends.real.site import end_all
 from highwater.errors import HarnessError
 
 
-def test_all_is_tried_before_the_first_failure_is_told() -> None:
-    """A broker that does not end would keep ZooKeeper running, and the mounts of all others."""
+def test_end_all_tries_everything_and_raises_the_first_failure() -> None:
+    """Otherwise one broker that does not end would leave ZooKeeper running and all mounts in place."""
     tried: list[str] = []
 
     def fails(error: Exception) -> None:

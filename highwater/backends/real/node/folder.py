@@ -1,4 +1,4 @@
-"""What every node has on this machine, process or container: a folder with its settings, notes, output and log directories."""
+"""The folder of one broker on this machine: its settings, notes, output and log directories, in a process or a container."""
 
 import asyncio
 import errno
@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from highwater.backends.real.clocks import FakeClock
-from highwater.backends.real.directories import LogDirs
-from highwater.backends.real.opening import opened_dirs
+from highwater.backends.real.batches import opened_dirs
+from highwater.backends.real.node.clocks import FakeClock
+from highwater.backends.real.node.directories import LogDirs
 from highwater.backends.real.site import ClockCondition, DirCondition, Probe, Proof
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
@@ -30,21 +30,21 @@ from server.runtime.settings import Listener, NodeSettings
 
 LOOK_S = 0.02
 MET_LOOKS_MAX = 150
-LISTENS_S_MAX = 60.0  # a process that is being started, on a busy machine
-_BROKEN = str(OSError(errno.EIO, os.strerror(errno.EIO)))  # what a process says that met a broken directory
-ANSWER_S_MAX = 1.0  # one that stands still does not answer
+LISTENS_S_MAX = 60.0  # from the start of a process to its side channel, on a busy machine
+_BROKEN = str(OSError(errno.EIO, os.strerror(errno.EIO)))  # the detail of a broker's note about a broken directory
+ANSWER_S_MAX = 1.0  # a paused process does not answer at all
 
 
 class Needs(Struct, frozen=True, kw_only=True):
-    """What a node must be started with so that a fault of the plan can be done to it."""
+    """What a node must be started with for the faults of a plan."""
 
-    fake_clock: bool = False  # asking for the time becomes slow
-    permissions: bool = False  # those of files hold for it
-    small_dirs: bool = False
+    fake_clock: bool = False  # libfaketime, which makes reading the time slow
+    permissions: bool = False  # file permissions must hold for it, even under root
+    small_dirs: bool = False  # log directories on small file systems, which can be filled
 
 
 def needs_of(plan: Plan) -> Needs:
-    """What the faults of this plan need."""
+    """The needs of all faults in the plan's schedule."""
     faults = [window.fault for window in plan.schedule]
     return Needs(
         fake_clock=any(isinstance(fault, ClockJump | ClockDrift | ClockStrobe) for fault in faults),
@@ -54,20 +54,20 @@ def needs_of(plan: Plan) -> Needs:
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """How one node is started. `zookeeper` is "host:port,…"; `peers` and `clients` say where it listens for whom."""
+    """How one node is started. `zookeeper` is "host:port,…"; `peers` and `clients` are its listeners."""
 
     config: BrokerConfig
     zookeeper: str
     peers: Listener
     clients: Listener
     needs: Needs
-    user: int | None = None  # as whom, where that is somebody else
+    user: int | None = None  # the uid to run as, if not the harness's
 
 
 class NodeFolder:
-    """The part of `highwater.backends.real.site.Node` that is made of files.
+    """The part of `highwater.backends.real.site.Node` that works on files, without regard to how the broker runs.
 
-    Made in the folder of the run; what is done to clocks and directories is done from outside of whatever runs.
+    The folder lies in the run's folder. Clocks and directories are changed from outside of the process.
     """
 
     def __init__(self, folder: Path, start: Start) -> None:
@@ -80,7 +80,7 @@ class NodeFolder:
         self._folder.mkdir()
         if start.user is not None:
             os.chown(self._folder, start.user, start.user)
-        # Each in a folder of its own, so that it can be taken away and put back.
+        # Each log directory lies in a folder of its own, so that it can be moved away and put back.
         self.log_dirs = tuple(self._folder / f"data-{index}" / "logs" for index in range(config.log_dirs))
         self._dirs = LogDirs(self.log_dirs, start.user)
         self._dirs.make(small=start.needs.small_dirs)
@@ -92,7 +92,7 @@ class NodeFolder:
             life=0,
             peers=start.peers,
             clients=(start.clients,),
-            startup_timeout_ms=None,  # ZooKeeper may be out of reach on purpose
+            startup_timeout_ms=None,  # a fault may keep ZooKeeper out of reach
             zookeeper=start.zookeeper,
             log_dirs=tuple(map(str, self.log_dirs)),
             notes=str(self._folder / "notes.jsonl"),
@@ -101,7 +101,7 @@ class NodeFolder:
         )
 
     def begin_life(self, *, end_with_stdin: bool) -> Path:
-        """Count it, and write the settings it is started with; returns their file."""
+        """Count a new life and write its settings; returns the settings file."""
         self.life += 1
         path = self._folder / "settings.json"
         faults = tuple(self._dir_faults)
@@ -110,7 +110,7 @@ class NodeFolder:
         return path
 
     def release(self) -> None:
-        """Nothing mounted, every file can be removed. Not while a process runs."""
+        """Unmount everything and restore permissions, so that the files can be deleted. No process may run."""
         if self._clock is not None:
             self._clock.close()
         self._dirs.close()
@@ -118,15 +118,15 @@ class NodeFolder:
     # --- clocks ------------------------------------------------------------------------------------------------------------
 
     async def set_clock(self, condition: ClockCondition) -> Probe:
-        """Its wall clock is so wrong from now on."""
+        """Set the error of the wall clock. Raises HarnessError if the node was started without libfaketime."""
         if self._clock is None:
-            raise HarnessError(f"the clock of {self.address} cannot be set")
+            raise HarnessError(f"the clock of {self.address} cannot be set: no window of the plan's schedule needs a fake clock")
         return self._clock.set(condition, self.notes)
 
-    # --- directories and what is in them -----------------------------------------------------------------------------------
+    # --- log directories ---------------------------------------------------------------------------------------------------
 
     async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
-        """This log directory is so from now on: its device in the process's own disk layer, the rest on the file system."""
+        """Set the state of a log directory: `broken` and `flush_ms` in the broker's disk layer, the rest on the file system."""
         outside = self._dirs.set(dir_, condition)
         fault = DirFault(broken=condition.broken, flush_ms=condition.flush_ms)
         if fault == self._dir_faults[dir_]:
@@ -134,21 +134,21 @@ class NodeFolder:
         return await self.set_dir_fault(dir_, fault)
 
     async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
-        """An empty directory in the place of this one. Not while a process runs."""
+        """Replace a log directory by an empty one; returns what was lost. No process may run."""
         return self._dirs.swap(dir_)
 
     async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
-        """Cut files back to what was flushed, or a drawn part further."""
+        """Cut files back to what was flushed, or a drawn part of the rest; returns what was lost. No process may run."""
         ledger = self._folder / "power-ledger"
         try:
-            # What a cut had taken off is written again, for which a full directory has no room.
+            # Undoing an unflushed truncation writes the truncated bytes again; a full directory has no room for them.
             with self._dirs.sound(dirs):
                 return tuple(await asyncio.to_thread(lose_power, ledger, self.log_dirs, dirs, how))
         except (OSError, msgspec.MsgspecError) as error:
-            raise HarnessError(f"what {self.address} did not flush cannot be taken away: {error}") from error
+            raise HarnessError(f"removing the unflushed data of {self.address}: {error}") from error
 
     async def set_dir_fault(self, dir_: int, fault: DirFault) -> Probe:
-        """The disk layer of this process and of those to come meets this fault; how to measure that it does."""
+        """Set the fault of a directory in the broker's disk layer, for this process and later ones; the probe asks the broker."""
         self._dir_faults[dir_] = fault
         read = len(self.notes())
         before = await self._told(dir_) or Counts()
@@ -160,37 +160,43 @@ class NodeFolder:
                     break
                 await asyncio.sleep(LOOK_S)
                 counts = await self._counts(dir_)
-            # Who has nothing to write meets no fault: one that was set, or is left of two windows, is there all the same.
+            # A broker that writes nothing meets no fault, though one is set: that is "not measured", not "no effect".
             otherwise = True if fault == SOUND else None
             if fault.broken and self._noted_broken(dir_, read):
-                return Proof(True, f"it noted that directory {dir_} failed: {_BROKEN}")
+                return Proof(True, f"the broker noted that directory {dir_} failed: {_BROKEN}")
             if counts is None:
-                return Proof(otherwise, "there is no process; the next one meets what holds then")
-            words = f"{counts.refused} accesses to directory {dir_} were refused, {counts.delayed} flushes delayed"
+                return Proof(otherwise, "no process runs; the next one starts with the fault that holds then")
+            words = f"directory {dir_}: {counts.refused} accesses were refused, {counts.delayed} flushes delayed"
             return Proof(True if _met(before, counts) else otherwise, f"{words} in this life")
 
         return probe
 
     def _noted_broken(self, dir_: int, read: int) -> bool:
-        """After so many notes? Whose last directory fails ends at once (KIP-112), and nobody can ask what it had met."""
+        """Whether a DIR_FAILED note for `dir_` follows note `read`.
+
+        A broker halts when its last directory fails (KIP-112) and cannot be asked for its counts then.
+        """
         lines = self.notes()[read:]
         failed = (line.note for line in lines if line.note.kind == EventKind.DIR_FAILED)
         return any(note.dir == dir_ and note.detail == _BROKEN for note in failed)
 
     async def tell_faults(self, is_running: Callable[[], Awaitable[bool]]) -> None:
-        """A process was started with the faults that hold: until it listens, for a fault that ends before that ends unheard of.
+        """After a start, wait until the broker's side channel listens, if any fault holds.
 
-        Nothing where none holds, or it does not run (any more). HarnessError where it runs and does not listen.
+        A fault that ended earlier could not be switched off. Returns at once if no fault holds or the process has ended. Raises
+        HarnessError if the process runs and does not listen within LISTENS_S_MAX.
         """
         end_s = time.monotonic() + LISTENS_S_MAX
         for dir_, fault in enumerate(self._dir_faults):
             while fault != SOUND and await self._told(dir_) is None and await is_running():
                 if time.monotonic() > end_s:
-                    raise HarnessError(f"{self.address} does not listen {LISTENS_S_MAX:.0f} s after its start")
+                    raise HarnessError(
+                        f"{self.address} does not listen on its side channel {LISTENS_S_MAX:.0f} s after its start"
+                    )
                 await asyncio.sleep(LOOK_S)
 
     async def _told(self, dir_: int) -> Counts | None:
-        """Set the fault of a directory; what came of it so far. None where no process listens."""
+        """Send the fault of a directory to the process; returns its counts so far, None if no process listens."""
         return await self._ask(SetDir(dir_, self._dir_faults[dir_]), dir_)
 
     async def _counts(self, dir_: int) -> Counts | None:
@@ -202,45 +208,45 @@ class NodeFolder:
         except (OSError, TimeoutError):
             return None
         if isinstance(answer, Refused):
-            raise HarnessError(f"the side-channel of {self.address} refuses: {answer.why}")
+            raise HarnessError(f"the side channel of {self.address} refused the request: {answer.why}")
         return answer.dirs[dir_]
 
     # --- the record --------------------------------------------------------------------------------------------------------
 
     def notes(self) -> list[NoteLine]:
-        """What all lives have said so far."""
+        """The notes of all lives so far."""
         try:
             return self._notes.read()
         except msgspec.MsgspecError as error:
             raise HarnessError(f"the notes of {self.address} cannot be read: {error}") from error
 
     def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
-        """Whose logs lie in this directory."""
+        """The partitions with a log in this directory; empty if it cannot be read."""
         try:
             return tuple(TopicPartition(folder.name) for folder in replica_folders(self.log_dirs[dir_]))
         except OSError:
             return ()
 
     def disks(self) -> tuple[DirImage, ...]:
-        """What lies in the log directories, in the clear; not while a process runs."""
+        """The contents of the log directories, with decoded record batches. No process may run."""
         return opened_dirs(self.log_dirs)
 
     def stopped_itself(self) -> str | None:
-        """Why this life ended, in its own words; None where it did not say."""
+        """The reason from this life's `node-stopped` note; None if there is no such note."""
         lines = self.notes()
         if lines and lines[-1].note.kind == EventKind.NODE_STOPPED and lines[-1].life == self.life:
             return lines[-1].note.detail
         return None
 
     def last_words(self) -> str:
-        """The last line that the process printed: empty unless something is wrong with it."""
+        """The last line that the process printed; empty unless something went wrong."""
         path = self._folder / "output.log"
         lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
         return lines[-1] if lines else ""
 
 
 def _met(before: Counts, now: Counts) -> bool:
-    """Was more refused or delayed since? A process that was started meanwhile has counted from 0."""
+    """Whether accesses were refused or flushes delayed since `before`; a process started meanwhile counts from 0 again."""
     is_later_life = now.refused < before.refused or now.delayed < before.delayed
     since = Counts() if is_later_life else before
     return now.refused > since.refused or now.delayed > since.delayed

@@ -1,8 +1,8 @@
-"""Ending somebody's ZooKeeper session: another client takes it over by its id and password, and closes it.
+"""Expire a broker's ZooKeeper session: another client takes it over by its id and password and closes it.
 
-The password of a session is no secret from whoever knows its id. ZooKeeper makes it from java.util.Random, seeded with the id
-and a constant (ZooKeeperServer.generatePasswd), so that every server of a quorum can check it; here it is worked out in the same
-way, and no broker has to tell.
+The password can be computed from the session id. ZooKeeper takes it from java.util.Random, seeded with the id and a constant
+(ZooKeeperServer.generatePasswd), so that every server of a quorum can check it. `password` does the same; the broker is not
+asked.
 """
 
 from kazoo.client import KazooClient
@@ -19,15 +19,15 @@ _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
 
 
 class SilenceError(HarnessError):
-    """ZooKeeper does not answer the laboratory."""
+    """ZooKeeper does not answer the harness."""
 
 
 class OverError(HarnessError):
-    """There is no such session (any more)."""
+    """The session does not exist or has ended."""
 
 
 def password(session: int) -> bytes:
-    """16 bytes, as ZooKeeper makes them."""
+    """The 16-byte password that ZooKeeper gives to this session id."""
     state = ((session ^ _SUPER_SECRET) ^ _MULTIPLIER) & _MASK
     made = bytearray()
     while len(made) < _PASSWORD_BYTES:  # java.util.Random.nextBytes: four bytes of each 32-bit draw, the lowest first
@@ -37,17 +37,17 @@ def password(session: int) -> bytes:
 
 
 def end_session(hosts: str, session: int) -> None:
-    """Take it over and close it; its ephemeral znodes go with it. Blocks.
+    """End a session of another client, with its ephemeral znodes. Blocks.
 
-    SilenceError where ZooKeeper does not answer, OverError where the session is over already.
+    Raises SilenceError if ZooKeeper does not answer, OverError if the session has ended already.
     """
     if not _taken_over_and_closed(hosts, session):
-        raise OverError(f"session 0x{session:x} could not be taken over")
-    # Its owner may have connected again in between, and then what was closed was a connection: until it cannot be taken any more.
+        raise OverError(f"session 0x{session:x} could not be taken over: it has ended already or never existed")
+    # If the owner reconnected between takeover and close, only a connection was closed. Repeat until a takeover fails.
     for _ in range(_TIMES):
         if not _taken_over_and_closed(hosts, session):
             return
-    raise SilenceError(f"session 0x{session:x} could not be ended: its owner took it back {_TIMES} times")
+    raise SilenceError(f"session 0x{session:x} could not be ended: its owner reconnected {_TIMES} times")
 
 
 def _taken_over_and_closed(hosts: str, session: int) -> bool:
@@ -58,5 +58,5 @@ def _taken_over_and_closed(hosts: str, session: int) -> bool:
     except (KazooException, KazooTimeoutError) as error:
         raise SilenceError(f"session 0x{session:x} could not be ended: ZooKeeper did not answer: {error}") from error
     finally:
-        client.stop()  # closes whichever session it has, where it is connected
+        client.stop()  # if connected, this closes the session that the client has
         client.close()

@@ -1,14 +1,14 @@
-"""Clients of a run on real nodes: each workload process has librdkafka instances of its own, which nobody shares.
+"""Kafka clients of a run on real brokers: each workload process has its own librdkafka producers and consumer.
 
-What is asked for is one operation, and so nothing is done twice that the workload did not ask to be: retries are off, but for
-the idempotent producer (librdkafka refuses one without them, and there one operation is one logical send) and for a workload
-that wants retries. librdkafka sends again all the same, and does not count it, what a broker refused because it does not lead:
-it takes that for proof that nothing was appended, which it is not of a leader that resigned meanwhile. Its log tells of each such
-time, and they are counted here (`_Resends`). What librdkafka fetches ahead is thrown away: each poll assigns its partition anew,
-so that what it returns was fetched after it was invoked. How an operation ended is told by the names of errors; what they mean
-for its outcome is decided in `workloads.completion` alone.
+One operation is one send, so retries are off, with two exceptions: workloads that ask for retries, and the idempotent producer,
+which librdkafka refuses without retries and which makes one logical send of them. In one case librdkafka sends again in spite of
+the setting and does not count it: when a broker refuses a produce because it does not lead. librdkafka takes that for proof that
+nothing was appended, but a leader that resigned after the append answers the same. librdkafka logs each such resend, and
+`_Resends` counts these lines. Prefetched records are discarded: each poll assigns its partition anew, so it returns records that
+were fetched after its invocation. An operation's result is given by names of errors; `workloads.completion` alone decides what
+they mean for its outcome.
 
-Calls block, so each process has a thread. A call ends at the latest after its timeouts (`CALL_MS_MAX` beyond the request's).
+Calls block, so each process has a thread. A call ends at the latest CALL_MS_MAX after its request timeout.
 """
 
 import asyncio
@@ -27,35 +27,35 @@ from reference.errors import ErrorCode
 from reference.types import Address, LeaderEpoch, Offset, index_of, topic_of
 
 CALL_MS_MAX = 5000
-UNREPORTED = "_NO_REPORT"  # ours: librdkafka said nothing of a message in time
-RETRIED = "_RETRIED"  # ours: there may have been attempts of which nobody tells how they ended
+UNREPORTED = "_NO_REPORT"  # not librdkafka's: no delivery report came in time
+RETRIED = "_RETRIED"  # not librdkafka's: there may have been earlier attempts whose results are unknown
 _OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 _WAITED = "_MSG_TIMED_OUT"
 _FORGOTTEN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _ERRORS = {int(code): code.name for code in ErrorCode}
-# What rd_kafka_toppar_leader_unavailable logs (debug=topic), and behind it the errors after which a retry is counted.
+# The log line of rd_kafka_toppar_leader_unavailable (debug=topic), and the errors in it after which librdkafka counts a retry.
 _REFUSED = "broker unavailable: produce: "
 _COUNTED = tuple(KafkaError(code).str() for code in (KafkaError._TRANSPORT, KafkaError.KAFKA_STORAGE_ERROR))
-_BATCH_MS = 5  # the values of one operation are handed over within it, and so travel as one batch
+_BATCH_MS = 5  # all values of one operation are handed over within this time, so they travel as one batch
 
 
 class _Resends(logging.Handler):
-    """How often one producer sent again what its settings do not let it; complete once a message has been reported."""
+    """Counts the resends of one producer beyond its settings; complete once the delivery report of a message has come."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
-        self.log = logging.Logger("librdkafka", logging.DEBUG)  # of no tree: nobody else is told
+        self.log = logging.Logger("librdkafka", logging.DEBUG)  # outside the logger tree: no other handler gets these lines
         self.log.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line of librdkafka's log."""
+        """Count a line that reports a resend."""
         line = record.getMessage()
         self.count += _REFUSED in line and not line.endswith(_COUNTED)
 
 
 class KafkaClient:
-    """One workload process's way to the cluster: one call at a time."""
+    """The Kafka client of one workload process: one call at a time."""
 
     def __init__(self, name: Address, brokers: Mapping[Address, HostPort], *, request_timeout_ms: int) -> None:
         self._timeout_ms = request_timeout_ms
@@ -70,18 +70,18 @@ class KafkaClient:
             "allow.auto.create.topics": False,
             "broker.address.family": "v4",
             "log_level": 0,
-            "error_cb": lambda _: None,  # what concerns a call comes with the call
+            "error_cb": lambda _: None,  # errors of a call are returned by the call
         }
         self._producers: dict[tuple[int, int, bool], tuple[Producer, _Resends]] = {}  # by acks, retries, idempotent
         self._consumer: Consumer | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def call(self, call: Call) -> Heard:
-        """Perform it."""
+        """Perform one call in the client's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._perform, call)
 
     async def close(self) -> None:
-        """Give everything back. A call in progress ends first."""
+        """Close consumer and producers, after the call in progress."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown(wait=True)
 
@@ -109,7 +109,7 @@ class KafkaClient:
     # --- produce -----------------------------------------------------------------------------------------------------------
 
     def _produce(self, call: ProduceCall) -> Heard:
-        assert not call.misuse, "refused before the run: librdkafka breaks no rules"
+        assert not call.misuse, "stage.unplayable refuses the workload 'misuse' before the run"
         key = (call.acks, call.retries, call.idempotent)
         if key not in self._producers:
             self._producers[key] = self._producer(call)
@@ -140,8 +140,8 @@ class KafkaClient:
         if unreported:
             failures.append(UNREPORTED)
         if failures and (call.idempotent or unreported or _WAITED in failures):
-            # librdkafka's session may be over for good (a fatal error), or an old message may come out of its queue, or it waits
-            # for the leader of before: one did for 50 s, until the end of its run (its issue 4976 tells of the like).
+            # This producer must not be used again: it may have had a fatal error, an old message may still leave its queue, or it
+            # waits for the previous leader (one did for 50 s, to the end of its run; librdkafka's issue 4976 is similar).
             del self._producers[key]
         if not handed_over:
             return Heard(id=call.id, attempts=0, error=error)
@@ -170,7 +170,7 @@ class KafkaClient:
     # --- consume -----------------------------------------------------------------------------------------------------------
 
     def _asked(self, call: Call, ask: Callable[[Consumer], Heard]) -> Heard:
-        """A question has no effect: whatever went wrong, there was an attempt and no answer."""
+        """Perform a read. Reads have no effect, so any error counts as one attempt without an answer."""
         if self._consumer is None:
             settings = {
                 "group.id": "highwater",
@@ -196,7 +196,7 @@ class KafkaClient:
         except KafkaException as error:
             if error.args[0].code() not in _FORGOTTEN:
                 raise
-            # A broker that was fenced knew of nothing, and nothing makes librdkafka ask again for a topic that it does not read.
+            # A fenced broker answers that the topic is unknown, and librdkafka refreshes metadata only for topics that it reads.
             consumer.list_topics(tp.topic, timeout=timeout_s)
             found = consumer.get_watermark_offsets(tp, timeout=timeout_s)
         return Heard(id=call.id, attempts=1, offset=found[which])
@@ -220,7 +220,7 @@ class KafkaClient:
         return Heard(id=call.id, attempts=1, records=records, hw=hw)
 
     def _fetched(self, consumer: Consumer, call: PollCall) -> list[Message] | str:
-        """The records of one fetch, none where there are none; an error's name where nobody said."""
+        """The records of one fetch, perhaps none, or the name of an error."""
         end_s = monotonic() + self._timeout_ms / 1000
         while (left_s := end_s - monotonic()) > 0:
             found = consumer.consume(1, left_s)
@@ -232,7 +232,7 @@ class KafkaClient:
                 return found + [message for message in more if message.error() is None]
             if error.code() == KafkaError._PARTITION_EOF:
                 return []
-            if error.code() == KafkaError._AUTO_OFFSET_RESET:  # there is no other reason where an offset is asked for
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:  # the only reason, as the poll names an offset
                 return _OUT_OF_RANGE
             if not error.retriable():
                 return _name(error)
@@ -240,20 +240,20 @@ class KafkaClient:
 
 
 def _produced(call: ProduceCall, failures: list[str], delivered: list[int | None], *, resent: int = 0) -> Heard:
-    """One answer for all values of an operation, sent so many times more than was asked for."""
-    attempts = 1 if call.idempotent else 1 + call.retries + resent  # at most: librdkafka does not tell
+    """The result of a produce: `failures` and `delivered` of its values; `resent` is the number of extra sends."""
+    attempts = 1 if call.idempotent else 1 + call.retries + resent  # an upper bound: librdkafka does not tell the number
     if not failures:
-        known = tuple(offset for offset in delivered if offset is not None and offset >= 0)  # with acks=0 nobody tells
+        known = tuple(offset for offset in delivered if offset is not None and offset >= 0)  # with acks=0 there are no offsets
         return Heard(id=call.id, attempts=attempts, offsets=known if len(known) == len(call.values) else ())
-    # librdkafka tells how the last attempt ended; where there may have been others, their ends are unknown. So is the outcome of
-    # an operation of which one value was refused and another was not.
+    # librdkafka reports the last attempt alone. If there may have been earlier ones, their results are unknown. The outcome is
+    # also unknown if one value of the operation was refused and another was not.
     mixed = bool(delivered) or len(set(failures)) > 1
     earlier = (RETRIED,) if call.retries or call.idempotent or mixed or resent else ()
     return Heard(id=call.id, attempts=attempts, error=failures[0], earlier=earlier)
 
 
 def _name(error: KafkaError) -> str:
-    """Kafka's name of a broker's error, librdkafka's of one of its own, which begins with "_"."""
+    """Kafka's name for a broker's error; librdkafka's name, which begins with "_", for one of its own."""
     return _ERRORS.get(error.code(), error.name())
 
 

@@ -1,9 +1,9 @@
-"""The laboratory's own access to ZooKeeper: makes the topics before a run, and sees who has which role during it."""
+"""The harness's own access to ZooKeeper: creates the topics before a run and reads leaders and controller during it."""
 
 import asyncio
 import itertools
 
-from highwater.backends.real.sessions import SilenceError, end_session
+from highwater.backends.real.zookeeper.sessions import SilenceError, end_session
 from highwater.errors import HarnessError
 from reference.coordination import paths
 from reference.coordination.api import (
@@ -24,17 +24,18 @@ from reference.messages import PartitionState
 from reference.types import BrokerId, TopicPartition
 from server.kazoo_client import KazooCoordination
 
-# kazoo asks a silent server after a third of this whether it is there, leaves it after another third, and waits as long again
-# divided by their number for the next one: well before ANSWER_TIMEOUT_S, where one of three servers stands still.
+# kazoo pings a silent server after a third of this, drops it after another third, and then waits a third divided by the number of
+# servers for the next one. With one of three servers paused that is well below ANSWER_TIMEOUT_S.
 SESSION_TIMEOUT_MS = 6000
 ANSWER_TIMEOUT_S = 10.0
 AGAIN_S = 0.1
 
 
 class Admin:
-    """Asks and waits for the answer. Belongs to one asyncio loop. Its session holds nothing, so that a lost one is replaced.
+    """Sends requests and waits for the answers. Belongs to one asyncio loop.
 
-    `patience_s` is how long an answer may take. Whoever silences ZooKeeper on purpose makes it short, and remembers.
+    Its session owns no ephemeral znodes, so an expired session is simply replaced. `patience_s` is how long an answer may take; a
+    fault that stops ZooKeeper shortens it for the time of the fault.
     """
 
     def __init__(self, zookeeper: str) -> None:
@@ -47,18 +48,21 @@ class Admin:
         self._zookeeper.connect()
 
     def close(self) -> None:
-        """End the session."""
+        """Close the session; requests without an answer stay unanswered."""
         self._zookeeper.close()
 
     async def ask(self, *ops: AnyOp, atomic: bool = False) -> tuple[AnyAnswer, ...]:
-        """One answer for each operation, done one by one or as one multi. SilenceError where ZooKeeper does not answer."""
+        """Perform the operations one by one or, if `atomic`, as one multi; returns an answer for each.
+
+        Raises SilenceError if ZooKeeper does not answer within `patience_s`.
+        """
         try:
             return await asyncio.wait_for(self._ask(ops, atomic=atomic), self.patience_s)
         except TimeoutError:
             raise self._silence() from None
 
-    async def told(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
-        """The same for what may be done twice: asked again where the connection broke before all was answered."""
+    async def ask_until_answered(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
+        """Like `ask` for operations that may be repeated: asks again if the connection broke before all answers came."""
         try:
             async with asyncio.timeout(self.patience_s):
                 while True:
@@ -80,20 +84,23 @@ class Admin:
             del self._open[request]
 
     def _silence(self) -> SilenceError:
-        return SilenceError(f"ZooKeeper did not answer the laboratory within {self.patience_s:.0f} s")
+        return SilenceError(f"ZooKeeper at {self._hosts} did not answer the harness within {self.patience_s:g} s")
 
     async def make_topics(self, assignments: dict[str, tuple[tuple[BrokerId, ...], ...]]) -> None:
-        """The parents and the topic znodes; brokers discover them. `assignments`: replicas by topic and partition."""
+        """Create the parent znodes and the topic znodes, which brokers then discover.
+
+        `assignments`: for each topic, the replicas of each partition. Raises HarnessError if a znode cannot be created.
+        """
         creates = [Create(path, b"") for path in paths.PERSISTENT]
         creates += [Create(paths.topic_path(topic), paths.topic_payload(of)) for topic, of in assignments.items()]
-        for answer in await self.told(*creates):
+        for answer in await self.ask_until_answered(*creates):
             if not isinstance(answer, Created | NodeExists):
-                raise HarnessError(f"the topics could not be made in ZooKeeper: {answer}")
+                raise HarnessError(f"creating the topics in ZooKeeper: {answer}")
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
-        """What ZooKeeper holds now of these partitions' states and of the controller, as a tree to look at."""
+        """The znodes of the controller and of these partitions' states, as an in-memory tree."""
         wanted = [paths.CONTROLLER, *(paths.state_path(tp) for tp in tps)]
-        answers = await self.told(*(GetData(path) for path in wanted))
+        answers = await self.ask_until_answered(*(GetData(path) for path in wanted))
         nodes = {
             path: Znode(answer.data, answer.czxid, 0, 0, answer.owner, answer.version)
             for path, answer in zip(wanted, answers, strict=True)
@@ -102,33 +109,33 @@ class Admin:
         return MemoryZooKeeper(nodes=nodes)
 
     async def session_of(self, broker: BrokerId) -> int | None:
-        """The session by which a broker is registered."""
-        (answer,) = await self.told(GetData(paths.broker_path(broker)))
+        """The session that owns a broker's registration; None if the broker is not registered."""
+        (answer,) = await self.ask_until_answered(GetData(paths.broker_path(broker)))
         return answer.owner if isinstance(answer, Data) else None
 
     async def expire(self, session: int) -> None:
-        """End somebody's session. SilenceError where ZooKeeper does not answer, OverError where it is over already."""
+        """End a session of another client. Raises SilenceError if ZooKeeper does not answer, OverError if it has ended."""
         await asyncio.to_thread(end_session, self._hosts, session)
 
     # --- told by ZooKeeper -------------------------------------------------------------------------------------------------
 
     def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """To `ask`."""
+        """Hand the answers to the `_ask` that waits for them."""
         future = self._open.get(request_id)
         if future is not None and not future.done():
             future.set_result(answers)
 
     def watch_fired(self, path: str, change: Change) -> None:
-        """The laboratory leaves no watches."""
+        """Not called: the harness sets no watches."""
 
     def state_changed(self, state: SessionState, session: int) -> None:
-        """A lost connection shows in answers; a session that is over is followed by another."""
+        """Open a new session after an expiry; a lost connection shows in the answers."""
         if state == "expired":
             self._zookeeper.connect()
 
 
 def states_of(seen: MemoryZooKeeper, tps: tuple[TopicPartition, ...]) -> dict[TopicPartition, PartitionState]:
-    """The state of each of these partitions that has one; without its replicas."""
+    """The states of those partitions that have a state znode, with empty replica lists."""
     nodes = {tp: seen.nodes.get(paths.state_path(tp)) for tp in tps}
     return {
         tp: paths.decode_state(tp, (), Data(node.data, node.version, node.czxid))

@@ -1,6 +1,6 @@
-"""Brokers as processes: started, killed, stopped and continued by signals; each life appends its notes to one file of its node.
+"""A broker as a process that is killed, paused and continued by signals. All its lives append notes to the same file.
 
-A node ends when its stdin closes, so that none outlives this process, however this one ends.
+A broker ends when its stdin closes, so none outlives the harness, however the harness ends.
 """
 
 import os
@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 import reference
-from highwater.backends.real.clocks import forget, library, note_faked
-from highwater.backends.real.directories import obeying
-from highwater.backends.real.node_folder import NodeFolder, Start
+from highwater.backends.real.node.clocks import library, record_faked_pid, remove_faketime_memory
+from highwater.backends.real.node.directories import unprivileged_prefix
+from highwater.backends.real.node.folder import NodeFolder, Start
 from highwater.backends.real.os_process import RUNNING, STOPPED, gone, in_state
 from highwater.backends.real.site import Probe, Proof
 from highwater.errors import HarnessError
@@ -22,27 +22,27 @@ END_TIMEOUT_S = 10
 
 
 class NodeProcess(NodeFolder):
-    """One broker through all its lives: `highwater.backends.real.site.Node`."""
+    """`highwater.backends.real.site.Node` as a process for each life."""
 
     def __init__(self, folder: Path, start: Start) -> None:
         super().__init__(folder, start)
         self._process: subprocess.Popen[bytes] | None = None
-        self._last: subprocess.Popen[bytes] | None = None  # the one before, which has ended
+        self._last: subprocess.Popen[bytes] | None = None  # the previous process, which has ended
 
     # --- the process -------------------------------------------------------------------------------------------------------
 
     async def start(self) -> Probe:
-        """A new life."""
+        """Start a new life."""
         assert not self._runs()
         self._close()
         settings = self.begin_life(end_with_stdin=True)
-        # Where this process found the packages, the node finds them, installed or not.
+        # The node imports the packages from where the harness found them, installed or not.
         environment = {**os.environ, "PYTHONPATH": str(Path(next(iter(reference.__path__))).parent)}
         if self._clock is not None:
             found = library()
             assert found is not None
             environment |= self._clock.environment(found)
-        obedient = (obeying() if self._needs.permissions else None) or []
+        obedient = (unprivileged_prefix() if self._needs.permissions else None) or []
         with (self._folder / "output.log").open("ab") as output:
             self._process = subprocess.Popen(
                 [
@@ -60,22 +60,22 @@ class NodeProcess(NodeFolder):
                 start_new_session=True,
             )
         if self._clock is not None:
-            note_faked(self._folder, self._process.pid)
+            record_faked_pid(self._folder, self._process.pid)
         await self.tell_faults(self.is_running)
         return self._probe()
 
     async def is_running(self) -> bool:
-        """Is there a process, perhaps a paused one?"""
+        """Whether a process exists, paused or not."""
         return self._runs()
 
     async def kill(self) -> Probe:
-        """SIGKILL; the page cache stays. Nothing where it is down, and then it did not act."""
+        """Send SIGKILL and wait for the end. If no process runs, the probe says that the fault had no effect."""
         probe = self._ends()
         self.end()
         return probe
 
     def end(self) -> None:
-        """The same, outside of the loop."""
+        """`kill` without a probe, for callers outside of the loop."""
         if self._process is not None:
             self._process.kill()
             try:
@@ -85,38 +85,38 @@ class NodeProcess(NodeFolder):
         self._close()
 
     def close(self) -> None:
-        """No process, nothing mounted, every file can be removed."""
+        """Kill the process, unmount everything and make all files removable."""
         self.end()
         self.release()
 
     async def terminate(self) -> Probe:
-        """SIGTERM: it may end in good order, or take its time."""
+        """Send SIGTERM; a controlled shutdown may take a while."""
         probe = self._ends()
         self._signal(signal.SIGTERM)
         return probe
 
     async def pause(self) -> Probe:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self._signal(signal.SIGSTOP)
         return self._probe(STOPPED)
 
     async def resume(self) -> Probe:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._signal(signal.SIGCONT)
         return self._probe(RUNNING)
 
     def _ends(self) -> Probe:
-        """Is the process that is there now gone? Of one that ended earlier that would prove nothing."""
+        """A probe for the end of the current process; an earlier end would prove nothing about this fault."""
         return partial(gone, self._process if self._runs() else None)
 
     def _probe(self, state: str = RUNNING + STOPPED) -> Probe:
-        """Is this process there, in one of these states of the kernel?"""
+        """A probe for the current process being in one of these kernel states."""
         process = self._process or self._last
 
         async def probe() -> Proof:
             proof = await in_state(process, state)
             why = None if proof.holds else self.stopped_itself()
-            return proof if why is None else Proof(True, f"it stopped by itself: {why}")
+            return proof if why is None else Proof(True, f"the broker stopped by itself: {why}")
 
         return probe
 
@@ -131,5 +131,5 @@ class NodeProcess(NodeFolder):
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         if self._process is not None and self._clock is not None:
-            forget(self._process.pid)
+            remove_faketime_memory(self._process.pid)
         self._last, self._process = self._process, None

@@ -1,9 +1,9 @@
 """A real ZooKeeper for a run: one server or a quorum of three on loopback, from the jars that come with PySpark.
 
-Needs Java 17 or newer and the `pyspark` package; `missing()` says which is not there. Servers are stopped and their folder is
-removed when the context ends, however it ends; a harness that is killed takes them with it, where the system can do that.
-The tick is short so that sessions of half a second can be had and an expiry comes when it is due, and logs are not synced: what
-a run breaks is the brokers, not ZooKeeper's disk.
+It needs Java 17 or newer and the `pyspark` package; `missing()` says which of them is absent. Leaving the context stops the
+servers and removes their folder. If the harness is killed, the kernel kills the servers too, provided that setpriv (util-linux)
+is installed. The tick is short, so sessions can be as short as 200 ms and expire on time. Logs are not synced: runs break
+brokers, not ZooKeeper's disk.
 """
 
 import os
@@ -26,18 +26,19 @@ from reference.types import Address
 HOST = "127.0.0.1"
 TICK_MS = 100
 INIT_TICKS = 50  # for a server to catch up with its leader
-SYNC_TICKS = 10  # without a word of its leader a server looks for another one
+SYNC_TICKS = 10  # a server that hears nothing from its leader for so long starts an election
 CONNECT_MS = 1000
 SESSION_MS_MAX = 60_000
 JAVA_MAJOR_MIN = 17
 START_TIMEOUT_S = 40
-NO_JARS = "a real ZooKeeper needs the jars of PySpark: pip install 'highwater[spark]'"
-_ATTEMPTS = 3  # another process may take the port between our choice and the server's bind
+NO_JARS = "a real ZooKeeper needs the jars that come with PySpark, which is not installed: pip install 'highwater[spark]'"
+INSTALL_JAVA = f"install a Java {JAVA_MAJOR_MIN} runtime (Debian, Ubuntu: apt install default-jre-headless)"
+_ATTEMPTS = 3  # another process may take a port between `free_port` and the server's bind
 _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512")
 
 
 class Ports(NamedTuple):
-    """Of one server: for clients, for followers, for elections."""
+    """The three ports of one server: for clients, for followers, for elections."""
 
     client: int
     follow: int
@@ -45,16 +46,17 @@ class Ports(NamedTuple):
 
 
 def missing() -> str | None:
-    """Why no ZooKeeper can be started on this machine, in a sentence; None where it can."""
+    """What a ZooKeeper lacks on this machine and how to install it, in a sentence; None if nothing."""
     if _jars() is None:
         return NO_JARS
     java = shutil.which("java")
     if java is None:
-        return f"a real ZooKeeper needs Java {JAVA_MAJOR_MIN} or newer, and there is no java on the PATH"
+        return f"a real ZooKeeper needs Java {JAVA_MAJOR_MIN} or newer, but there is no java on the PATH: {INSTALL_JAVA}"
     printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', printed)
     if version is None or int(version[1]) < JAVA_MAJOR_MIN:
-        return f"a real ZooKeeper needs Java {JAVA_MAJOR_MIN} or newer; this one says: {printed.partition(chr(10))[0]}"
+        found = printed.partition("\n")[0]
+        return f"a real ZooKeeper needs Java {JAVA_MAJOR_MIN} or newer, but {java} says: {found}; {INSTALL_JAVA}"
     return None
 
 
@@ -67,7 +69,7 @@ def _jars() -> Path | None:
 
 
 def server_jars() -> list[Path]:
-    """What ZooKeeper's server needs of PySpark's some 250 jars; the whole folder would cost seconds to open."""
+    """The jars that ZooKeeper's server needs. PySpark has about 250, which would take Java seconds to open."""
     jars = _jars()
     if jars is None:
         raise HarnessError(NO_JARS)
@@ -76,13 +78,13 @@ def server_jars() -> list[Path]:
 
 
 def _dying_with_us() -> list[str]:
-    """What makes the kernel end the server when this thread ends, also by SIGKILL; nothing where util-linux is missing."""
+    """A command prefix with which the kernel kills the server when this thread ends, by SIGKILL too; empty without setpriv."""
     setpriv = shutil.which("setpriv")
     return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port of an address of this machine that nobody listened on just now."""
+    """A TCP port of this address that is free at the moment."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
@@ -90,7 +92,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def configuration(data_dir: Path, client: tuple[str, int], quorum: Sequence[str]) -> str:
-    """The zoo.cfg of one server. `client` is where it serves; `quorum` "host:port:port" of all servers, in their order."""
+    """The zoo.cfg of one server. `client` is its client address; `quorum` is "host:port:port" of all servers in order."""
     lines = [
         f"dataDir={data_dir}",
         f"clientPort={client[1]}",
@@ -109,10 +111,10 @@ def configuration(data_dir: Path, client: tuple[str, int], quorum: Sequence[str]
 
 
 def answers(client: tuple[str, int]) -> bool:
-    """Does the server there serve clients? One that has no quorum does not."""
+    """Whether the server at this address serves clients; a server without a quorum does not."""
     try:
         with socket.create_connection(client, timeout=1) as connection:
-            # "ruok" is answered before requests for sessions are, which then hang.
+            # A server answers "ruok" before it accepts sessions; a client that connected then would hang.
             connection.sendall(b"srvr")
             return connection.recv(64).startswith(b"Zookeeper version:")
     except OSError:
@@ -120,9 +122,9 @@ def answers(client: tuple[str, int]) -> bool:
 
 
 class Server:
-    """One server of an ensemble, through all its processes. `address` is its place: "z1"; `client` is where it serves.
+    """One server of an ensemble and its processes. `address` is its place ("z1"), `client` the address at which it serves.
 
-    Every process of a harness starts its servers in the thread that outlives them: the kernel ends a server with its thread.
+    The kernel kills a server when the thread that started it ends, so call `start` in a thread that outlives the server.
     """
 
     def __init__(self, number: int, folder: Path, ports: Sequence[Ports]) -> None:
@@ -137,16 +139,16 @@ class Server:
 
     @property
     def data_dir(self) -> Path:
-        """Where its transaction log lies (`highwater.backends.real.zookeeper_log`)."""
+        """The folder of its transaction log (`highwater.backends.real.zookeeper.transaction_log`)."""
         return self._folder / "data"
 
     @property
     def pid(self) -> int | None:
-        """Of its process, where there is one."""
+        """The process id; None if no process runs."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
-        """A process on what an earlier one left; it serves a moment later (`answers`)."""
+        """Start a process on the previous one's data; `answers` says when it serves."""
         assert self.pid is None
         java = shutil.which("java")
         assert java is not None
@@ -166,33 +168,36 @@ class Server:
             )
 
     def kill(self) -> None:
-        """SIGKILL, and its end. Nothing where there is no process."""
+        """Send SIGKILL and wait for the end. Does nothing if no process was started."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     @property
     def process(self) -> "subprocess.Popen[bytes] | None":
-        """The last one that was started, which may have ended."""
+        """The process that was started last, which may have ended."""
         return self._process
 
     def signal(self, number: int) -> None:
-        """Nothing where there is no process."""
+        """Send a signal; does nothing if no process runs."""
         if self._process is not None and self._process.poll() is None:
             os.kill(self._process.pid, number)
 
     def answers(self) -> bool:
-        """Does it serve clients?"""
+        """Whether it serves clients."""
         return answers(self.client)
 
     def last_words(self) -> str:
-        """The last line that it printed."""
+        """The last line that the server printed."""
         lines = (self._folder / "server.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it printed nothing"
 
 
 class LocalZooKeeper:
-    """A context: `address` is "127.0.0.1:port", of each server, once it is entered. HarnessError where they do not come up."""
+    """A context that runs the servers; inside it, `address` is "127.0.0.1:port" of each server, separated by commas.
+
+    Entering raises HarnessError if Java or the jars are missing or the servers do not come up.
+    """
 
     def __init__(self, servers: int = 1) -> None:
         self.address = ""
@@ -210,7 +215,7 @@ class LocalZooKeeper:
                 if self._start(self._folder.path / str(attempt)):
                     return self
                 self._kill()
-            raise HarnessError(f"ZooKeeper did not come up: {self.servers[0].last_words()}")
+            raise HarnessError(f"ZooKeeper did not come up in {_ATTEMPTS} attempts: {self.servers[0].last_words()}")
         except BaseException:
             self.stop()
             raise
@@ -220,18 +225,18 @@ class LocalZooKeeper:
 
     @property
     def data_dir(self) -> Path:
-        """Of the first server, until it is stopped."""
+        """The data folder of the first server; it is removed by `stop`."""
         return self.servers[0].data_dir
 
     @property
     def pid(self) -> int:
-        """Of the first server, for those who pause it."""
+        """The process id of the first server, for callers that pause it."""
         pid = self.servers[0].pid
         assert pid is not None
         return pid
 
     def stop(self) -> None:
-        """End the servers and remove their folder. May be called again."""
+        """Kill the servers and remove their folder. May be called again."""
         self._kill()
         self.servers = ()
         folder, self._folder = self._folder, None
@@ -239,12 +244,12 @@ class LocalZooKeeper:
             folder.remove()
 
     def pause(self) -> None:
-        """Stand still: clients lose their connections, no session ends."""
+        """Freeze all servers with SIGSTOP: clients lose their connections, but no session expires."""
         for server in self.servers:
             server.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue all servers after `pause`."""
         for server in self.servers:
             server.signal(signal.SIGCONT)
 
@@ -253,7 +258,7 @@ class LocalZooKeeper:
             server.kill()
 
     def _start(self, folder: Path) -> bool:
-        """Whether all of them serve: another process may have taken a port meanwhile."""
+        """Start all servers on fresh ports; False if one died, as when another process took its port, or they do not serve."""
         ports = [Ports(free_port(), free_port(), free_port()) for _ in range(self._count)]
         self.servers = tuple(Server(number, folder / f"z{number}", ports) for number in range(1, self._count + 1))
         for server in self.servers:
