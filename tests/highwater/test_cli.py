@@ -158,7 +158,7 @@ def test_a_history_with_rows_cut_off_is_neither_judged_nor_is_its_verdict_touche
     said = capsys.readouterr()
     assert codes == [ExitCode.USAGE] * 3
     assert said.out == ""
-    assert said.err.count("the tables are not those of the manifest") == said.err.count("\n") == 3
+    assert said.err.count("the tables do not belong to the manifest") == said.err.count("\n") == 3
     assert (run / store.VERDICT).read_bytes() == verdict
 
 
