@@ -1,8 +1,8 @@
-"""The digest of a history: equal rows, equal digest, in every process, on every machine, whatever PYTHONHASHSEED is.
+"""The digest of a history. Equal rows give an equal digest in every process, on every machine and with any PYTHONHASHSEED.
 
-The canonical bytes are the MessagePack maps of the rows in order, operations before events, columns in the order of the
-schema and those at their default left out: a column added later changes no digest of a history that does not use it.
-The manifest is not part of it (commit, versions and wall time differ between equal runs).
+The digest covers the MessagePack maps of the rows in order, operations before events, with columns in the order of the schema.
+Columns at their default are left out, so a column added later changes no digest of a history that does not use it. The manifest
+is not covered: commit, versions and wall time differ between equal runs.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from history.op import Operation
 
 
 def digest(operations: Sequence[Operation], events: Sequence[ClusterEvent]) -> str:
-    """32 hex digits: blake2b over the canonical bytes. Some 20 ms for 60,000 rows."""
+    """Return 32 hex digits: blake2b over the canonical bytes. Takes about 20 ms for 60,000 rows."""
     encoder = msgspec.msgpack.Encoder()
     state = blake2b(digest_size=16)
-    # Each table begins with its length, so that no row can pass from one to the other unnoticed.
+    # Each table begins with its length, so that a row cannot move from one table to the other and keep the digest.
     state.update(encoder.encode(list(operations)))
     state.update(encoder.encode(list(events)))
     return state.hexdigest()

@@ -1,7 +1,7 @@
-"""Cluster events: what nodes, ZooKeeper and the laboratory say about themselves.
+"""Cluster events: facts about nodes, ZooKeeper and the harness, as they were observed during the run.
 
-White-box checkers read these rows; `EventKind` says which columns each kind fills. A fault that touches a node writes one
-row without a partition and, where it destroys or withholds replicas, one row for each of those partitions.
+White-box checkers read these rows. `EventKind` says which columns each kind fills. A fault that touches a node writes one row
+without a partition. Where it destroys or withholds replicas, it also writes one row for each of those partitions.
 """
 
 from enum import StrEnum
@@ -10,12 +10,12 @@ from msgspec import Struct
 
 
 class EventKind(StrEnum):
-    """Every kind of row; `words` are the columns it fills beside index, kind, time_ns."""
+    """The kinds of rows. `words` names the columns that a kind fills beside index, kind and time_ns."""
 
     words: str
 
     def __new__(cls, value: str, words: str) -> "EventKind":
-        """A member is its value; the words only go along."""
+        """Make a member that is equal to its value and carries `words`."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.words = words
@@ -24,14 +24,14 @@ class EventKind(StrEnum):
     NODE_STARTED = "node-started", "node, life"
     NODE_STOPPED = "node-stopped", "node, life, detail: crash | power-loss | halt:<why>"
     REGISTERED = "registered", "node, life, incarnation (from ZooKeeper, at the moment of the write)"
-    SESSION_ENDED = "session-ended", "node, incarnation: its registration is gone (from ZooKeeper)"
+    SESSION_ENDED = "session-ended", "node, incarnation: its registration was removed (from ZooKeeper)"
     CONTROLLER_ELECTED = "controller-elected", "node, controller_epoch"
     BROKER_STATE = (
         "broker-state",
         "node (controller), leader (the broker), controller_epoch, incarnation (of the broker), detail: state",
     )
-    FENCED = "fenced", "node, life, incarnation: takes no requests of clients and followers from here"
-    UNFENCED = "unfenced", "node, life, incarnation: takes them again"
+    FENCED = "fenced", "node, life, incarnation: from here on it refuses requests of clients and followers"
+    UNFENCED = "unfenced", "node, life, incarnation: it accepts these requests again"
     CONTROLLER_RESIGNED = "controller-resigned", "node, controller_epoch"
     STATE_WRITTEN = (
         "state-written",
@@ -40,60 +40,60 @@ class EventKind(StrEnum):
     ISR_CHANGE_SENT = "isr-change-sent", "node, partition, leader_epoch, zk_version, isr (wanted)"
     ISR_CHANGE_ENDED = (
         "isr-change-ended",
-        "node, partition, leader_epoch, zk_version, isr (now believed), detail: applied | refused | read-back",
+        "node, partition, leader_epoch, zk_version, isr (that the node now assumes), detail: applied | refused | read-back",
     )
     BECAME_LEADER = "became-leader", "node, life, partition, leader_epoch, leo, hw, isr"
     BECAME_FOLLOWER = "became-follower", "node, life, partition, leader_epoch, leader"
-    RESIGNED = "resigned", "node, life, partition, leader_epoch: acts as neither from here"
-    DIR_FAILED = "dir-failed", "node, life, incarnation, dir, detail: why. The broker reports that it is out of service"
+    RESIGNED = "resigned", "node, life, partition, leader_epoch: from here on it is neither leader nor follower"
+    DIR_FAILED = "dir-failed", "node, life, incarnation, dir, detail: why. The broker reports the directory as failed"
     GAUGE = "gauge", "node, life, detail: the name of a metric that changed, offset: its value"
     RECOVERED = "recovered", "node, life, partition, leo, hw, dir: the replica as found at startup"
     APPEND = "append", "node, life, partition, offset, leader_epoch (of the record), value, detail: leader | follower"
     TRUNCATE = "truncate", "node, life, partition, offset (the new LEO), detail: why"
     HW = "hw", "node, life, partition, hw, leo, leader_epoch, detail: leader | follower"
-    ASSIGNED = "assigned", "topic_id, partition, replicas: a topic znode gives it these (from ZooKeeper)"
+    ASSIGNED = "assigned", "topic_id, partition, replicas: assigned in the topic znode (from ZooKeeper)"
     TOPIC_DELETED = (
         "topic-deleted",
-        "partition, topic_id: its removal or its topic's deletion was asked for, or the topic's znode is gone (from ZooKeeper)",
+        "partition, topic_id: its removal or its topic's deletion was requested, or the topic znode was removed (from ZooKeeper)",
     )
     REPLICA_DELETED = "replica-deleted", "node, life, partition"
-    REASSIGNMENT_BEGUN = "reassignment-begun", "node (controller), partition, detail: forward | back | down, to which replicas"
-    REASSIGNMENT_ENDED = "reassignment-ended", "node (controller), partition, detail: forward | back, and to which replicas"
+    REASSIGNMENT_BEGUN = "reassignment-begun", "node (controller), partition, detail: forward | back | down, and target replicas"
+    REASSIGNMENT_ENDED = "reassignment-ended", "node (controller), partition, detail: forward | back, and target replicas"
     REASSIGNMENT_REFUSED = "reassignment-refused", "node (controller), partition, detail: why"
-    WOUND = "wound", "node, incarnation, dir, partition, offset (first destroyed), detail: power-loss | swapped | dropped"
+    WOUND = "wound", "node, incarnation, dir, partition, offset (first one destroyed), detail: power-loss | swapped | dropped"
     FAULT_BEGUN = "fault-begun", "fault (window id), node, detail: kind name"
     FAULT_ENDED = "fault-ended", "fault, node, detail: kind name"
-    FAULT_ACTED = "fault-acted", "fault, node, detail: kind name, offset: how often it bit (dropped messages, refused writes ...)"
+    FAULT_ACTED = "fault-acted", "fault, node, detail: kind name, offset: how often it took effect (messages dropped, ...)"
     FAULT_PROBED = (
         "fault-probed",
-        "fault, node, detail: acts | no-effect | healed | still-there | not-measured, and what was seen from outside",
+        "fault, node, detail: acts | no-effect | healed | still-there | not-measured, and what the probe observed",
     )
-    HEALED = "healed", "every fault is over; nothing is broken from here on"
+    HEALED = "healed", "all faults have ended; none is in force from here on"
     FINAL_READS = "final-reads", "the final readers start"
     ZK_STATE = (
         "zk-state",
-        "topic_id, partition, leader, leader_epoch, zk_version, isr, elr, replicas: as ZooKeeper holds it at the very end",
+        "topic_id, partition, leader, leader_epoch, zk_version, isr, elr, replicas: the state in ZooKeeper at the end of the run",
     )
     METADATA_VIEW = (
         "metadata-view",
-        "node, topic_id, partition, leader, leader_epoch, isr, replicas: what the broker tells clients at the very end",
+        "node, topic_id, partition, leader, leader_epoch, isr, replicas: metadata that the broker serves at the end of the run",
     )
     LOG_ON_DISK = (
         "log-on-disk",
-        "node, dir, topic_id, partition, leo, value: digest of the records; what lies in a directory at the very end",
+        "node, dir, topic_id, partition, leo, value: digest of the records; a log in a directory at the end of the run",
     )
     UNCLEAN_ELECTION_ORDERED = "unclean-election-ordered", "partition, leader"
     ASSERTION = "assertion", "node, life, detail: an assertion of the system under test failed"
 
 
 class ClusterEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One row of evidence; absent columns are None."""
+    """One row of evidence. Absent columns are None."""
 
     index: int
     kind: EventKind
     time_ns: int
     node: str | None = None
-    life: int | None = None  # how-many-th process of this node, from 1
+    life: int | None = None  # number of this process among the processes of the node, from 1
     incarnation: int | None = None  # czxid of the registration
     topic: str | None = None
     topic_id: str | None = None

@@ -1,8 +1,8 @@
-"""A history: what was recorded of one run, as rows and as frames of columns.
+"""The history of one run, as rows and as frames of columns.
 
-It is made either from rows (by a recorder, a JSONL file, a test) or from the Arrow tables of a Parquet store, and holds the
-same data in the other form as soon as somebody asks: judging needs the columns alone, a report the rows. Of stored files even
-the columns are read only when they are asked for. Nothing in it changes afterwards.
+A history is made from rows (by a recorder, a JSONL file, a test) or from the Arrow tables of a Parquet store. It derives the
+other form on demand: judging needs the columns alone, a report needs the rows. Columns of stored files are read on demand too. A
+history never changes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from history.op import Operation, OpType
 
 
 class TopicPartition(NamedTuple):
-    """A partition as histories name it."""
+    """A partition of a topic, as histories name it."""
 
     topic: str
     partition: int
@@ -39,7 +39,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 class History:
     """One run. `operations` and `events` are in the order of `index` (and slot)."""
 
-    _files: tuple[Path, Path] | None = None  # of operations and events, where they are still to be read
+    _files: tuple[Path, Path] | None = None  # Parquet files of operations and events that were not read yet
 
     def __init__(
         self, manifest: RunManifest, *, operations: Sequence[Operation] = (), events: Sequence[ClusterEvent] = ()
@@ -50,7 +50,7 @@ class History:
 
     @classmethod
     def from_tables(cls, manifest: RunManifest, *, operations: pa.Table, events: pa.Table) -> "History":
-        """From Arrow tables of `history.schema`, already checked by their reader; rows are made when they are asked for."""
+        """Make a history from Arrow tables of `history.schema` that their reader has checked. Rows are made on demand."""
         history = cls.__new__(cls)
         history.manifest = manifest
         history.operations_table = operations
@@ -59,7 +59,7 @@ class History:
 
     @classmethod
     def stored(cls, manifest: RunManifest, *, operations: Path, events: Path) -> "History":
-        """From Parquet files that `history.parquet.check` found to be of this schema; they are read when they are asked for."""
+        """Make a history from Parquet files that passed `history.parquet.check`. They are read on demand."""
         history = cls.__new__(cls)
         history.manifest = manifest
         history._files = (operations, events)
@@ -72,7 +72,7 @@ class History:
 
     @cached_property
     def events(self) -> tuple[ClusterEvent, ...]:
-        """What nodes, ZooKeeper and the laboratory said."""
+        """What was observed of nodes, ZooKeeper and the harness."""
         return schema.events_of(self.events_frame)
 
     @cached_property
@@ -87,24 +87,24 @@ class History:
 
     @property
     def operation_rows(self) -> int:
-        """How many rows the operations have."""
+        """The number of rows of the operations. Reads only the footer of a file that was not read yet."""
         if self._files and "operations_table" not in self.__dict__:
             return parquet.check(self._files[0], "operations")
         return len(self.operations) if "operations" in self.__dict__ else self.operations_table.num_rows
 
     @property
     def operation_count(self) -> int:
-        """How many invocations and completions they are."""
+        """The number of invocations and completions, each counted once however many rows it has."""
         return len(self.operations_of(("index",))["index"].unique())
 
     def operations_of(self, names: Sequence[str]) -> pa.Table:
-        """Some columns of the operations; of a file that was not read yet these alone, with dictionaries for texts."""
+        """Select columns of the operations. Of a file that was not read yet, read only these, with dictionaries for texts."""
         if self._files and "operations_table" not in self.__dict__:
             return parquet.read_columns(self._files[0], "operations", names)
         return self.operations_table.select(names)
 
     def operations_kept(self, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
-        """The rows of the operations that `keep` keeps of a part of them; a file that was not read yet is read part by part."""
+        """Return the operation rows that `keep` selects. A file that was not read yet is read and filtered part by part."""
         if self._files and "operations_table" not in self.__dict__:
             kept = [keep(schema.to_frame(part)) for part in parquet.parts(self._files[0], "operations")]
             return pl.concat(kept) if kept else self.operations_frame
@@ -122,14 +122,14 @@ class History:
 
     @cached_property
     def digest(self) -> str:
-        """Of the rows (history.digest)."""
+        """The digest of the rows (history.digest)."""
         return digest.digest(self.operations, self.events)
 
     @cached_property
     def attempts(self) -> tuple[Attempt, ...]:
         """Each invocation with its completion, in the order of invocation.
 
-        A process has one operation open at a time, so a completion belongs to the invocation that its process made last.
+        A process has one operation open at a time, so a completion belongs to the last invocation of its process.
         """
         invoked: dict[int, tuple[Operation, ...]] = {}  # index of the invocation -> its rows
         completed: dict[int, tuple[Operation, ...]] = {}  # index of the invocation -> rows of its completion
@@ -145,7 +145,7 @@ class History:
 
     @cached_property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Every partition that a row or the assignment names, sorted."""
+        """All partitions named by a row or by the assignment of the manifest, sorted."""
         named = {TopicPartition(a.topic, a.partition) for a in self.manifest.assignments}
         for frame in (self.operations_frame, self.events_frame):
             pairs = frame.select("topic", "partition").drop_nulls().unique()
@@ -157,7 +157,7 @@ class History:
         return tuple(event for event in self.events if event.kind in kinds)
 
     def row(self, index: int) -> tuple[Operation, ...] | ClusterEvent | None:
-        """The rows under one index, as an anomaly's witness names them; None where no row has it."""
+        """The rows under one index, which is how an anomaly names its witnesses. None where no row has this index."""
         return self._rows_by_index.get(index)
 
     @cached_property
@@ -168,6 +168,6 @@ class History:
 
 
 def by_index(operations: Sequence[Operation]) -> Iterator[tuple[int, tuple[Operation, ...]]]:
-    """The rows of each invocation and completion, by slot, under their index."""
+    """Group operation rows by index: each invocation and each completion with its rows in the order of slots."""
     for index, rows in groupby(operations, key=attrgetter("index")):
         yield index, tuple(rows)

@@ -1,8 +1,8 @@
 """A whole history in one JSONL file: for people, for the corpus, and for runs that are still being recorded.
 
-First the manifest, then the rows of both tables in the order of `index`, last a line with their number
-(docs/history-format.md). A file without that last line was cut off: `read` refuses it, `read_interrupted` keeps what there is.
-Every complaint is one HistoryError of one line that names the file and the line.
+The file holds the manifest, then the rows of both tables in the order of `index`, then a line with their number
+(docs/history-format.md). A file without that last line was cut off: `read` refuses it, `read_interrupted` keeps the whole lines.
+Every error is a HistoryError of one line that names the file and the line.
 """
 
 import re
@@ -30,7 +30,7 @@ class _End(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One line: exactly one of its keys."""
+    """One line of the file. Exactly one key is set."""
 
     manifest: RunManifest | None = None
     op: Operation | None = None
@@ -41,21 +41,21 @@ class _Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
 _Content = RunManifest | Operation | ClusterEvent | _End
 
 _BOUND = 1 << 63
-_LONG = re.compile(rb"[0-9]{19}")  # of so many digits a number may need more than 64 bits
+_LONG = re.compile(rb"[0-9]{19}")  # a number of this many digits may need more than 64 bits
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Line)
 
 
 def _rows(operations: Sequence[Operation], events: Sequence[ClusterEvent]) -> Iterator[bytes]:
-    """The lines of both tables, merged into the order of index."""
+    """Encode the rows of both tables as lines, merged in the order of index."""
     both: Iterator[Operation | ClusterEvent] = merge(operations, events, key=attrgetter("index"))
     for row in both:
-        # Put together by hand: wrapping each row in a _Line first would take half as long again.
+        # The outer object is concatenated by hand: wrapping each row in a _Line would take 1.5 times as long.
         yield (b'{"op":' if isinstance(row, Operation) else b'{"event":') + _ENCODER.encode(row) + b"}\n"
 
 
 class Journal:
-    """A history file that grows with a recorder. Without `close` it stays without an end, which is how a reader knows."""
+    """A history file that grows with a recorder. Only `close` writes the end line, so a reader recognizes an interrupted run."""
 
     def __init__(self, path: Path, manifest: RunManifest) -> None:
         self._file = path.open("wb")
@@ -64,7 +64,7 @@ class Journal:
         self._file.write(_ENCODER.encode(_Line(manifest=manifest)) + b"\n")
 
     def write(self, recorder: Recorder) -> None:
-        """Append what the recorder has got since the last call; afterwards it survives the end of this process."""
+        """Append and flush the rows recorded since the last call. They then survive the end of this process."""
         operations = recorder.operations[self._operations :]
         events = recorder.events[self._events :]
         self._file.writelines(_rows(operations, events))
@@ -88,7 +88,7 @@ class Journal:
 
 
 def encode(history: History) -> bytes:
-    """The whole file. Some 100 ms for 60,000 rows."""
+    """Return the bytes of the whole file. Takes about 100 ms for 60,000 rows."""
     lines = [_ENCODER.encode(_Line(manifest=history.manifest)) + b"\n"]
     lines.extend(_rows(history.operations, history.events))
     end = _End(operations=len(history.operations), events=len(history.events))
@@ -97,7 +97,7 @@ def encode(history: History) -> bytes:
 
 
 def read(path: Path) -> History:
-    """A complete file; HistoryError where it is truncated, foreign or absent."""
+    """Read a complete file. Raises HistoryError where it is truncated, foreign or absent."""
     history, complete = _read(path, torn_end=False)
     if not complete:
         raise HistoryError(f"{path}: cut off after {len(history.operations) + len(history.events)} rows: the end line is missing")
@@ -105,7 +105,7 @@ def read(path: Path) -> History:
 
 
 def read_interrupted(path: Path) -> History:
-    """What a run left that did not end: all whole lines. The outcome of its manifest is "incomplete" where the end is missing."""
+    """Read all whole lines of a file that may lack its end. Without the end line the outcome becomes "incomplete"."""
     history, complete = _read(path, torn_end=True)
     if complete:
         return history
@@ -122,7 +122,7 @@ def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
     for number, content in _lines(path, torn_end=torn_end):
         where = f"{path}: line {number}"
         if end is not None:
-            raise HistoryError(f"{where}: something follows the end line")
+            raise HistoryError(f"{where}: unexpected content after the end line")
         if (number == 1) is not isinstance(content, RunManifest):
             raise HistoryError(f"{where}: not a history of highwater: the manifest must be the first line and no other")
         match content:
@@ -143,7 +143,7 @@ def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
     if manifest is None:
         raise HistoryError(f"{path}: not a history of highwater: the file is empty")
     if manifest.schema_version != SCHEMA_VERSION:
-        raise HistoryError(f"{path}: schema version {manifest.schema_version}, this highwater reads {SCHEMA_VERSION}")
+        raise HistoryError(f"{path}: schema version {manifest.schema_version}; this highwater reads {SCHEMA_VERSION}")
     if end is not None and (end.operations, end.events) != (len(operations), len(events)):
         raise HistoryError(
             f"{path}: the end line counts {end.operations} operations and {end.events} events, "
@@ -153,7 +153,7 @@ def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
 
 
 def _lines(path: Path, *, torn_end: bool) -> Iterator[tuple[int, _Content]]:
-    """Numbered contents of lines, from 1. `torn_end` forgives a last line that does not end."""
+    """The decoded lines with their numbers, from 1. With `torn_end` a last line without a line break is ignored."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -171,7 +171,7 @@ def _content(path: Path, number: int, line: bytes) -> _Content:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HistoryError(f"{path}: line {number}: {what}: {error}") from error
     if _LONG.search(line) and any(isinstance(v, int) and not -_BOUND <= v < _BOUND for v in _numbers(decoded)):
-        raise HistoryError(f"{path}: line {number}: {what}: a number of more than 64 bits")
+        raise HistoryError(f"{path}: line {number}: {what}: a number has more than 64 bits")
     contents = [c for c in (decoded.manifest, decoded.op, decoded.event, decoded.end) if c is not None]
     if len(contents) != 1:
         raise HistoryError(f"{path}: line {number}: {what}: expected one of manifest, op, event, end")

@@ -1,4 +1,4 @@
-"""What stands beside a history: where it came from, what was promised, how the run ended."""
+"""The manifest of a run: its origin, its promise, its outcome and its totals."""
 
 from typing import Literal
 
@@ -19,7 +19,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
 
 
 class FaultCount(Struct, frozen=True, kw_only=True):
-    """How often a kind of fault was begun, and how often it really bit."""
+    """How often a kind of fault was begun, and how often it took effect."""
 
     kind: str
     begun: int
@@ -27,7 +27,7 @@ class FaultCount(Struct, frozen=True, kw_only=True):
 
 
 class MessageCount(Struct, frozen=True, kw_only=True):
-    """How often messages of one kind reached a process; of answers, those with this error."""
+    """How many messages of one kind were received by a process. For replies, those with this error."""
 
     kind: str
     error: str | None = None
@@ -35,11 +35,11 @@ class MessageCount(Struct, frozen=True, kw_only=True):
 
 
 class RunManifest(Struct, frozen=True, kw_only=True):
-    """One run. Everything a checker may know beside the rows: it never sees the plan itself."""
+    """One run. Holds everything beside the rows that a checker may know; checkers never see the plan."""
 
     schema_version: int = SCHEMA_VERSION
     run_id: str
-    seed: int | None  # the seed the plan was derived from, None for a plan by hand
+    seed: int | None  # the seed that the plan was derived from; None for a plan written by hand
     draws: int
     plan_digest: str
     protocol: str
@@ -57,9 +57,9 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     final_reads_at_ns: int | None = None
     end_ns: int = 0
     faults: tuple[FaultCount, ...] = ()
-    messages: tuple[MessageCount, ...] = ()  # empty where the backend does not see them
-    digest: str = ""  # of the rows, history.digest; empty where nobody has worked it out
-    operation_rows: int | None = None  # of a stored run, in its tables; None elsewhere
+    messages: tuple[MessageCount, ...] = ()  # empty where the backend does not see messages
+    digest: str = ""  # of the rows (history.digest); empty where it was not computed
+    operation_rows: int | None = None  # rows in the stored table; None for a history that was not stored
     event_rows: int | None = None
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0

@@ -1,8 +1,8 @@
 """Operations: what clients asked and what they were told.
 
-One row for each record, as in `history/schema.py`: an invocation of a produce with three values is three rows with one
+There is one row for each record, as in `history/schema.py`. An invocation of a produce with three values is three rows with one
 `index` and slots 0, 1, 2; its completion is three rows with another index. A poll that returned nothing is one row without a
-value. Indices come from one counter shared with the cluster events, so that index order is the order of recording.
+value. Indices come from one counter shared with the cluster events, so index order is the order of recording.
 """
 
 from enum import StrEnum
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class OpType(StrEnum):
-    """Jepsen's four: asked, certainly done, certainly not done, perhaps done."""
+    """Jepsen's four types: invoked, certainly done, certainly not done, perhaps done."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -20,14 +20,14 @@ class OpType(StrEnum):
 
 
 class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One row of a client operation; absent columns are None."""
+    """One row of a client operation. Absent columns are None."""
 
     index: int
     slot: int = 0  # position of the record within the operation
     process: int
     type: OpType
     # "produce" | "poll" | "latest" (the end offset a consumer may read to) | "earliest" | "commit" | "committed" (the position of
-    # a consumer group, which `value` names) | what administrators do
+    # the consumer group named by `value`) | operations of administrators
     f: str
     topic: str | None = None
     topic_id: str | None = None
@@ -36,7 +36,7 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     offset: int | None = None  # invoke of a poll: position asked for; ok: offset of this record (latest: end offset)
     acks: int | None = None  # produce: 0, 1, -1 (all)
     delivery: str | None = None  # produce: "once" where the producer is idempotent
-    attempts: int | None = None  # produce, completed: how often it was sent
+    attempts: int | None = None  # completion of a produce: number of times it was sent
     leader_epoch: int | None = None  # as the answering leader stated it
     hw: int | None = None  # the high watermark field of a fetch response: a hint
     error: str | None = None

@@ -1,7 +1,7 @@
-"""The two tables as Parquet files, for machines: Spark, DuckDB, pandas, R.
+"""The two tables as Parquet files, for Spark, DuckDB, pandas and R.
 
-The schema (history.schema) stands in the file with its version; a reader refuses a file of another version, with a column
-missing, unknown or of another type, with nulls where there must be none, and with words it does not know.
+The file holds its schema (history.schema) with the schema version. A reader refuses another version, a missing or unknown column,
+a column of another type, nulls in a required column, and unknown words in `type` or `kind`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ _DIGEST_KEY = b"highwater.digest"
 
 
 def encode(table: pa.Table, *, digest: str = "") -> bytes:
-    """The bytes of a Parquet file, zstd compressed; `digest` of the history that it is a table of."""
+    """Encode a table as a Parquet file, zstd compressed. `digest` is the digest of the history that the table belongs to."""
     if digest:
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), _DIGEST_KEY: digest.encode()})
     sink = pa.BufferOutputStream()
@@ -27,9 +27,9 @@ def encode(table: pa.Table, *, digest: str = "") -> bytes:
 
 
 def read(path: Path, table: TableName) -> pa.Table:
-    """A table of this schema; HistoryError where the file is truncated, foreign or absent."""
+    """Read a table of this schema. Raises HistoryError where the file is truncated, foreign or absent."""
     try:
-        # The file's own columns, not the wanted ones: a file with others must be refused, not read in part.
+        # Read all columns of the file and not the wanted ones: a file with other columns must be refused, not read in part.
         found = pq.ParquetFile(path, page_checksum_verification=True).read()
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
@@ -40,9 +40,9 @@ def read(path: Path, table: TableName) -> pa.Table:
 
 
 def read_columns(path: Path, table: TableName, names: Sequence[str]) -> pa.Table:
-    """Some columns of a file that `check` passed, texts as dictionaries: a tenth of the memory of all of them.
+    """Read some columns of a file that `check` passed, texts as dictionaries: a tenth of the memory of all columns.
 
-    Raises HistoryError as `read` does, as far as these columns show it.
+    Raises HistoryError as `read` does, as far as these columns show an error.
     """
     texts = [column.name for column in columns_of(table) if column.type == "text" and column.name in names]
     try:
@@ -57,7 +57,9 @@ def read_columns(path: Path, table: TableName, names: Sequence[str]) -> pa.Table
 
 
 def parts(path: Path, table: TableName) -> Iterator[pa.Table]:
-    """All rows of a file that `check` passed, a row group (some million rows) at a time; HistoryError as `read`."""
+    """Read all rows of a file that `check` passed, a row group (about a million rows) at a time. Raises HistoryError as `read`
+    does.
+    """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             for group in range(file.num_row_groups):
@@ -71,7 +73,9 @@ def parts(path: Path, table: TableName) -> Iterator[pa.Table]:
 
 
 def check(path: Path, table: TableName) -> int:
-    """The rows of a file; HistoryError unless it holds the schema of this table. Reads the footer alone."""
+    """Check the schema of a file and return its number of rows. Reads the footer alone. Raises HistoryError where it does not
+    fit.
+    """
     try:
         with pq.ParquetFile(path) as file:
             found, rows = file.schema_arrow, file.metadata.num_rows
@@ -84,7 +88,7 @@ def check(path: Path, table: TableName) -> int:
 
 
 def digest_of(path: Path) -> str:
-    """The digest that a file which `check` passed was written with; empty where it has none."""
+    """The digest that a file which passed `check` was written with; empty where it has none."""
     with pq.ParquetFile(path) as file:
         return str((file.schema_arrow.metadata or {}).get(_DIGEST_KEY, b"").decode(errors="replace"))
 
@@ -92,4 +96,4 @@ def digest_of(path: Path) -> str:
 def _unreadable(path: Path, error: Exception) -> HistoryError:
     if isinstance(error, FileNotFoundError):
         return HistoryError(f"{path}: no such file")
-    return HistoryError(f"{path}: no whole Parquet file: {' '.join(str(error).split())}")
+    return HistoryError(f"{path}: not a complete Parquet file: {' '.join(str(error).split())}")

@@ -8,7 +8,7 @@ Flush = Literal["none", "before_ack"]
 
 
 class TopicPromise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one topic promises."""
+    """The promise for one topic."""
 
     topic: str
     min_insync_replicas: int = 2
@@ -16,7 +16,7 @@ class TopicPromise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Promise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Stands in the plan and in the manifest; the same for every variant."""
+    """The promise of a run. It is stored in the plan and in the manifest, and is the same for every protocol variant."""
 
     topics: tuple[TopicPromise, ...]
     unclean_election: Literal["never", "by_operator"] = "never"
@@ -27,7 +27,7 @@ class Promise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     containers: bool = False
 
     def topic(self, name: str) -> TopicPromise:
-        """The record of one topic; KeyError where the promise does not know it."""
+        """The promise for one topic. Raises KeyError for a topic without one."""
         for topic in self.topics:
             if topic.topic == name:
                 return topic
@@ -35,6 +35,6 @@ class Promise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def bound_ms(self) -> int:
-        """B of docs/promise.md §6: the cluster must be whole this long after healing."""
+        """The bound B of docs/promise.md §6, in ms after healing: the cluster must be whole by then."""
         rest = 30_000 if self.containers else 10_000
         return 2 * self.session_timeout_ms + 2 * self.replica_lag_time_max_ms + 4 * self.request_timeout_ms + rest

@@ -1,9 +1,8 @@
 """The append-only record of a run that is being performed.
 
-One counter numbers operations and events, so index order is the order of recording; the clock is injected and read once for
-each call. The recorder does no IO: `history.jsonl.Journal` writes down what has come since it last looked. It is called about
-a thousand times for each simulated second, so a call makes its rows and does nothing else. It never forgets a row: a run's
-memory is bounded by the plan's limits.
+One counter numbers operations and events, so index order is the order of recording. The clock is injected and read once for each
+call. The recorder does no IO; `history.jsonl.Journal` writes the new rows to disk. It is called about a thousand times for each
+simulated second, so a call only makes its rows. Rows are never dropped: the plan's limits bound the memory of a run.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from history.op import Operation, OpType
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """What differs between the rows of one operation: a record sent, acknowledged or read."""
+    """The columns in which the rows of one operation differ: a record sent, acknowledged or read."""
 
     value: str | None = None
     offset: int | None = None
@@ -26,7 +25,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 class OperationColumns(TypedDict, total=False):
-    """Columns that all rows of an operation share, beside process, type and f."""
+    """The columns that all rows of an operation share, beside process, type and f."""
 
     topic: str | None
     topic_id: str | None
@@ -40,7 +39,7 @@ class OperationColumns(TypedDict, total=False):
 
 
 class EventColumns(TypedDict, total=False):
-    """Columns of an event, beside kind."""
+    """The columns of an event beside kind."""
 
     node: str | None
     life: int | None
@@ -69,7 +68,7 @@ _NO_RECORD = (Record(),)
 
 
 class Recorder:
-    """Rows in the order they came. `clock` gives nanoseconds since the start of the run."""
+    """Rows in the order of recording. `clock` gives nanoseconds since the start of the run."""
 
     __slots__ = ("_clock", "_next_index", "events", "operations")
 
@@ -88,7 +87,7 @@ class Recorder:
         records: Sequence[Record] = (),
         **columns: Unpack[OperationColumns],
     ) -> int:
-        """One invocation or completion: a row for each record, one row where there is none. Returns their index."""
+        """Record one invocation or completion: a row for each record, or one row. Returns their index."""
         index, time_ns = self._tick()
         for slot, record in enumerate(records or _NO_RECORD):
             self.operations.append(
@@ -108,13 +107,13 @@ class Recorder:
         return index
 
     def event(self, kind: EventKind, **columns: Unpack[EventColumns]) -> int:
-        """One event. Returns its index."""
+        """Record one event. Returns its index."""
         index, time_ns = self._tick()
         self.events.append(ClusterEvent(index=index, kind=kind, time_ns=time_ns, **columns))
         return index
 
     def history(self, manifest: RunManifest) -> History:
-        """What has been recorded so far, under this manifest."""
+        """The rows recorded so far, under this manifest."""
         return History(manifest, operations=self.operations, events=self.events)
 
     def _tick(self) -> tuple[int, int]:

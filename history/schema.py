@@ -1,9 +1,8 @@
-"""The one definition of the two tables of a history: Arrow types, Polars types, JSON keys and documents derive from it.
+"""The definition of the two tables of a history: Arrow types, Polars types, JSON keys and the document derive from it.
 
-A column stands here with its type and its meaning. `history.op.Operation` and `history.event.ClusterEvent` are the same
-tables as rows; a test compares the two. All integers are 64 bits wide, so that frames join without casts. Columns that the
-Struct leaves out when they are at their default are null in Parquet and absent in JSONL; `slot` alone has a default that is
-not null.
+Each column is defined with its type and its meaning. `history.op.Operation` and `history.event.ClusterEvent` are the same tables
+as rows; a test compares the two. All integers are 64 bits wide, so that frames join without casts. A column that the Struct omits
+at its default is null in Parquet and absent in JSONL. Only `slot` has a default that is not null.
 """
 
 import sys
@@ -35,7 +34,7 @@ _TABLE_KEY = b"highwater.table"
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """One column: `required` ones are never null; `words` is what the document says."""
+    """One column. `required` columns are never null; `words` is the meaning given in the document."""
 
     name: str
     type: ColumnType
@@ -60,24 +59,24 @@ OPERATIONS = (
         "f",
         "text",
         "`produce`, `poll`, `latest` (the end offset a consumer may read to), `earliest`, `commit` and `committed` (a consumer "
-        "group commits the position `offset` under its name in `value`, and asks for it); of an administrator `create-topic`, "
-        "`delete-topic`, `add-partition`, `elect-preferred` and `admin-pending` (which requests stand under /admin)",
+        "group, named by `value`, commits the position `offset` or asks for it); of an administrator `create-topic`, "
+        "`delete-topic`, `add-partition`, `elect-preferred` and `admin-pending` (which requests are pending under /admin)",
     ),
     _optional("topic", "text", "name of the topic"),
-    _optional("topic_id", "text", "identity of the topic; a topic made again under its name has another"),
+    _optional("topic_id", "text", "id of the topic; a topic that is created again under its name has another id"),
     _optional("partition", "int", "partition of the topic"),
-    _optional("value", "text", "value of the record; of an administrator what is asked for"),
+    _optional("value", "text", "value of the record; of an administrator the argument of the request"),
     _optional(
         "offset",
         "int",
         "invoke of a poll: position asked for; ok: offset of the record; ok of latest: the end offset; of commits: the position",
     ),
     _optional("acks", "int", "produce: 0, 1 or -1 (all)"),
-    _optional("delivery", "text", "produce: `once` where the producer is idempotent"),
-    _optional("attempts", "int", "produce, completed: how often it was sent"),
-    _optional("leader_epoch", "int", "leader epoch that the answering leader stated"),
+    _optional("delivery", "text", "produce: `once` if the producer is idempotent"),
+    _optional("attempts", "int", "completion of a produce: number of times it was sent"),
+    _optional("leader_epoch", "int", "leader epoch stated by the answering leader"),
     _optional("hw", "int", "high watermark field of a fetch response: a hint"),
-    _optional("error", "text", "why it failed or why nobody knows"),
+    _optional("error", "text", "why it failed or why its outcome is unknown"),
     _optional("node", "text", "the broker that was asked or that answered"),
     _required("time_ns", "int", "nanoseconds since the start of the run"),
 )
@@ -86,27 +85,27 @@ EVENTS = (
     _required("index", "int", "position in the order of recording, counted together with the operations"),
     _required("kind", "text", "what happened, see below"),
     _required("time_ns", "int", "nanoseconds since the start of the run"),
-    _optional("node", "text", "the broker that speaks or that is spoken of"),
-    _optional("life", "int", "how-many-th process of this node, from 1"),
+    _optional("node", "text", "broker that the event is about"),
+    _optional("life", "int", "number of this process among the processes of the node, from 1"),
     _optional("incarnation", "int", "czxid of the node's registration in ZooKeeper"),
     _optional("topic", "text", "name of the topic"),
-    _optional("topic_id", "text", "identity of the topic"),
+    _optional("topic_id", "text", "id of the topic"),
     _optional("partition", "int", "partition of the topic"),
     _optional("leader", "text", "leader of the partition"),
     _optional("leader_epoch", "int", "leader epoch; of an append: the epoch of the record"),
     _optional("controller_epoch", "int", "controller epoch"),
     _optional("zk_version", "int", "version of the partition's state znode"),
     _optional("isr", "texts", "in-sync replicas"),
-    _optional("stamps", "ints", "registrations under which the members of `isr` joined it, in its order"),
+    _optional("stamps", "ints", "incarnations under which the members of `isr` joined it, in the same order"),
     _optional("elr", "texts", "eligible leader replicas: the last ISR that had min.insync.replicas members"),
-    _optional("replicas", "texts", "assigned replicas, the preferred one first"),
+    _optional("replicas", "texts", "assigned replicas, preferred replica first"),
     _optional("hw", "int", "high watermark"),
     _optional("leo", "int", "log end offset"),
     _optional("offset", "int", "offset the event is about; of a wound: the first one destroyed"),
     _optional("value", "text", "value of an appended record"),
     _optional("dir", "int", "log directory of the node, from 0"),
     _optional("fault", "text", "id of the window of the schedule"),
-    _optional("detail", "text", "one word more, see the kind"),
+    _optional("detail", "text", "further text, see the kind"),
 )
 
 TABLES: tuple[tuple[TableName, tuple[Column, ...]], ...] = (("operations", OPERATIONS), ("events", EVENTS))
@@ -131,35 +130,35 @@ def arrow_schema(table: TableName) -> pa.Schema:
 
 
 def to_table(table: TableName, rows: Sequence[Operation] | Sequence[ClusterEvent]) -> pa.Table:
-    """Rows as an Arrow table. Built column by column: 50,000 events take some 40 ms."""
+    """Convert rows to an Arrow table. Built column by column: 50,000 events take about 40 ms."""
     schema = arrow_schema(table)
     columns = [pa.array(list(map(attrgetter(field.name), rows)), type=field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def to_frame(table: pa.Table) -> pl.DataFrame:
-    """The same columns as a Polars frame, without a copy of the numbers."""
+    """Convert an Arrow table to a Polars frame, without a copy of the numbers."""
     return cast(pl.DataFrame, pl.from_arrow(table))
 
 
 def operations_of(frame: pl.DataFrame) -> tuple[Operation, ...]:
-    """The rows of an operations frame of this schema."""
+    """Convert an operations frame of this schema to rows."""
     # Through JSON, because both sides do that in native code: half the time of Python dicts.
     return msgspec.json.decode(frame.write_json(), type=tuple[Operation, ...])
 
 
 def events_of(frame: pl.DataFrame) -> tuple[ClusterEvent, ...]:
-    """The rows of an events frame of this schema."""
+    """Convert an events frame of this schema to rows."""
     return msgspec.json.decode(frame.write_json(), type=tuple[ClusterEvent, ...])
 
 
 def complaint(table: TableName, arrow: pa.Table) -> str | None:
-    """Why these columns are no such table of ours: one clause for a message, or None where they are."""
+    """Why an Arrow table is not a valid `table` of this schema, as one clause for a message; None where it is."""
     return schema_complaint(table, arrow.schema) or content_complaint(table, arrow)
 
 
 def content_complaint(table: TableName, arrow: pa.Table) -> str | None:
-    """As `complaint`, from what stands in the columns; there may be some of them only, and texts may be dictionaries."""
+    """As `complaint`, from the contents of the columns. Columns may be missing, and texts may be dictionaries."""
     for field in arrow_schema(table):
         if not field.nullable and field.name in arrow.column_names and arrow.column(field.name).null_count:
             return f"column {field.name} of {table} holds nulls"
@@ -176,9 +175,9 @@ def schema_complaint(table: TableName, found: pa.Schema) -> str | None:
     name = metadata.get(_TABLE_KEY, b"").decode(errors="replace")
     version = metadata.get(_VERSION_KEY, b"").decode(errors="replace")
     if name != table:
-        return f"it is no {table} table of highwater"
+        return f"not the {table} table of a highwater history"
     if version != str(SCHEMA_VERSION):
-        return f"schema version {version or 'missing'}, this highwater reads {SCHEMA_VERSION}"
+        return f"schema version {version or 'missing'}; this highwater reads {SCHEMA_VERSION}"
     wanted = arrow_schema(table)
     for field in wanted:
         if field.name not in found.names:
@@ -198,10 +197,10 @@ _DOCUMENT = """\
 
 Generated from `history/schema.py` by `python -m history.schema --rewrite docs/history-format.md`; a test compares.
 
-A history is a manifest and two tables: *operations*, what clients asked and were told, and *events*, what nodes, ZooKeeper
-and the laboratory say about themselves.
+A history is a manifest and two tables: *operations*, what clients asked and were told, and *events*, what was observed of
+nodes, ZooKeeper and the harness.
 One counter numbers the rows of both tables, so `index` is the order of recording.
-The schema version is {version}; a reader refuses any other.
+The schema version is {version}; a reader refuses any other version.
 
 ## On disk
 
@@ -211,19 +210,20 @@ The schema version is {version}; a reader refuses any other.
 | JSONL | one file, `*.jsonl` | people, corpora, and runs that are still being recorded |
 
 The Arrow schema of each Parquet file holds `highwater.table` and `highwater.schema_version` in its metadata.
-There too stands `highwater.digest`, of the rows of both files, where it is known; the pages of the file have checksums.
-The manifest counts the rows of both and has their digest; a reader refuses files that do not fit it.
+The metadata also holds `highwater.digest`, the digest of the rows of both files, where it is known.
+The pages of the file have checksums.
+The manifest counts the rows of both files and has their digest; a reader refuses files that do not fit it.
 
 Each line of a JSONL file is an object with one key.
 The first line is `{{"manifest": …}}`.
-Then follow `{{"op": …}}` and `{{"event": …}}`, a row each, in the order of `index`.
+Each following line is one row, `{{"op": …}}` or `{{"event": …}}`, in the order of `index`.
 Columns that are null are left out, and so is a `slot` of 0.
 The last line is `{{"end": {{"operations": n, "events": m}}}}` with the number of rows; a file without it was cut off.
 Keys that are not columns are refused.
 
 ## What a history does not hold
 
-The plan, the variant's switches and the state of the machines: a checker that needed them would share their mistakes.
+A history does not hold the plan, the variant's switches or the state of the machines.
 
 ## Manifest
 
@@ -231,8 +231,8 @@ The plan, the variant's switches and the state of the machines: a checker that n
 
 ## Operations
 
-One row for each record: a produce of three values is three rows that share an index, with slots 0, 1, 2.
-Its completion is three rows more, with an index of their own.
+There is one row for each record: a produce of three values is three rows that share an index, with slots 0, 1, 2.
+Its completion is three more rows with another index.
 A poll that returned nothing is one row without a value.
 
 {operations}
@@ -253,7 +253,7 @@ def _column_rows(columns: Sequence[Column]) -> str:
 
 
 def document() -> str:
-    """The text of docs/history-format.md."""
+    """Return the text of docs/history-format.md."""
     manifest = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(RunManifest))
     return _DOCUMENT.format(
         version=SCHEMA_VERSION,
@@ -265,7 +265,7 @@ def document() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`--rewrite FILE` writes the document; anything else is a usage error (exit code 2)."""
+    """Write the document with `--rewrite FILE`. Any other arguments are a usage error (exit code 2)."""
     if len(arguments) != 2 or arguments[0] != "--rewrite":
         sys.stderr.write("usage: python -m history.schema --rewrite docs/history-format.md\n")
         return 2

@@ -1,7 +1,7 @@
 """Seeds and the two generators: `Rng` for deriving plans, `Draws` for performing them. Integers only, no hidden state.
 
-Both stand on splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014), seeded by blake2b of a
-name, so that a number depends on what it is for and never on what else was drawn.
+Both use splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014), seeded by blake2b of a name. A
+number thus depends on its purpose and never on what else was drawn.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _GAMMA = 0x9E3779B97F4A7C15
 
 
 def format_seed(seed: int) -> str:
-    """16 hex digits."""
+    """Format a seed as 16 hex digits."""
     return f"{seed & _MASK:016x}"
 
 
@@ -31,7 +31,7 @@ def _named(number: int, name: str) -> int:
 
 
 class Rng:
-    """A stream of numbers. Fork it by name: a new consumer then shifts nobody else's numbers."""
+    """A stream of numbers. Fork it by name, so that a new consumer changes no other consumer's numbers."""
 
     __slots__ = ("_origin", "_state")
 
@@ -40,34 +40,34 @@ class Rng:
         self._state = _mix(self._origin)
 
     def fork(self, name: str) -> "Rng":
-        """An independent stream; the same for the same seed and name, whatever was drawn before."""
+        """Return an independent stream. It depends on the seed and the name, not on what was drawn before."""
         return Rng(_named(self._origin, name))
 
     def bits(self) -> int:
-        """64 bits."""
+        """Draw 64 bits."""
         self._state = (self._state + _GAMMA) & _MASK
         return _mix(self._state)
 
     def below(self, bound: int) -> int:
-        """0 <= n < bound; the bias of the multiplication is below bound / 2**64."""
+        """Draw n with 0 <= n < bound. The bias of the multiplication is below bound / 2**64."""
         assert bound > 0
         return (self.bits() * bound) >> 64
 
     def between(self, low: int, high: int) -> int:
-        """low <= n <= high."""
+        """Draw n with low <= n <= high."""
         assert low <= high
         return low + self.below(high - low + 1)
 
     def ratio(self, numerator: int, denominator: int) -> bool:
-        """True in `numerator` of `denominator` cases."""
+        """Draw True in `numerator` of `denominator` cases."""
         return self.below(denominator) < numerator
 
     def pick(self, items: Sequence[T]) -> T:
-        """One of a non-empty sequence."""
+        """Draw one item of a non-empty sequence."""
         return items[self.below(len(items))]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """A copy in drawn order (Fisher and Yates)."""
+        """Return a shuffled copy (Fisher and Yates)."""
         copy = list(items)
         for i in range(len(copy) - 1, 0, -1):
             j = self.below(i + 1)
@@ -76,9 +76,9 @@ class Rng:
 
 
 class Draws:
-    """Keyed draws: the k-th number of a key depends on (number, key, k) alone, so one fault less re-rolls nothing else.
+    """Keyed draws: the k-th number of a key depends on (number, key, k) alone, so removing a fault changes no other draw.
 
-    A key names the purpose and whom it is about: "delay b1>b2 Fetch orders-0". Counters are kept per key.
+    A key names the purpose and its subject: "delay b1>b2 Fetch orders-0". Counters are kept per key.
     """
 
     __slots__ = ("_number", "_states")
@@ -88,7 +88,7 @@ class Draws:
         self._states: dict[str, int] = {}
 
     def bits(self, key: str) -> int:
-        """The next 64 bits of this key."""
+        """Draw the next 64 bits of this key."""
         state = self._states.get(key)
         if state is None:
             state = _named(self._number, key)
@@ -97,15 +97,15 @@ class Draws:
         return _mix(state)
 
     def below(self, key: str, bound: int) -> int:
-        """0 <= n < bound."""
+        """Draw n with 0 <= n < bound."""
         assert bound > 0
         return (self.bits(key) * bound) >> 64
 
     def between(self, key: str, low: int, high: int) -> int:
-        """low <= n <= high."""
+        """Draw n with low <= n <= high."""
         assert low <= high
         return low + self.below(key, high - low + 1)
 
     def ratio(self, key: str, numerator: int, denominator: int) -> bool:
-        """True in `numerator` of `denominator` cases."""
+        """Draw True in `numerator` of `denominator` cases."""
         return self.below(key, denominator) < numerator

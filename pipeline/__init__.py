@@ -1,1 +1,1 @@
-"""pipeline."""
+"""Judging stored runs on Spark with the functions of `checkers`."""

@@ -4,10 +4,10 @@
                 ├─ by (run, *group_by) ─ cogroup ─ checkers.checker.apply ─▶ findings
     events ─────┘
 
-The groups are those of `checkers.checker.groups`: a row whose group columns are all empty belongs to every group of its run,
-so it is copied into each of them before the shuffle. Each group also gets one *heading*, a row of operations with no column
-but the facts of the run and the cuts that the ledger made: it reaches the executors the way the rows do, and it makes a group
-of a run that recorded nothing. Order does not survive a shuffle, so each group is sorted by index again.
+The groups are those of `checkers.checker.groups`. A row whose group columns are all empty belongs to every group of its run, so
+it is copied into each group before the shuffle. Each group also gets a *heading*: a row of operations that holds only the facts
+of the run and the cuts of the ledger. The heading carries this data to the executors, and it gives a run without rows a group. A
+shuffle does not keep the order, so each group is sorted by index again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,18 +24,18 @@ from checkers.verdict import Cut
 from history.schema import TableName, arrow_schema
 from pipeline.load import Tables
 
-# A row for each checker and group: its findings and, where it made some, its cuts, as JSON.
+# One row for each checker and group: its findings and, if any, its cuts, as JSON.
 FINDINGS = "run string, findings string, cuts string"
 _FINDINGS = pa.schema([("run", pa.string()), ("findings", pa.string()), ("cuts", pa.string())])
 
 
 def findings_of(checkers: Sequence[Checker], tables: Tables) -> DataFrame:
-    """What these checkers find in every run: columns of `FINDINGS`. The ledger is worked out at once, the rest when asked for."""
+    """The findings of these checkers in every run: columns of `FINDINGS`. The ledger runs at once, the rest lazily."""
     ledger = [checker for checker in checkers if checker.stage == "ledger"]
     others = [checker for checker in checkers if checker.stage == "others"]
     if not ledger:
         return _stage(others, tables, {})
-    # Kept, because both its findings and its cuts are needed.
+    # Cached, because both its findings and its cuts are used.
     found = _stage(ledger, tables, {}).cache()
     cuts: dict[str, list[str]] = {}
     for row in found.where(col("cuts").isNotNull()).select("run", "cuts").collect():
@@ -44,7 +44,7 @@ def findings_of(checkers: Sequence[Checker], tables: Tables) -> DataFrame:
 
 
 def _stage(checkers: Sequence[Checker], tables: Tables, cuts: Mapping[str, Sequence[str]]) -> DataFrame:
-    """One shuffle for all checkers that group alike. `cuts` of each run, as JSON."""
+    """One shuffle for all checkers with the same groups. `cuts` holds the cuts of each run, as JSON."""
     rows = [(run, facts, cuts.get(run, ())) for run, facts in tables.facts]
     headings = tables.operations.sparkSession.createDataFrame(rows, "run string, facts string, cuts array<string>")
     found = [
@@ -55,11 +55,12 @@ def _stage(checkers: Sequence[Checker], tables: Tables, cuts: Mapping[str, Seque
 
 
 def _judged(checkers: Sequence[Checker], tables: Tables, headings: DataFrame) -> DataFrame:
-    """The findings of checkers that have their `group_by` in common."""
+    """The findings of checkers that share their `group_by`."""
     by = checkers[0].group_by
     names = sorted({name for checker in checkers for name in checker.operations})
     kinds = sorted(kinds_read(checkers))
-    # What nobody reads stays out of the shuffle. A group of such rows alone is a group still, so the groups are known before.
+    # Rows that no checker reads stay out of the shuffle. The groups are collected before, because a group of only such rows
+    # counts.
     operations = tables.operations.where(col("f").isin(names)).unionByName(headings, allowMissingColumns=True)
     events = tables.events.where(col("kind").isin(kinds))
     if by:
@@ -75,13 +76,13 @@ def _belongs_to_all(group_by: tuple[str, ...]) -> Column:
 
 
 def _shared_out(frame: DataFrame, groups: DataFrame, group_by: tuple[str, ...]) -> DataFrame:
-    """Rows that belong to every group, copied into each; the others as they are."""
+    """Copy the rows that belong to every group into each group; keep the other rows as they are."""
     shared = frame.where(_belongs_to_all(group_by)).drop(*group_by)
     return frame.where(~_belongs_to_all(group_by)).unionByName(shared.join(broadcast(groups), "run"))
 
 
 def _judge_group(checkers: tuple[Checker, ...]) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    """What an executor does with the rows of one group."""
+    """Return the function that an executor applies to the rows of one group."""
 
     def judge(operations: pa.Table, events: pa.Table) -> pa.Table:
         headed = _frame(operations)
@@ -108,5 +109,5 @@ def _frame(table: pa.Table) -> pl.DataFrame:
 
 
 def _rows(frame: pl.DataFrame, table: TableName) -> pl.DataFrame:
-    """The columns of the schema, in its order: checkers see what they see in one process."""
+    """Select the columns of the schema in its order, so that checkers see the same frames as in one process."""
     return frame.select(arrow_schema(table).names)

@@ -1,11 +1,11 @@
-"""What can go wrong around Spark.
+"""The errors of running Spark.
 
-    PipelineError    Spark cannot be used here, or the runs cannot be given to it
+    PipelineError    Spark cannot be used here, or it cannot read the runs
 
-Its message is one sentence for the user. Files that are no histories are `history.errors.HistoryError`, as everywhere. A checker
-that breaks inside an executor is our own bug and comes out as Spark reports it.
+The message is one sentence for the user. Invalid history files raise `history.errors.HistoryError`, as everywhere. A checker that
+fails inside an executor is a bug of ours and is raised as Spark reports it.
 """
 
 
 class PipelineError(Exception):
-    """Spark cannot do this; the message is one sentence that says what is missing."""
+    """Spark cannot do the job. The message is one sentence that names what is missing."""

@@ -1,6 +1,6 @@
-"""The jobs that people start: `highwater judge PATH… --spark MASTER`.
+"""The job of `highwater judge PATH… --spark MASTER`.
 
-PySpark is imported inside, so that where it or Java is missing the caller gets one sentence and not a traceback.
+PySpark is imported inside the function, so that a machine without PySpark or Java gets one sentence and no traceback.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from pipeline.session import session
 
 
 def judge(runs: Sequence[Path], *, master: str) -> list[Verdict]:
-    """The verdicts of the runs in these folders, in their order, equal to those of `checkers.single.judge`.
+    """Judge the runs in these folders, in their order. The verdicts equal those of `checkers.single.judge`.
 
-    Raises PipelineError where Spark cannot be had, HistoryError where a folder holds no history. A run that was killed while
-    it was recorded has a journal instead of tables; there are few of these, and they are judged in this process.
+    Raises PipelineError where Spark is not available, HistoryError where a folder holds no history. A run that was killed while
+    being recorded has a journal and no tables. There are few such runs, and they are judged in this process.
     """
     finished = [run for run in runs if store.is_finished(run)]
     unfinished = [run for run in runs if not store.is_finished(run)]

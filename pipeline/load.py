@@ -1,11 +1,11 @@
-"""Stored runs as two DataFrames that share the column `run`, the absolute path of a run's folder, and what is known of each.
+"""Stored runs as two DataFrames with the column `run`, the absolute path of a run's folder, and the facts of each run.
 
-Every file is checked at the door, by its footer: a foreign, truncated or outdated one, or one with more or fewer rows than its
-manifest counts, is a HistoryError before Spark reads anything. (That rows are of their manifest's digest is for
-`history.store.load_run`: here it would mean to read all in one process.)
+Every file is checked by its footer before Spark reads it. A foreign, truncated or outdated file, or one whose number of rows
+differs from its manifest, raises HistoryError. The digest of the rows is not checked: that would mean to read everything in one
+process (`history.store.load_run` does it).
 
-Afterwards `operations` and `events` have the columns of `history.schema`, and `facts` holds for each run what checkers may know
-of it beside the rows, as JSON; a run that recorded nothing is in it all the same.
+`operations` and `events` have the columns of `history.schema`. `facts` holds for each run, as JSON, what checkers may know beside
+the rows; a run without rows is in it too.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from history.schema import TableName, arrow_schema
 
 
 class Tables(NamedTuple):
-    """`facts`: each run with its `checkers.checker.Facts` as JSON. The frames: run and the columns of their schema, unordered."""
+    """`facts`: each run with its `checkers.checker.Facts` as JSON. The frames: `run` and the schema's columns, unordered."""
 
     facts: tuple[tuple[str, str], ...]
     operations: DataFrame
@@ -31,7 +31,7 @@ class Tables(NamedTuple):
 
 
 def load(spark: SparkSession, directories: Sequence[Path]) -> Tables:
-    """The runs in these folders, at least one. Raises HistoryError where one of them holds no finished history."""
+    """Load the runs in these folders, at least one. Raises HistoryError where a folder holds no finished history."""
     assert directories
     runs = [directory.resolve() for directory in directories]
     return Tables(
@@ -42,7 +42,7 @@ def load(spark: SparkSession, directories: Sequence[Path]) -> Tables:
 
 
 def _facts(run: Path) -> str:
-    """As JSON; the files of the run are checked on the way."""
+    """Check the files of a run and return its facts as JSON."""
     manifest = store.load_manifest(run)
     operations = parquet.check(run / store.OPERATIONS, "operations")
     events = parquet.check(run / store.EVENTS, "events")
@@ -52,7 +52,7 @@ def _facts(run: Path) -> str:
 
 def _table(spark: SparkSession, paths: Sequence[Path], table: TableName) -> DataFrame:
     schema = from_arrow_schema(arrow_schema(table))
-    # Spark names a file by an encoded URI. A plus sign is itself in a URI, but a space to url_decode.
+    # Spark names a file by an encoded URI. In a URI a plus sign is literal, but url_decode would turn it into a space.
     file = url_decode(regexp_replace("_metadata.file_path", r"\+", "%2B"))
     run = regexp_replace(regexp_replace(file, "^file:/*", "/"), "/[^/]*$", "")
     return spark.read.schema(schema).parquet(*map(str, paths)).select(run.alias("run"), "*")

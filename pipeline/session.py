@@ -1,10 +1,10 @@
-"""The only builder of a SparkSession, and the one place that knows what Spark needs of a machine.
+"""The only builder of a SparkSession, and the only module that knows the requirements of Spark.
 
-It decides which Java and Python are used and how work is split: by cores and not by bytes, because judging is work for the
-processor and a run is small. A session takes 5 to 15 s to start, so it is made once and handed on. On a master other than
-`local` the executors need this distribution with its `lab` extra, and a file system shared with the driver.
+It chooses Java and Python and splits work by cores, not by bytes, because judging is bound by the processor and runs are small. A
+session takes 5 to 15 s to start, so it is made once and passed on. On a master other than `local` the executors need this
+distribution with its `lab` extra, and a file system shared with the driver.
 
-Neither PySpark nor Java need be there to import this module: `missing` says what is not.
+This module can be imported without PySpark and Java; `missing` reports what is absent.
 """
 
 import os
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 JAVA_MIN = 17
 JAVA_ANSWERS_WITHIN_S = 30
 _PACKAGE = Path(__file__).parent
-_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 and older called themselves 1.8
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 and older report 1.8
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|yarn|(spark|k8s)://.+")
 
 
 def missing() -> str | None:
-    """What this machine lacks to run Spark, in one sentence; None where nothing."""
+    """What this machine lacks to run Spark, in one sentence; None where nothing is missing."""
     if find_spec("pyspark") is None:
         return "Spark needs PySpark: install highwater with its extra, pip install 'highwater[spark]'"
     wanted = f"Spark needs Java {JAVA_MIN} or later: install it (Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
@@ -40,12 +40,12 @@ def missing() -> str | None:
         return f"{wanted}, or set JAVA_HOME to it; no java was found"
     version = _java_version(java)
     if version is None:
-        return f"{wanted}; {java} does not tell its version"
+        return f"{wanted}; {java} does not report its version"
     return f"{wanted}; {java} is Java {version}" if version < JAVA_MIN else None
 
 
 def _java() -> str | None:
-    """The Java that Spark's launcher would take."""
+    """The Java executable that Spark's launcher would use."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
 
@@ -61,12 +61,14 @@ def _java_version(java: str) -> int | None:
 
 @contextmanager
 def session(master: str = "local[*]") -> "Iterator[SparkSession]":
-    """A session, stopped at the end. Inside another one it is that one, which goes on.
+    """Start a session and stop it at the end. Inside another session, yield that one and leave it running.
 
-    Raises PipelineError where something is missing or the master cannot be had.
+    Raises PipelineError where a requirement is missing or the master cannot be reached.
     """
     if not _MASTER.fullmatch(master):
-        raise PipelineError(f"{master!r} is no Spark master: 'local[*]', 'local[4]', 'spark://host:port', 'k8s://...' or 'yarn'")
+        raise PipelineError(
+            f"{master!r} is not a Spark master; use 'local[*]', 'local[4]', 'spark://host:port', 'k8s://...' or 'yarn'"
+        )
     lack = missing()
     if lack is not None:
         raise PipelineError(lack)
@@ -90,12 +92,12 @@ def _build(master: str) -> "SparkSession":
     builder = SparkSession.builder.master(master).appName("highwater")
     for key, value in _settings(master):
         builder = builder.config(key, value)
-    # The executors must be this Python, with these libraries.
+    # The executors must run this Python with its libraries.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     try:
         spark = builder.getOrCreate()
     except (PySparkException, OSError) as error:
-        raise PipelineError(f"Spark does not start with master {master!r}: {_first_line(error)}") from error
+        raise PipelineError(f"Spark did not start with master {master!r}: {_first_line(error)}") from error
     partitions = 2 * spark.sparkContext.defaultParallelism
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     return spark
@@ -105,10 +107,10 @@ def _settings(master: str) -> tuple[tuple[str, str], ...]:
     everywhere = (
         ("spark.ui.enabled", "false"),
         ("spark.ui.showConsoleProgress", "false"),
-        # Adaptive plans join partitions that are few bytes: ten small runs would be one piece of work.
+        # Adaptive plans merge partitions of few bytes: ten small runs would become one task.
         ("spark.sql.adaptive.enabled", "false"),
         ("spark.executorEnv.PYTHONPATH", str(_PACKAGE.parent)),
-        # Spark gives each core a worker already; a pool of threads in each of them would only fight for the cores.
+        # Spark starts a worker for each core; a thread pool in each worker would compete for the same cores.
         ("spark.executorEnv.POLARS_MAX_THREADS", "1"),
     )
     logging = f"-Dlog4j2.configurationFile={(_PACKAGE / 'log4j2.properties').as_uri()}"
@@ -116,10 +118,10 @@ def _settings(master: str) -> tuple[tuple[str, str], ...]:
         return (*everywhere, ("spark.driver.extraJavaOptions", logging))
     return (
         *everywhere,
-        # A laptop's host name often leads nowhere; without other machines there is nobody to tell it to.
+        # The host name of a laptop often does not resolve, and no other machine needs it.
         ("spark.driver.host", "127.0.0.1"),
         ("spark.driver.bindAddress", "127.0.0.1"),
-        # The work is done in Python and the JVM lives for a minute: its optimizing compiler takes more than it gives.
+        # The JVM lives for a minute and Python does the work: the optimizing compiler costs more than it saves.
         ("spark.driver.extraJavaOptions", f"{logging} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
     )
 

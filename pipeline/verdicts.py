@@ -1,4 +1,4 @@
-"""The verdict of each run, as a table: what `checkers.single.judge` says, worked out on Spark."""
+"""The verdict of each run as a table, computed on Spark and equal to `checkers.single.judge`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ _ANOMALY = pa.struct(
 _EXCUSED = pa.struct(
     [("topic", pa.string()), ("partition", pa.int64()), ("offset", pa.int64()), ("value", pa.string()), ("wound", pa.int64())]
 )
-# A row for each run; `validity` by name, `judgement` the whole checkers.verdict.Verdict as JSON.
+# One row for each run. `validity` is a name, `judgement` the whole checkers.verdict.Verdict as JSON.
 VERDICTS = pa.schema(
     [
         ("run", pa.string()),
@@ -43,10 +43,7 @@ VERDICTS = pa.schema(
 
 
 def verdict_table(spark: SparkSession, directories: Sequence[Path], checkers: Sequence[Checker] = ALL) -> DataFrame:
-    """Judge the finished runs in these folders: columns of `VERDICTS`, one row for each run, in no order.
-
-    Raises HistoryError where a folder holds no finished history.
-    """
+    """Judge the finished runs in these folders: columns of `VERDICTS`, one row for each run, unordered."""
     found = findings_of(checkers, load(spark, directories))
     return found.groupBy("run").applyInArrow(_merge_run, from_arrow_schema(VERDICTS))
 

@@ -1,1 +1,1 @@
-"""reports."""
+"""Reports of a run and of a campaign: HTML pages and JUnit XML."""

@@ -1,7 +1,7 @@
 """The anomalies of a page: which are shown in full, and for each the rows, the story and the picture that explain it.
 
-A run gone wrong has hundreds of anomalies of a few kinds. Every kind is counted and a few of each are shown, from different
-partitions first; of several about the same offset the first tells its story.
+A failed run has hundreds of anomalies of a few kinds. Every kind is counted and a few examples of each are shown, from different
+partitions first. Of several examples about the same offset only the first has the story.
 """
 
 import re
@@ -20,16 +20,16 @@ from reports.story import Place, story_of, witness_rows
 from reports.svg import NS_PER_S, TimeScale
 
 EXAMPLES_MAX = 3  # anomalies of one kind that are shown in full; the rest are counted
-WITNESSES_MAX = 12  # rows spelled out for one anomaly
+WITNESSES_MAX = 12  # rows shown for one anomaly
 STORY_MAX = 90  # lines of one story
-PICTURES_MIN = 3  # so many anomalies have a picture, and the first of each kind
+PICTURES_MIN = 3  # this many anomalies have a picture, as has the first of each kind
 _ZOOM_MARGIN_NS = 2 * NS_PER_S
 _OFFSET = re.compile(r"\boffset (\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindRow:
-    """One kind of anomaly: what its checker claims of a run without it, how many there are, and which are shown."""
+    """One kind of anomaly: the claim of its checker, the number found, and the examples shown."""
 
     kind: str
     checker: str
@@ -49,13 +49,13 @@ class AnomalyView:
     place: Place | None
     story: tuple[Line, ...]
     story_left_out: int
-    told_by: int | None  # the number of an earlier anomaly that tells the story of the same place
-    track: PartitionTrack | None  # for the picture; None: the picture is of the brokers
+    told_by: int | None  # the number of an earlier anomaly that has the story of the same place
+    track: PartitionTrack | None  # None: the picture shows the brokers
     scale: TimeScale | None  # None: no picture
 
 
 def kinds_of(verdict: Verdict) -> tuple[tuple[KindRow, ...], tuple[Anomaly, ...]]:
-    """The kinds in the order of the registry, which begins with what matters most, and the examples to show in full."""
+    """Return the kinds in the order of the registry, most important first, and the examples to show in full."""
     claims = {checker.name: checker.claim for checker in ALL}
     order = {name: number for number, name in enumerate(claims)}
     by_kind: dict[tuple[str, str], list[Anomaly]] = {}
@@ -72,7 +72,7 @@ def kinds_of(verdict: Verdict) -> tuple[tuple[KindRow, ...], tuple[Anomaly, ...]
 
 
 def _examples(found: Sequence[Anomaly]) -> list[Anomaly]:
-    """The first of each place before the second of any: ten losses in one partition are one story."""
+    """Choose the first anomaly of each partition before the second of any: ten losses in one partition have the same story."""
     nth: Counter[str] = Counter()
     ranked = []
     for anomaly in found:
@@ -84,7 +84,7 @@ def _examples(found: Sequence[Anomaly]) -> list[Anomaly]:
 def views_of(
     history: History, shown: Sequence[Anomaly], tracks: Sequence[PartitionTrack], end_ns: int
 ) -> tuple[AnomalyView, ...]:
-    """The examples in full; of several that are about one offset the first tells its story."""
+    """The examples in full. Of several about one offset only the first has the story."""
     views: list[AnomalyView] = []
     told: dict[Place, int] = {}
     kinds: set[str] = set()
@@ -104,7 +104,7 @@ def views_of(
 
 
 def _view(history: History, anomaly: Anomaly, tracks: Sequence[PartitionTrack], number: int) -> AnomalyView:
-    """The view without its story and its picture."""
+    """The view without its story and its scale."""
     track = next((track for track in tracks if track.key == anomaly.key), None)
     place = _place(history, anomaly, track)
     if track is None and place is not None:
@@ -132,7 +132,7 @@ def _story(history: History, view: AnomalyView) -> tuple[Line, ...]:
 
 
 def _zoom(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
-    """The time of the witnesses with a margin."""
+    """The time span of the witnesses with a margin."""
     if not witnesses:
         return None
     times = [line.time_ns for line in witnesses]
@@ -140,7 +140,7 @@ def _zoom(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
 
 
 def _bounded(story: tuple[Line, ...]) -> tuple[Line, ...]:
-    """The first lines and the last: a long story is cut in its middle, and its witnesses stay."""
+    """Cut a long story in its middle. The first and last lines stay, and so do the witnesses."""
     if len(story) <= STORY_MAX:
         return story
     head, tail = STORY_MAX * 2 // 3, STORY_MAX // 3
@@ -153,7 +153,7 @@ def _line(row: Operation | ClusterEvent) -> Line:
 
 
 def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> Place | None:
-    """The offset an anomaly is about: the first that its words name, else that of the first record among its witnesses."""
+    """The offset of an anomaly: the first one in its words, else the offset of the first record among its witnesses."""
     named = _OFFSET.search(anomaly.words)
     if named is not None and track is not None:
         return Place(topic=track.topic, partition=track.partition, offset=int(named[1]))
@@ -165,7 +165,7 @@ def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> 
 
 
 def _around(history: History, view: AnomalyView) -> tuple[Line, ...]:
-    """For an anomaly without an offset: the witnesses among the control events just before and between them."""
+    """The story of an anomaly without an offset: its witnesses and the control events shortly before and between them."""
     times = [line.time_ns for line in view.witnesses]
     first, last = min(times) - _ZOOM_MARGIN_NS, max(times)
     pointed = frozenset(view.anomaly.witness)

@@ -1,6 +1,6 @@
-"""Calls: an invocation and what came of it, as one thing with a beginning, an end and a latency.
+"""Calls: an invocation and its completion as one value with a start, an end and a latency.
 
-A call that was never answered is `info` and stays open to the end of the run: nobody knows what became of it.
+A call without an answer has the type `info` and stays open to the end of the run, because its outcome is unknown.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,13 +24,13 @@ class Call:
     start_ns: int
     end_ns: int | None
     records: int
-    offset: int | None  # first one answered
+    offset: int | None  # of the first row of the completion
     error: str | None
     node: str | None
 
     @property
     def latency_ns(self) -> int | None:
-        """From asking to being told; None for a call without an answer."""
+        """From the invocation to the completion; None for a call without an answer."""
         return None if self.end_ns is None else self.end_ns - self.start_ns
 
 

@@ -1,6 +1,6 @@
-"""What the index page of a campaign shows: one row for each run, totals, anomalies by kind of fault, faults begun and acted.
+"""The data of a campaign's index page: one row for each run, totals, anomalies by kind of fault, faults begun and acted.
 
-Rows are made from stored verdicts and manifests alone, so that an index of ten thousand runs needs no history.
+Rows are made from stored verdicts and manifests alone, so an index of ten thousand runs needs no history.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from history.manifest import FaultCount
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
-    """One run of a campaign. `validity` is None where the laboratory failed; `error` then says how."""
+    """One run of a campaign. `validity` is None if the harness failed; `error` then holds the reason."""
 
     name: str
     seed: int | None
@@ -22,7 +22,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     validity: Validity | None
     live: bool | None
     anomalies: tuple[tuple[str, int], ...] = ()  # kind, count
-    words: tuple[str, ...] = ()  # of the anomalies, or why unknown or not live
+    words: tuple[str, ...] = ()  # words of the anomalies, or the reasons for unknown or not live
     excused: int = 0
     acked: int = 0
     leader_changes: int = 0
@@ -35,7 +35,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
 
 
 class GoalRow(Struct, frozen=True, kw_only=True):
-    """How often all runs together reached one thing; `wanted` where they had to."""
+    """How often all runs together reached a goal. `wanted` marks the goals that the campaign had to reach."""
 
     name: str
     count: int
@@ -51,13 +51,13 @@ class FaultTotal:
     begun: int
     acted: int
     runs_acted: int
-    invalid: int  # runs that were INVALID and in which it acted
-    anomalies: tuple[int, ...]  # for each kind of the page, in its order: runs in which it acted and that kind was found
+    invalid: int  # INVALID runs in which the fault acted
+    anomalies: tuple[int, ...]  # for each kind of the page, in its order: runs in which the fault acted and the kind was found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPage:
-    """Everything on the index page."""
+    """The view model of the index page."""
 
     title: str
     repeat: str
@@ -69,7 +69,7 @@ class CampaignPage:
 
 
 def campaign_of(rows: Sequence[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> CampaignPage:
-    """The page of many runs, the worst first."""
+    """Make the index page of many runs, worst runs first."""
     anomalies = _anomalies(rows)
     return CampaignPage(
         title=title,
@@ -95,13 +95,13 @@ def _totals(rows: Sequence[RunRow]) -> tuple[tuple[str, str], ...]:
         ("valid", str(validity[Validity.VALID])),
         ("invalid", str(validity[Validity.INVALID])),
         ("unknown", str(validity[Validity.UNKNOWN])),
-        ("laboratory failed", str(validity[None])),
+        ("harness failed", str(validity[None])),
         ("not live", str(sum(row.live is False for row in rows))),
         ("excused losses", str(sum(row.excused for row in rows))),
         ("acknowledged", str(sum(row.acked for row in rows))),
         ("leader changes", str(sum(row.leader_changes for row in rows))),
-        ("length of all runs", f"{played:.0f} s"),
-        ("of it per second of a worker", f"{played / wall:.1f} s" if wall else "none"),
+        ("total length of runs", f"{played:.0f} s"),
+        ("run seconds per worker second", f"{played / wall:.1f} s" if wall else "none"),
     )
 
 

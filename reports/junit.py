@@ -1,7 +1,7 @@
-"""JUnit XML of a campaign or of the corpus: one test case for each run, for whatever shows test results.
+"""JUnit XML of a campaign or of the corpus: one test case for each run, for any tool that shows test results.
 
-INVALID and not live are failures, UNKNOWN is skipped, a failure of the laboratory is an error. Each carries the words and the
-command that repeats the run. Times are the wall seconds that the rows state; no clock is read.
+INVALID and not live are failures, UNKNOWN is skipped, a failure of the harness is an error. Each case has the words of the
+verdict and the command that repeats the run. Times are the wall seconds of the rows; no clock is read.
 """
 
 import re
@@ -11,12 +11,12 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from checkers.verdict import Validity
 from reports.index import RunRow
 
-# What XML 1.0 cannot hold, not even escaped.
+# The characters that XML 1.0 cannot hold, even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_xml(rows: Sequence[RunRow], *, suite: str) -> str:
-    """The document, in the order of the rows."""
+    """Return the document, with the cases in the order of the rows."""
     root = Element("testsuites")
     cases = SubElement(root, "testsuite", name=_clean(suite), tests=str(len(rows)))
     counts = {"failures": 0, "errors": 0, "skipped": 0}
@@ -40,7 +40,7 @@ def junit_xml(rows: Sequence[RunRow], *, suite: str) -> str:
 def _outcome(row: RunRow) -> tuple[str, str, str] | None:
     """Element, counter and message; None for a run that passed."""
     if row.validity is None:
-        return ("error", "errors", f"the laboratory failed: {row.error}")
+        return ("error", "errors", f"the harness failed: {row.error}")
     if row.validity is Validity.INVALID:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in row.anomalies)
         return ("failure", "failures", f"INVALID: {kinds}")

@@ -1,7 +1,7 @@
-"""One partition over time: a lane for each replica (role, leader epoch, ISR), its LEO and HW, and how far it lags.
+"""The figure of one partition over time: a lane for each replica (role, leader epoch, ISR), its LEO and HW, and its lag.
 
-The lanes tell who led under which epoch and whom ZooKeeper counted in the ISR; the lines below tell what each replica held.
-Drawn on the pixel grid (`svg.step_path`), so that a figure's size does not grow with the run.
+The lanes show which replica led under which epoch and which replicas ZooKeeper listed in the ISR. The lines below show what each
+replica held. The figure is drawn on the pixel grid (`svg.step_path`), so its size does not grow with the run.
 """
 
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ from reports.svg import (
 
 _TOP = 8
 _LANE = 24  # px from lane to lane
-_BAR = 18  # px of a lane that are drawn
+_BAR = 18  # drawn px of a lane
 _OFFSETS = 140
 _LAG = 56
 _GAP = 26
-_DODGE = 2  # px between the lines of replicas that hold the same, so that each can be seen
+_DODGE = 2  # px between the lines of replicas that are equal, so that each line is visible
 
 
 def partition_figure(
@@ -47,7 +47,7 @@ def partition_figure(
     brokers: Sequence[str],
     pointers: Sequence[Pointer] = (),
 ) -> str:
-    """The figure; `brokers` fixes which colour a replica has, so that it has the same one in every figure."""
+    """Draw the figure. `brokers` fixes the colour of each replica, so that it is the same in every figure."""
     colours = {node: f"r{brokers.index(node) % 8}" if node in brokers else "r7" for node in (r.node for r in track.replicas)}
     lanes_top = _TOP + strip_height(behind)
     lanes_end = lanes_top + _LANE * len(track.replicas)
@@ -102,7 +102,7 @@ def _offsets(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[st
     hw = [list(visible(r.hw, scale)) for r in track.replicas]
     values = [value for points in (*leo, *hw) for _, value in points if value is not None]
     if not values:
-        return text(LEFT + 8, top + 20, "no replica said anything about its log", css="tick")
+        return text(LEFT + 8, top + 20, "no replica reported its log", css="tick")
     low, high = min(values), max(max(values), min(values) + 1)
     if low <= (high - low) // 4:
         low = 0
@@ -122,7 +122,7 @@ def _offsets(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[st
 
 
 def lag_points(track: PartitionTrack) -> tuple[tuple[Point, ...], ...]:
-    """For each replica how many records its LEO is behind the longest log of all replicas that are up, over time."""
+    """For each replica over time: how many records its LEO is behind the highest LEO of the replicas that are up."""
     moves = [(t, number, v) for number, replica in enumerate(track.replicas) for t, v in replica.leo]
     moves.sort(key=lambda move: move[0])
     now: list[int | None] = [None] * len(track.replicas)

@@ -1,7 +1,7 @@
-"""What a page about one run shows, in which order and how much of it: data, made from a history and its verdict.
+"""The view model of a run's page: what it shows, in which order and how much, made from a history and its verdict.
 
-Nothing here knows HTML or SVG, and nothing judges: the verdict is given. Bounds keep a page small; what a bound leaves out is
-counted and said. No clock and no wall-clock duration goes in, so a replayed run has the same page as the run.
+This module knows neither HTML nor SVG and does not judge: the verdict is given. Bounds keep a page small, and the page states how
+many items a bound left out. No clock and no wall-clock duration is used, so a replayed run has the same page.
 """
 
 from collections import Counter
@@ -22,8 +22,8 @@ from reports.rows import Line, event_line, folded, is_control
 from reports.svg import NS_PER_S, Backdrop, TimeScale
 from reports.windows import FaultWindow, windows_of
 
-EXCUSED_MAX = 200  # stretches of excused losses; the ledger of the verdict has them all
-VALUES_MAX = 500  # values spelled out for one stretch
+EXCUSED_MAX = 200  # stretches of consecutive excused losses; the verdict's ledger has them all
+VALUES_MAX = 500  # values shown for one stretch
 LOG_MAX = 1200
 
 
@@ -64,7 +64,7 @@ class CallStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRow:
-    """One kind of fault: how often begun, how often it bit, and for how long it held in all."""
+    """One kind of fault: how often it was begun, how often it took effect, and for how long it was in force in total."""
 
     kind: str
     category: str
@@ -75,7 +75,7 @@ class FaultRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcusedView:
-    """Excused losses at neighbouring offsets, and the wound that excuses them; None if the history has no such row."""
+    """Excused losses at consecutive offsets, and the wound that excuses them; None if the history has no such row."""
 
     key: str
     first: int
@@ -87,7 +87,7 @@ class ExcusedView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """Everything on the page."""
+    """The view model of the page."""
 
     title: str
     manifest: RunManifest
@@ -113,7 +113,7 @@ class RunPage:
 
 
 def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> RunPage:
-    """The page of one run. `plan` is the plan's text, `repeat` the one command that repeats the run."""
+    """Make the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run."""
     manifest = history.manifest
     scale = TimeScale(start_ns=0, end_ns=_end_ns(history))
     calls = calls_of(history.attempts)
@@ -148,7 +148,7 @@ def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> Ru
 
 
 def banner_of(verdict: Verdict, manifest: RunManifest) -> Banner:
-    """The verdict in words: safety first, then liveness, then whether the run went to its end."""
+    """The verdict in words: safety first, then liveness, then whether the run was completed."""
     live = {True: "live", False: "not live", None: "liveness not judged"}[verdict.live]
     kinds = Counter(anomaly.kind for anomaly in verdict.anomalies)
     match verdict.validity:
@@ -156,13 +156,13 @@ def banner_of(verdict: Verdict, manifest: RunManifest) -> Banner:
             listed = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
             sentence = f"The protocol broke its promise: {listed}."
         case Validity.UNKNOWN:
-            sentence = "Nothing was proven wrong, but the run does not show that all is well: " + "; ".join(verdict.unchecked)
+            sentence = "No anomaly was found, but the run proves too little: " + "; ".join(verdict.unchecked)
         case Validity.VALID:
-            sentence = "Everything that was promised was kept."
+            sentence = "The run kept its promise."
     if verdict.excused:
         sentence += f" {len(verdict.excused)} losses are excused by wounds."
     if verdict.live is False:
-        sentence += " After healing the cluster did not come back in time."
+        sentence += " After healing, the cluster did not recover in time."
     if manifest.outcome != "completed":
         sentence += f" The run itself ended early: {manifest.outcome}."
     tone = verdict.validity.name.lower()
@@ -183,7 +183,7 @@ def _seed(manifest: RunManifest) -> str:
 
 
 def _milestones(manifest: RunManifest) -> tuple[tuple[int, str], ...]:
-    found = ((manifest.healed_at_ns, "every fault healed"), (manifest.final_reads_at_ns, "final reads begin"))
+    found = ((manifest.healed_at_ns, "all faults healed"), (manifest.final_reads_at_ns, "final reads begin"))
     return tuple((time_ns, words) for time_ns, words in found if time_ns is not None)
 
 
@@ -197,13 +197,13 @@ def _facts(history: History, calls: Sequence[Call], tracks: Sequence[PartitionTr
         Fact(name="calls", value=_grouped(len(calls))),
         Fact(name="acknowledged", value=_grouped(acked), note="records produced and acknowledged"),
         Fact(name="read", value=_grouped(read), note="records returned to consumers"),
-        Fact(name="failed", value=_grouped(outcomes[OpType.FAIL]), note="calls that certainly did not happen"),
-        Fact(name="unknown", value=_grouped(outcomes[OpType.INFO]), note="calls whose outcome nobody knows"),
+        Fact(name="failed", value=_grouped(outcomes[OpType.FAIL]), note="calls that certainly had no effect"),
+        Fact(name="unknown", value=_grouped(outcomes[OpType.INFO]), note="calls of unknown outcome"),
         Fact(name="leader changes", value=_grouped(sum(t.leader_changes for t in tracks)), note="as ZooKeeper holds them"),
         Fact(name="ISR changes", value=_grouped(sum(t.isr_changes for t in tracks)), note="as ZooKeeper holds them"),
         Fact(name="controllers", value=_grouped(kinds[EventKind.CONTROLLER_ELECTED]), note="controller elections"),
-        Fact(name="truncations", value=_grouped(kinds[EventKind.TRUNCATE]), note="replicas that cut back their log"),
-        Fact(name="wounds", value=_grouped(kinds[EventKind.WOUND]), note="bytes that the laboratory destroyed"),
+        Fact(name="truncations", value=_grouped(kinds[EventKind.TRUNCATE]), note="truncations of a replica's log"),
+        Fact(name="wounds", value=_grouped(kinds[EventKind.WOUND]), note="faults that destroyed bytes"),
         Fact(name="length", value=f"{manifest.sim_seconds:.1f} s", note="by the clock of the run, simulated or not"),
     )
 
@@ -234,7 +234,7 @@ def _statistics(calls: Sequence[Call]) -> tuple[CallStatistics, ...]:
 
 
 def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[FaultRow, ...]:
-    """The manifest's counts, and what only the events know."""
+    """The counts of the manifest, and of the events where the manifest has none."""
     counts = {count.kind: (count.begun, count.acted) for count in manifest.faults}
     for kind in sorted({window.kind for window in windows} - counts.keys()):
         own = [window for window in windows if window.kind == kind]
@@ -249,7 +249,7 @@ def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[Faul
 
 
 def _excused(history: History, losses: Sequence[ExcusedLoss]) -> tuple[ExcusedView, ...]:
-    """The ledger in stretches: one wound takes the end of a log, so the losses come as neighbours."""
+    """Group the ledger into stretches: a wound destroys the end of a log, so its losses are consecutive."""
     stretches: list[list[ExcusedLoss]] = []
     for loss in sorted(losses, key=lambda e: (e.topic, e.partition, e.wound, e.offset)):
         last = stretches[-1][-1] if stretches else None

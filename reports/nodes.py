@@ -1,7 +1,7 @@
-"""What each broker was over time: up or down, registered in ZooKeeper, controller.
+"""The state of each broker over time: up or down, registered in ZooKeeper, controller.
 
-Up and down is what the laboratory saw of its process, registered is what ZooKeeper held, controller is what the broker
-believed: a paused controller goes on believing.
+Up and down are observed by the harness from its process, registered is taken from ZooKeeper, and controller is what the broker
+believes: a paused controller still believes that it is the controller.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTrack:
-    """One broker. Spans are (start_ns, end_ns); a reign has its controller epoch in front."""
+    """One broker. Spans are (start_ns, end_ns); spans as controller begin with the controller epoch."""
 
     node: str
     down: tuple[Span, ...]
@@ -70,7 +70,7 @@ class _Node:
 
 
 def nodes_of(events: Iterable[ClusterEvent], brokers: Sequence[str], end_ns: int) -> tuple[NodeTrack, ...]:
-    """One track for each broker of the manifest, in its order; `end_ns` closes what was still so at the end."""
+    """One track for each broker of the manifest, in its order. Spans that are still open end at `end_ns`."""
     nodes = {broker: _Node() for broker in brokers}
     for event in events:
         if event.node in nodes and event.partition is None:

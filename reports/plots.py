@@ -1,7 +1,7 @@
 """Latency and throughput over time, with the fault windows behind them: one pair of plots for each kind of call.
 
-Latency is drawn on a logarithmic axis over whole decades, one dot for each pixel that has a call, and the median and the 99th
-percentile of each bucket of time as lines. Throughput counts completions.
+Latency has a logarithmic axis over whole decades. Each pixel with a call gets a dot; lines show the median and the 99th
+percentile of each time bucket. Throughput counts completions.
 """
 
 import math
@@ -33,13 +33,13 @@ _TOP = 8
 _LATENCY = 150
 _RATE = 70
 _GAP = 26
-_FLOOR_NS = 100_000  # 0.1 ms: the latency axis begins no lower
+_FLOOR_NS = 100_000  # 0.1 ms: the lowest start of the latency axis
 _BUCKETS_MAX = 100
 _OUTCOMES = (OpType.OK, OpType.FAIL, OpType.INFO)
 
 
 def bucket_ns(span_ns: int) -> int:
-    """A round bucket (at least 100 ms) that splits the span into at most 100."""
+    """A round bucket size (at least 100 ms) that splits the span into at most 100 buckets."""
     size = NS_PER_S // 10
     for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000):
         size = NS_PER_S // 10 * factor
@@ -49,8 +49,8 @@ def bucket_ns(span_ns: int) -> int:
 
 
 def call_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, what: str) -> str:
-    """Latency above, throughput below, of calls of one kind; `what` names it."""
-    top = _TOP + strip_height(behind) + 16  # px for the words above the axis
+    """Draw latency above and throughput below for calls of one kind; `what` names the kind."""
+    top = _TOP + strip_height(behind) + 16  # px for the text above the axis
     rate_top = top + _LATENCY + _GAP
     bottom = rate_top + _RATE
     parts = [shade(scale, behind, _TOP, bottom), strip(scale, behind, _TOP), time_axis(scale, top, bottom)]
@@ -85,7 +85,7 @@ def _latency(calls: Sequence[Call], scale: TimeScale, top: int) -> str:
 
 
 def quantile_points(calls: Sequence[Call], scale: TimeScale, per_mille: int) -> list[tuple[int, int | None]]:
-    """For each bucket of time its pixel column and the quantile of the acknowledged latencies (ns; None: no call)."""
+    """For each bucket: its pixel column and the quantile of its acknowledged latencies (ns; None without a call)."""
     size = bucket_ns(scale.end_ns - scale.start_ns)
     buckets: dict[int, list[int]] = {}
     for call in calls:

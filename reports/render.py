@@ -1,6 +1,6 @@
-"""Pages as HTML: places what `model` and `index` computed, draws the figures, and returns one self-contained string.
+"""HTML pages: render the view models of `model` and `index`, draw the figures, and return one self-contained string.
 
-Autoescape is on, undefined names are errors, styles and figures are inline, nothing is fetched, no clock is read: the same
+Autoescape is on, undefined names are errors, styles and figures are inline, nothing is fetched and no clock is read. The same
 view model gives the same bytes.
 """
 
@@ -24,17 +24,17 @@ from reports.windows import CATEGORIES
 
 
 def run_html(history: History, verdict: Verdict, *, plan: str, repeat: str) -> str:
-    """The page of one run. `plan` is the plan's text, `repeat` the one command that repeats the run."""
+    """Render the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run."""
     return render_run(page_of(history, verdict, plan=plan, repeat=repeat))
 
 
 def campaign_html(rows: Sequence[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> str:
-    """The index page of many runs."""
+    """Render the index page of many runs."""
     return render_campaign(campaign_of(rows, title=title, repeat=repeat, goals=goals))
 
 
 def render_run(page: RunPage) -> str:
-    """The page of a view model."""
+    """Render the view model of a run."""
     scale, behind, brokers = page.scale, page.backdrop, page.manifest.brokers
     troubled = {view.track.key for view in page.anomalies if view.track is not None}
     excused = {view.key for view in page.excused}
@@ -63,19 +63,19 @@ def render_run(page: RunPage) -> str:
 
 
 def render_campaign(page: CampaignPage) -> str:
-    """The index page of a view model."""
+    """Render the view model of a campaign."""
     return _environment().get_template("campaign.html.j2").render(page=page, css=_css())
 
 
 def _trouble(key: str, anomalous: Set[str], excused: Set[str]) -> str:
-    """Where a reader finds more about a partition; "" for one without trouble."""
+    """Which part of the page says more about a partition; "" for one without anomalies and excused losses."""
     if key in anomalous:
         return "see anomalies"
     return "see excused losses" if key in excused else ""
 
 
 def _flags(page: RunPage) -> list[Pointer]:
-    """Where each anomaly became apparent: at the last of its witnesses."""
+    """The time at which each anomaly became apparent: that of its last witness."""
     return [
         Pointer(time_ns=max(line.time_ns for line in view.witnesses), words=f"anomaly {view.number}, {view.anomaly.kind}")
         for view in page.anomalies
@@ -114,7 +114,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def latency_words(latency_ns: int | None) -> str:
-    """A duration for people: "0.7 ms", "48 ms", "1.25 s"."""
+    """Format a duration: "0.7 ms", "48 ms", "1.25 s"."""
     if latency_ns is None:
         return "none"
     if latency_ns < 10_000_000:

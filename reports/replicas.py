@@ -1,7 +1,7 @@
-"""What each replica of a partition was, over time: LEO, HW, role, leader epoch, and whether ZooKeeper counted it in the ISR.
+"""The state of each replica of a partition over time: LEO, HW, role, leader epoch, and whether it is in the ISR.
 
-Two sources are kept apart on purpose: the role and the epoch are what the node itself believes, the ISR is what ZooKeeper
-holds. Where they disagree (a deposed leader that does not know it) the picture shows both.
+Two sources are kept apart on purpose: role and epoch are what the node itself believes, the ISR is what ZooKeeper holds. Where
+they disagree (a deposed leader that does not know it) the picture shows both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ from history.event import ClusterEvent, EventKind
 from history.manifest import Assignment
 
 Role = Literal["leader", "follower", "idle", "down"]
-Point = tuple[int, int | None]  # time in ns; an offset, or None where the replica has none (down, deleted)
+Point = tuple[int, int | None]  # time in ns; an offset, or None without a replica (down, deleted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSpan:
-    """A node in one role under one leader epoch (None: it has not been told)."""
+    """A node in one role under one leader epoch (None: unknown to the node)."""
 
     role: Role
     leader_epoch: int | None
@@ -27,7 +27,7 @@ class RoleSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A moment that took records away or could have."""
+    """A truncation, wound or deletion of the replica."""
 
     kind: Literal["truncate", "wound", "deleted"]
     time_ns: int
@@ -49,24 +49,24 @@ class ReplicaTrack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTrack:
-    """One partition. `leader_changes` and `isr_changes` count what ZooKeeper holds."""
+    """One partition. `leader_changes` and `isr_changes` count the changes in ZooKeeper."""
 
     topic: str
     partition: int
     replicas: tuple[ReplicaTrack, ...]
     leader_changes: int
     isr_changes: int
-    leader_epoch: int | None  # last one
+    leader_epoch: int | None  # the last one
 
     @property
     def key(self) -> str:
-        """As anomalies name it: "orders-0"."""
+        """The partition's name as in anomalies: "orders-0"."""
         return f"{self.topic}-{self.partition}"
 
 
 @dataclass(slots=True)
 class _Replica:
-    """A track being written."""
+    """A track under construction."""
 
     node: str
     leo: list[Point] = field(default_factory=list)
@@ -99,7 +99,7 @@ class _Replica:
             self.isr_since = None
 
     def handle(self, event: ClusterEvent) -> None:
-        """An event of this node on this partition."""
+        """Process an event of this node on this partition."""
         now = event.time_ns
         leo = event.leo
         match event.kind:
@@ -171,7 +171,7 @@ class _Partition:
 
 
 def tracks_of(events: Iterable[ClusterEvent], assignments: Sequence[Assignment], end_ns: int) -> tuple[PartitionTrack, ...]:
-    """One track for each partition, in the order of topic and number; replicas in the order of the assignment."""
+    """One track for each partition, sorted by topic and number; replicas in the order of the assignment."""
     partitions = {(a.topic, a.partition): _Partition({node: _Replica(node) for node in a.replicas}) for a in assignments}
     for event in events:
         if event.topic is None or event.partition is None:

@@ -1,6 +1,6 @@
-"""Rows in words: one sentence for an operation or a cluster event, and which events a reader wants to see.
+"""Rows in words: one sentence for an operation or a cluster event, and the selection of events for the log.
 
-The words name the columns that matter for the kind and leave the rest out; the index leads back to the row itself.
+The words name the columns that matter for the kind. The index leads to the full row.
 """
 
 from collections.abc import Iterable
@@ -40,9 +40,6 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.REASSIGNMENT_REFUSED: "election",
     EventKind.TOPIC_DELETED: "election",
     EventKind.REPLICA_DELETED: "replica",
-    EventKind.REASSIGNMENT_BEGUN: "election",
-    EventKind.REASSIGNMENT_ENDED: "election",
-    EventKind.REASSIGNMENT_REFUSED: "election",
     EventKind.WOUND: "wound",
     EventKind.FAULT_BEGUN: "fault",
     EventKind.FAULT_ENDED: "fault",
@@ -57,15 +54,15 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.LOG_ON_DISK: "milestone",
 }
 _OUTCOMES: dict[OpType, Tone] = {OpType.INVOKE: "call", OpType.OK: "ok", OpType.FAIL: "fail", OpType.INFO: "info"}
-# Left out of logs: they come by the thousand, and the figures show them. FAULT_ACTED is summed in the table of faults; what is
-# found at the very end is told where it does not fit together.
+# Left out of logs: appends and HW moves are too many and shown in the figures, FAULT_ACTED is summed in the table of faults, and
+# the state at the end of the run is reported only where it is inconsistent.
 _END = frozenset({EventKind.ZK_STATE, EventKind.METADATA_VIEW, EventKind.LOG_ON_DISK})
 _BULK = frozenset({EventKind.APPEND, EventKind.HW, EventKind.FAULT_ACTED}) | _END
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One row as a line of a log. `where` is a partition or ""; `witness` says that an anomaly stands on it."""
+    """One row as a line of a log. `where` is a partition or ""; `witness` marks the witnesses of an anomaly."""
 
     index: int
     time_ns: int
@@ -77,7 +74,7 @@ class Line:
 
 
 def is_control(event: ClusterEvent) -> bool:
-    """An election, an ISR change, a start or stop, a truncation, a wound, a fault: what explains a run."""
+    """Whether an event explains a run: an election, an ISR change, a start or stop, a truncation, a wound, a fault."""
     return event.kind not in _BULK
 
 
@@ -87,7 +84,7 @@ def partition_key(row: Operation | ClusterEvent) -> str:
 
 
 def operation_line(row: Operation, *, witness: bool = False) -> Line:
-    """An operation as a line."""
+    """Format an operation as a line."""
     return Line(
         index=row.index,
         time_ns=row.time_ns,
@@ -100,11 +97,11 @@ def operation_line(row: Operation, *, witness: bool = False) -> Line:
 
 
 def event_line(row: ClusterEvent, *, witness: bool = False) -> Line:
-    """A cluster event as a line."""
+    """Format a cluster event as a line."""
     return Line(
         index=row.index,
         time_ns=row.time_ns,
-        who=row.node or ("ZooKeeper" if row.kind is EventKind.STATE_WRITTEN else "laboratory"),
+        who=row.node or ("ZooKeeper" if row.kind is EventKind.STATE_WRITTEN else "harness"),
         where=partition_key(row),
         words=_event_words(row),
         tone=_TONES[row.kind],
@@ -113,7 +110,7 @@ def event_line(row: ClusterEvent, *, witness: bool = False) -> Line:
 
 
 def folded(lines: Iterable[Line]) -> tuple[Line, ...]:
-    """Neighbours that say the same of several nodes at one moment, as one line that names them all."""
+    """Join neighbouring lines with the same words and time of several nodes into one line that names the nodes."""
     out: list[Line] = []
     for line in lines:
         last = out[-1] if out else None
@@ -156,13 +153,13 @@ def _operation_words(row: Operation) -> str:
         case "latest", OpType.OK:
             return f"is told that the end offset is {row.offset}{by}{epoch}"
         case _, OpType.INVOKE:
-            return f"asks {row.f}{value}{at}"
+            return f"asks for {row.f}{value}{at}"
         case _, OpType.OK:
             return f"{row.f} succeeds:{value}{at}{by}{epoch}"
         case _, OpType.FAIL:
-            return f"{row.f}{value} certainly did not happen{by}{why}"
+            return f"{row.f}{value} certainly had no effect{by}{why}"
         case _, OpType.INFO:
-            return f"does not know whether {row.f}{value} happened{by}{why}"
+            return f"does not know the outcome of {row.f}{value}{by}{why}"
         case _:
             raise AssertionError(row.type)
 
@@ -172,8 +169,8 @@ def _names(nodes: tuple[str, ...] | None) -> str:
 
 
 def _event_words(row: ClusterEvent) -> str:
-    """One sentence; three tables by theme keep it readable."""
-    return _node_words(row) or _state_words(row) or _replica_words(row) or _laboratory_words(row)
+    """One sentence for an event. Three tables by theme hold the sentences."""
+    return _node_words(row) or _state_words(row) or _replica_words(row) or _harness_words(row)
 
 
 def _node_words(row: ClusterEvent) -> str:
@@ -190,15 +187,15 @@ def _node_words(row: ClusterEvent) -> str:
         case EventKind.CONTROLLER_ELECTED:
             return f"becomes controller, controller epoch {row.controller_epoch}"
         case EventKind.BROKER_STATE:
-            return f"takes {row.leader}, incarnation {row.incarnation}, for {row.detail or 'unknown'}"
+            return f"considers {row.leader}, incarnation {row.incarnation}, {row.detail or 'unknown'}"
         case EventKind.FENCED:
-            return f"fences itself{life}: takes no requests of clients and followers"
+            return f"fences itself{life}: refuses requests of clients and followers"
         case EventKind.UNFENCED:
-            return f"takes requests again{life}"
+            return f"accepts requests again{life}"
         case EventKind.CONTROLLER_RESIGNED:
-            return f"is controller no longer, controller epoch {row.controller_epoch}"
+            return f"resigns as controller, controller epoch {row.controller_epoch}"
         case EventKind.DIR_FAILED:
-            return f"takes log directory {row.dir} out of service{life}: {row.detail or 'no reason given'}"
+            return f"reports log directory {row.dir} as failed{life}: {row.detail or 'no reason given'}"
         case EventKind.GAUGE:
             return f"gauge {row.detail}: {row.offset}"
         case _:
@@ -217,15 +214,15 @@ def _state_words(row: ClusterEvent) -> str:
         case EventKind.ISR_CHANGE_SENT:
             return f"asks for ISR {_names(row.isr)}, leader epoch {row.leader_epoch}, version {row.zk_version}"
         case EventKind.ISR_CHANGE_ENDED:
-            return f"ISR change {row.detail or 'ended'}: believes ISR {_names(row.isr)}, leader epoch {row.leader_epoch}"
+            return f"ISR change {row.detail or 'ended'}: assumes ISR {_names(row.isr)}, leader epoch {row.leader_epoch}"
         case EventKind.ASSIGNED:
             return f"ZooKeeper assigns replicas {_names(row.replicas)}"
         case EventKind.REASSIGNMENT_BEGUN:
-            return f"begins to move it {row.detail}"
+            return f"starts to move the partition {row.detail}"
         case EventKind.REASSIGNMENT_ENDED:
-            return f"has moved it {row.detail}"
+            return f"has moved the partition {row.detail}"
         case EventKind.REASSIGNMENT_REFUSED:
-            return f"does not move it: {row.detail}"
+            return f"refuses to move the partition: {row.detail}"
         case EventKind.UNCLEAN_ELECTION_ORDERED:
             return f"an operator orders the unclean election of {row.leader}"
         case _:
@@ -238,9 +235,9 @@ def _replica_words(row: ClusterEvent) -> str:
         case EventKind.BECAME_LEADER:
             return f"leads under leader epoch {row.leader_epoch}: LEO {row.leo}, HW {row.hw}, ISR {_names(row.isr)}"
         case EventKind.BECAME_FOLLOWER:
-            return f"follows {row.leader or 'nobody'} under leader epoch {row.leader_epoch}"
+            return f"follows {row.leader or 'no leader'} under leader epoch {row.leader_epoch}"
         case EventKind.RESIGNED:
-            return f"stops serving, leader epoch {row.leader_epoch}"
+            return f"resigns as leader or follower, leader epoch {row.leader_epoch}"
         case EventKind.RECOVERED:
             return f"finds its replica at startup: LEO {row.leo}, HW {row.hw}"
         case EventKind.APPEND:
@@ -251,42 +248,36 @@ def _replica_words(row: ClusterEvent) -> str:
             return f"moves its HW to {row.hw}, LEO {row.leo}{why}"
         case EventKind.REPLICA_DELETED:
             return "deletes its replica"
-        case EventKind.REASSIGNMENT_BEGUN:
-            return f"begins to move the partition{why}"
-        case EventKind.REASSIGNMENT_ENDED:
-            return f"has moved the partition{why}"
-        case EventKind.REASSIGNMENT_REFUSED:
-            return f"refuses to move the partition{why}"
         case EventKind.TOPIC_DELETED:
             return f"the topic is deleted (id {row.topic_id})"
         case _:
             return ""
 
 
-def _laboratory_words(row: ClusterEvent) -> str:
+def _harness_words(row: ClusterEvent) -> str:
     fault = "" if row.fault is None else f" {row.fault}"
     match row.kind:
         case EventKind.WOUND:
             first = "" if row.offset is None else f" from offset {row.offset} on"
-            return f"wound by {row.detail or 'the laboratory'}: bytes destroyed{first} (dir {row.dir})"
+            return f"wound by {row.detail or 'the harness'}: bytes destroyed{first} (dir {row.dir})"
         case EventKind.FAULT_BEGUN:
             return f"fault{fault} begins: {row.detail}"
         case EventKind.FAULT_ENDED:
             return f"fault{fault} ends: {row.detail}"
         case EventKind.FAULT_ACTED:
-            return f"fault{fault} bit {row.offset} times: {row.detail}"
+            return f"fault{fault} acted {row.offset} times: {row.detail}"
         case EventKind.FAULT_PROBED:
-            return f"fault {row.fault}, looked at from outside: {row.detail}"
+            return f"probe of fault {row.fault}: {row.detail}"
         case EventKind.HEALED:
-            return "every fault is over"
+            return "all faults have ended"
         case EventKind.FINAL_READS:
             return "the final reads begin"
         case EventKind.ZK_STATE:
-            return f"ZooKeeper ends with {_led(row)}, version {row.zk_version}"
+            return f"final state in ZooKeeper: {_led(row)}, version {row.zk_version}"
         case EventKind.METADATA_VIEW:
-            return f"tells clients of {_led(row)}"
+            return f"final metadata: {_led(row)}"
         case EventKind.LOG_ON_DISK:
-            return f"ends with a log up to offset {row.leo} in directory {row.dir}"
+            return f"final log in directory {row.dir}: LEO {row.leo}"
         case EventKind.ASSERTION:
             return f"an assertion of the system under test failed: {row.detail}"
         case _:

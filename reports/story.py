@@ -1,7 +1,6 @@
-"""The life of one offset: who appended what there, whose HW passed it, who cut it off, and what clients were told.
+"""The life of one offset: the appends at it, the HWs that passed it, the truncations that removed it, and the answers to clients.
 
-This is what turns "lost" into an explanation. It needs the evidence rows of the nodes; without them it tells what the clients
-saw and no more.
+The story explains a loss. It uses the evidence rows of the nodes; without them it holds only the operations of clients.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,15 +33,15 @@ class Place:
 
 @dataclass(slots=True)
 class _Copies:
-    """Which nodes hold the offset, and whose HW covers it, while reading the events in order."""
+    """The nodes that hold the offset, and those whose HW covers it, while the events are read in order."""
 
     offset: int
-    births: list[int] = field(default_factory=list)  # indices of appends when nobody held it
+    births: list[int] = field(default_factory=list)  # indices of appends at times when no node held the offset
     holders: set[str] = field(default_factory=set)
     covered: set[str] = field(default_factory=set)
 
     def changed_by(self, event: ClusterEvent) -> bool:
-        """Whether this event of the partition did something to the offset."""
+        """Whether this event of the partition changed the state of the offset."""
         node = event.node or ""
         match event.kind:
             case EventKind.APPEND if event.offset == self.offset:
@@ -72,14 +71,14 @@ class _Copies:
 
 
 def story_of(place: Place, history: History, *, witness: Iterable[int] = ()) -> tuple[Line, ...]:
-    """The lines that touch the place, the witnesses, and the elections and stops between them.
+    """The lines about the place, the witnesses, and the elections and stops between them.
 
-    An offset may be written, lost and written again. The story is of the generation that the first witness speaks of: it
-    begins with its first append, and ends soon after the last witness.
+    An offset may be written, lost and written again. The story covers the generation of the first witness: it begins with the
+    first append of this generation and ends soon after the last witness.
     """
     pointed = frozenset(witness)
     copies = _Copies(place.offset)
-    # A witness, too, may change the copies, so it is asked first.
+    # A witness may change the copies too, so `changed_by` is called before the index is tested.
     touching = [e for e in history.events if (_same_partition(e, place) and copies.changed_by(e)) or e.index in pointed]
     calls = [row for row in history.operations if _speaks_of(row, place)]
     calls += [
@@ -99,7 +98,7 @@ def story_of(place: Place, history: History, *, witness: Iterable[int] = ()) -> 
 
 
 def witness_rows(history: History, index: int, offset: int | None) -> tuple[Operation | ClusterEvent, ...]:
-    """The rows under an index that a reader needs: of an operation with many records those at the offset, else first and last."""
+    """The rows to show under an index. Of an operation with three or more records, those at the offset, else first and last."""
     rows = history.row(index)
     if rows is None:
         return ()
@@ -120,8 +119,8 @@ def _same_partition(row: Operation | ClusterEvent, place: Place) -> bool:
 
 
 def _context(place: Place, events: Sequence[ClusterEvent], *, first: int, last: int) -> list[ClusterEvent]:
-    """Who led when it began, then every election of the partition, and every start and stop of its replicas."""
-    # Whoever writes the state of a partition need not hold a replica of it: the controller does.
+    """The state before the first line, then every election of the partition, and every start and stop of its replicas."""
+    # The writer of a partition's state need not hold a replica: the controller writes it too.
     replicas = {e.node for e in events if e.node is not None and _same_partition(e, place) and e.kind not in _CONTEXT_OF_OTHERS}
     found: list[ClusterEvent] = []
     led: ClusterEvent | None = None

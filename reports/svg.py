@@ -1,6 +1,6 @@
-"""SVG as strings: the few pieces that all figures share. Pure, whole pixels, the same string for the same input.
+"""SVG as strings: the elements shared by all figures. Pure, whole pixels, the same string for the same input.
 
-Colours are classes that `static/report.css` fills in, so that figures follow the page into dark mode and print.
+Colours are classes that `static/report.css` defines, so that figures follow the page into dark mode and print.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,29 +15,29 @@ LEFT = 96  # px for labels
 PLOT = 1000  # px for time
 WIDTH = LEFT + PLOT + 20
 NS_PER_S = 1_000_000_000
-_STRIP = 4  # px of a row of fault bars
+_STRIP = 4  # px of one row of fault bars
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeScale:
-    """Nanoseconds to pixels; what lies outside is drawn at the edge."""
+    """Nanoseconds to pixels. Times outside are drawn at the edge."""
 
     start_ns: int
     end_ns: int
 
     def x(self, time_ns: int) -> int:
-        """The pixel column, LEFT..LEFT+PLOT."""
+        """The pixel column of a time, LEFT..LEFT+PLOT."""
         span = max(self.end_ns - self.start_ns, 1)
         return LEFT + min(max((time_ns - self.start_ns) * PLOT // span, 0), PLOT)
 
     def shows(self, start_ns: int, end_ns: int) -> bool:
-        """Whether a span has anything to do with the visible time."""
+        """Whether a span overlaps the visible time."""
         return start_ns <= self.end_ns and end_ns >= self.start_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backdrop:
-    """What lies behind every figure over time."""
+    """The fault windows and milestones behind every figure over time."""
 
     windows: tuple[FaultWindow, ...]
     milestones: tuple[tuple[int, str], ...]  # time in ns, words
@@ -45,7 +45,7 @@ class Backdrop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
-    """A moment to point at: a witness of an anomaly."""
+    """A moment to mark: a witness of an anomaly."""
 
     time_ns: int
     words: str
@@ -65,7 +65,7 @@ def from_to(start_ns: int, end_ns: int) -> str:
 
 
 def figure(height: int, label: str, parts: Iterable[str]) -> str:
-    """A whole drawing; `label` is what a screen reader says."""
+    """A whole drawing; `label` is the text for screen readers."""
     body = "".join(parts)
     return f'<svg class="figure" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}">{body}</svg>'
 
@@ -76,7 +76,7 @@ def text(x: int, y: int, words: str, *, css: str = "", anchor: str = "start") ->
 
 
 def rect(x: int, y: int, width: int, height: int, *, css: str, title: str = "") -> str:
-    """A box, at least one pixel wide, with words to hover."""
+    """A box, at least one pixel wide, with a title shown on hover."""
     inner = f"<title>{escape(title)}</title>" if title else ""
     return f'<rect x="{x}" y="{y}" width="{max(width, 1)}" height="{height}" class="{css}">{inner}</rect>'
 
@@ -87,7 +87,7 @@ def line(x1: int, y1: int, x2: int, y2: int, *, css: str) -> str:
 
 
 def path(d: str, *, css: str, title: str = "") -> str:
-    """A path, or nothing for an empty one."""
+    """A path; "" for an empty one."""
     if not d:
         return ""
     inner = f"<title>{escape(title)}</title>" if title else ""
@@ -95,7 +95,7 @@ def path(d: str, *, css: str, title: str = "") -> str:
 
 
 def nice_ticks(low: int, high: int, most: int) -> list[int]:
-    """Round numbers (1, 2 or 5 times a power of ten apart) within low..high, `most` of them at most."""
+    """Round numbers (1, 2 or 5 times a power of ten apart) within low..high, at most `most` of them."""
     step = next(step for step in _steps() if high // step - -(-low // step) + 1 <= most)
     first = -(-low // step) * step
     return list(range(first, high + 1, step))
@@ -109,7 +109,7 @@ def _steps() -> Iterator[int]:
 
 
 def time_axis(scale: TimeScale, top: int, bottom: int) -> str:
-    """Grid lines and seconds below them."""
+    """Grid lines with their seconds below."""
     ticks = nice_ticks(scale.start_ns, scale.end_ns, 12)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else NS_PER_S
     digits = next((d for d in range(9) if step % 10 ** (9 - d) == 0), 9)
@@ -119,7 +119,7 @@ def time_axis(scale: TimeScale, top: int, bottom: int) -> str:
 
 
 def shade(scale: TimeScale, behind: Backdrop, top: int, bottom: int) -> str:
-    """Grey wherever a fault was in force, and dashed lines where the cluster was healed and the final reads began."""
+    """Grey while any fault was in force, and dashed lines where the cluster was healed and the final reads began."""
     held = [(scale.x(w.start_ns), scale.x(w.end_ns)) for w in behind.windows if scale.shows(w.start_ns, w.end_ns)]
     parts = [path(runs(held, top, bottom - top), css="shade")]
     for time_ns, words in behind.milestones:
@@ -136,12 +136,12 @@ def point(scale: TimeScale, pointers: Iterable[Pointer], top: int, bottom: int) 
 
 
 def strip_height(behind: Backdrop) -> int:
-    """Pixels that `strip` takes."""
+    """The height of `strip` in px."""
     return _STRIP * len({window.category for window in behind.windows}) + 2
 
 
 def strip(scale: TimeScale, behind: Backdrop, top: int) -> str:
-    """A thin bar for each fault window, one row for each category: which faults the grey stands for."""
+    """A thin bar for each fault window, one row for each category: the faults behind the grey."""
     rows = [category for category in CATEGORIES if any(window.category == category for window in behind.windows)]
     return "".join(
         rect(
@@ -158,16 +158,16 @@ def strip(scale: TimeScale, behind: Backdrop, top: int) -> str:
 
 
 def window_words(window: FaultWindow) -> str:
-    """One fault window in a line."""
+    """Describe one fault window in a line."""
     nodes = ", ".join(window.nodes)
     of = f" on {nodes}" if nodes else ""
     return f"{window.id}: {window.kind}{of}, {from_to(window.start_ns, window.end_ns)}, acted {window.acted} times"
 
 
 def step_path(points: Iterable[tuple[int, int | None]], end_x: int) -> str:
-    """A step line through pixels in order of x; None lifts the pen.
+    """A step line through pixels in order of x. None interrupts the line.
 
-    Of all points in one column only the lowest, the highest and the last are drawn: what a pixel can show, and no more.
+    Of all points in one column only the lowest, the highest and the last are drawn: more would not be visible.
     """
     out: list[str] = []
     pen: tuple[int, int] | None = None
@@ -192,7 +192,7 @@ def step_path(points: Iterable[tuple[int, int | None]], end_x: int) -> str:
 
 
 def _strokes(start: int, ys: Sequence[int]) -> list[int]:
-    """Where the pen goes within one column so that it covers everything and ends at the last value."""
+    """The moves within one column, so that the line covers all its points and ends at the last value."""
     low, high, last = min(ys), max(ys), ys[-1]
     stops = [y for y in (low, high) if not min(start, last) <= y <= max(start, last)]
     stops.append(last)
@@ -200,12 +200,12 @@ def _strokes(start: int, ys: Sequence[int]) -> list[int]:
 
 
 def dots(points: Iterable[tuple[int, int]]) -> str:
-    """One round dot for each different pixel (stroke-linecap: round draws it)."""
+    """One round dot for each different pixel (drawn by stroke-linecap: round)."""
     return "".join(f"M{x} {y}h0" for x, y in sorted(set(points)))
 
 
 def runs(columns: Iterable[tuple[int, int]], y: int, height: int) -> str:
-    """Boxes from pixel spans (x1, x2), those that touch joined into one."""
+    """Boxes from pixel spans (x1, x2); touching spans are joined into one box."""
     merged: list[list[int]] = []
     for x1, x2 in sorted(columns):
         if merged and x1 <= merged[-1][1]:
@@ -216,7 +216,7 @@ def runs(columns: Iterable[tuple[int, int]], y: int, height: int) -> str:
 
 
 def visible(points: Sequence[tuple[int, int | None]], scale: TimeScale) -> Iterator[tuple[int, int | None]]:
-    """The points within the scale, preceded by the value that held when it begins."""
+    """The points within the scale, preceded by the value at its start."""
     before: int | None = None
     begun = False
     for time_ns, value in points:

@@ -1,7 +1,7 @@
 """Operations by process over time, below the fault windows.
 
-Calls that were acknowledged are drawn as joined boxes, one path for each process; those that failed, are unknown or are
-pointed at stand alone with words to hover, up to a bound, so that a page stays small however long the run was.
+Acknowledged calls are drawn as joined boxes, one path for each process. Failed calls, unknown calls and witnesses are drawn one
+by one with words on hover, up to a bound, so that the size of a page does not grow with the run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,17 +32,17 @@ from reports.svg import (
 )
 from reports.windows import FaultWindow
 
-HOVER_MAX = 1000  # calls with words of their own; the rest are joined boxes
+HOVER_MAX = 1000  # calls with words of their own; other calls are joined boxes
 _TOP = 8
 _LANE = 20
 _BOX = 14
 _FAULT = 16
 _NODE = 24
-_PX = 6  # px of a letter, roughly: labels may be clipped, never wrong
+_PX = 6  # px of a letter, roughly; a wrong guess only clips a label
 
 
 def timeline_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, *, pointers: Sequence[Pointer] = ()) -> str:
-    """The figure. One lane for each client (see `lane_count`), below the fault windows."""
+    """Draw the figure: one lane for each client (see `lane_count`), below the fault windows."""
     rows = packed(behind.windows, scale)
     faults_top = _TOP + (_FAULT if behind.milestones else 0)
     lanes_top = faults_top + _FAULT * len(rows) + (8 if rows else 0)
@@ -62,10 +62,10 @@ def timeline_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, *
 
 
 def lane_count(calls: Sequence[Call]) -> int:
-    """How many clients stand behind the process numbers.
+    """The number of clients behind the process numbers.
 
-    A process whose call ended unknown goes on under a number that is higher by the count of clients, as in Jepsen. The
-    count is not recorded, so this is the smallest for which every renumbering follows an unknown call in time.
+    After a call of unknown outcome a client gets a process number that is higher by the number of clients, as in Jepsen. That
+    number is not recorded, so this is the smallest for which every renumbering follows an unknown call in time.
     """
     first: dict[int, int] = {}
     last: dict[int, Call] = {}
@@ -92,7 +92,7 @@ def _milestone_labels(scale: TimeScale, behind: Backdrop) -> str:
 
 
 def nodes_figure(nodes: Sequence[NodeTrack], scale: TimeScale, behind: Backdrop, *, pointers: Sequence[Pointer] = ()) -> str:
-    """One lane for each broker: registered in ZooKeeper (light), controller (dark, with its epoch), down (hatched)."""
+    """Draw one lane for each broker: registered in ZooKeeper (light), controller (dark, with its epoch), down (hatched)."""
     top = _TOP + strip_height(behind)
     bottom = top + _NODE * len(nodes)
     parts = [shade(scale, behind, _TOP, bottom), strip(scale, behind, _TOP), time_axis(scale, top, bottom)]
@@ -120,7 +120,7 @@ def _span(scale: TimeScale, y: int, height: int, start_ns: int, end_ns: int, *, 
 
 
 def packed(windows: Sequence[FaultWindow], scale: TimeScale) -> list[list[FaultWindow]]:
-    """Windows in as few rows as they and their labels need without overlapping, first come first placed."""
+    """Place windows with their labels in as few rows as possible without overlap, earliest first."""
     rows: list[list[FaultWindow]] = []
     ends: list[int] = []
     for window in sorted(windows, key=lambda w: (w.start_ns, w.end_ns, w.id)):
@@ -140,7 +140,7 @@ def _label(window: FaultWindow) -> str:
 
 
 def _label_end(window: FaultWindow, scale: TimeScale) -> int:
-    """Where the bar ends, or its label, which stands beside a bar that is too short for it."""
+    """The right end of the bar, or of the label beside a bar that is too short for it."""
     end = max(scale.x(window.end_ns), scale.x(window.start_ns) + 1)
     return end if _fits(window, scale) else end + _PX * len(_label(window)) + 8
 
@@ -150,16 +150,16 @@ def _fits(window: FaultWindow, scale: TimeScale) -> bool:
 
 
 def hover_words(calls: Sequence[Call]) -> Mapping[int, str]:
-    """Words for the calls worth one, by index: unknown before failed, then the slowest acknowledged."""
+    """Hover words by index for the calls that get them: unknown before failed, then the slowest acknowledged."""
     rank = {OpType.INFO: 0, OpType.FAIL: 1}
     worth = sorted(calls, key=lambda call: (rank.get(call.type, 2), -(call.latency_ns or 0), call.index))
     return {call.index: call_words(call) for call in worth[:HOVER_MAX]}
 
 
 def call_words(call: Call) -> str:
-    """One call in a line: what, where, when, how long, and what came of it."""
+    """Describe one call in a line: function, partition, time, latency and outcome."""
     where = "" if call.topic is None else f" {call.topic}-{call.partition}"
-    end = "never answered" if call.latency_ns is None else f"{seconds(call.latency_ns, 4)} s"
+    end = "no answer" if call.latency_ns is None else f"{seconds(call.latency_ns, 4)} s"
     why = "" if call.error is None else f" {call.error}"
     asked = f"client {call.process}: {call.f}{where} at {seconds(call.start_ns)} s"
     return f"{asked}, {end}: {call.type.value}{why} (row {call.index})"
@@ -190,7 +190,7 @@ def _lane(number: int, calls: Sequence[Call], hovered: Mapping[int, str], scale:
     for outcome in (OpType.OK, OpType.FAIL, OpType.INFO):
         joined = spans.get(outcome, [])
         parts.append(path(runs(joined, y, _BOX), css=f"op {outcome.value}", title=f"{len(joined)} calls: {outcome.value}"))
-    # Unknown and failed calls last, so that nothing covers them.
+    # Unknown and failed calls are drawn last, so that no box covers them.
     order = {OpType.OK: 0, OpType.FAIL: 1, OpType.INFO: 2}
     for x1, x2, call in sorted(alone, key=lambda item: (order[item[2].type], item[2].index)):
         parts.append(rect(x1, y, x2 - x1, _BOX, css=f"op {call.type.value}", title=hovered[call.index]))

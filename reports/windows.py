@@ -1,7 +1,7 @@
-"""Fault windows: when which fault was in force, on whom, and how often it really bit.
+"""Fault windows: the time, nodes and effect of each fault.
 
-A window without an end lasts until the cluster was healed, else to the end of the run. Categories give colours; a kind that
-no category knows is shown as "other", never hidden.
+A window without an end lasts until the cluster was healed, else to the end of the run. Categories give colours; a kind without a
+category is shown as "other".
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from typing import Literal
 from history.event import ClusterEvent, EventKind
 
 Category = Literal["network", "process", "clock", "disk", "zookeeper", "other"]
-# In this order: "disk-slow" is a matter of disks, "cut-zookeeper" one of the network.
+# The first match counts: "disk-slow" is a disk fault, "cut-zookeeper" a network fault.
 _WORDS: tuple[tuple[Category, tuple[str, ...]], ...] = (
     ("disk", ("disk", "dir", "power")),
     ("clock", ("clock", "skew", "drift", "strobe")),
@@ -24,7 +24,7 @@ CATEGORIES: tuple[Category, ...] = ("network", "process", "disk", "clock", "zook
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultWindow:
-    """One window. `acted` counts dropped messages, refused writes, killed processes: 0 means that it never bit."""
+    """One window. `acted` counts dropped messages, refused writes, killed processes; 0 means that it never took effect."""
 
     id: str
     kind: str
@@ -45,7 +45,7 @@ class _Open:
 
 
 def category_of(kind: str) -> Category:
-    """The family of a kind of fault, by the words in its name."""
+    """The category of a kind of fault, by the words in its name."""
     for category, words in _WORDS:
         if any(word in kind for word in words):
             return category
@@ -53,7 +53,7 @@ def category_of(kind: str) -> Category:
 
 
 def windows_of(events: Iterable[ClusterEvent], end_ns: int) -> tuple[FaultWindow, ...]:
-    """All windows in the order in which they opened; `end_ns` closes what was never closed."""
+    """All windows in the order in which they opened. Windows that are still open end at `end_ns`."""
     windows: dict[str, _Open] = {}
     healed_ns = end_ns
     for event in events:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies that several packages draw from: rows, manifests and whole histories of any shape."""
+"""Hypothesis strategies shared by several packages: rows, manifests and whole histories of any shape."""
 
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ _TEXTS = st.text(max_size=8)
 
 
 def operations() -> st.SearchStrategy[Operation]:
-    """One row with any content the schema can hold."""
+    """One row with any content that the schema allows."""
     columns: dict[str, st.SearchStrategy[object]] = {
         name: st.none() | _NUMBERS for name in ("partition", "offset", "acks", "leader_epoch", "hw")
     }
@@ -41,7 +41,7 @@ def operations() -> st.SearchStrategy[Operation]:
 
 
 def events() -> st.SearchStrategy[ClusterEvent]:
-    """One row with any content the schema can hold."""
+    """One row with any content that the schema allows."""
     numbers = ("life", "incarnation", "partition", "leader_epoch", "controller_epoch", "zk_version", "hw", "leo", "offset", "dir")
     columns: dict[str, st.SearchStrategy[object]] = {name: st.none() | _NUMBERS for name in numbers}
     texts = ("node", "topic", "topic_id", "leader", "value", "fault", "detail")
@@ -52,7 +52,7 @@ def events() -> st.SearchStrategy[ClusterEvent]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Any history, numbered as a recorder would."""
+    """Any history, with indices as a recorder assigns them."""
     rows = draw(st.lists(operations() | events(), max_size=12))
     numbered = [replace(row, index=index) for index, row in enumerate(rows)]
     return History(

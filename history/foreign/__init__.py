@@ -1,1 +1,1 @@
-"""Histories that others recorded, in the forms they are published in, as steps and calls for the models of checkers."""
+"""Histories recorded by other tools, read as steps and calls for the models of `checkers`."""

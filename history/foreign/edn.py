@@ -1,9 +1,9 @@
-"""Reading EDN, as far as histories use it: the records of a file one after another, in bounded memory.
+"""A reader of the EDN that histories use: the records of a file one after another, in bounded memory.
 
-A file is a vector or a list of maps, or just maps one after another. Keywords, symbols and booleans become `Named`, vectors and
-lists tuples, sets frozen sets, maps dicts at the top and tuples of pairs inside; tags are dropped and their form kept
-(`#jepsen.history.Op{…}`, `#inst "…"`); `#_` drops a form; ratios are fractions. docs/decisions/0008-edn.md says why this is no
-library.
+A file is a vector or a list of maps, or maps one after another. Keywords, symbols and booleans become `Named`. Vectors and lists
+become tuples, sets become frozen sets. Maps become dicts at the top level and tuples of pairs inside. Tags are dropped and their
+form is kept (`#jepsen.history.Op{…}`, `#inst "…"`). `#_` drops the next form. Ratios become fractions. docs/decisions/0008-edn.md
+says why this is not a library.
 """
 
 import io
@@ -35,26 +35,26 @@ _INTEGER = re.compile(r"[+-]?[0-9]+N?\Z")
 _HEX = re.compile(r"[+-]?0[xX][0-9a-fA-F]+N?\Z")
 _RATIO = re.compile(r"[+-]?[0-9]+/[0-9]+\Z")
 _FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?M?\Z")
-_NO_NAME = frozenset("^'@`~")  # these begin a form of Clojure that is none of EDN: metadata, quotes
+_NO_NAME = frozenset("^'@`~")  # Clojure forms that are not EDN begin with these: metadata, quotes
 _SPECIAL = {"##Inf": math.inf, "##-Inf": -math.inf}  # ##NaN stays a name: as a number it would not equal itself
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CLOSES = {"[": "]", "(": ")", "{": "}", "#{": "}"}
-_DISCARD = object()  # stands in a form for a `#_` whose form is still to come
+_DISCARD = object()  # stands in a form for a `#_` whose form was not read yet
 _OPEN_ENDED = ("atom", "char", "tag", "open", "discard")
 _CACHE_MAX = 100_000
-_SHORT = 19  # a number of fewer digits is read without looking at it twice
+_SHORT = 19  # a number with fewer digits is converted at once
 
 Record = tuple[int, dict[Hashable, Hashable]]
 
 
 def records(file: BinaryIO) -> Iterator[Record]:
-    """Line and content of each map."""
+    """Yield the line and the content of each map."""
     return _Reader(Text(file)).records()
 
 
 def value(text: str) -> Hashable:
-    """A single value, as a user writes it."""
+    """Parse one value, as a user writes it."""
     refusal = f"{text!r} is not one EDN value"
     try:
         found = list(records(io.BytesIO(b"{:value " + text.encode() + b"\n}")))
@@ -68,15 +68,15 @@ def value(text: str) -> Hashable:
 class _Reader:
     def __init__(self, text: Text) -> None:
         self._text = text
-        self._open: list[tuple[str, list[object], int]] = []  # bracket, what it holds so far, line
+        self._open: list[tuple[str, list[object], int]] = []  # bracket, items so far, line
         self._atoms: dict[str, Hashable] = {"nil": None}
         self._outer: str | None = None  # the bracket around all records
         self._seen = False
-        self._dropping = False  # a `#_` stands between records
+        self._dropping = False  # a `#_` was read between records
         self._closed = False
 
     def records(self) -> Iterator[Record]:
-        """The maps of the file; HistoryError with the line where it is cut or no EDN."""
+        """Yield the maps of the file. Raises HistoryError with the line where the file is cut or not EDN."""
         while self._text.more():
             yield from self._tokens()
         left = self._text.rest.lstrip(" \t\r\n,")
@@ -92,7 +92,7 @@ class _Reader:
         whole, size = text.whole, len(text.rest)
         items = self._open[-1][1] if self._open else None
         for match in _TOKEN.finditer(text.rest):
-            # Most tokens are names that were seen before, and short numbers, inside a form: for these nothing else is asked.
+            # Fast path: most tokens are known names or short numbers inside a form.
             if items is not None and match.end() < size and not (items and items[-1] is _DISCARD):
                 token = match.group()
                 known = atoms.get(token, _DISCARD)
@@ -102,7 +102,7 @@ class _Reader:
                     items.append(known)
                     continue
             kind = match.lastgroup
-            # A token that touches the end of the buffer may go on behind it.
+            # A token that touches the end of the buffer may continue in the next piece.
             if kind == "cut" or (
                 match.end() == len(text.rest) and not whole and kind in ("atom", "char", "tag", "open", "discard")
             ):
@@ -128,18 +128,18 @@ class _Reader:
 
     def _begin(self, bracket: str, at: int) -> None:
         if self._closed:
-            raise HistoryError(f"line {self._text.line_at(at)}: something follows the end of the history")
+            raise HistoryError(f"line {self._text.line_at(at)}: unexpected content after the end of the history")
         if not self._open and self._outer is None and not self._seen and bracket in "[(":
             self._outer = bracket
             return
         if len(self._open) == DEPTH_MAX:
-            raise HistoryError(f"line {self._text.line_at(at)}: more than {DEPTH_MAX} forms within each other")
+            raise HistoryError(f"line {self._text.line_at(at)}: forms are nested deeper than {DEPTH_MAX}")
         self._open.append((bracket, [], self._text.line_at(at) if not self._open else 0))
 
     def _end(self, bracket: str, at: int) -> Record | None:
         if not self._open:
             if self._outer is None or self._closed or _CLOSES[self._outer] != bracket:
-                raise HistoryError(f"line {self._text.line_at(at)}: {bracket} closes nothing")
+                raise HistoryError(f"line {self._text.line_at(at)}: {bracket} without an opening bracket")
             self._closed = True
             return None
         opened, items, line = self._open.pop()
@@ -165,10 +165,10 @@ class _Reader:
 
     def _map(self, items: list[object], at: int) -> dict[Hashable, Hashable]:
         if len(items) % 2:
-            raise HistoryError(f"line {self._text.line_at(at)}: a map with a key that has no value")
+            raise HistoryError(f"line {self._text.line_at(at)}: a map has a key without a value")
         found: dict[Hashable, Hashable] = dict(zip(items[::2], items[1::2], strict=True))
         if len(found) * 2 != len(items):
-            raise HistoryError(f"line {self._text.line_at(at)}: a map with one key twice")
+            raise HistoryError(f"line {self._text.line_at(at)}: a map has one key twice")
         return found
 
     def _add(self, value: Hashable, at: int) -> None:
@@ -198,7 +198,7 @@ class _Reader:
     def _atom(self, token: str, at: int) -> Hashable:
         line, number = self._text.line_at(at), token.removesuffix("N")
         if len(token) > DIGITS_MAX and token[0] in "+-0123456789":
-            raise HistoryError(f"line {line}: a number of {len(token)} digits")
+            raise HistoryError(f"line {line}: a number has {len(token)} digits; at most {DIGITS_MAX} are allowed")
         if _INTEGER.match(token):
             return int(number)
         if _HEX.match(token):
@@ -209,16 +209,16 @@ class _Reader:
         if _FLOAT.match(token):
             return float(token.removesuffix("M"))
         if token[0] in "0123456789":
-            raise HistoryError(f"line {line}: {token!r} is no number")
+            raise HistoryError(f"line {line}: {token!r} is not a number")
         if token in _SPECIAL:
             return _SPECIAL[token]
         if token[0] in _NO_NAME:
-            raise HistoryError(f"line {line}: {token[:60]!r} is no EDN")
+            raise HistoryError(f"line {line}: {token[:60]!r} is not EDN")
         return Named(token[1:] if token[0] == ":" else token)
 
 
 def _text(escaped: str) -> str:
-    """A string without its escapes; the two halves of a character beyond 16 bits are one again."""
+    """Decode the escapes of a string, and join the surrogate pairs of characters beyond 16 bits."""
     return _ESCAPE.sub(_unescaped, escaped).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 

@@ -1,8 +1,8 @@
-r"""The logs of etcd under Jepsen that Porcupine and its ancestor are tested with, as steps.
+r"""The logs of Jepsen's etcd tests, which Porcupine and its predecessor use as test data, as steps.
 
-`INFO  jepsen.util - <process>\t:<type>\t:<f>\t<value>`. Three peculiarities: a compare-and-set that fails has certainly seen
-another value, so it is an answer (`false`) and no failure; a read that timed out fails and says nothing; a value of
-`:timed-out` is none.
+The format is `INFO  jepsen.util - <process>\t:<type>\t:<f>\t<value>`. Three cases are special. A failed compare-and-set certainly
+saw another value, so it becomes an answer (`false`) and not a failure. A timed-out read fails and says nothing. A value of
+`:timed-out` becomes None.
 """
 
 import re
@@ -21,13 +21,13 @@ _REFUSED = Named("false")
 
 
 def steps(file: BinaryIO) -> Iterator[Step]:
-    """The steps of clients; lines of other loggers are none. HistoryError where there are no others."""
+    """Yield the steps of clients; lines of other loggers are skipped. Raises HistoryError where no line is of jepsen.util."""
     told = False
     for number, raw in enumerate(file, 1):
-        # The logger ends each line: without that, the number at its end may be the half of one.
+        # The logger ends each line. Without the line end, the last number may be cut.
         if not raw.endswith(b"\n"):
             end = raw[-40:].decode(errors="replace")
-            raise HistoryError(f"line {number}: cut, or no step of an etcd log: no line end behind {shown(end)}")
+            raise HistoryError(f"line {number}: cut, or not a step of an etcd log: no line end after {shown(end)}")
         try:
             text = raw.decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError as error:
@@ -36,7 +36,7 @@ def steps(file: BinaryIO) -> Iterator[Step]:
         match = _LINE.match(text)
         if match is None:
             if "jepsen.util" in text and "nemesis" not in text:
-                raise HistoryError(f"line {number}: cut, or no step of an etcd log: {text[:60]!r}")
+                raise HistoryError(f"line {number}: cut, or not a step of an etcd log: {text[:60]!r}")
             continue
         process, kind, f, words = match.groups(default="")
         if process.startswith(":"):
@@ -47,7 +47,7 @@ def steps(file: BinaryIO) -> Iterator[Step]:
         else:
             yield Step(number, _process(process, number), OpType(kind), f, value)
     if not told:
-        raise HistoryError("no step in it")
+        raise HistoryError("the file has no step")
 
 
 def _process(text: str, line: int) -> int:

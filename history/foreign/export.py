@@ -1,9 +1,9 @@
-"""Writing steps as Jepsen's EDN: a map for each, one after another, as Jepsen stores them and Knossos and Elle read them.
+"""Writing steps as Jepsen's EDN: one map after another, as Jepsen stores them and Knossos and Elle read them.
 
-* A process of which a call ended in `info` is not used again: its next call is by a process of a new number, as Jepsen does it.
-* A compare-and-set that was answered "false" is a `fail`, which is how Jepsen says it. That it saw another value is lost with it.
-* Names (`:read`, `:append`) are keywords, in the micro-operations of JSON histories too, where they were strings.
-* Indices are given anew, from 0.
+* A process is not used again after a call that ended in `info`: its next call has a new process number, as in Jepsen.
+* A compare-and-set answered with "false" becomes a `fail`, as in Jepsen. The fact that it saw another value is lost.
+* Names (`:read`, `:append`) become keywords, also in the micro-operations of JSON histories, where they were strings.
+* Indices are assigned anew, from 0.
 """
 
 import math
@@ -21,12 +21,12 @@ _MICRO = frozenset({"append", "r", "w", "read", "write", "send", "poll"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.+*!?<>=-]*")
 _WORDS = frozenset({"true", "false"})
 _REFUSED = "false"
-_HALF = re.compile("[\ud800-\udfff]")  # of a character: JSON can say it, UTF-8 cannot
+_HALF = re.compile("[\ud800-\udfff]")  # half of a surrogate pair: JSON can hold it, UTF-8 cannot
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"})
 
 
 def renewed(steps: Callable[[], Iterable[Step]]) -> Iterator[Step]:
-    """The steps with new processes after calls of unknown outcome. `steps` is asked twice: a new number must be no other's."""
+    """Yield the steps, with a new process after each call of unknown outcome. Calls `steps` twice to find unused numbers."""
     fresh = 1 + max((step.process for step in steps() if isinstance(step.process, int)), default=-1)
     names: dict[Hashable, Hashable] = {}
     for step in steps():
@@ -37,7 +37,7 @@ def renewed(steps: Callable[[], Iterable[Step]]) -> Iterator[Step]:
 
 
 def lines(steps: Callable[[], Iterable[Step]]) -> Iterator[str]:
-    """One line for each step; `steps` is asked twice."""
+    """Yield one line for each step. Calls `steps` twice."""
     asked: dict[Hashable, Step] = {}
     for index, step in enumerate(renewed(steps)):
         if step.type is OpType.INVOKE:
@@ -55,7 +55,7 @@ def _line(index: int, step: Step, asked: Step) -> str:
     if step.process is not None:
         parts.append(f":process {edn(step.process)}")
     if not _NAME.fullmatch(step.f):
-        raise HistoryError(f"line {step.line}: {step.f!r} is no name of a function that EDN could write")
+        raise HistoryError(f"line {step.line}: {step.f!r} is not a function name that EDN can hold")
     parts += [f":type :{kind}", f":f :{step.f}"]
     if step.key is not None:
         parts.append(f":key {edn(step.key)}")
@@ -68,14 +68,14 @@ def _line(index: int, step: Step, asked: Step) -> str:
 
 
 def _value(value: Hashable) -> str:
-    """The value of an operation: a list of micro-operations has its names as keywords."""
+    """Format the value of an operation. In a list of micro-operations the names become keywords."""
     if type(value) is tuple and value and all(type(one) is tuple and one and one[0] in _MICRO for one in value):
         return edn(tuple((Named(str(one[0])), *one[1:]) for one in value if isinstance(one, tuple)))
     return edn(value)
 
 
 def edn(value: Hashable) -> str:
-    """A value as EDN text."""
+    """Format a value as EDN text."""
     match value:
         case None:
             return "nil"
@@ -96,7 +96,7 @@ def edn(value: Hashable) -> str:
         case int() | float():
             return repr(value)
         case _:
-            raise AssertionError(f"no value of a history: {value!r}")
+            raise AssertionError(f"not a value of a history: {value!r}")
 
 
 def _escaped(half: re.Match[str]) -> str:

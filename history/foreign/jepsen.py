@@ -1,7 +1,7 @@
-"""The maps of a Jepsen history as steps, whatever they were written in.
+"""The maps of a Jepsen history as steps, for both EDN and JSON.
 
-Only client processes count, and they have numbers: `:nemesis` is none. A missing process is one process of its own, as in
-Elle's examples, and a missing function is the name "txn".
+Only client processes are read, and these have numbers; `:nemesis` is skipped. Steps without a process all belong to one process,
+as in Elle's examples. Steps without a function have the function "txn".
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -15,7 +15,7 @@ _TYPES = {str(type): type for type in OpType}
 
 
 def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[Step]:
-    """The steps of clients, in the order of the file. HistoryError where nobody took any step, the nemesis neither."""
+    """Yield the steps of clients, in the order of the file. Raises HistoryError where the file has no record at all."""
     line = 0
     for line, record in records:
         kind = record.get("type")
@@ -24,7 +24,7 @@ def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[S
         process = record.get("process")
         if process == _NEMESIS:
             continue
-        # A client that is named otherwise would be left out as one, and what it did would be judged by nobody.
+        # Any other name must be refused: skipping the process like the nemesis would leave its operations unjudged.
         if process is not None and not isinstance(process, int):
             raise HistoryError(f"line {line}: :process must be a number or :{_NEMESIS}, not {shown(process)}")
         f = record.get("f", "txn")
@@ -36,11 +36,11 @@ def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[S
             _rebalanced(record, line), record.get("seek-to-beginning?") == "true",
         )  # fmt: skip
     if not line:
-        raise HistoryError("no step in it")
+        raise HistoryError("the file has no step")
 
 
 def _rebalanced(record: dict[Hashable, Hashable], line: int) -> tuple[Hashable, ...]:
-    """The keys of `:rebalance-log [{:keys [...]} ...]`, which operations of consumers may carry."""
+    """The keys of `:rebalance-log [{:keys [...]} ...]`, which consumer operations may carry."""
     log = record.get("rebalance-log")
     if log is None:
         return ()

@@ -1,6 +1,7 @@
-"""Reading JSON histories: an array of objects, or objects one after another, in bounded memory.
+"""A reader of JSON histories: an array of objects, or objects one after another, in bounded memory.
 
-The same values as `history.foreign.edn`: arrays become tuples, booleans `Named`, objects inside values tuples of pairs.
+Values are those of `history.foreign.edn`: arrays become tuples, booleans become `Named`, objects inside values become tuples of
+pairs.
 """
 
 import json
@@ -12,11 +13,11 @@ from history.foreign.step import Named, Pairs
 from history.foreign.text import DEPTH_MAX, RECORD_CHARS_MAX, Text
 
 _SPACE = " \t\r\n"
-_FOLLOWS = {"[": ("step", "]"), "step": (",", "]"), ",": ("step",)}  # in an array
+_FOLLOWS = {"[": ("step", "]"), "step": (",", "]"), ",": ("step",)}  # in an array: which tokens may follow
 
 
 def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
-    """Line and content of each object; HistoryError with the line where the file is cut or no JSON."""
+    """Yield the line and the content of each object. Raises HistoryError with the line where the file is cut or not JSON."""
     text = Text(file)
     decoder = json.JSONDecoder(parse_constant=_no_json, object_pairs_hook=_object)
     inside = started = False
@@ -34,9 +35,7 @@ def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
                 continue
             kind = sign if sign in ",]" else "step"
             if inside and kind not in _FOLLOWS[before]:
-                raise HistoryError(
-                    f"line {text.line_at(place)}: between the steps of an array stands one comma, and none elsewhere"
-                )
+                raise HistoryError(f"line {text.line_at(place)}: the steps of an array must be separated by one comma")
             if sign == "]" and inside:
                 _nothing_after(text, place + 1)
                 return
@@ -48,12 +47,13 @@ def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
                 value, end = decoder.raw_decode(text.rest, place)
                 found = {key: frozen(inner) for key, inner in value.items()} if isinstance(value, dict) else None
             except RecursionError as error:
-                raise HistoryError(f"line {text.line_at(place)}: more than {DEPTH_MAX} values within each other") from error
+                raise HistoryError(f"line {text.line_at(place)}: values are nested deeper than {DEPTH_MAX}") from error
             except ValueError as error:
                 if text.whole or len(text.rest) - place > RECORD_CHARS_MAX:
-                    # The place that the message of the decoder ends with is one of the piece at hand, not of the file.
+                    # The message of the decoder ends with a position in the current piece, not in the file, so only its first
+                    # part is used.
                     why = error.msg if isinstance(error, json.JSONDecodeError) else error
-                    raise HistoryError(f"line {text.line_at(place)}: cut, or no JSON: {why}") from error
+                    raise HistoryError(f"line {text.line_at(place)}: cut, or not JSON: {why}") from error
                 break
             if found is None:
                 raise HistoryError(f"line {text.line_at(place)}: a step must be an object, not {text.rest[place:end][:40]}")
@@ -77,7 +77,7 @@ def _nothing_after(text: Text, place: int) -> None:
     while not rest.strip() and text.more():
         rest = text.rest[place:]
     if rest.strip():
-        raise HistoryError(f"line {line}: something follows the end of the history")
+        raise HistoryError(f"line {line}: unexpected content after the end of the history")
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -88,11 +88,11 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _no_json(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def frozen(value: object, depth: int = 0) -> Hashable:
-    """A decoded JSON value as a hashable one; RecursionError where it is deeper than is read of EDN."""
+    """Convert a decoded JSON value to a hashable one. Raises RecursionError beyond the depth that EDN allows."""
     if depth > DEPTH_MAX:
         raise RecursionError
     if isinstance(value, bool):

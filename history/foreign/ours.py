@@ -1,8 +1,8 @@
-"""Our own histories in the neutral form, for whoever judges them by another model than our checkers do.
+"""Highwater histories in the neutral form, for judging by models other than our checkers.
 
-Rows of `produce` and `poll` become calls of a partition log, or steps in the shape of Jepsen's queues; of any other function
-the value is JSON, as `history.op` says, and the topic, where there is one, is the key. The line of a step is the index of its
-rows. Administrators, and questions about the end of a log, are left out: no model knows them.
+Rows of `produce` and `poll` become calls of a partition log, or steps in the shape of Jepsen's queue workload. For any other
+function the value is JSON, as `history.op` says, and the topic, if any, is the key. The line of a step is the index of its rows.
+Operations of administrators and queries for the end of a log are left out: no model knows them.
 """
 
 import json
@@ -17,13 +17,13 @@ from history.op import Operation, OpType
 
 _RECORDS = ("produce", "poll")
 _LEFT_OUT = ("latest", "earliest", "create-topic", "delete-topic", "add-partition", "elect-preferred", "admin-pending", "commit")
-LEFT_OUT = "what administrators ask, and questions about the end of a log, are left out"
+LEFT_OUT = "operations of administrators and queries for the end of a log are left out"
 
 _Rows = tuple[Operation, ...]
 
 
 def steps(history: History) -> Iterator[Step]:
-    """Steps of functions with JSON values, as `history.foreign.jepsen` would read them; produces and polls as they are."""
+    """Yield steps with JSON values, as `history.foreign.jepsen` would read them. Produces and polls keep their rows as values."""
     for index, rows in by_index(history.operations):
         first = rows[0]
         if first.f not in _LEFT_OUT:
@@ -38,18 +38,18 @@ def _value(row: Operation) -> Hashable:
     try:
         return frozen(json.loads(row.value))
     except (ValueError, RecursionError) as error:
-        raise HistoryError(f"row {row.index}: the value of {row.f} is no JSON: {row.value[:40]!r}") from error
+        raise HistoryError(f"row {row.index}: the value of {row.f} is not JSON: {row.value[:40]!r}") from error
 
 
 def holds_records(history: History) -> bool:
-    """Whether it is one of produces and polls."""
+    """Whether the history has produces or polls."""
     return any(operation.f in _RECORDS for operation in history.operations)
 
 
 def calls(history: History) -> Paired:
-    """The calls of a partition log: each record that was sent is an append, each that was polled is a read.
+    """The calls of a partition log: each record sent is an append, each record polled is a read.
 
-    A poll that returned nothing says nothing: what was appended is shown only once it is committed.
+    A poll that returned nothing is left out: it proves nothing, because records are returned only once they are committed.
     """
     paired = pair(steps(history))
     if not holds_records(history):
@@ -61,7 +61,7 @@ def calls(history: History) -> Paired:
 
 
 class _Keys:
-    """Names of partitions. A topic that was made again under its name is another one, and rows do not always say which."""
+    """Names of partitions. Refuses a topic that was deleted and created again, since rows do not always hold the topic id."""
 
     def __init__(self, history: History) -> None:
         ids: dict[str | None, set[str]] = {}
@@ -70,7 +70,7 @@ class _Keys:
                 ids.setdefault(row.topic, set()).add(row.topic_id)
         again = sorted(str(topic) for topic, known in ids.items() if len(known) > 1)
         if again:
-            raise HistoryError(f"topic {again[0]} was deleted and made again: only the model log tells the two apart")
+            raise HistoryError(f"topic {again[0]} was deleted and created again: only the model log tells the two apart")
 
     def of(self, row: Operation) -> str:
         return f"{row.topic}-{row.partition}"
@@ -103,16 +103,17 @@ def _call(whole: Call, index: int, row: Operation, keys: _Keys, *, f: str, argum
 
 
 def queue_steps(history: History) -> Iterator[Step]:
-    """Sends and polls in the shape of Jepsen's workload for queues like Kafka.
+    """Sends and polls in the shape of Jepsen's workload for Kafka-like queues.
 
-    There a consumer goes on where it stood. Ours says where it begins: where that is elsewhere, an `assign` of nothing and one of
-    the partition come before the poll. Keys are numbers of partitions in the order of their names.
+    A consumer of that workload continues at its position, while ours states the offset of each poll. Where the two differ, an
+    `assign` of nothing and an `assign` of the partition precede the poll. Keys are numbers of partitions in the order of their
+    names.
     """
     keys = _Keys(history)
     numbers = {name: number for number, name in enumerate(sorted({keys.of(r) for r in history.operations if r.f in _RECORDS}))}
-    position: dict[int, tuple[int, int | None]] = {}  # process -> key, and the offset at which it goes on
+    position: dict[int, tuple[int, int | None]] = {}  # process -> key, and the next offset
     asked: dict[int, _Rows] = {}
-    pair(steps(history))  # refuses what is no history
+    pair(steps(history))  # raises for an inconsistent history
     for step in steps(history):
         rows: _Rows = step.value  # type: ignore[assignment]  # `steps` put them there
         if step.f not in _RECORDS:
@@ -131,7 +132,7 @@ def queue_steps(history: History) -> Iterator[Step]:
 
 
 def key_names(history: History) -> list[str]:
-    """The partitions that the keys of `queue_steps` stand for."""
+    """The partitions, in the order of the keys of `queue_steps`."""
     keys = _Keys(history)
     return sorted({keys.of(row) for row in history.operations if row.f in _RECORDS})
 

@@ -1,10 +1,10 @@
-"""Steps to calls, strictly: what does not fit is refused with its line, because a judgement of it would be about nothing.
+"""Pairing of steps to calls. Inconsistent steps are refused with their line, because a verdict on them would mean nothing.
 
-Refused: an invocation while the process has a call open; a completion without a call, hence also a second one; a completion
-of another function; indices that do not grow; a completion before the time of its call; times of the history that go back by
-more than clock readings of racing threads explain. Where each step has an index, that is the order, and times that go back make
-it `unsure` (Jepsen's own histories have calls that waited long for their turn at writing). A call that was never completed is as
-one whose outcome is unknown: the run may have ended there.
+Refused are: an invocation while the process has a call open; a completion without an open call, hence also a second one; a
+completion of another function; indices that do not grow; a completion before the time of its call; times that go back by more
+than racing threads explain. Where every step has an index, the indices are the order, and times that go back only make it
+`unsure`: in Jepsen's own histories some calls waited long before they were written. A call without a completion has an unknown
+outcome: the run may have ended there.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -16,13 +16,13 @@ from history.errors import HistoryError
 from history.foreign.step import UNKNOWN, Call, Step, shown
 from history.op import OpType
 
-_TIME_TOLERANCE_NS = 1_000_000_000  # threads read their clocks before they take their turn at writing
+_TIME_TOLERANCE_NS = 1_000_000_000  # threads read their clocks before they wait to write the step
 
 
 class Paired(Struct, frozen=True, kw_only=True):
-    """The calls in the order of invocation, and those that certainly did not happen.
+    """The calls in the order of invocation, and the calls that certainly did not happen.
 
-    `unsure`: why the order is not, where indices and times say different things; one line for each step with such a time.
+    `unsure` holds a line for each step whose time contradicts the order of indices.
     """
 
     calls: tuple[Call, ...]
@@ -32,7 +32,7 @@ class Paired(Struct, frozen=True, kw_only=True):
 
 
 def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None = None) -> Paired:
-    """Every invocation with its completion."""
+    """Pair every invocation with its completion. `refuse` is called with the line and the reason; by default it raises."""
     deny = refuse or _refuse
     open_steps: dict[Hashable, tuple[int, Step]] = {}
     started: list[tuple[int, Step, int | None, Step | None]] = []

@@ -1,7 +1,7 @@
-"""Any history file as steps: which form it has is seen from its first bytes.
+"""Reading any history file as steps. The form of a file is detected from its first bytes.
 
-Everything streams: a file of gigabytes takes the memory of its longest record. What gzip packed is unpacked on the way. Errors
-name the file and the line.
+Everything streams: a file of gigabytes takes the memory of its longest record. Gzip files are unpacked on the way. Errors name
+the file and the line.
 """
 
 import gzip
@@ -23,22 +23,22 @@ _GZIP = b"\x1f\x8b"
 
 
 class Form(StrEnum):
-    """The forms that are read."""
+    """The forms of history files."""
 
-    OURS = "ours"  # the folder of a run, Parquet or JSONL: history.store reads it
+    OURS = "ours"  # the folder of a run, Parquet or JSONL: read by history.store
     EDN = "edn"
     JSON = "json"
     ETCD_LOG = "etcd log"
 
 
 def form_of(path: Path) -> Form:
-    """What a file is written in."""
+    """Detect the form of a file."""
     try:
         if path.is_dir() or path.suffix == ".parquet":
             return Form.OURS
-        # What a pipe has given out for a look at its form would be missing from the history.
+        # Detecting the form consumes the first bytes of a pipe, so they would be missing from the history.
         if path.exists() and not path.is_file():
-            raise HistoryError(f"{path}: no file, but a pipe or a device; histories are read from files")
+            raise HistoryError(f"{path}: a pipe or a device; histories are read from regular files")
         with _opened(path) as file:
             head = file.read(_HEAD_BYTES)
     except (OSError, EOFError, zlib.error) as error:
@@ -56,7 +56,7 @@ def form_of(path: Path) -> Form:
 
 
 def steps(path: Path | str) -> Iterator[Step]:
-    """The steps of a foreign history."""
+    """Yield the steps of a foreign history."""
     path = Path(path)
     form = form_of(path)
     try:
@@ -77,11 +77,11 @@ def _opened(path: Path) -> BinaryIO:
 def _unreadable(path: Path, error: Exception) -> HistoryError:
     if isinstance(error, OSError) and error.strerror:
         return HistoryError(f"{path}: {error.strerror}")
-    return HistoryError(f"{path}: cut, or no whole gzip file: {error}")
+    return HistoryError(f"{path}: cut, or not a complete gzip file: {error}")
 
 
 def calls(path: Path | str) -> Paired:
-    """The calls of a foreign history; HistoryError with the line where it is not one."""
+    """Read the calls of a foreign history. Raises HistoryError with the line where it is invalid."""
     try:
         return pair(steps(path))
     except HistoryError as error:
@@ -90,7 +90,7 @@ def calls(path: Path | str) -> Paired:
 
 
 def history_of(text: str) -> Paired:
-    """The calls of a history in Jepsen's EDN, as it is written down in a test or an example."""
+    """Read the calls of a history given as Jepsen's EDN text, as in tests and examples."""
     return pair(jepsen.steps(edn.records(BytesIO(text.encode()))))
 
 
@@ -103,4 +103,4 @@ def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:
         case Form.ETCD_LOG:
             return etcd_log.steps(file)
         case Form.OURS:
-            raise HistoryError("a history of highwater is no foreign one")
+            raise HistoryError("not a foreign history, but one of highwater")

@@ -1,8 +1,8 @@
-"""The neutral form of a foreign history: steps, one for each line, and calls, a step of invocation with its completion.
+"""The neutral form of a foreign history: a step for each line, and a call for each invocation with its completion.
 
-A model of `checkers.linearizability` or `checkers.elle` sees nothing else. Values are plain and hashable: numbers, text,
-tuples, frozen sets, None for nil, and `Named` for keywords and booleans. The order of steps is the real-time order: Jepsen
-writes them down in the order in which they happened, and its clock readings may be microseconds apart from that.
+The models of `checkers.linearizability` and `checkers.elle` see nothing else. Values are plain and hashable: numbers, text,
+tuples, frozen sets, None for nil, and `Named` for keywords and booleans. The order of steps is the real-time order: Jepsen writes
+steps in the order in which they happened, while its clock readings may differ by microseconds.
 """
 
 from collections.abc import Hashable
@@ -15,19 +15,19 @@ from history.op import OpType
 
 
 class Named(str):
-    """A keyword, a symbol or a boolean: text that is written without quotes. Equal to the text of its name."""
+    """A keyword, a symbol or a boolean: text written without quotes. Equal to the text of its name."""
 
     __slots__ = ()
 
 
 class Pairs(tuple[tuple[Hashable, Hashable], ...]):
-    """A map: pairs of key and value, equal to the plain tuple of them. Only who writes it down again must tell the two apart."""
+    """A map: pairs of key and value, equal to the plain tuple of them. Only the export must tell the two apart."""
 
     __slots__ = ()
 
 
 def shown(value: Hashable) -> str:
-    """A value as people read it: much as EDN, and the same whatever form the history has and in every run."""
+    """Format a value for messages, much as EDN: the same text for every form of history and in every run."""
     match value:
         case None:
             return "nil"
@@ -44,7 +44,7 @@ def shown(value: Hashable) -> str:
 
 
 class Unknown(Enum):
-    """What an operation returned that nobody heard of."""
+    """The result of an operation whose answer was not received."""
 
     UNKNOWN = "unknown"
 
@@ -53,7 +53,7 @@ UNKNOWN = Unknown.UNKNOWN
 
 
 class Step(Struct, frozen=True, gc=False):
-    """One line: a process invokes something, or learns what became of it."""
+    """One line: an invocation of a process or its completion."""
 
     line: int
     process: Hashable
@@ -63,15 +63,15 @@ class Step(Struct, frozen=True, gc=False):
     key: Hashable = None
     time: int | None = None
     index: int | None = None
-    rebalanced: tuple[Hashable, ...] = ()  # keys that were given to the process, or taken from it, meanwhile
-    rewinds: bool = False  # an assignment that begins again at the beginning
+    rebalanced: tuple[Hashable, ...] = ()  # keys assigned to or revoked from the process meanwhile
+    rewinds: bool = False  # the assignment starts again at the beginning
 
 
 class Call(Struct, frozen=True, kw_only=True, gc=False):
-    """An operation: when it was invoked, when it returned (positions in the history), what it was asked and answered.
+    """An operation: its positions in the history, what it was asked and what was answered.
 
-    `end` is None where nobody knows whether it took effect; it may then do so at any time after `start`, or never. Operations
-    that certainly failed are no calls.
+    `end` is None where it is unknown whether the operation took effect; it may do so at any time after `start`, or never.
+    Operations that certainly failed are not calls.
     """
 
     index: int  # position among the calls, from 0

@@ -1,4 +1,4 @@
-"""A file as text that comes in pieces, and the number of the line at any place of the piece at hand."""
+"""A file as text, read in pieces, with the line number of any position of the current piece."""
 
 import codecs
 from typing import BinaryIO
@@ -6,26 +6,26 @@ from typing import BinaryIO
 from history.errors import HistoryError
 
 _PIECE_BYTES = 1 << 18
-DIGITS_MAX = 1000  # of a number; Python refuses to read much longer ones
-DEPTH_MAX = 100  # forms within each other; Python compares much deeper ones with an error
-RECORD_CHARS_MAX = 1 << 24  # a record longer than this is none
+DIGITS_MAX = 1000  # of a number; Python refuses to convert much longer ones
+DEPTH_MAX = 100  # of nested forms; Python fails to compare much deeper ones
+RECORD_CHARS_MAX = 1 << 24  # a longer record is an error
 
 
 class Text:
-    """`rest` is what was read and not yet consumed; `more` adds a piece, or says that the file has ended."""
+    """A window on a file. `rest` is the text that was read and not yet consumed; `more` appends the next piece."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()  # some editors begin a file with a mark
-        self._line = 1  # of the beginning of `rest`
-        self._counted = 0  # line breaks are counted up to this place of `rest`
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()  # skips a byte order mark
+        self._line = 1  # line number of the start of `rest`
+        self._counted = 0  # position in `rest` up to which line breaks were counted
         self._counted_line = 1
         self.rest = ""
-        self.whole = False  # nothing follows `rest`
+        self.whole = False  # `rest` reaches the end of the file
         self._ended = False
 
     def more(self) -> bool:
-        """Read on; False where everything was read, and given out once more as the last piece."""
+        """Read the next piece. At the end of the file append a line break and set `whole`; after that return False."""
         if self._ended:
             return False
         piece = self._file.read(_PIECE_BYTES)
@@ -38,13 +38,13 @@ class Text:
         return True
 
     def keep_from(self, place: int) -> None:
-        """Forget what stands before `place`."""
+        """Drop the text before `place`."""
         self._line = self.line_at(place)
         self.rest = self.rest[place:]
         self._counted, self._counted_line = 0, self._line
 
     def line_at(self, place: int) -> int:
-        """The line of a place of `rest`; cheap where places grow."""
+        """The line number of a position in `rest`. Cheap for growing positions."""
         if place < self._counted:
             return self._line + self.rest.count("\n", 0, place)
         self._counted_line += self.rest.count("\n", self._counted, place)
@@ -52,5 +52,5 @@ class Text:
         return self._counted_line
 
     def line_of_rest(self) -> int:
-        """The line at which `rest` begins."""
+        """The line number of the start of `rest`."""
         return self._line

@@ -156,7 +156,7 @@ def test_truncated_history_is_refused_and_its_verdict_kept(place: Path, capsys: 
     said = capsys.readouterr()
     assert codes == [ExitCode.USAGE] * 3
     assert said.out == ""
-    assert said.err.count("the tables are not those of the manifest") == said.err.count("\n") == 3
+    assert said.err.count("the tables do not belong to the manifest") == said.err.count("\n") == 3
     assert (run / store.VERDICT).read_bytes() == verdict
 
 

@@ -1,4 +1,4 @@
-"""The digest says whether two runs were the same."""
+"""The digest tells whether two runs were the same."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def test_digests_are_equal_exactly_if_the_rows_are(one: History, other: History)
 
 
 @given(histories())
-def test_the_manifest_is_no_part_of_the_digest(history: History) -> None:
+def test_manifest_is_not_part_of_the_digest(history: History) -> None:
     """Two runs of one seed differ in their wall time."""
     later = replace(history.manifest, wall_seconds=1.5, commit="f" * 40)
 
@@ -38,14 +38,14 @@ def test_the_manifest_is_no_part_of_the_digest(history: History) -> None:
 
 
 @given(histories())
-def test_the_digest_is_the_same_after_reading_it_from_columns(history: History) -> None:
+def test_digest_survives_the_conversion_to_columns(history: History) -> None:
     read = History.from_tables(history.manifest, operations=history.operations_table, events=history.events_table)
 
     assert read.digest == history.digest
 
 
-def test_the_digest_is_pinned_and_the_same_in_other_processes(tmp_path: Path) -> None:
-    """Digests stand in the corpus: a change of the canonical bytes must be a decision."""
+def test_digest_is_pinned_and_equal_in_other_processes(tmp_path: Path) -> None:
+    """The corpus holds digests: a change of the canonical bytes must be a decision."""
     path = tmp_path / "a.jsonl"
     path.write_bytes(jsonl.encode(HISTORY))
     script = f"from pathlib import Path; from history import jsonl; print(jsonl.read(Path({str(path)!r})).digest)"

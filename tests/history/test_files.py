@@ -1,4 +1,4 @@
-"""JSONL and Parquet: both keep a history whole, and refuse in one line what is not one."""
+"""JSONL and Parquet keep every row of a history, and refuse bad files in one line."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def _refusal(path: Path, data: bytes) -> str:
 
 
 def test_jsonl_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
-    """A disk that filled up or a download that broke must not pass for a shorter run."""
+    """A file cut by a full disk or a broken download must not pass for a shorter run."""
     data = jsonl.encode(HISTORY).removesuffix(b"\n")
 
     for cut in range(len(data)):
@@ -81,7 +81,7 @@ MANIFEST_LINE, OPERATION_LINE, EVENT_LINE, END_LINE, _ = jsonl.encode(HISTORY).s
         ),
         (
             [MANIFEST_LINE.replace(b'"schema_version":1', b'"schema_version":9')],
-            ": schema version 9, this highwater reads 1",
+            ": schema version 9; this highwater reads 1",
         ),
         ([MANIFEST_LINE, OPERATION_LINE, EVENT_LINE], ": cut off after 2 rows: the end line is missing"),
         (
@@ -90,7 +90,7 @@ MANIFEST_LINE, OPERATION_LINE, EVENT_LINE, END_LINE, _ = jsonl.encode(HISTORY).s
         ),
         ([MANIFEST_LINE, EVENT_LINE, OPERATION_LINE], ": line 3: index 0 after 1: rows must be in the order of index"),
         ([MANIFEST_LINE, EVENT_LINE, EVENT_LINE], ": line 3: index 1 after 1: rows must be in the order of index"),
-        ([MANIFEST_LINE, END_LINE, OPERATION_LINE], ": line 3: something follows the end line"),
+        ([MANIFEST_LINE, END_LINE, OPERATION_LINE], ": line 3: unexpected content after the end line"),
         (
             [MANIFEST_LINE, EVENT_LINE.replace(b"wound", b"party")],
             ": line 2: not a row of a history: Invalid enum value 'party' - at `$.event.kind`",
@@ -105,11 +105,11 @@ MANIFEST_LINE, OPERATION_LINE, EVENT_LINE, END_LINE, _ = jsonl.encode(HISTORY).s
         ),
     ],
 )
-def test_jsonl_that_is_no_history_is_refused_by_line(lines: list[bytes], message: str, tmp_path: Path) -> None:
+def test_jsonl_that_is_not_a_history_is_refused_by_line(lines: list[bytes], message: str, tmp_path: Path) -> None:
     assert _refusal(tmp_path / "a.jsonl", b"".join(line + b"\n" for line in lines)) == message
 
 
-def test_an_absent_file_is_refused(tmp_path: Path) -> None:
+def test_absent_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match=r"none\.jsonl: cannot be read: No such file or directory$"):
         jsonl.read(tmp_path / "none.jsonl")
     with pytest.raises(HistoryError, match=r"none\.parquet: no such file$"):
@@ -122,28 +122,28 @@ def test_truncated_parquet_is_refused_in_one_line(kept: int, tmp_path: Path) -> 
     path.write_bytes(parquet.encode(HISTORY.events_table)[:kept])
 
     for read in (parquet.read, parquet.check):
-        with pytest.raises(HistoryError, match=r"^[^\n]*events\.parquet: no whole Parquet file[^\n]*$"):
+        with pytest.raises(HistoryError, match=r"^[^\n]*events\.parquet: not a complete Parquet file[^\n]*$"):
             read(path, "events")
 
 
-def test_parquet_of_others_is_refused(tmp_path: Path) -> None:
+def test_foreign_parquet_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "events.parquet"
     pq.write_table(pa.table({"index": [1]}), path)
 
     for read in (parquet.read, parquet.check):
-        with pytest.raises(HistoryError, match=r"events\.parquet: it is no events table of highwater$"):
+        with pytest.raises(HistoryError, match=r"events\.parquet: not the events table of a highwater history$"):
             read(path, "events")
 
 
-def test_operations_are_no_events(tmp_path: Path) -> None:
+def test_operations_file_is_refused_as_events(tmp_path: Path) -> None:
     path = tmp_path / "events.parquet"
     path.write_bytes(parquet.encode(HISTORY.operations_table))
 
-    with pytest.raises(HistoryError, match=r"it is no events table of highwater$"):
+    with pytest.raises(HistoryError, match=r"not the events table of a highwater history$"):
         parquet.read(path, "events")
 
 
-def test_a_journal_grows_with_its_recorder(tmp_path: Path) -> None:
+def test_journal_grows_with_its_recorder(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     recorder = Recorder(lambda: 5)
     with jsonl.Journal(path, MANIFEST) as journal:
@@ -159,7 +159,7 @@ def test_a_journal_grows_with_its_recorder(tmp_path: Path) -> None:
     assert list(found.events) == recorder.events
 
 
-def test_a_journal_that_was_not_closed_keeps_its_whole_lines(tmp_path: Path) -> None:
+def test_journal_that_was_not_closed_keeps_its_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join([MANIFEST_LINE, OPERATION_LINE, EVENT_LINE[:-4]]))
 
@@ -169,7 +169,7 @@ def test_a_journal_that_was_not_closed_keeps_its_whole_lines(tmp_path: Path) -> 
     assert found.manifest.outcome == "incomplete"
 
 
-def test_a_journal_of_a_failed_run_has_no_end(tmp_path: Path) -> None:
+def test_journal_of_a_failed_run_has_no_end(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with pytest.raises(KeyboardInterrupt), jsonl.Journal(path, MANIFEST):
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Asking a history."""
+"""Queries of a history."""
 
 from history.event import EventKind
 from history.history import History, TopicPartition
@@ -19,13 +19,13 @@ def _recorded() -> History:
     return recorder.history(MANIFEST)
 
 
-def test_completions_are_paired_with_the_invocation_of_their_process() -> None:
+def test_completion_is_paired_with_the_last_call_of_its_process() -> None:
     pairs = [([r.index for r in a.invoke], [r.index for r in a.completion]) for a in _recorded().attempts]
 
     assert pairs == [([0, 0], [3, 3]), ([1], [6]), ([4], [])]
 
 
-def test_a_completion_nobody_asked_for_is_in_no_attempt() -> None:
+def test_completion_without_invocation_is_in_no_attempt() -> None:
     recorder = Recorder(lambda: 5)
     recorder.operation(process=1, type=OpType.OK, f="poll")
 
@@ -40,7 +40,7 @@ def test_events_are_found_by_kind_in_order() -> None:
     assert [e.index for e in _recorded().of_kind(EventKind.HEALED, EventKind.HW)] == [2, 5]
 
 
-def test_a_witness_is_found_by_its_index() -> None:
+def test_witness_is_found_by_its_index() -> None:
     history = _recorded()
 
     assert history.row(0) == history.operations[:2]

@@ -1,4 +1,4 @@
-"""The recorder numbers what happens, in one order."""
+"""The recorder numbers operations and events in one order."""
 
 from itertools import count
 
@@ -9,7 +9,7 @@ from tests.strategies import MANIFEST
 
 
 def test_operations_and_events_share_one_counter() -> None:
-    """A checker compares the index of an acknowledgement with the index of a truncation."""
+    """Checkers compare the index of an acknowledgement with the index of a truncation."""
     recorder = Recorder(count(100).__next__)
 
     indices = [
@@ -23,7 +23,7 @@ def test_operations_and_events_share_one_counter() -> None:
     assert [(row.index, row.time_ns) for row in recorder.events] == [(1, 101)]
 
 
-def test_records_of_one_operation_share_an_index_and_differ_by_slot() -> None:
+def test_records_of_one_operation_differ_by_slot() -> None:
     recorder = Recorder(lambda: 5)
 
     records = (Record(value="a", offset=3, leader_epoch=1), Record(value="b", offset=4, leader_epoch=1))
@@ -48,8 +48,8 @@ def test_records_of_one_operation_share_an_index_and_differ_by_slot() -> None:
     assert recorder.operations == [row(0, "a", 3), row(1, "b", 4)]
 
 
-def test_an_operation_without_records_is_one_row() -> None:
-    """A poll that returned nothing has happened, too."""
+def test_operation_without_records_is_one_row() -> None:
+    """A poll that returned nothing must be recorded too."""
     recorder = Recorder(lambda: 5)
 
     recorder.operation(process=1, type=OpType.OK, f="poll", topic="orders", partition=0)
@@ -57,7 +57,7 @@ def test_an_operation_without_records_is_one_row() -> None:
     assert [(row.slot, row.value, row.offset) for row in recorder.operations] == [(0, None, None)]
 
 
-def test_a_history_does_not_change_while_recording_goes_on() -> None:
+def test_history_does_not_change_while_recording_goes_on() -> None:
     recorder = Recorder(lambda: 5)
     recorder.event(EventKind.HEALED)
     history = recorder.history(MANIFEST)

@@ -1,4 +1,4 @@
-"""The table definition, the Structs and the document say the same."""
+"""The table definition, the Structs and the document agree."""
 
 import types
 import typing
@@ -41,10 +41,10 @@ def test_columns_are_the_fields_of_the_struct(table: schema.TableName, row: type
 
 
 @pytest.mark.parametrize(("row", "columns"), [(Operation, OperationColumns), (ClusterEvent, EventColumns)])
-def test_the_recorder_takes_every_column_that_it_does_not_fill_itself(row: type[Struct], columns: type) -> None:
+def test_recorder_takes_every_column_it_does_not_set_itself(row: type[Struct], columns: type) -> None:
     itself = {"index", "slot", "time_ns", "process", "type", "f", "kind"}
     if row is Operation:
-        itself |= {"value", "offset", "leader_epoch"}  # of each record
+        itself |= {"value", "offset", "leader_epoch"}  # set for each record
     hints = {name: hint for name, hint in typing.get_type_hints(row).items() if name not in itself}
 
     assert typing.get_type_hints(columns) == hints
@@ -59,7 +59,7 @@ def test_only_null_and_slot_zero_are_defaults(row: type[Struct]) -> None:
 
 
 @given(histories())
-def test_rows_survive_the_way_through_columns(history: History) -> None:
+def test_rows_survive_the_conversion_to_columns(history: History) -> None:
     operations = schema.operations_of(schema.to_frame(schema.to_table("operations", history.operations)))
     events = schema.events_of(schema.to_frame(schema.to_table("events", history.events)))
 
@@ -67,7 +67,7 @@ def test_rows_survive_the_way_through_columns(history: History) -> None:
 
 
 def test_empty_frames_have_all_columns_and_types() -> None:
-    """Checkers compute on frames of runs without rows: a column of type null would break their expressions."""
+    """Checkers evaluate expressions on frames of runs without rows; a column of type null would break them."""
     frame = schema.to_frame(schema.to_table("events", ()))
 
     assert frame.schema["isr"] == pl.List(pl.String)
@@ -79,7 +79,7 @@ def _events() -> pa.Table:
     return schema.to_table("events", [ClusterEvent(index=0, kind=EventKind.HEALED, time_ns=1)])
 
 
-def test_a_table_of_ours_has_no_complaint() -> None:
+def test_table_of_this_schema_has_no_complaint() -> None:
     assert schema.complaint("events", _events()) is None
 
 
@@ -88,11 +88,11 @@ def test_a_table_of_ours_has_no_complaint() -> None:
     [
         (_events().drop_columns(["hw"]), "column hw is missing from events"),
         (_events().append_column("mood", pa.array(["good"])), "column mood of events is unknown"),
-        (_events().replace_schema_metadata({}), "it is no events table of highwater"),
-        (_events().replace_schema_metadata({b"highwater.table": b"events"}), "schema version missing, this highwater reads 1"),
+        (_events().replace_schema_metadata({}), "not the events table of a highwater history"),
+        (_events().replace_schema_metadata({b"highwater.table": b"events"}), "schema version missing; this highwater reads 1"),
         (
             _events().replace_schema_metadata({b"highwater.table": b"events", b"highwater.schema_version": b"99"}),
-            "schema version 99, this highwater reads 1",
+            "schema version 99; this highwater reads 1",
         ),
         (_events().set_column(2, "time_ns", pa.array(["noon"])), "column time_ns of events is string, not int64"),
         (_events().set_column(2, "time_ns", pa.array([None], pa.int64())), "column time_ns of events holds nulls"),
@@ -103,17 +103,17 @@ def test_a_table_of_ours_has_no_complaint() -> None:
         (_events().select(_events().column_names[::-1]), "the columns of events are out of order"),
     ],
 )
-def test_a_table_that_is_not_ours_is_complained_of(table: pa.Table, words: str) -> None:
+def test_other_table_has_a_complaint(table: pa.Table, words: str) -> None:
     assert schema.complaint("events", table) == words
 
 
-def test_the_document_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_document_is_written_to_the_given_path(tmp_path: Path) -> None:
     code = schema.main(["--rewrite", str(tmp_path / "format.md")])
 
     assert (code, (tmp_path / "format.md").read_text()) == (0, schema.document())
 
 
-def test_the_document_names_every_column_and_kind() -> None:
+def test_document_names_every_column_and_kind() -> None:
     names = [c.name for _, columns in schema.TABLES for c in columns] + [str(k) for k in EventKind]
 
     assert [name for name in names if f"| `{name}` |" not in schema.document()] == []

@@ -1,4 +1,4 @@
-"""The folder of a run: whole when it says so, and never empty-handed after a kill."""
+"""The folder of a run is complete when its manifest says so, and keeps the recorded rows after a kill."""
 
 import shutil
 from pathlib import Path
@@ -22,7 +22,7 @@ def _files(folder: Path) -> list[str]:
 
 
 @given(history=histories())
-def test_a_saved_run_is_loaded_as_it_was(history: History, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_saved_run_is_loaded_unchanged(history: History, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("store") / "plan" / "run-1"
     store.save(folder, history)
 
@@ -44,19 +44,19 @@ def _recorded() -> History:
 @pytest.mark.parametrize(("name", "table"), [(store.OPERATIONS, "operations"), (store.EVENTS, "events")])
 @pytest.mark.parametrize("counted", [True, False], ids=["by count", "by digest"])
 def test_tables_with_rows_cut_off_are_refused(name: str, table: TableName, counted: bool, tmp_path: Path) -> None:
-    """Half of the events of a good run look like a run that lost its writes."""
+    """A good run without half of its events looks like a run that lost writes."""
     history = _recorded()
     store.save(tmp_path, history)
-    if not counted:  # as a run was stored before manifests counted rows
+    if not counted:  # the form of manifests written before they counted rows
         store.write_file(tmp_path / store.MANIFEST, store.encode_manifest(history.manifest))
     store.write_file(tmp_path / name, parquet.encode(parquet.read(tmp_path / name, table).slice(0, 1)))
 
-    with pytest.raises(HistoryError, match=r"the tables are not those of the manifest: it says .*, they hold"):
+    with pytest.raises(HistoryError, match=r"the tables do not belong to the manifest: it says .*, they hold"):
         store.load_run(tmp_path)
 
 
 def test_tables_of_another_run_are_refused(tmp_path: Path) -> None:
-    """As many rows, other rows."""
+    """The other tables have the same number of rows."""
     history = _recorded()
     store.save(tmp_path / "a", history)
     other = [replace(op, value="c") for op in history.operations]
@@ -67,7 +67,7 @@ def test_tables_of_another_run_are_refused(tmp_path: Path) -> None:
         store.load_run(tmp_path / "a")
 
 
-def test_a_finished_run_leaves_its_plan_manifest_and_tables(tmp_path: Path) -> None:
+def test_finished_run_leaves_its_plan_manifest_and_tables(tmp_path: Path) -> None:
     folder = store.run_directory(tmp_path, plan_name="calm", run_id="0001")
     recorder = Recorder(lambda: 5)
     writer = store.RunWriter(folder, MANIFEST, plan="name: calm\n")
@@ -82,8 +82,8 @@ def test_a_finished_run_leaves_its_plan_manifest_and_tables(tmp_path: Path) -> N
     assert [event.kind for event in store.load_run(folder).events] == [EventKind.HEALED]
 
 
-def test_a_killed_run_keeps_what_it_recorded_and_says_incomplete(tmp_path: Path) -> None:
-    """Ctrl-C or a kill must never leave something that can be judged VALID."""
+def test_killed_run_keeps_its_rows_and_is_incomplete(tmp_path: Path) -> None:
+    """A run ended by Ctrl-C or a kill must never be judged VALID."""
     recorder = Recorder(lambda: 5)
     writer = store.RunWriter(tmp_path, MANIFEST, plan="")
     recorder.event(EventKind.HEALED)
@@ -97,8 +97,8 @@ def test_a_killed_run_keeps_what_it_recorded_and_says_incomplete(tmp_path: Path)
     assert [event.kind for event in found.events] == [EventKind.HEALED]
 
 
-def test_a_run_performed_again_begins_with_an_empty_folder(tmp_path: Path) -> None:
-    """A verdict of yesterday's run beside today's history would be believed."""
+def test_repeated_run_begins_with_an_empty_folder(tmp_path: Path) -> None:
+    """A verdict of an earlier run would be taken for the verdict of this one."""
     store.save(tmp_path, History(MANIFEST))
     store.write_file(tmp_path / store.VERDICT, "{}")
 
@@ -107,7 +107,7 @@ def test_a_run_performed_again_begins_with_an_empty_folder(tmp_path: Path) -> No
     assert _files(tmp_path) == ["history.jsonl", "manifest.json", "plan.yaml"]
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.write_file(tmp_path / "a", b"old")
 
     def fill(path: Path, data: bytes) -> int:
@@ -123,7 +123,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "a b", "é", "x" * 129])
-def test_names_that_make_no_folder_name_are_refused(name: str, tmp_path: Path) -> None:
+def test_invalid_folder_names_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="plan name"):
         store.run_directory(tmp_path, plan_name=name, run_id="1")
 
@@ -138,14 +138,14 @@ def test_runs_are_found_at_and_below_a_path(tmp_path: Path) -> None:
     assert store.find_runs(runs[2]) == (runs[2],)
 
 
-def test_looking_for_runs_where_there_are_none_is_refused(tmp_path: Path) -> None:
+def test_finding_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="no run is stored here"):
         store.find_runs(tmp_path)
     with pytest.raises(HistoryError, match="no such folder"):
         store.find_runs(tmp_path / "none")
 
 
-def test_load_takes_any_name_of_a_history(tmp_path: Path) -> None:
+def test_load_takes_any_path_of_a_history(tmp_path: Path) -> None:
     store.save(tmp_path, History(MANIFEST))
     (tmp_path / "a.jsonl").write_bytes(jsonl.encode(History(MANIFEST)))
 
@@ -156,25 +156,25 @@ def test_load_takes_any_name_of_a_history(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "no manifest of a run: Input data was truncated"),
-        (b"{}", "no manifest of a run: Object missing required field `run_id`"),
-        (store.encode_manifest(replace(MANIFEST, schema_version=9)), "schema version 9, this highwater reads 1"),
+        (b"", "not the manifest of a run: Input data was truncated"),
+        (b"{}", "not the manifest of a run: Object missing required field `run_id`"),
+        (store.encode_manifest(replace(MANIFEST, schema_version=9)), "schema version 9; this highwater reads 1"),
     ],
 )
-def test_a_foreign_manifest_is_refused(data: bytes, words: str, tmp_path: Path) -> None:
+def test_foreign_manifest_is_refused(data: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / store.MANIFEST).write_bytes(data)
 
     with pytest.raises(HistoryError, match=f"manifest.json: {words}$"):
         store.load_run(tmp_path)
 
 
-def test_what_is_no_history_at_all_is_refused(tmp_path: Path) -> None:
+def test_path_that_is_not_a_history_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
 
     store.save(tmp_path / "run", History(MANIFEST))
 
     for name in ("notes.txt", "run/other.parquet", "absent/events.parquet"):
-        with pytest.raises(HistoryError, match="neither the folder of a run nor"):
+        with pytest.raises(HistoryError, match="expected the folder of a run"):
             store.load(tmp_path / name)
     with pytest.raises(HistoryError, match=r"manifest\.json: cannot be read: No such file"):
         store.load(tmp_path)

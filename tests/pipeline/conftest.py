@@ -1,4 +1,4 @@
-"""One Spark session for all tests that need one: it takes seconds to start."""
+"""One Spark session for all tests that need one, because it takes seconds to start."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from pipeline.session import missing, session
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session on two cores, or a skip that says what is missing."""
+    """A session on two cores, or a skip with the missing requirement."""
     lack = missing()
     if lack is not None:
         pytest.skip(lack)

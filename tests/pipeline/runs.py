@@ -1,4 +1,4 @@
-"""Runs to judge twice: the corpus, and random runs made of its stories."""
+"""Runs to judge twice: the corpus, and random runs composed of its stories."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ STORIES = Path(__file__).parents[2] / "corpus" / "histories"
 
 
 def corpus() -> list[History]:
-    """Every small history that was told by hand."""
+    """Every small handwritten history of the corpus."""
     return [jsonl.read(path) for path in sorted(STORIES.rglob("*.jsonl"))]
 
 
 def random_run(rng: Rng) -> History:
-    """One to three stories told at once, each on a partition of its own, with some rows lost: anything may be wrong with it."""
+    """Interleave one to three stories, each on a partition of its own, and drop some rows. The run may violate any rule."""
     stories = corpus()
     told = [rng.pick(stories) for _ in range(rng.between(1, 3))]
     tellers = [_teller(story, partition) for partition, story in enumerate(told)]
@@ -38,7 +38,7 @@ def random_run(rng: Rng) -> History:
 
 
 def _teller(story: History, partition: int) -> list[Operation | ClusterEvent]:
-    """The rows of a story, on this partition and by clients of its own. (A second record of a call becomes a call.)"""
+    """The rows of a story, on this partition and by clients of its own. Slots are set to 0, so each record becomes a call."""
     rows: list[Operation | ClusterEvent] = [
         replace(op, slot=0, process=10 * partition + op.process, partition=partition) for op in story.operations
     ]

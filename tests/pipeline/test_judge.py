@@ -1,4 +1,4 @@
-"""Spark says of every run what one process says."""
+"""Spark and a single process give every run the same verdict."""
 
 from collections import Counter
 from pathlib import Path
@@ -33,22 +33,22 @@ def _stored(folder: Path, histories: list[History]) -> list[Path]:
     return runs
 
 
-def test_spark_judges_the_corpus_and_random_runs_as_one_process_does(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_judges_corpus_and_random_runs_as_one_process(spark: SparkSession, tmp_path: Path) -> None:
     histories = corpus() + [random_run(Rng(seed)) for seed in range(100)]
-    # A space, a plus and a percent sign: Spark names files by URI.
+    # The folder name has a space, a plus and a percent sign, because Spark names files by URI.
     runs = _stored(tmp_path / "a b+c%20é", histories)
 
     expected = [single.judge(history) for history in histories]
 
     assert judge(runs, master="local[2]") == expected
-    # Otherwise equality proves little.
+    # The random runs must include every validity; otherwise equality proves little.
     random = expected[-100:]
     assert min(Counter(verdict.validity for verdict in random).values()) >= 3
     assert any(verdict.cuts for verdict in random)
 
 
 def _rows_seen(name: str, operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Accuses everybody, with all that it was given as the witness."""
+    """A checker that reports one anomaly with all its input as the witness."""
     words = f"{operations['index'].to_list()} {events['index'].to_list()} {cuts} {facts.brokers} {dict(events.schema)}"
     witness = (*operations["index"].to_list(), *events["index"].to_list())
     return Findings(anomalies=(Anomaly(kind="seen", checker=name, key="", witness=witness, words=words),), counts={name: 1})
@@ -96,8 +96,8 @@ def _event(index: int, kind: EventKind, topic: str | None = None, partition: int
     return ClusterEvent(index=index, kind=kind, topic=topic, partition=partition, time_ns=0)
 
 
-def test_every_group_gets_its_rows_in_order_and_those_of_all_groups(spark: SparkSession, tmp_path: Path) -> None:
-    """Groups that only one table knows, rows of no group, of half a group, rows nobody reads, and a run without rows."""
+def test_every_group_gets_its_rows_and_shared_rows_in_order(spark: SparkSession, tmp_path: Path) -> None:
+    """Covers groups in only one table, rows without a group, rows with half a group, unread rows, and a run without rows."""
     operations = [_poll(0, 0, 0), _poll(0, 0, 1), _poll(2, 1), _poll(4, None), _poll(11, 0)]
     events = [
         _event(1, EventKind.HEALED),
@@ -114,10 +114,10 @@ def test_every_group_gets_its_rows_in_order_and_those_of_all_groups(spark: Spark
 
     found = {row["run"]: msgspec.json.decode(row["judgement"], type=Verdict) for row in rows}
     assert [found[str(run)] for run in runs] == [single.judge(history, PROBES) for history in histories]
-    assert len(found[str(runs[0])].anomalies) == 1 + 5  # the run, partitions 0, 1, 2, half a partition, the one nobody reads
+    assert len(found[str(runs[0])].anomalies) == 1 + 5  # the run, partitions 0, 1, 2, half a partition, the unread one
 
 
-def test_the_table_shows_what_the_judgement_says(spark: SparkSession, tmp_path: Path) -> None:
+def test_verdict_table_agrees_with_the_judgement(spark: SparkSession, tmp_path: Path) -> None:
     history = jsonl.read(STORIES / "ok" / "acked-loss-excused-then-rewritten.jsonl")
 
     (row,) = verdict_table(spark, _stored(tmp_path, [history])).collect()
@@ -128,8 +128,8 @@ def test_the_table_shows_what_the_judgement_says(spark: SparkSession, tmp_path: 
     assert (row["validity"], row["live"], row["unchecked"]) == (verdict.validity.name, verdict.live, list(verdict.unchecked))
 
 
-def test_a_killed_run_is_judged_with_the_others(spark: SparkSession, tmp_path: Path) -> None:
-    """One run that was killed must not keep a whole store from being judged."""
+def test_killed_run_is_judged_with_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    """A killed run must not keep a whole store from being judged."""
     (finished,) = _stored(tmp_path / "finished", [corpus()[0]])
     killed = tmp_path / "killed"
     store.RunWriter(killed, MANIFEST, plan="").abandon()
@@ -139,8 +139,10 @@ def test_a_killed_run_is_judged_with_the_others(spark: SparkSession, tmp_path: P
     assert verdicts == [single.judge(store.load_run(killed)), single.judge(corpus()[0])]
 
 
-@pytest.mark.parametrize(("name", "words"), [("events.parquet", "no whole Parquet file"), ("manifest.json", "no manifest")])
-def test_a_foreign_file_is_refused_at_the_door(name: str, words: str, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"), [("events.parquet", "not a complete Parquet file"), ("manifest.json", "not the manifest")]
+)
+def test_foreign_file_is_refused_before_spark_reads_it(name: str, words: str, spark: SparkSession, tmp_path: Path) -> None:
     (run,) = _stored(tmp_path, [corpus()[0]])
     (run / name).write_text("hello")
 
@@ -148,8 +150,8 @@ def test_a_foreign_file_is_refused_at_the_door(name: str, words: str, spark: Spa
         judge([run], master="local[2]")
 
 
-def test_tables_with_rows_cut_off_are_refused_at_the_door(spark: SparkSession, tmp_path: Path) -> None:
-    """In the words of `history.store.load_run`."""
+def test_cut_tables_are_refused_before_spark_reads_them(spark: SparkSession, tmp_path: Path) -> None:
+    """The error is that of `history.store.load_run`."""
     (run,) = _stored(tmp_path, [corpus()[0]])
     events = parquet.read(run / store.EVENTS, "events")
     store.write_file(run / store.EVENTS, parquet.encode(events.slice(0, 1)))

@@ -1,4 +1,4 @@
-"""A machine without Spark is told so in one sentence."""
+"""A machine without the requirements of Spark gets one sentence."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def _java(folder: Path, script: str) -> None:
     (folder / "bin" / "java").chmod(0o755)
 
 
-def test_a_machine_without_java_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_java_is_reported_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -29,10 +29,10 @@ def test_a_machine_without_java_is_told_what_to_install(monkeypatch: pytest.Monk
     [
         ("""echo 'openjdk version "11.0.2" 2019-01-15' >&2""", r"bin/java is Java 11$"),
         ("""echo 'java version "1.8.0_392"' >&2""", r"bin/java is Java 8$"),
-        ("exit 1", r"bin/java does not tell its version$"),
+        ("exit 1", r"bin/java does not report its version$"),
     ],
 )
-def test_an_old_or_broken_java_is_named(script: str, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_old_or_broken_java_is_named(script: str, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _java(tmp_path, script)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
@@ -40,14 +40,14 @@ def test_an_old_or_broken_java_is_named(script: str, words: str, monkeypatch: py
         raise AssertionError("no session with this Java")
 
 
-def test_a_java_of_today_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_current_java_is_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _java(tmp_path, """echo 'openjdk version "21" 2023-09-19' >&2""")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     assert missing() is None
 
 
-def test_a_machine_without_pyspark_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyspark_is_reported_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
 
     with pytest.raises(PipelineError, match=r"^Spark needs PySpark: .*pip install 'highwater\[spark\]'$"), session():
@@ -61,6 +61,6 @@ def test_judging_nothing_needs_no_spark(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("master", ["", "locale", "local[many]", "local[2", "spark:", "http://host"])
-def test_what_is_no_master_is_refused(master: str) -> None:
-    with pytest.raises(PipelineError, match="is no Spark master"), session(master):
+def test_invalid_master_is_refused(master: str) -> None:
+    with pytest.raises(PipelineError, match="is not a Spark master"), session(master):
         raise AssertionError("no session with this master")

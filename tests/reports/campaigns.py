@@ -6,7 +6,7 @@ from reports.index import GoalRow, RunRow
 
 
 def rows() -> list[RunRow]:
-    """A valid run, an unknown, an invalid, one that is not live and a failure of the laboratory."""
+    """A valid run, an unknown one, an invalid one, one that is not live, and a failure of the harness."""
     crash = FaultCount(kind="crash", begun=2, acted=2)
     idle = FaultCount(kind="disk-full", begun=1, acted=0)
     valid, unknown = Validity.VALID, Validity.UNKNOWN
@@ -31,12 +31,12 @@ def rows() -> list[RunRow]:
             repeat="highwater run --seed 3 --protocol v3",
         ),
         RunRow(name="s4", seed=4, protocol="safe", validity=valid, live=False, words=("orders-0 has no leader",)),
-        RunRow(name="s5", seed=None, protocol="safe", validity=None, live=None, error="the disk of the laboratory is full"),
+        RunRow(name="s5", seed=None, protocol="safe", validity=None, live=None, error="the disk of the harness is full"),
     ]
 
 
 def goals() -> tuple[GoalRow, ...]:
-    """One reached, one missed, one that nobody asked for."""
+    """A goal that was reached, one that was missed, and one that was not wanted."""
     return (
         GoalRow(name="message:leader-and-isr", count=12, wanted=True),
         GoalRow(name="message:log-info", count=0, wanted=True),

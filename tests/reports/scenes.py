@@ -1,6 +1,7 @@
-"""Histories for the reports' tests: made up, shaped like a run, drawn from a seed. They need not be right, only plausible.
+"""Synthetic histories for the tests of reports. They are plausible but need not be correct.
 
-`small_loss` is a run by hand of the loss that truncation to the high watermark causes; `random_run` is as large as asked for.
+`small_loss` is a handwritten run of the loss that truncation to the high watermark causes. `random_run` has any size and is drawn
+from a seed.
 """
 
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ def manifest_of(
 
 @dataclass
 class Scene:
-    """A recorder whose clock the test turns by hand."""
+    """A recorder whose clock is set by the test."""
 
     now_ms: int = 0
     recorder: Recorder = field(init=False)
@@ -60,12 +61,12 @@ class Scene:
         self.recorder = Recorder(lambda: self.now_ms * MS)
 
     def at(self, ms: int) -> Recorder:
-        """The recorder, at this time."""
+        """Set the clock and return the recorder."""
         self.now_ms = ms
         return self.recorder
 
     def produce(self, process: int, value: str, *, start: int, end: int, offset: int | None) -> int:
-        """A produce with acks=all, unknown without an offset; returns the index of its completion."""
+        """Record a produce with acks=all and return the index of its completion. Without an offset the outcome is unknown."""
         asked: dict[str, Any] = {"process": process, "f": "produce", "topic": "orders", "partition": 0, "acks": -1}
         self.at(start).operation(type=OpType.INVOKE, records=(Record(value=value),), **asked)
         if offset is None:
@@ -75,7 +76,7 @@ class Scene:
 
 
 def small_loss() -> tuple[History, Verdict]:
-    """b2 truncates to its HW after a restart, is elected, and b1 follows it: the record at offset 1 is gone everywhere."""
+    """b2 truncates to its HW after a restart, is elected, and b1 follows it: the record at offset 1 is lost on all replicas."""
     scene = Scene()
     at = scene.at
     for node in ("b1", "b2"):
@@ -129,7 +130,7 @@ def small_loss() -> tuple[History, Verdict]:
 
 
 def random_run(*, seed: int, partitions: int, seconds: int, calls_per_s: int) -> History:
-    """A run that looks like one: followers trail, brokers crash, leaders move, one call in fifty is unknown."""
+    """A random run: followers trail, brokers crash, leaders move, one call in fifty is unknown."""
     world = _World(rng=Rng(seed), partitions=partitions)
     for number, node in enumerate(BROKERS):
         world.scene.at(number).event(EventKind.NODE_STARTED, node=node, life=1)
@@ -146,7 +147,7 @@ def random_run(*, seed: int, partitions: int, seconds: int, calls_per_s: int) ->
 
 
 class _World:
-    """Who leads what, and how long each log is."""
+    """The leader and the log length of each partition."""
 
     def __init__(self, rng: Rng, partitions: int) -> None:
         self.rng = rng

@@ -1,4 +1,4 @@
-"""Pages in a real browser: nothing is fetched, nothing fails, the index sorts and filters."""
+"""Pages in a real browser: nothing is fetched, no script fails, the index sorts and filters."""
 
 import shutil
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def open_page(page: Page, html: str, folder: Path) -> list[str]:
-    """Open it from a file; what it asks for and complains of is added to the answer."""
+    """Open a page from a file. Its requests, console messages and errors are added to the returned list."""
     heard: list[str] = []
     page.on("request", lambda request: heard.append(request.url))
     page.on("console", lambda message: heard.append(message.text))
@@ -48,27 +48,27 @@ def open_page(page: Page, html: str, folder: Path) -> list[str]:
     return heard
 
 
-def test_a_run_page_asks_for_nothing_but_itself(page: Page, tmp_path: Path) -> None:
+def test_run_page_fetches_nothing_but_itself(page: Page, tmp_path: Path) -> None:
     history, verdict = small_loss()
     heard = open_page(page, run_html(history, verdict, plan="", repeat=""), tmp_path)
     assert heard == [(tmp_path / "page.html").as_uri()]
     assert page.locator("h1 .verdict").inner_text() == "INVALID"
 
 
-def test_a_run_page_is_no_wider_than_its_window(page: Page, tmp_path: Path) -> None:
+def test_run_page_is_no_wider_than_its_window(page: Page, tmp_path: Path) -> None:
     history, verdict = small_loss()
     page.set_viewport_size({"width": 800, "height": 600})
     open_page(page, run_html(history, verdict, plan="", repeat=""), tmp_path)
     assert page.evaluate("document.documentElement.scrollWidth") <= 800
 
 
-def test_the_index_sorts_by_a_column(page: Page, tmp_path: Path) -> None:
+def test_index_sorts_by_a_column(page: Page, tmp_path: Path) -> None:
     open_page(page, campaign_html(rows(), title="t", repeat=""), tmp_path)
     page.locator("#runs th", has_text="acked").click()
     assert page.locator("#runs tbody td:first-child").all_inner_texts()[:2] == ["s1", "s3"]
 
 
-def test_the_index_filters_by_words(page: Page, tmp_path: Path) -> None:
+def test_index_filters_by_words(page: Page, tmp_path: Path) -> None:
     open_page(page, campaign_html(rows(), title="t", repeat=""), tmp_path)
     page.locator("#filter input").fill("safe unknown")
     assert page.locator("#runs tbody tr:visible td:first-child").all_inner_texts() == ["s2"]

@@ -1,4 +1,4 @@
-"""From rows to what figures draw: calls, fault windows, replicas, brokers, the life of an offset."""
+"""From rows to the data of figures: calls, fault windows, replicas, brokers, the life of an offset."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -24,8 +24,8 @@ from tests.reports.scenes import MS, Scene, manifest_of, small_loss
 END = 30_000 * MS
 
 
-def test_a_call_without_an_answer_is_unknown() -> None:
-    """Counting it as failed would accuse the protocol of what it may well have done."""
+def test_call_without_an_answer_is_unknown() -> None:
+    """Counted as failed, its records would look like anomalies if they appear."""
     scene = Scene()
     scene.at(5).operation(process=0, type=OpType.INVOKE, f="produce")
 
@@ -33,7 +33,7 @@ def test_a_call_without_an_answer_is_unknown() -> None:
     assert (call.type, call.end_ns, call.latency_ns) == (OpType.INFO, None, None)
 
 
-def test_a_poll_counts_the_records_it_returned_and_a_produce_those_it_sent() -> None:
+def test_poll_counts_returned_records_and_produce_sent_records() -> None:
     history, _ = small_loss()
     assert [(call.f, call.records) for call in calls_of(history.attempts)] == [
         ("produce", 1),
@@ -44,21 +44,21 @@ def test_a_poll_counts_the_records_it_returned_and_a_produce_those_it_sent() -> 
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1), st.integers(0, 1000))
-def test_a_quantile_is_a_value_with_enough_of_the_others_at_or_below(found: list[int], per_mille: int) -> None:
+def test_quantile_is_the_nearest_rank(found: list[int], per_mille: int) -> None:
     ordered = sorted(found)
     answer = quantile(ordered, per_mille)
     assert answer in ordered
     assert sum(value <= answer for value in ordered) * 1000 >= len(ordered) * per_mille
 
 
-def test_a_window_that_was_never_closed_ends_with_healing() -> None:
+def test_window_without_end_ends_at_healing() -> None:
     history, _ = small_loss()
     windows = {window.id: window for window in windows_of(history.events, END)}
     assert (windows["f1"].end_ns, windows["f1"].acted) == (5000 * MS, 1)
     assert (windows["f2"].end_ns, windows["f2"].acted) == (20_000 * MS, 0)
 
 
-def test_each_family_of_faults_has_a_colour() -> None:
+def test_each_category_of_faults_has_a_colour() -> None:
     kinds = {
         "isolate-leader": "network",
         "cut-zookeeper": "network",
@@ -81,7 +81,7 @@ def replica_of(track: PartitionTrack, node: str) -> ReplicaTrack:
     return next(replica for replica in track.replicas if replica.node == node)
 
 
-def test_a_replica_has_no_log_end_while_its_node_is_down() -> None:
+def test_replica_has_no_log_end_while_its_node_is_down() -> None:
     b2 = replica_of(track_of_small_loss(), "b2")
     assert b2.leo == (
         (1005 * MS, 1),
@@ -106,7 +106,7 @@ def test_roles_follow_each_other_without_a_gap() -> None:
     assert all(before.end_ns == after.start_ns for before, after in pairwise(b2.roles))
 
 
-def test_the_isr_is_what_zookeeper_holds_and_not_what_nodes_believe() -> None:
+def test_isr_is_taken_from_zookeeper_and_not_from_nodes() -> None:
     track = track_of_small_loss()
     assert replica_of(track, "b1").in_isr == ((20 * MS, 6020 * MS),)
     assert replica_of(track, "b2").in_isr == ((20 * MS, END),)
@@ -121,7 +121,7 @@ def test_lag_is_measured_against_the_longest_log_that_is_up() -> None:
     assert b2[-1] == (5500 * MS, 0)
 
 
-def test_a_controller_that_stops_reigns_no_longer() -> None:
+def test_span_of_a_controller_ends_when_its_node_stops() -> None:
     history, _ = small_loss()
     b1, b2, _ = nodes_of(history.events, history.manifest.brokers, END)
     assert b1.reigns == ((1, 10 * MS, 5500 * MS),)
@@ -130,7 +130,7 @@ def test_a_controller_that_stops_reigns_no_longer() -> None:
     assert b2.reigns == ((2, 6010 * MS, END),)
 
 
-def test_the_life_of_an_offset_tells_who_cut_it_off() -> None:
+def test_life_of_an_offset_names_the_truncating_node() -> None:
     history, verdict = small_loss()
     story = story_of(Place(topic="orders", partition=0, offset=1), history, witness=verdict.anomalies[0].witness)
     assert [f"{line.who}: {line.words}" for line in story if not line.who.startswith("client")] == [
@@ -148,8 +148,8 @@ def test_the_life_of_an_offset_tells_who_cut_it_off() -> None:
     ]
 
 
-def test_a_high_watermark_that_goes_on_past_the_offset_is_told_once() -> None:
-    """Also where the first move is itself a witness."""
+def test_hw_beyond_the_offset_is_told_once() -> None:
+    """This holds also if the first move is itself a witness."""
     scene = Scene()
     moves = [scene.at(hw).event(EventKind.HW, node="b1", topic="orders", partition=0, hw=hw) for hw in (1, 2, 3)]
     history = scene.recorder.history(manifest_of())
@@ -157,8 +157,8 @@ def test_a_high_watermark_that_goes_on_past_the_offset_is_told_once() -> None:
     assert [line.index for line in story] == [moves[1]]
 
 
-def test_a_story_is_of_the_generation_that_its_witness_speaks_of() -> None:
-    """An offset that was lost and written again has held two records; mixing them explains neither."""
+def test_story_covers_the_generation_of_its_witness() -> None:
+    """An offset that was lost and written again held two records; a story of both would explain neither."""
     scene = Scene()
     place: dict[str, Any] = {"node": "b1", "topic": "orders", "partition": 0}
     for value in ("old", "new"):
@@ -170,7 +170,7 @@ def test_a_story_is_of_the_generation_that_its_witness_speaks_of() -> None:
     assert [line.index for line in story] == [append, cut]
 
 
-def test_a_story_ends_soon_after_its_last_witness() -> None:
+def test_story_ends_soon_after_its_last_witness() -> None:
     scene = Scene()
     place: dict[str, Any] = {"topic": "orders", "partition": 0}
     append = scene.at(1).event(EventKind.APPEND, node="b1", offset=4, value="v", **place)
@@ -182,7 +182,7 @@ def test_a_story_ends_soon_after_its_last_witness() -> None:
     assert len(story) == 1 + AFTER_MAX
 
 
-def test_of_a_long_poll_only_the_record_in_question_is_a_witness() -> None:
+def test_long_poll_shows_only_the_record_at_the_offset() -> None:
     scene = Scene()
     records = tuple(Record(value=f"v{n}", offset=n) for n in range(500))
     poll = scene.at(1).operation(process=0, type=OpType.OK, f="poll", topic="orders", partition=0, records=records)
@@ -225,12 +225,12 @@ def a_call(process: int, start: int, outcome: OpType = OpType.OK) -> Call:
     )
 
 
-def test_a_client_keeps_its_lane_when_its_number_changes_after_an_unknown_call() -> None:
+def test_client_keeps_its_lane_when_its_process_number_changes() -> None:
     calls = [a_call(0, 0, OpType.INFO), a_call(1, 1), a_call(2, 2, OpType.INFO), a_call(3, 10), a_call(5, 10)]
     assert lane_count(calls) == 3
 
 
-def test_processes_that_overlap_have_lanes_of_their_own() -> None:
+def test_overlapping_processes_have_separate_lanes() -> None:
     assert lane_count([a_call(n, n) for n in range(4)]) == 4
     assert lane_count([]) == 1
 
@@ -248,7 +248,7 @@ def test_fault_bars_of_one_row_never_overlap(windows: list[FaultWindow]) -> None
     assert all(scale.x(a.end_ns) <= scale.x(b.start_ns) for row in rows for a, b in pairwise(row))
 
 
-def test_the_lane_of_a_window_does_not_depend_on_the_order_of_rows() -> None:
+def test_lane_of_a_window_does_not_depend_on_row_order() -> None:
     windows = [replace(a_window(n * 100, n * 100 + 150), id=f"f{n}") for n in range(5)]
     scale = TimeScale(start_ns=0, end_ns=1300)
     assert packed(windows, scale) == packed(windows[::-1], scale)

@@ -1,4 +1,4 @@
-"""Figures as drawings: scales, buckets, and what stays out of a zoomed picture."""
+"""Figures as drawings: scales, buckets, and the bounds of a zoomed picture."""
 
 import re
 
@@ -41,24 +41,24 @@ def a_call(number: int, *, took_ms: int = 5, outcome: OpType = OpType.OK, end_ns
 
 
 @given(st.integers(NS_PER_S, 10**6 * NS_PER_S))
-def test_a_span_has_at_most_a_hundred_buckets(span: int) -> None:
+def test_any_span_has_at_most_a_hundred_buckets(span: int) -> None:
     assert span // bucket_ns(span) < 100 or bucket_ns(span) == 1000 * NS_PER_S
 
 
-def test_a_bucket_without_an_answer_has_no_quantile() -> None:
-    """A line drawn through an outage would say that calls were fast in it."""
+def test_bucket_without_an_answer_has_no_quantile() -> None:
+    """A line drawn through an outage would show calls as fast during it."""
     calls = [a_call(0, took_ms=7), a_call(300, took_ms=9)]
     points = dict(quantile_points(calls, MINUTE, 500))
     assert [value for value in points.values() if value is not None] == [7 * MS, 9 * MS]
     assert len(points) == 61
 
 
-def test_failed_calls_do_not_count_into_the_quantiles() -> None:
+def test_failed_calls_are_not_counted_in_quantiles() -> None:
     calls = [a_call(0, took_ms=7), a_call(1, took_ms=2000, outcome=OpType.INFO)]
     assert next(value for _, value in quantile_points(calls, MINUTE, 1000)) == 7 * MS
 
 
-def test_the_latency_axis_begins_at_the_decade_of_the_quickest_call() -> None:
+def test_latency_axis_begins_at_the_decade_of_the_fastest_call() -> None:
     drawing = call_figure([a_call(n, took_ms=20 + n) for n in range(5)], MINUTE, NOTHING, "produce")
     assert re.findall(r">(\S+ ms)<", drawing) == ["10 ms", "100 ms"]
 
@@ -69,14 +69,14 @@ def test_calls_without_an_acknowledgement_have_plots(calls: list[Call]) -> None:
     assert timeline_figure(calls, MINUTE, NOTHING).startswith("<svg")
 
 
-def test_calls_beyond_the_hover_bound_are_drawn_all_the_same() -> None:
+def test_calls_beyond_the_hover_bound_are_still_drawn() -> None:
     calls = [a_call(n) for n in range(HOVER_MAX + 500)]
     drawing = timeline_figure(calls, MINUTE, NOTHING)
     assert drawing.count("<rect") == HOVER_MAX
     assert "500 calls: ok" in drawing
 
 
-def test_a_zoomed_picture_shows_nothing_from_other_times() -> None:
+def test_zoomed_picture_shows_nothing_from_other_times() -> None:
     history, _ = small_loss()
     (track,) = tracks_of(history.events, history.manifest.assignments, 30_000 * MS)
     zoom = TimeScale(start_ns=4900 * MS, end_ns=5300 * MS)
@@ -91,13 +91,13 @@ def test_a_zoomed_picture_shows_nothing_from_other_times() -> None:
     assert all(LEFT <= int(x) <= LEFT + PLOT for x in re.findall(r'<rect x="(\d+)"', drawing))
 
 
-def test_a_controller_of_another_time_is_not_in_the_zoomed_picture() -> None:
+def test_zoomed_picture_has_no_controller_of_another_time() -> None:
     node = NodeTrack(node="b1", down=(), registered=((0, NS_PER_S),), reigns=((3, 0, NS_PER_S),))
     zoom = TimeScale(start_ns=2 * NS_PER_S, end_ns=3 * NS_PER_S)
     assert "controller epoch 3" not in nodes_figure([node], zoom, NOTHING)
     assert "controller epoch 3" in nodes_figure([node], MINUTE, NOTHING)
 
 
-def test_latencies_are_worded_for_people() -> None:
+def test_latency_words_have_a_readable_unit() -> None:
     worded = [latency_words(ns) for ns in (None, 740_000, 48_200_000, 1_259_000_000)]
     assert worded == ["none", "0.7 ms", "48 ms", "1.25 s"]

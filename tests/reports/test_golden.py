@@ -1,6 +1,6 @@
-"""Pages as they were last looked at.
+"""Pages are equal to the reviewed golden files.
 
-`python -m tests.reports.test_golden --rewrite` makes them anew: look at them before committing.
+`python -m tests.reports.test_golden --rewrite` regenerates them; review them before committing.
 """
 
 import sys
@@ -27,8 +27,8 @@ def pages() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", sorted(pages()))
-def test_a_page_looks_as_it_did(name: str) -> None:
-    """A change in a page is made on purpose or not at all."""
+def test_page_equals_its_golden_file(name: str) -> None:
+    """A page changes only on purpose."""
     assert (GOLDEN / name).read_text(encoding="utf-8") == pages()[name]
 
 

@@ -10,14 +10,14 @@ from tests.reports.campaigns import goals, rows
 
 def test_totals_count_every_run_once() -> None:
     totals = dict(campaign_of(rows(), title="", repeat="").totals)
-    outcomes = ("valid", "invalid", "unknown", "laboratory failed")
+    outcomes = ("valid", "invalid", "unknown", "harness failed")
     assert totals["runs"] == "5"
     assert [totals[name] for name in outcomes] == ["2", "1", "1", "1"]
     assert (totals["not live"], totals["excused losses"], totals["acknowledged"]) == ("1", "1", "150")
-    assert totals["of it per second of a worker"] == "48.0 s"
+    assert totals["run seconds per worker second"] == "48.0 s"
 
 
-def test_the_worst_runs_come_first() -> None:
+def test_worst_runs_come_first() -> None:
     assert [row.name for row in campaign_of(rows(), title="", repeat="").rows] == ["s5", "s3", "s2", "s4", "s1"]
 
 
@@ -28,11 +28,11 @@ def test_faults_are_counted_as_begun_and_as_acted() -> None:
     )
 
 
-def test_anomalies_are_counted_by_runs_and_in_all() -> None:
+def test_anomalies_are_counted_by_runs_and_in_total() -> None:
     assert campaign_of(rows(), title="", repeat="").anomalies == (("lost", 1, 2), ("unclean-election", 1, 1))
 
 
-def test_a_goal_that_was_missed_is_told_from_one_that_nobody_asked_for() -> None:
+def test_missed_goal_differs_from_a_count_that_was_not_wanted() -> None:
     page = campaign_html(rows(), title="", repeat="", goals=goals())
     ends = {goal.name: page.split(f"<td>{goal.name}</td>")[1].split("</tr>")[0] for goal in goals()}
     said = {name: [word for word in ("reached", "missed") if word in end] for name, end in ends.items()}
@@ -40,8 +40,8 @@ def test_a_goal_that_was_missed_is_told_from_one_that_nobody_asked_for() -> None
     assert said == {"message:leader-and-isr": ["reached"], "message:log-info": ["missed"], "error:NOT_CONTROLLER": []}
 
 
-def test_an_empty_campaign_has_an_index() -> None:
-    assert "laboratory failed" in campaign_html([], title="nothing", repeat="")
+def test_empty_campaign_has_an_index() -> None:
+    assert "harness failed" in campaign_html([], title="nothing", repeat="")
 
 
 def suite() -> ElementTree.Element:
@@ -60,13 +60,13 @@ def test_each_outcome_has_its_junit_element() -> None:
     }
 
 
-def test_the_junit_counts_agree_with_the_cases() -> None:
+def test_junit_counts_agree_with_the_cases() -> None:
     found = {name: suite().get(name) for name in ("tests", "failures", "errors", "skipped", "time")}
     assert found == {"tests": "5", "failures": "2", "errors": "1", "skipped": "1", "time": "2.500"}
 
 
-def test_a_failure_names_the_anomalies_and_the_command_that_repeats_it() -> None:
-    """A value with a control character must not make the file unreadable."""
+def test_junit_failure_names_anomalies_and_repeat_command() -> None:
+    """A control character in a value must not make the file unreadable."""
     failure = suite().find("testcase[@name='s3']/failure")
     assert failure is not None
     assert failure.get("message") == "INVALID: 2 x lost, 1 x unclean-election"

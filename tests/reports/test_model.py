@@ -1,4 +1,4 @@
-"""The view model: what a page says, in which order, and what its bounds leave out."""
+"""The view model: what a page shows, in which order, and what its bounds leave out."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def an_anomaly(kind: str = "lost", key: str = "orders-0", checker: str = "durabi
     return Anomaly(kind=kind, checker=checker, key=key, witness=(), words=words)
 
 
-def test_the_summary_counts_records_calls_and_changes() -> None:
+def test_summary_counts_records_calls_and_changes() -> None:
     facts = {fact.name: fact.value for fact in page(*small_loss()).facts}
     assert facts == {
         "calls": "4",
@@ -40,8 +40,8 @@ def test_the_summary_counts_records_calls_and_changes() -> None:
     }
 
 
-def test_a_fault_that_was_begun_and_never_bit_is_shown_as_such() -> None:
-    """A nemesis that barely acts goes unnoticed otherwise."""
+def test_fault_that_was_begun_but_never_acted_is_shown() -> None:
+    """Otherwise a nemesis without effect would go unnoticed."""
     assert [(row.kind, row.begun, row.acted) for row in page(*small_loss()).faults] == [("crash", 1, 1), ("power-loss", 1, 0)]
 
 
@@ -55,17 +55,17 @@ def test_a_fault_that_was_begun_and_never_bit_is_shown_as_such() -> None:
         (Findings(anomalies=(an_anomaly(),), live_judged=True), "INVALID", "live", "invalid"),
     ],
 )
-def test_the_banner_says_safety_and_liveness_apart(findings: Findings, verdict: str, live: str, tone: str) -> None:
+def test_banner_separates_safety_and_liveness(findings: Findings, verdict: str, live: str, tone: str) -> None:
     banner = banner_of(merge([findings]), manifest_of())
     assert (banner.verdict, banner.live, banner.tone) == (verdict, live, tone)
 
 
-def test_an_interrupted_run_says_so_in_the_banner() -> None:
+def test_banner_tells_of_an_interrupted_run() -> None:
     manifest = msgspec.structs.replace(manifest_of(), outcome="interrupted")
     assert "ended early: interrupted" in banner_of(merge([Findings()]), manifest).sentence
 
 
-def test_an_anomaly_carries_its_rows_its_offset_and_its_picture() -> None:
+def test_anomaly_has_its_witnesses_offset_and_picture() -> None:
     (view,) = page(*small_loss()).anomalies
     assert view.place == Place(topic="orders", partition=0, offset=1)
     assert [line.who for line in view.witnesses] == ["client 0", "b2", "client 2"]
@@ -75,7 +75,7 @@ def test_an_anomaly_carries_its_rows_its_offset_and_its_picture() -> None:
     assert (view.scale.start_ns, view.scale.end_ns) == (20 * MS, 27_120 * MS)
 
 
-def test_an_anomaly_without_an_offset_is_shown_among_the_events_around_it() -> None:
+def test_anomaly_without_offset_is_shown_with_events_around_it() -> None:
     history, _ = small_loss()
     elected = [event.index for event in history.of_kind(EventKind.CONTROLLER_ELECTED)]
     two = Anomaly(kind="two-controllers", checker="c", key="", witness=tuple(elected), words="two at once")
@@ -87,8 +87,8 @@ def test_an_anomaly_without_an_offset_is_shown_among_the_events_around_it() -> N
     assert "b2 stops (life 1): crash" in [f"{line.who} {line.words}" for line in view.story]
 
 
-def test_every_kind_is_counted_and_few_of_each_are_shown() -> None:
-    """137 anomalies of one kind must not hide the one of another."""
+def test_every_kind_is_counted_and_few_examples_are_shown() -> None:
+    """137 anomalies of one kind must not hide the only one of another kind."""
     many = [an_anomaly(kind="order", words=f"{n}") for n in range(50)]
     history, _ = small_loss()
 
@@ -98,7 +98,7 @@ def test_every_kind_is_counted_and_few_of_each_are_shown() -> None:
     assert len(shown.anomalies) == EXAMPLES_MAX + 1
 
 
-def test_the_story_of_an_offset_is_told_once() -> None:
+def test_story_of_an_offset_is_shown_once() -> None:
     history, _ = small_loss()
     pair = (an_anomaly("a", words="offset 1 is gone"), an_anomaly("b", words="offset 1 holds two values"))
 
@@ -115,14 +115,14 @@ def test_examples_come_from_different_partitions_first() -> None:
     assert [view.anomaly.key for view in shown.anomalies] == ["orders-0", "orders-1", "orders-2"]
 
 
-def test_kinds_stand_in_the_order_of_the_registry_with_its_claims() -> None:
+def test_kinds_are_in_registry_order_with_their_claims() -> None:
     last, first = an_anomaly("a", checker=ALL[-1].name), an_anomaly("z", checker=ALL[0].name)
     history, _ = small_loss()
     kinds = page(history, merge([Findings(anomalies=(last, first))])).kinds
     assert [(row.kind, row.claim) for row in kinds] == [("z", ALL[0].claim), ("a", ALL[-1].claim)]
 
 
-def test_excused_losses_are_shown_in_stretches_with_their_wound() -> None:
+def test_excused_losses_are_grouped_with_their_wound() -> None:
     scene = Scene()
     wound = scene.at(5).event(EventKind.WOUND, node="b1", topic="orders", partition=0, offset=3, dir=0, detail="power-loss")
     losses = [ExcusedLoss(topic="orders", partition=0, offset=n, value=f"v{n}", wound=wound) for n in (3, 4, 5, 9)]
@@ -141,7 +141,7 @@ def test_excused_losses_are_shown_in_stretches_with_their_wound() -> None:
     assert "5 losses are excused by wounds" in shown.banner.sentence
 
 
-def test_a_long_story_is_cut_in_its_middle_and_keeps_its_witnesses() -> None:
+def test_long_story_is_cut_in_its_middle_but_keeps_witnesses() -> None:
     scene = Scene()
     indices = [
         scene.at(n).event(EventKind.STATE_WRITTEN, topic="orders", partition=0, leader="b1", leader_epoch=n, isr=("b1",))
@@ -157,15 +157,15 @@ def test_a_long_story_is_cut_in_its_middle_and_keeps_its_witnesses() -> None:
     assert len(view.story) <= STORY_MAX + len(witness)
 
 
-def test_partitions_in_trouble_come_first() -> None:
+def test_partitions_with_anomalies_come_first() -> None:
     history, _ = small_loss()
     history = History(manifest_of(partitions=3), operations=history.operations, events=history.events)
     shown = page(history, merge([Findings(anomalies=(an_anomaly(key="orders-2"),))]))
     assert [track.key for track in shown.partitions] == ["orders-2", "orders-0", "orders-1"]
 
 
-def test_wall_time_is_no_part_of_a_page() -> None:
-    """A replayed run takes another time and must have the same page."""
+def test_wall_time_is_not_part_of_a_page() -> None:
+    """A replayed run takes another wall time and must have the same page."""
     history, verdict = small_loss()
     slower = History(
         msgspec.structs.replace(history.manifest, wall_seconds=99.0), operations=history.operations, events=history.events

@@ -1,4 +1,4 @@
-"""Pages as text: self-contained, escaped, whole, small, the same for the same run."""
+"""Pages as text: self-contained, escaped, well-formed, small, the same for the same run."""
 
 import re
 from html.parser import HTMLParser
@@ -17,7 +17,7 @@ VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
 class Outline(HTMLParser):
-    """Ids, links and anything that would be fetched; fails on tags that do not close each other."""
+    """Collects ids, links and everything that would be fetched; fails on tags that do not match."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def small_page() -> str:
 
 
 @pytest.mark.parametrize("html", [small_page(), campaign_html(rows(), title="t", repeat="r")], ids=["run", "campaign"])
-def test_a_page_is_whole_and_fetches_nothing(html: str) -> None:
+def test_page_is_well_formed_and_fetches_nothing(html: str) -> None:
     found = outline(html)
     assert found.open == []
     assert found.fetched == []
@@ -67,12 +67,12 @@ def test_a_page_is_whole_and_fetches_nothing(html: str) -> None:
     assert len(found.ids) == len(set(found.ids))
 
 
-def test_every_link_within_a_page_leads_somewhere() -> None:
+def test_every_link_within_a_page_has_a_target() -> None:
     found = outline(small_page())
     assert [link for link in found.links if link.removeprefix("#") not in found.ids] == []
 
 
-def test_what_a_run_says_is_never_markup() -> None:
+def test_text_of_a_run_is_never_markup() -> None:
     """Values, errors and words come from outside."""
     html = small_page()
     assert "<script>alert(1)" not in html
@@ -86,12 +86,12 @@ def test_every_drawing_is_well_formed() -> None:
         ElementTree.fromstring(drawing)
 
 
-def test_the_same_run_has_the_same_bytes() -> None:
+def test_same_run_has_the_same_bytes() -> None:
     assert small_page() == small_page()
 
 
-def test_the_page_of_a_long_run_stays_small() -> None:
-    """Peers' pages grew to a gigabyte for three thousand operations and opened nowhere."""
+def test_page_of_a_long_run_stays_small() -> None:
+    """Pages of similar tools reached a gigabyte for three thousand operations, and no browser opened them."""
     history = random_run(seed=3, partitions=12, seconds=200, calls_per_s=50)
     assert len(history.attempts) == 10_000
     assert len(history.events) > 50_000
@@ -101,7 +101,7 @@ def test_the_page_of_a_long_run_stays_small() -> None:
     assert len(html.encode()) < 1_500_000
 
 
-def test_a_run_that_recorded_nothing_has_a_page() -> None:
+def test_run_without_rows_has_a_page() -> None:
     """An interrupted run may have a manifest and no rows."""
     history = History(msgspec.structs.replace(manifest_of(end_ms=0), assignments=(), brokers=(), healed_at_ns=None))
     html = run_html(history, merge([Findings(unchecked=("nothing was recorded",))]), plan="", repeat="")

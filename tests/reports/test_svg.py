@@ -1,4 +1,4 @@
-"""The drawing primitives: what a path of a step line must and must not do."""
+"""The drawing primitives: the paths of step lines and boxes, ticks, and zooming."""
 
 import re
 
@@ -11,7 +11,7 @@ Points = list[tuple[int, int | None]]
 
 
 def covered(d: str) -> dict[int, set[int]]:
-    """The pixels a path of M, h and v passes through, by column."""
+    """The pixels that a path of M, h and v passes through, by column."""
     pixels: dict[int, set[int]] = {}
     x = y = 0
     for command, first, second in re.findall(r"([Mhv])(-?\d+)(?: (-?\d+))?", d):
@@ -35,7 +35,7 @@ points = st.lists(st.tuples(st.integers(0, 40), ys), max_size=200).map(lambda fo
 
 
 @given(points)
-def test_a_step_line_passes_through_every_value(found: Points) -> None:
+def test_step_line_passes_through_every_value(found: Points) -> None:
     pixels = covered(step_path(found, 41))
 
     missing = [(x, y) for x, y in found if y is not None and y not in pixels.get(x, set())]
@@ -43,23 +43,23 @@ def test_a_step_line_passes_through_every_value(found: Points) -> None:
 
 
 @given(points)
-def test_the_size_of_a_step_line_is_bounded_by_its_columns(found: Points) -> None:
+def test_size_of_a_step_line_is_bounded_by_its_columns(found: Points) -> None:
     """A page of a million events must not be larger than one of ten thousand."""
     columns = len({x for x, _ in found})
     assert len(re.findall("[Mhv]", step_path(found, 41))) <= 5 * columns + 1
 
 
-def test_a_step_line_is_broken_where_there_is_no_value() -> None:
+def test_step_line_is_interrupted_where_there_is_no_value() -> None:
     assert step_path([(0, 5), (10, None), (20, 7)], 30) == "M0 5h10M20 7h10"
 
 
-def test_a_dip_within_one_column_is_drawn() -> None:
-    """A truncation that is refilled at once is what the picture is there for."""
+def test_dip_within_one_column_is_drawn() -> None:
+    """The picture must show a truncation even if the log is refilled at once."""
     assert step_path([(0, 10), (5, 90), (5, 10)], 9) == "M0 10h5v80v-80h4"
 
 
 @given(st.integers(-10_000, 10_000), st.integers(1, 10_000), st.integers(2, 12))
-def test_ticks_are_few_and_inside(low: int, span: int, most: int) -> None:
+def test_ticks_are_few_and_within_the_range(low: int, span: int, most: int) -> None:
     ticks = nice_ticks(low, low + span, most)
     assert len(ticks) <= most
     assert all(low <= tick <= low + span for tick in ticks)
@@ -73,12 +73,12 @@ def test_joined_boxes_cover_the_same_columns_once(spans: list[tuple[int, int]]) 
     assert sorted(drawn) == sorted({x for start, end in spans for x in range(start, end)})
 
 
-def test_a_zoomed_line_begins_with_the_value_that_held() -> None:
+def test_zoomed_line_begins_with_the_value_at_its_start() -> None:
     scale = TimeScale(start_ns=100, end_ns=200)
     assert list(visible([(0, 1), (50, 2), (150, 3), (250, 4)], scale)) == [(100, 2), (150, 3)]
 
 
-def test_a_zoomed_line_without_a_change_is_flat() -> None:
+def test_zoomed_line_without_a_change_is_flat() -> None:
     assert list(visible([(0, 1)], TimeScale(start_ns=100, end_ns=200))) == [(100, 1)]
 
 

@@ -1,4 +1,4 @@
-"""Histories written as Jepsen's EDN: what is read back says the same, and is judged the same."""
+"""An exported history reads back equal and gets the same verdict."""
 
 import io
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_any_value_is_read_back(value: object) -> None:
     ((_, found),) = edn.records(io.BytesIO(text.encode()))
 
     assert found[Named("value")] == value
-    assert export.edn(found[Named("value")]) == export.edn(value)  # 1 and 1.0 are equal, and so are a map and its pairs
+    assert export.edn(found[Named("value")]) == export.edn(value)  # tells 1 from 1.0, and a map from its pairs
 
 
 def _read(lines: list[str]) -> list[Step]:
@@ -68,21 +68,21 @@ def test_steps_are_read_back() -> None:
     assert [s.index for s in found] == [0, 1, 2, 3]
 
 
-def test_a_process_whose_call_nobody_heard_of_is_not_used_again() -> None:
-    """Knossos refuses a process that invokes while a call of it is open, and such a call is open for ever."""
+def test_process_is_not_reused_after_an_unknown_outcome() -> None:
+    """Knossos refuses an invocation of a process with an open call, and a call of unknown outcome stays open for ever."""
     told = [_step(p, k, "read") for p, k in ((0, OpType.INVOKE), (0, OpType.INFO), (1, OpType.INVOKE), (0, OpType.INVOKE))]
 
     assert [s.process for s in _read(list(export.lines(lambda: told)))] == [0, 0, 1, 2]
 
 
-def test_names_in_micro_operations_of_json_become_keywords() -> None:
+def test_json_micro_operation_names_become_keywords() -> None:
     """Elle looks for :append, not for "append"."""
     (line,) = export.lines(lambda: [_step(0, OpType.INVOKE, "txn", (("append", "x", "append"), ("r", "y", None)))])
 
     assert line.endswith(':value [[:append "x" "append"] [:r "y" nil]]}\n')
 
 
-def test_a_refused_compare_and_set_is_a_failure() -> None:
+def test_refused_compare_and_set_becomes_a_failure() -> None:
     told = [_step(0, OpType.INVOKE, "cas", (1, 2)), _step(0, OpType.OK, "cas", Named("false"))]
 
     assert [(s.type, s.value) for s in _read(list(export.lines(lambda: told)))] == [
@@ -91,12 +91,12 @@ def test_a_refused_compare_and_set_is_a_failure() -> None:
     ]
 
 
-def test_a_function_that_is_no_name_is_refused() -> None:
-    with pytest.raises(HistoryError, match="'two words' is no name"):
+def test_invalid_function_name_is_refused() -> None:
+    with pytest.raises(HistoryError, match="'two words' is not a function name"):
         list(export.lines(lambda: [_step(0, OpType.INVOKE, "two words")]))
 
 
-# --- our own ------------------------------------------------------------------------------------------------------------
+# --- histories of highwater --------------------------------------------------------------------------------------------
 
 
 def _stored(tmp_path: Path, history: History) -> Path:
@@ -106,15 +106,15 @@ def _stored(tmp_path: Path, history: History) -> Path:
 
 
 @pytest.mark.parametrize("name", sorted(name for name in STORIES if "topic" not in name))
-def test_an_exported_story_is_judged_as_the_story(name: str, tmp_path: Path) -> None:
-    """By the rules of Jepsen's queues, which see clients alone: the file says what the history says."""
+def test_exported_story_gets_the_verdict_of_the_story(name: str, tmp_path: Path) -> None:
+    """Judged by the rules of Jepsen's queue workload, which see client operations alone."""
     history = STORIES[name].tell()
     if not ours.holds_records(history) or len({row.topic_id for row in history.operations} - {None}) > 1:
         return
     path = _stored(tmp_path, history)
     try:
         judged = judge_file(path, Asked(model="kafka"))
-    except HistoryError:  # stories of histories that are none
+    except HistoryError:  # stories of invalid histories
         with pytest.raises(HistoryError):
             store.write_lines(tmp_path / "out.edn", exported(path))
         return
@@ -129,7 +129,7 @@ def test_an_exported_story_is_judged_as_the_story(name: str, tmp_path: Path) -> 
     )
 
 
-def test_a_large_good_history_is_good_by_every_model_of_a_log(tmp_path: Path) -> None:
+def test_large_good_history_is_valid_by_every_log_model(tmp_path: Path) -> None:
     operations, events, told = log_tables(3000)
     history = History.from_tables(told, operations=operations, events=events)
     store.save(tmp_path / "run", history)
@@ -143,8 +143,8 @@ def test_a_large_good_history_is_good_by_every_model_of_a_log(tmp_path: Path) ->
     assert by_log.operations > 1000
 
 
-def test_a_consumer_that_begins_elsewhere_is_assigned_anew() -> None:
-    """Jepsen's consumer goes on where it stood; a jump without an assignment would be a poll that skips."""
+def test_consumer_that_jumps_is_assigned_again() -> None:
+    """Jepsen's consumer continues at its position. Without an assignment, a jump would be a poll that skips records."""
     story = Story()
     for offset, value in enumerate("abc"):
         story.produces(1, value, offset)
@@ -159,7 +159,7 @@ def test_a_consumer_that_begins_elsewhere_is_assigned_anew() -> None:
 
 
 def test_other_functions_of_ours_have_json_values(tmp_path: Path) -> None:
-    """A register's history in our own format is judged by the register."""
+    """A register history in our own format is judged by the register model."""
     rows = [
         Operation(index=0, process=0, type=OpType.INVOKE, f="write", topic="x", value="1", time_ns=0),
         Operation(index=1, process=0, type=OpType.OK, f="write", topic="x", value="1", time_ns=1),
@@ -179,19 +179,19 @@ def steps_of(tmp_path: Path, lines: object) -> list[Step]:
     return list(steps(tmp_path / "out.edn"))
 
 
-def test_a_value_that_is_no_json_is_refused_with_its_row(tmp_path: Path) -> None:
+def test_value_that_is_not_json_is_refused_with_its_row(tmp_path: Path) -> None:
     rows = [Operation(index=4, process=0, type=OpType.INVOKE, f="write", value="{", time_ns=0)]
     path = _stored(tmp_path, History(manifest(promise()), operations=rows))
 
-    with pytest.raises(HistoryError, match="row 4: the value of write is no JSON"):
+    with pytest.raises(HistoryError, match="row 4: the value of write is not JSON"):
         judge_file(path, Asked(model="register"))
 
 
-def test_a_topic_that_was_made_again_is_refused(tmp_path: Path) -> None:
-    """Rows do not always say of which of the two they are."""
+def test_recreated_topic_is_refused(tmp_path: Path) -> None:
+    """Rows do not always hold the topic id that tells the old topic from the new."""
     row = Operation(index=0, process=0, type=OpType.INVOKE, f="poll", topic="t", topic_id="1", partition=0, time_ns=0)
     other = msgspec.structs.replace(row, index=1, type=OpType.OK, topic_id="2")
     path = _stored(tmp_path, History(manifest(promise()), operations=[row, other]))
 
-    with pytest.raises(HistoryError, match="topic t was deleted and made again"):
+    with pytest.raises(HistoryError, match="topic t was deleted and created again"):
         judge_file(path, Asked(model="kafka"))

@@ -1,4 +1,4 @@
-"""Reading holds a piece of the file and no more, however long the file is."""
+"""Reading a file holds only a piece of it, however long the file is."""
 
 import io
 import tracemalloc
@@ -16,7 +16,7 @@ _LINES = {
 
 
 class Endless(io.RawIOBase):
-    """A file of so many lines that is made while it is read."""
+    """A file of a given number of lines, generated while it is read."""
 
     def __init__(self, line: str, count: int) -> None:
         self._lines = (line % (i, i, i) for i in range(count))
@@ -42,8 +42,8 @@ def _peak(read: Callable[[BinaryIO], Iterator[object]], line: str, count: int) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", sorted(_LINES))
-def test_a_file_is_never_held_as_a_whole(form: str) -> None:
-    """Four megabytes of it, and less than half of that at a time: pieces of a quarter, as text, and what is left of the last."""
+def test_file_is_never_held_as_a_whole(form: str) -> None:
+    """The file has 4 MB and less than half of it is held: pieces of 256 kB, their text, and the rest of the last piece."""
     line, read = _LINES[form]
     size = 4 << 20
 
