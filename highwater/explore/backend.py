@@ -12,9 +12,9 @@ from highwater.explore.model import Model
 from highwater.explore.path import bounds_of, refusal
 from highwater.explore.stage import Impossible
 from highwater.explore.state import CLIENT, Spent
-from highwater.explore.zookeeper import decode
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Provenance, Run
+from highwater.rig.commits import AnyCommit, SessionEnded
 from highwater.rig.evidence import Notebook, ZkEvidence
 from highwater.rig.scene import manifest, variant_of
 from history.digest import digest
@@ -22,7 +22,6 @@ from history.event import EventKind
 from history.manifest import FaultCount, Outcome
 from history.op import OpType
 from history.recorder import Record, Recorder
-from reference.coordination.api import AnyAnswer, AnyOp
 from reference.effects import AnyEffect, Note, Send
 from reference.errors import ErrorCode
 from reference.events import AnyEvent, Received
@@ -126,14 +125,13 @@ class _Scribe:
             node=node,
         )
 
-    def submitted(self, index: int, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...], tree: bytes) -> None:
-        """What ZooKeeper wrote."""
-        self._evidence.watch(decode(tree))
-        self._evidence.performed(broker_address(BrokerId(index + 1)), life, ops, answers)
+    def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
+        """Record the rows of what ZooKeeper committed."""
+        self._evidence.committed(commits, writer=broker_address(BrokerId(index + 1)), life=life)
 
-    def session_over(self, gone: tuple[str, ...], tree: bytes) -> None:
-        """A session ended."""
-        self._evidence.session_over(gone)
+    def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
+        """Record the end of a registration."""
+        self._evidence.committed((ended,))
 
     def started(self, index: int, life: int) -> None:
         """A process runs."""

@@ -10,8 +10,9 @@ from typing import Protocol
 from highwater.backends.real.os_process import RUNNING, STOPPED, gone, in_state
 from highwater.backends.real.site import Probe, Proof
 from highwater.backends.real.zookeeper import Server
-from highwater.backends.real.zookeeper_log import AnyCommit, LogError, read_log
+from highwater.backends.real.zookeeper_log import LogError, read_log
 from highwater.errors import HarnessError
+from highwater.rig.commits import AnyCommit
 from reference.types import Address
 
 # After a start, with a quorum to be found: that of three took 3 to 6 s on two cores at a load of 15, four at once took 26 s.

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from highwater.backends.real.zookeeper_log import AnyCommit
+from highwater.rig.commits import AnyCommit
 from reference.events import DirImage
 from reference.types import Address, BrokerId, TopicPartition
 from server.lab.notes import NoteLine

@@ -11,48 +11,11 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from msgspec import Struct
+from highwater.rig.commits import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 
 _MAGIC = b"ZKLG"
 _FILE_HEADER_BYTES = 16
 _CREATE, _DELETE, _SET_DATA, _MULTI, _CREATE2, _CLOSE_SESSION = 1, 2, 5, 14, 15, -11
-
-
-class Commit(Struct, frozen=True, kw_only=True):
-    """Base: one change to one znode. `time_ms` is the server's wall clock, `session` that of the writer."""
-
-    zxid: int
-    session: int
-    time_ms: int
-
-
-class NodeCreated(Commit, frozen=True, kw_only=True):
-    """A znode came to be, at version 0; its czxid is `zxid`."""
-
-    path: str
-    data: bytes
-    ephemeral: bool
-
-
-class NodeWritten(Commit, frozen=True, kw_only=True):
-    """Its data changed."""
-
-    path: str
-    data: bytes
-    version: int
-
-
-class NodeDeleted(Commit, frozen=True, kw_only=True):
-    """It is gone."""
-
-    path: str
-
-
-class SessionEnded(Commit, frozen=True, kw_only=True):
-    """The session of that number is over; all its ephemerals are deleted with this transaction."""
-
-
-AnyCommit = NodeCreated | NodeWritten | NodeDeleted | SessionEnded
 
 
 class LogError(Exception):

@@ -46,7 +46,6 @@ class World:
         self.stage = Stage(plan)
         self.evidence = ZkEvidence(self.stage.recorder)
         self.server = ZkServer(self.stage, self.evidence)
-        self.evidence.watch(self.server.tree)
         brokers = brokers_of(plan)
         self.nodes: dict[BrokerId, NodeHost] = {
             broker: NodeHost(self.stage, self.server, broker_config(plan, broker), boot) for broker in brokers

@@ -5,6 +5,7 @@ broke may still be performed, until the session was accepted on another connecti
 called at the moment of the write.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from msgspec import Struct
@@ -12,11 +13,8 @@ from msgspec import Struct
 from highwater.backends.sim.network import Connection
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.stage import Stage
-from reference.coordination.api import (
-    AnyAnswer,
-    AnyOp,
-    Change,
-)
+from highwater.rig.commits import AnyCommit, SessionEnded, commits_of
+from reference.coordination.api import AnyAnswer, AnyOp, Change
 from reference.coordination.memory import Fired, MemoryZooKeeper, Watches
 from reference.effects import ZkRequest
 from reference.types import Address
@@ -64,13 +62,10 @@ class WatchEvent(Struct, frozen=True, gc=False):
 
 
 class Witness(Protocol):
-    """Who is told what ZooKeeper commits, at that moment."""
+    """Is told what ZooKeeper commits, at that moment."""
 
-    def performed(self, node: Address, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> None:
-        """A request of a node was performed."""
-
-    def session_over(self, ephemerals: tuple[str, ...]) -> None:
-        """A session ended and these nodes are gone."""
+    def committed(self, commits: Iterable[AnyCommit], *, writer: Address | None = None, life: int | None = None) -> None:
+        """These commits were made, by this life of this node where a node made them."""
 
 
 class Line:
@@ -138,7 +133,7 @@ class ZkServer:
             # Operations of a batch travel one by one: only so many of them got through.
             ops = ops[: self._stage.draws.below(f"late {line.node}", len(ops) + 1)]
         answers, fired = self.tree.submit(line.session, ops, atomic=atomic)
-        self._witness.performed(line.node, line.life, ops, answers)
+        self._witness.committed(commits_of(self.tree, line.session, ops, answers), writer=line.node, life=line.life)
         self._tell(fired)
         self._network.send(line.connection.back, Answer(request, answers, self.tree.zxid))
 
@@ -146,7 +141,7 @@ class ZkServer:
         """An administrator who is no part of the run does this, in a session of his own."""
         session = self.tree.connect(timeout_ms=1)
         answers, fired = self.tree.submit(session, ops)
-        self._witness.performed(ADMINISTRATOR, 0, ops, answers)
+        self._witness.committed(commits_of(self.tree, session, ops, answers), writer=ADMINISTRATOR, life=0)
         self.tree.expire(session)
         self._tell(fired)
 
@@ -167,12 +162,10 @@ class ZkServer:
 
     def expire(self, session: int) -> None:
         """End a session now: its ephemerals go, its connection is closed."""
-        found = self.tree.sessions.get(str(session))
-        if found is None:
+        if str(session) not in self.tree.sessions:
             return
-        ephemerals = tuple(found.ephemerals)
         fired = self.tree.expire(session)
-        self._witness.session_over(ephemerals)
+        self._witness.committed((SessionEnded(zxid=self.tree.zxid, session=session),))
         line = self._lines.pop(session, None)
         if line is not None and not line.connection.broken:
             self._network.sever(line.connection, some_arrive=False)

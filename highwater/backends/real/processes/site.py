@@ -20,8 +20,8 @@ from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.servers import ServerProcess, commits
 from highwater.backends.real.site import CLIENTS, HostPort
 from highwater.backends.real.zookeeper import LocalZooKeeper, Server, free_port
-from highwater.backends.real.zookeeper_log import AnyCommit
 from highwater.plans.plan import Plan
+from highwater.rig.commits import AnyCommit
 from highwater.rig.scene import broker_config, brokers_of
 from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
 from reference.types import Address, BrokerId, broker_address

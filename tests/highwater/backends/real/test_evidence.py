@@ -4,7 +4,7 @@ import pytest
 
 from highwater.backends.real.evidence import NEAR_NS, ZooKeeperEvidence, recorded_notes, whole_until
 from highwater.backends.real.merge import merged
-from highwater.backends.real.zookeeper_log import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
+from highwater.rig.commits import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 from history.event import ClusterEvent, EventKind
 from reference.coordination import paths
 from reference.effects import Note

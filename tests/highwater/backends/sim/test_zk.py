@@ -1,6 +1,7 @@
 """Sessions as ZooKeeper's own client and server keep them."""
 
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 
 from highwater.backends.sim.network import Acting
@@ -8,6 +9,7 @@ from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.stage import Stage
 from highwater.backends.sim.zk import ZkServer
 from highwater.backends.sim.zk_client import ZkClient
+from highwater.rig.commits import AnyCommit, NodeCreated, SessionEnded
 from highwater.rig.cuts import ZOOKEEPER
 from reference.coordination.api import (
     AnyAnswer,
@@ -34,14 +36,14 @@ class Seen:
     """A witness that remembers."""
 
     def __init__(self) -> None:
-        self.performed_by: list[tuple[Address, int]] = []
-        self.gone: list[tuple[str, ...]] = []
+        self.commits: list[tuple[AnyCommit, Address | None, int | None]] = []
 
-    def performed(self, node: Address, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> None:
-        self.performed_by.append((node, life))
+    def committed(self, commits: Iterable[AnyCommit], *, writer: Address | None = None, life: int | None = None) -> None:
+        self.commits += [(commit, writer, life) for commit in commits]
 
-    def session_over(self, ephemerals: tuple[str, ...]) -> None:
-        self.gone.append(ephemerals)
+    @property
+    def ended(self) -> list[int]:
+        return [commit.session for commit, _, _ in self.commits if isinstance(commit, SessionEnded)]
 
 
 class Process:
@@ -120,7 +122,7 @@ def test_a_session_lives_as_long_as_its_client_pings() -> None:
     town.run(20 * TIMEOUT_MS)
 
     assert town.a.states() == ["connected"]
-    assert town.seen.gone == []
+    assert town.seen.ended == []
 
 
 def test_requests_are_answered_and_witnessed_as_they_are_performed() -> None:
@@ -129,7 +131,7 @@ def test_requests_are_answered_and_witnessed_as_they_are_performed() -> None:
     town.run(10)
 
     assert town.a.answers(request) == (Created("/a"), NoNode())
-    assert town.seen.performed_by == [("b1", 1)]
+    assert town.seen.commits == [(NodeCreated(zxid=1, session=town.a.zk.session, path="/a", data=b"1", ephemeral=False), "b1", 1)]
 
 
 def test_a_short_disconnect_keeps_the_session_and_makes_requests_unknown() -> None:
@@ -170,11 +172,12 @@ def test_expiry_goes_by_the_servers_clock_and_is_learnt_from_a_server_only() -> 
     town.cut()
     town.run(10 * TIMEOUT_MS)
     before = town.a.states()
-    gone = list(town.seen.gone)
+    ended = list(town.seen.ended)
     town.join()
     town.run(2000)
 
-    assert gone == [("/mine",)]
+    assert len(ended) == 1
+    assert "/mine" not in town.server.tree.nodes
     assert before == ["connected", "disconnected"]
     assert town.a.states() == ["connected", "disconnected", "expired"]
 
@@ -204,7 +207,8 @@ def test_a_paused_process_loses_its_session_and_learns_it_when_it_goes_on() -> N
     town.a.resume()
     town.run(2000)
 
-    assert town.seen.gone == [("/mine",)]
+    assert len(town.seen.ended) == 1
+    assert "/mine" not in town.server.tree.nodes
     assert during == ["connected"]
     assert town.a.states() == ["connected", "disconnected", "expired"]
 
