@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from highwater.explore.model import Model
 from highwater.explore.path import bounds_of, refusal
 from highwater.explore.stage import Impossible
-from highwater.explore.state import CLIENT, Spent
+from highwater.explore.state import CLIENT, TOPIC, Spent
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.commits import AnyCommit, SessionEnded
@@ -77,7 +77,8 @@ class _Scribe:
         self.now_ns = 0
         self.handled = 0
         self.recorder = Recorder(lambda: self.now_ns)
-        self._evidence = ZkEvidence(self.recorder)
+        # The topic is created before the path begins; its czxid is 0 in the trees of a search (`highwater.explore.zookeeper`).
+        self._evidence = ZkEvidence(self.recorder, topics={TOPIC: 0})
         self._notebooks = [
             Notebook(self.recorder, broker_address(BrokerId(number))) for number in range(1, plan.cluster.brokers + 1)
         ]

@@ -4,7 +4,8 @@ Checkers excuse losses by the rows of commits: registrations and their end, assi
 unclean elections that an operator ordered. Every backend derives them here, from commits in ZooKeeper's order.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from highwater.rig.commits import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 from highwater.rig.topics import TopicIds, removed, topic_of_path, written
@@ -101,13 +102,16 @@ class CommitRows:
 
     __slots__ = ("_assigned", "_ordered", "_partitions", "_registered", "_standing", "_topics", "incarnations")
 
-    def __init__(self) -> None:
+    def __init__(self, *, topics: Mapping[str, int] = MappingProxyType({})) -> None:
+        """`topics`: the czxids of the topics that were created before the first commit."""
         self._registered: dict[str, tuple[int, int]] = {}  # path -> (session, czxid), while it stands
         self._assigned: dict[TopicPartition, tuple[BrokerId, ...]] = {}  # as last recorded
         self._ordered: tuple[TopicPartition, ...] = ()  # unclean elections that an operator has asked for
         self._standing: dict[TopicPartition, PartitionState] = {}
         self._partitions: dict[TopicPartition, None] = {}  # that ever had a state, in the order of their first one
         self._topics = TopicIds()
+        for topic, czxid in topics.items():
+            self._topics.created(paths.topic_path(topic), czxid)
         self.incarnations: dict[str, int] = {}
 
     def of(self, commit: AnyCommit, *, writer: Address | None, life: int | None) -> list[Row]:
@@ -205,9 +209,10 @@ class ZkEvidence:
 
     __slots__ = ("_recorder", "_rows")
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, *, topics: Mapping[str, int] = MappingProxyType({})) -> None:
+        """`topics` as in `CommitRows`."""
         self._recorder = recorder
-        self._rows = CommitRows()
+        self._rows = CommitRows(topics=topics)
 
     @property
     def incarnations(self) -> dict[str, int]:
