@@ -46,7 +46,7 @@ def test_every_refusal_is_met_and_nothing_that_was_refused_appears(seed: int) ->
     facts = manifest(
         plan, Provenance(run_id="r", plan_digest=""), backend="sim", outcome="completed", faults=world.faults.counts()
     )
-    history = world.stage.recorder.history(facts)
+    history = world.sim.recorder.history(facts)
     told = {row.error for row in history.operations if row.type is not OpType.INVOKE}
 
     assert told >= REFUSALS

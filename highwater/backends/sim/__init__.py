@@ -6,5 +6,5 @@ disk                        what survives
 zk, zk_client               ZooKeeper's server, and its library inside a node
 node, clients               processes
 faults, open_window         the nemesis
-stage, world                what all share; a whole run
+simulation, observer, world    what all share; a whole run
 """

@@ -15,7 +15,7 @@ from highwater.backends.sim.network import Acting
 from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.open_window import OpenWindow
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.traps import Trap
 from highwater.backends.sim.zk import ZkServer
 from highwater.rig.cuts import Geography
@@ -76,14 +76,14 @@ class Faults:
     """The nemesis of a simulated world."""
 
     def __init__(
-        self, stage: Stage, server: ZkServer, evidence: ZkEvidence, nodes: dict[BrokerId, NodeHost], geography: Geography
+        self, sim: Simulation, server: ZkServer, evidence: ZkEvidence, nodes: dict[BrokerId, NodeHost], geography: Geography
     ) -> None:
-        self._stage = stage
+        self._sim = sim
         self._server = server
         self._evidence = evidence
         self._nodes = nodes
-        self._links = LinkFaults(stage, nodes, geography)
-        self._clocks = ClockFaults(stage.scheduler, tuple(node.address for node in nodes.values()))
+        self._links = LinkFaults(sim, nodes, geography)
+        self._clocks = ClockFaults(sim.scheduler, tuple(node.address for node in nodes.values()))
         self._trouble = {broker: Trouble() for broker in nodes}
         self._open: dict[str, OpenWindow] = {}
         self._begun: dict[str, int] = {}
@@ -93,16 +93,16 @@ class Faults:
 
     def plan(self, zero_ns: int) -> None:
         """Queue every window of the schedule, counted from the start of the workload."""
-        for window in self._stage.plan.schedule:
+        for window in self._sim.plan.schedule:
             self._begun.setdefault(window.kind, 0)
             self._acted.setdefault(window.kind, 0)
-            self._stage.scheduler.at(zero_ns + window.at_ms * MS, self.open, window)
-            self._stage.scheduler.at(zero_ns + window.until_ms * MS, self.close, window.id)
+            self._sim.scheduler.at(zero_ns + window.at_ms * MS, self.open, window)
+            self._sim.scheduler.at(zero_ns + window.until_ms * MS, self.close, window.id)
 
     def open(self, window: Window) -> None:
         """The window opens; nothing where its target is vacant."""
-        stage = self._stage
-        brokers = resolve(window.target, stage.plan, self._server.tree, stage.draws, purpose=f"target {window.id}")
+        sim = self._sim
+        brokers = resolve(window.target, sim.plan, self._server.tree, sim.draws, purpose=f"target {window.id}")
         if isinstance(window.fault, ZooKeeperDown) or (isinstance(window.fault, Partition) and window.fault.shape != "isolate"):
             brokers = tuple(self._nodes)
         if not brokers:
@@ -126,7 +126,7 @@ class Faults:
         if opened is None:
             return
         opened.close()
-        window, recorder = opened.window, self._stage.recorder
+        window, recorder = opened.window, self._sim.recorder
         for node in opened.nodes:
             count = opened.actings[node].count
             self._acted[window.kind] = self._acted.get(window.kind, 0) + count
@@ -136,7 +136,7 @@ class Faults:
 
     def _say(self, kind: EventKind, window: Window, address: Address) -> None:
         """A row for the node, and one for each partition whose replica there is withheld: its directory cannot be read."""
-        recorder = self._stage.recorder
+        recorder = self._sim.recorder
         recorder.event(kind, fault=window.id, node=address, detail=window.kind)
         if isinstance(window.fault, DirUnreadable | DirFile | DirFailure):
             index = window.fault.dir
@@ -159,7 +159,7 @@ class Faults:
                 if node.failed_dirs:
                     node.stop("crash")
                 node.start()
-        self._stage.recorder.event(EventKind.HEALED)
+        self._sim.recorder.event(EventKind.HEALED)
 
     def counts(self) -> tuple[FaultCount, ...]:
         """Of each kind of the schedule."""
@@ -270,11 +270,11 @@ class Faults:
         self._start_soon(node, BOUNCE_MS_MIN, BOUNCE_MS_MAX)
 
     def _start_soon(self, node: NodeHost, lo_ms: int = RESTART_MS_MIN, hi_ms: int = RESTART_MS_MAX) -> None:
-        wait_ms = self._stage.draws.between(f"restart {node.address}", lo_ms, hi_ms)
-        self._stage.scheduler.after(wait_ms * MS, self._let_run, node)
+        wait_ms = self._sim.draws.between(f"restart {node.address}", lo_ms, hi_ms)
+        self._sim.scheduler.after(wait_ms * MS, self._let_run, node)
 
     def _lose_power(self, window_id: str, fault: PowerLoss, node: NodeHost) -> None:
-        silent_ms = self._stage.draws.between(f"silent {node.address}", SILENT_MS_MIN, SILENT_MS_MAX)
+        silent_ms = self._sim.draws.between(f"silent {node.address}", SILENT_MS_MIN, SILENT_MS_MAX)
         node.stop("power-loss", silent_ns=silent_ms * MS)
         for index in range(len(node.disk.dirs)):
             wounds = node.disk.lose_unflushed(index, f"power {window_id}", torn=fault.torn, all_of_it=fault.lose_all)
@@ -284,7 +284,7 @@ class Faults:
         node.stop("crash")
         self._wound(node, index, node.disk.swap(index), "swapped")
         # Also of the directory: a replica that was counted on before the broker made it is in none of the rows above.
-        self._stage.recorder.event(
+        self._sim.recorder.event(
             EventKind.WOUND,
             node=node.address,
             incarnation=self._evidence.incarnations.get(node.address),
@@ -330,7 +330,7 @@ class Faults:
 
     def _wound(self, node: NodeHost, index: int, wounds: Wounds, why: str) -> None:
         for tp, topic_id, offset in wounds:
-            self._stage.recorder.event(
+            self._sim.recorder.event(
                 EventKind.WOUND,
                 node=node.address,
                 incarnation=self._evidence.incarnations.get(node.address),

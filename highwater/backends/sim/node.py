@@ -1,4 +1,4 @@
-"""One broker process on the stage: hosts a machine, performs its effects, and can be stopped in every way.
+"""One simulated broker process: hosts a machine, performs its effects, and can be stopped in every way.
 
 A process is `up`, perhaps `paused`, or down. While it is paused everything meant for it waits; when it goes on, what waited
 comes in drawn order, but in order from each source. An assertion that fails inside the machine ends the process and the
@@ -13,7 +13,7 @@ from typing import Protocol, assert_never
 from highwater.backends.sim.clock import Clock
 from highwater.backends.sim.disk import Disk, Mark
 from highwater.backends.sim.scheduler import MS, US
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.timers import Timers
 from highwater.backends.sim.traps import Trap
 from highwater.backends.sim.zk import ZkServer
@@ -53,7 +53,7 @@ _SELF = "self"  # source of timers and of the disk
 
 
 class Handler(Protocol):
-    """What the stage needs of a machine."""
+    """What a simulated process needs of a machine."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
         """Take one event and return what is to be done."""
@@ -65,7 +65,7 @@ Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handler]
 class NodeHost:
     """A broker's process, with the clock, disk and place in the network that outlive it."""
 
-    def __init__(self, stage: Stage, server: ZkServer, config: BrokerConfig, boot: Boot) -> None:
+    def __init__(self, sim: Simulation, server: ZkServer, config: BrokerConfig, boot: Boot) -> None:
         self.address: Address = broker_address(config.broker)
         self.config = config
         self.life = 0
@@ -74,22 +74,22 @@ class NodeHost:
         self.wrong = False  # an assertion failed: it is not started again
         self.failed_dirs = False  # this life was told of a directory that failed
         self.machine: Handler | None = None
-        self._stage = stage
+        self._sim = sim
         self._server = server
         self._boot = boot
         self._waiting: dict[str, deque[partial[None]]] = {}  # by source, while paused
         self._ambush: partial[None] | None = None
         self.traps: list[Trap] = []
-        shape = stage.plan.network
-        self.disk = Disk(self.address, config.log_dirs, stage.draws, (shape.flush_us_min * US, shape.flush_us_max * US))
+        shape = sim.plan.network
+        self.disk = Disk(self.address, config.log_dirs, sim.draws, (shape.flush_us_min * US, shape.flush_us_max * US))
         self.clock = Clock(
-            stage.scheduler,
-            monotonic_ns=stage.draws.below(f"clock {self.address}", BOOT_CLOCK_NS_MAX),
-            wall_offset_ns=stage.draws.below(f"wall {self.address}", WALL_OFFSET_NS_MAX),
+            sim.scheduler,
+            monotonic_ns=sim.draws.below(f"clock {self.address}", BOOT_CLOCK_NS_MAX),
+            wall_offset_ns=sim.draws.below(f"wall {self.address}", WALL_OFFSET_NS_MAX),
         )
-        self.zk = ZkClient(self, server, stage, timeout_ms=config.session_timeout_ms)
-        self.timers = Timers(stage.scheduler, stage.draws, self.clock, owner=self.address, fire=self._ring)
-        self.notes = Notebook(stage.recorder, self.address)
+        self.zk = ZkClient(self, server, sim, timeout_ms=config.session_timeout_ms)
+        self.timers = Timers(sim.scheduler, sim.draws, self.clock, owner=self.address, fire=self._ring)
+        self.notes = Notebook(sim.recorder, self.address)
 
     # --- life and death -------------------------------------------------------------------------------------------------------
 
@@ -101,10 +101,10 @@ class NodeHost:
         self.up = True
         image = self.disk.image()
         self.failed_dirs = not all(found.readable for found in image)
-        self.zk = ZkClient(self, self._server, self._stage, timeout_ms=self.config.session_timeout_ms)
-        self.timers = Timers(self._stage.scheduler, self._stage.draws, self.clock, owner=self.address, fire=self._ring)
+        self.zk = ZkClient(self, self._server, self._sim, timeout_ms=self.config.session_timeout_ms)
+        self.timers = Timers(self._sim.scheduler, self._sim.draws, self.clock, owner=self.address, fire=self._ring)
         self.notes.life = self.life
-        self._stage.recorder.event(EventKind.NODE_STARTED, node=self.address, life=self.life)
+        self._sim.recorder.event(EventKind.NODE_STARTED, node=self.address, life=self.life)
         try:
             self.machine = self._boot(self.config, image, self.life)
         except AssertionError as error:
@@ -122,17 +122,17 @@ class NodeHost:
         self.machine = None
         self.timers.cancel_all()
         self.zk.died()
-        self._stage.transport.ended(self.address, silent_ns=silent_ns)
-        self._stage.recorder.event(EventKind.NODE_STOPPED, node=self.address, life=self.life, detail=why)
+        self._sim.transport.ended(self.address, silent_ns=silent_ns)
+        self._sim.recorder.event(EventKind.NODE_STOPPED, node=self.address, life=self.life, detail=why)
 
     def ambush(self, blow: "partial[None]") -> None:
         """Have `blow` end the process, at once or, drawn, between two effects of what it does in the next few milliseconds."""
-        if not self.up or self.paused or self._stage.draws.ratio(f"ambush {self.address}", 1, 2):
+        if not self.up or self.paused or self._sim.draws.ratio(f"ambush {self.address}", 1, 2):
             blow()
             return
         self.spring()
         self._ambush = blow
-        self._stage.scheduler.after(AMBUSH_NS, self._spring, blow)
+        self._sim.scheduler.after(AMBUSH_NS, self._spring, blow)
 
     def spring(self) -> None:
         """Strike the blow that is waiting, if there is one."""
@@ -155,7 +155,7 @@ class NodeHost:
         life = self.life
         while waiting and self.life == life and self.up:
             sources = list(waiting)
-            source = sources[self._stage.draws.below(f"resume {self.address}", len(sources))]
+            source = sources[self._sim.draws.below(f"resume {self.address}", len(sources))]
             action = waiting[source].popleft()
             if not waiting[source]:
                 del waiting[source]
@@ -163,7 +163,7 @@ class NodeHost:
 
     def _wrong(self, error: AssertionError) -> None:
         self.wrong = True
-        self._stage.recorder.event(EventKind.ASSERTION, node=self.address, life=self.life, detail=_words(error))
+        self._sim.recorder.event(EventKind.ASSERTION, node=self.address, life=self.life, detail=_words(error))
         self.stop("halt:assertion")
 
     # --- events -----------------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class NodeHost:
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
         """The same after a while, in this life only."""
-        self._stage.scheduler.after(delay_ns, self._run_in, self.life, source, action)
+        self._sim.scheduler.after(delay_ns, self._run_in, self.life, source, action)
 
     def _run_in(self, life: int, source: str, action: "partial[None]") -> None:
         if self.life == life:
@@ -197,7 +197,7 @@ class NodeHost:
         machine = self.machine
         if machine is None:
             return
-        self._stage.handled += 1
+        self._sim.handled += 1
         try:
             effects = machine.handle(event, now=self.clock.now())
             assert failures < FAILURES_MAX
@@ -214,7 +214,7 @@ class NodeHost:
     # --- effects --------------------------------------------------------------------------------------------------------------
 
     def _survive(self, effects: int) -> int:
-        return 1 + self._stage.draws.below(f"ambush {self.address}", effects - 1)
+        return 1 + self._sim.draws.below(f"ambush {self.address}", effects - 1)
 
     def _perform_all(self, machine: Handler, effects: list[AnyEffect], failures: int) -> None:
         attempt = self._attempt if self.traps else self._perform
@@ -238,9 +238,9 @@ class NodeHost:
         """The error where a directory refuses."""
         match effect:
             case Send():
-                self._stage.transport.send(self, effect.to, effect.message)
+                self._sim.transport.send(self, effect.to, effect.message)
             case Disconnect():
-                self._stage.transport.reset(effect.peer, self.address)
+                self._sim.transport.reset(effect.peer, self.address)
             case Note():
                 self.notes.write(effect)
             case SetTimer():

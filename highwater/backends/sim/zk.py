@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from highwater.backends.sim.network import Connection
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.rig.commits import AnyCommit, SessionEnded, commits_of
 from reference.coordination.api import AnyAnswer, AnyOp, Change
 from reference.coordination.memory import Fired, MemoryZooKeeper, Watches
@@ -83,19 +83,19 @@ class Line:
 class ZkServer:
     """The server."""
 
-    __slots__ = ("_lines", "_network", "_scheduler", "_stage", "_witness", "tree")
+    __slots__ = ("_lines", "_network", "_scheduler", "_sim", "_witness", "tree")
 
-    def __init__(self, stage: Stage, witness: Witness) -> None:
+    def __init__(self, sim: Simulation, witness: Witness) -> None:
         self.tree = MemoryZooKeeper.boot()
-        self._stage = stage
-        self._scheduler = stage.scheduler
-        self._network = stage.network
+        self._sim = sim
+        self._scheduler = sim.scheduler
+        self._network = sim.network
         self._witness = witness
         self._lines: dict[int, Line] = {}  # by session
 
     def serve(self, line: Line, payload: object) -> None:
         """Something arrived on a connection."""
-        self._stage.handled += 1
+        self._sim.handled += 1
         match payload:
             case ZkRequest(id=request, ops=ops, atomic=atomic):
                 self._perform(line, request, ops, atomic)
@@ -131,7 +131,7 @@ class ZkServer:
             return
         if line.connection.broken and not atomic:
             # Operations of a batch travel one by one: only so many of them got through.
-            ops = ops[: self._stage.draws.below(f"late {line.node}", len(ops) + 1)]
+            ops = ops[: self._sim.draws.below(f"late {line.node}", len(ops) + 1)]
         answers, fired = self.tree.submit(line.session, ops, atomic=atomic)
         self._witness.committed(commits_of(self.tree, line.session, ops, answers), writer=line.node, life=line.life)
         self._tell(fired)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from highwater.backends.sim.network import Connection
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import Answer, Hello, Line, Over, Ping, WatchEvent, Welcome, ZkServer
 from highwater.rig.cuts import ZOOKEEPER
 from reference.coordination.api import (
@@ -74,12 +74,12 @@ class ZkClient:
         "session",
     )
 
-    def __init__(self, host: ZkHost, server: ZkServer, stage: Stage, *, timeout_ms: int) -> None:
+    def __init__(self, host: ZkHost, server: ZkServer, sim: Simulation, *, timeout_ms: int) -> None:
         self._host = host
         self._server = server
-        self._scheduler = stage.scheduler
-        self._network = stage.network
-        self._draws = stage.draws
+        self._scheduler = sim.scheduler
+        self._network = sim.network
+        self._draws = sim.draws
         self._timeout_ms = timeout_ms
         self.session = 0
         self._state = "closed"  # | "dialing" | "connected"

@@ -5,16 +5,16 @@ from hypothesis import strategies as st
 
 from highwater.backends.sim.network import PATIENCE_MS_MAX, Acting, Connection, Link, Stop
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
-from tests.highwater.backends.sim.stages import stage
+from highwater.backends.sim.simulation import Simulation
+from tests.highwater.backends.sim.simulations import simulation
 
 
 class Wire:
     """A connection from a to b, with what came out at either end and when (ms)."""
 
-    def __init__(self, on: Stage | None = None) -> None:
-        self.stage = on or stage()
-        self.link: Link = self.stage.network.link("a", "b")
+    def __init__(self, on: Simulation | None = None) -> None:
+        self.sim = on or simulation()
+        self.link: Link = self.sim.network.link("a", "b")
         self.served: list[object] = []
         self.times: list[int] = []
         self.received: list[object] = []
@@ -23,17 +23,17 @@ class Wire:
 
     def _serve(self, payload: object) -> None:
         self.served.append(payload)
-        self.times.append(self.stage.scheduler.now // MS)
+        self.times.append(self.sim.scheduler.now // MS)
 
     def _lost(self) -> None:
-        self.lost_ms.append(self.stage.scheduler.now // MS)
+        self.lost_ms.append(self.sim.scheduler.now // MS)
 
     def send(self, *payloads: object) -> None:
         for payload in payloads:
-            self.stage.network.send(self.connection.forth, payload)
+            self.sim.network.send(self.connection.forth, payload)
 
     def run(self, ms: int) -> None:
-        self.stage.scheduler.run_until(self.stage.scheduler.now + ms * MS)
+        self.sim.scheduler.run_until(self.sim.scheduler.now + ms * MS)
 
     def cut(self, link: Link) -> Acting:
         acting = Acting("f1", "a")
@@ -42,7 +42,7 @@ class Wire:
 
     def join(self, link: Link) -> None:
         link.cuts.clear()
-        self.stage.network.release(link)
+        self.sim.network.release(link)
 
 
 def test_the_first_message_takes_a_round_trip_longer() -> None:
@@ -65,7 +65,7 @@ changes = st.one_of(
 @given(st.lists(changes, max_size=60), st.integers(0, 1000))
 def test_what_arrives_is_always_a_prefix_of_what_was_sent(story: list[tuple[str, int]], draws: int) -> None:
     """In order, at most once, without a gap: through cuts, clogs, and after a reset."""
-    wire = Wire(stage(draws, delay_us=(100, 300_000)))
+    wire = Wire(simulation(draws, delay_us=(100, 300_000)))
     sent = 0
     for what, ms in story:
         match what:
@@ -82,9 +82,9 @@ def test_what_arrives_is_always_a_prefix_of_what_was_sent(story: list[tuple[str,
                 wire.link.clogs.append(Stop(Acting("f2", "a"), None))
             case "unclog":
                 wire.link.clogs.clear()
-                wire.stage.network.release(wire.link)
+                wire.sim.network.release(wire.link)
             case "sever" if not wire.connection.broken:
-                wire.stage.network.sever(wire.connection, some_arrive=True)
+                wire.sim.network.sever(wire.connection, some_arrive=True)
             case _:
                 pass
     wire.link.clogs.clear()
@@ -145,7 +145,7 @@ def test_a_cut_one_way_lets_the_other_way_pass() -> None:
     wire.send("hello")
     wire.run(10)
     wire.cut(wire.link)
-    wire.stage.network.send(wire.connection.back, "answer")
+    wire.sim.network.send(wire.connection.back, "answer")
     wire.run(10)
 
     assert wire.received == ["answer"]
@@ -172,7 +172,7 @@ def test_a_clog_delivers_everything_afterwards_however_long_it_lasted() -> None:
     wire.run(60_000)
     held = list(wire.served)
     wire.link.clogs.remove(stop)
-    wire.stage.network.release(wire.link)
+    wire.sim.network.release(wire.link)
     wire.run(100)
 
     assert held == []
@@ -188,7 +188,7 @@ def test_a_clog_of_one_kind_lets_the_others_overtake() -> None:
     wire.run(100)
     passed = list(wire.served)
     wire.link.stops.remove(stop)
-    wire.stage.network.release(wire.link)
+    wire.sim.network.release(wire.link)
     wire.run(100)
 
     assert passed == [1, 2]
@@ -198,11 +198,11 @@ def test_a_clog_of_one_kind_lets_the_others_overtake() -> None:
 def test_after_a_reset_old_bytes_may_arrive_behind_those_of_the_next_connection() -> None:
     overtaken = 0
     for draws in range(20):
-        old = Wire(stage(draws, delay_us=(1000, 50_000)))
-        new = Wire(old.stage)
+        old = Wire(simulation(draws, delay_us=(1000, 50_000)))
+        new = Wire(old.sim)
         new.served = old.served
         old.send("old")
-        old.stage.network.sever(old.connection, some_arrive=True)
+        old.sim.network.sever(old.connection, some_arrive=True)
         new.send("new")
         old.run(1000)
         assert old.served in (["new"], ["old", "new"], ["new", "old"])
@@ -213,7 +213,7 @@ def test_after_a_reset_old_bytes_may_arrive_behind_those_of_the_next_connection(
 
 def test_what_is_sent_over_a_broken_connection_is_lost() -> None:
     wire = Wire()
-    wire.stage.network.sever(wire.connection, some_arrive=True)
+    wire.sim.network.sever(wire.connection, some_arrive=True)
     wire.send("late")
     wire.run(1000)
 
@@ -224,7 +224,7 @@ def test_what_is_sent_over_a_broken_connection_is_lost() -> None:
 def test_a_reset_that_cannot_come_through_is_noticed_later() -> None:
     wire = Wire()
     wire.cut(wire.link.back)
-    wire.stage.network.sever(wire.connection, some_arrive=False)
+    wire.sim.network.sever(wire.connection, some_arrive=False)
     wire.run(400)
     early = list(wire.lost_ms)
     wire.run(PATIENCE_MS_MAX)
@@ -248,7 +248,7 @@ def test_a_slow_link_takes_longer_and_says_so() -> None:
 def test_a_message_alone_is_lost_where_the_link_is_cut() -> None:
     wire = Wire()
     acting = wire.cut(wire.link)
-    wire.stage.network.send_alone(wire.link, 0, wire.served.append, "alone")
+    wire.sim.network.send_alone(wire.link, 0, wire.served.append, "alone")
     wire.run(100)
     wire.join(wire.link)
     wire.run(1000)

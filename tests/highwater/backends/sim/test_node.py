@@ -15,7 +15,7 @@ from reference.effects import AnyEffect, Append, CreateReplica, Flush, Halt, Not
 from reference.events import AnyEvent, Booted, ConnectionLost, DirFailed, Flushed, TimerFired
 from reference.messages import Batch
 from reference.types import NO_TOPIC_ID, Address, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
-from tests.highwater.backends.sim.stages import Cast, stage
+from tests.highwater.backends.sim.simulations import Cast, simulation
 
 T0 = TopicPartition("t-0")
 CREATE = CreateReplica(0, T0)
@@ -33,29 +33,29 @@ def poked(*effects: AnyEffect) -> Cast:
 
 
 class Den:
-    """One node on a stage."""
+    """One node of a simulation."""
 
     def __init__(self, cast: Cast, draws: int = 1) -> None:
         self.cast = cast
-        self.stage = stage(draws)
+        self.sim = simulation(draws)
         self.node = NodeHost(
-            self.stage, ZkServer(self.stage, ZkEvidence(self.stage.recorder)), broker_config(self.stage.plan, BrokerId(1)), cast
+            self.sim, ZkServer(self.sim, ZkEvidence(self.sim.recorder)), broker_config(self.sim.plan, BrokerId(1)), cast
         )
-        self.stage.transport.join(self.node)
+        self.sim.transport.join(self.node)
         self.node.start()
 
     def poke(self) -> None:
         self.node.take("b2", POKE)
 
     def run(self, ms: int) -> None:
-        self.stage.scheduler.run_until(self.stage.scheduler.now + ms * MS)
+        self.sim.scheduler.run_until(self.sim.scheduler.now + ms * MS)
 
     def told(self) -> list[AnyEvent]:
         """By the last life."""
         return self.cast.machines[-1].told
 
     def kinds(self) -> list[EventKind]:
-        return [event.kind for event in self.stage.recorder.events]
+        return [event.kind for event in self.sim.recorder.events]
 
 
 def test_a_life_begins_with_booted_and_the_image_of_the_disk() -> None:
@@ -107,7 +107,7 @@ def test_halt_ends_the_process_and_what_stood_behind_it() -> None:
 
     assert not den.node.up
     assert den.kinds() == [EventKind.NODE_STARTED, EventKind.NODE_STOPPED]
-    assert den.stage.recorder.events[-1].detail == "halt:no directory left"
+    assert den.sim.recorder.events[-1].detail == "halt:no directory left"
 
 
 def test_an_assertion_inside_the_machine_is_evidence_and_ends_the_process() -> None:
@@ -118,7 +118,7 @@ def test_an_assertion_inside_the_machine_is_evidence_and_ends_the_process() -> N
     den = Den(Cast(script))
     den.poke()
 
-    row = den.stage.recorder.events[1]
+    row = den.sim.recorder.events[1]
     assert (row.kind, row.node, row.life) == (EventKind.ASSERTION, "b1", 1)
     assert row.detail is not None
     assert row.detail.startswith("tests.")
@@ -201,7 +201,7 @@ def test_notes_become_rows() -> None:
     den = Den(poked(Note(kind="append", tp=T0, batches=batches, detail="leader"), Note(kind="registered", incarnation=None)))
     den.poke()
 
-    rows = den.stage.recorder.events[1:]
+    rows = den.sim.recorder.events[1:]
     assert [(row.topic, row.partition, row.offset, row.value, row.leader_epoch, row.detail) for row in rows] == [
         ("t", 0, 4, "a", 2, "leader"),
         ("t", 0, 5, "b", 2, "leader"),

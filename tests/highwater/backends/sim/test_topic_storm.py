@@ -23,22 +23,22 @@ class Storm(World):
     def _phase(self, phase: Phase) -> None:
         super()._phase(phase)
         if phase == "faults":
-            self.topic = self.stage.plan.cluster.topics[0].name
-            self.stage.scheduler.after(2000 * MS, self._delete)
+            self.topic = self.sim.plan.cluster.topics[0].name
+            self.sim.scheduler.after(2000 * MS, self._delete)
 
     def _delete(self) -> None:
         if self.healed_at_ns is None:
             asked = paths.delete_topics_payload((self.topic,))
             self.server.administer((Create("/admin", b""), Create(paths.DELETE_TOPICS, asked)))
-            self.stage.scheduler.after(50 * MS, self._make)
+            self.sim.scheduler.after(50 * MS, self._make)
 
     def _make(self) -> None:
         if paths.topic_path(self.topic) in self.server.tree.nodes:
-            self.stage.scheduler.after(50 * MS, self._make)
+            self.sim.scheduler.after(50 * MS, self._make)
         else:
-            payload = paths.topic_payload(assign(self.stage.plan)[self.topic])
+            payload = paths.topic_payload(assign(self.sim.plan)[self.topic])
             self.server.administer((Create(paths.topic_path(self.topic), payload),))
-            self.stage.scheduler.after(1000 * MS, self._delete)
+            self.sim.scheduler.after(1000 * MS, self._delete)
 
 
 @pytest.mark.parametrize(("protocol", "validity"), [("safe", Validity.VALID), ("no-topic-id", Validity.INVALID)])
@@ -50,7 +50,7 @@ def test_a_topic_made_again_has_nothing_of_the_one_before(protocol: str, validit
     facts = manifest(
         plan, Provenance(run_id="r", plan_digest=""), backend="sim", outcome="completed", faults=world.faults.counts()
     )
-    history = world.stage.recorder.history(facts)
+    history = world.sim.recorder.history(facts)
 
     assert sum(event.kind is EventKind.TOPIC_DELETED for event in history.events) > 2
     assert judge(history).validity is validity

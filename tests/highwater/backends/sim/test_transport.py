@@ -2,14 +2,14 @@
 
 from highwater.backends.sim.network import Acting
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.transport import PacketLoss, kinds_named
 from nemesis.faults import Packets
 from reference.errors import ErrorCode
 from reference.events import AnyEvent, ConnectionLost, Received
 from reference.messages import LogInfo, LogInfoReply, Metadata, MetadataReply, Produce, ProduceReply
 from reference.types import Address, BrokerId, ControllerEpoch, Incarnation, Millis, TopicPartition
-from tests.highwater.backends.sim.stages import stage
+from tests.highwater.backends.sim.simulations import simulation
 
 T0 = TopicPartition("t-0")
 
@@ -17,8 +17,8 @@ T0 = TopicPartition("t-0")
 class Process:
     """Remembers what it was told; answers nothing by itself."""
 
-    def __init__(self, on: Stage, address: str) -> None:
-        self.stage = on
+    def __init__(self, on: Simulation, address: str) -> None:
+        self.sim = on
         self.address = Address(address)
         self.life = 1
         self.up = True
@@ -32,7 +32,7 @@ class Process:
         return [event.message for event in self.told if isinstance(event, Received)]
 
     def send(self, to: "Process", message: Metadata | MetadataReply | Produce | ProduceReply | LogInfo | LogInfoReply) -> None:
-        self.stage.transport.send(self, to.address, message)
+        self.sim.transport.send(self, to.address, message)
 
     def correlation(self) -> int:
         """Of the last request."""
@@ -42,19 +42,19 @@ class Process:
 
     def die(self) -> None:
         self.up = False
-        self.stage.transport.ended(self.address, silent_ns=None)
+        self.sim.transport.ended(self.address, silent_ns=None)
 
     def live_again(self) -> None:
         self.up = True
         self.life += 1
 
 
-def pair() -> tuple[Stage, Process, Process]:
-    on = stage()
+def pair() -> tuple[Simulation, Process, Process]:
+    on = simulation()
     return on, Process(on, "b1"), Process(on, "b2")
 
 
-def run(on: Stage, ms: int = 100) -> None:
+def run(on: Simulation, ms: int = 100) -> None:
     on.scheduler.run_until(on.scheduler.now + ms * MS)
 
 
@@ -153,7 +153,7 @@ def test_a_new_connection_reaches_the_next_life() -> None:
     assert asker.messages() == [MetadataReply(2, (), ())]
 
 
-def lossy(on: Stage, fault: Packets) -> Acting:
+def lossy(on: Simulation, fault: Packets) -> Acting:
     acting = Acting("f1", "b1")
     on.transport.lose(on.network.link("b1", "b2"), PacketLoss(acting, fault))
     return acting
@@ -227,7 +227,7 @@ def test_packets_let_messages_overtake_each_other() -> None:
 
 
 def test_packets_never_touch_what_clients_send() -> None:
-    on = stage()
+    on = simulation()
     asker, server, acting = Process(on, "c1"), Process(on, "b2"), Acting("f1", "b2")
     on.transport.lose(on.network.link("c1", "b2"), PacketLoss(acting, Packets(drop_per_mille=1000)))
     asker.send(server, Produce(1, T0, -1, ("v",), Millis(100)))

@@ -14,7 +14,7 @@ from reference.errors import ErrorCode
 from reference.events import AnyEvent, Booted
 from reference.messages import Batch, LeaderAndIsrReply, UpdateMetadataReply
 from reference.types import Address, BrokerId, LeaderEpoch, Offset, TopicPartition
-from tests.highwater.backends.sim.stages import Cast, plan
+from tests.highwater.backends.sim.simulations import Cast, plan
 
 TP = TopicPartition("t-0")
 
@@ -42,7 +42,7 @@ def played(fault: CrashAt) -> World:
     window = Window(id="f1", kind="it", at_ms=100, until_ms=900, fault=fault, target=Named(brokers=(2,)))
     world = World(plan(window), Cast(script))
     world.faults.plan(0)
-    world.stage.scheduler.run_until(200 * MS)
+    world.sim.scheduler.run_until(200 * MS)
     node(world).start()
     return world
 
@@ -82,16 +82,16 @@ def test_the_process_is_started_again_when_the_window_ends_and_the_fault_counts_
     world = played(CrashAt(effect="create-replica"))
     # the next life finds the log there
     node(world).disk.dirs[0].logs.clear()
-    world.stage.scheduler.run_until(1000 * MS)
+    world.sim.scheduler.run_until(1000 * MS)
 
-    kinds = [event.kind for event in world.stage.recorder.events if event.node == "b2"]
+    kinds = [event.kind for event in world.sim.recorder.events if event.node == "b2"]
     assert kinds[:4] == [EventKind.FAULT_BEGUN, EventKind.NODE_STARTED, EventKind.NODE_STOPPED, EventKind.NODE_STARTED]
     assert [count.acted for count in world.faults.counts()] == [1]
 
 
 def test_a_window_in_which_the_effect_does_not_come_that_often_hurts_nobody() -> None:
     world = played(CrashAt(effect="append", nth=3))
-    world.stage.scheduler.run_until(1000 * MS)
+    world.sim.scheduler.run_until(1000 * MS)
 
     assert on_disk(world) == (2, 1)
     assert [count.acted for count in world.faults.counts()] == [0]

@@ -35,7 +35,7 @@ from nemesis.schedule import Window
 from nemesis.targets import AnyTarget, Controller, Everyone, IsrMember, LeaderOf, Minority, Named, Random
 from reference.config import TopicSpec
 from reference.events import AnyEvent
-from tests.highwater.backends.sim.stages import Cast, Scripted, plan
+from tests.highwater.backends.sim.simulations import Cast, Scripted, plan
 
 LEADER = LeaderOf(topic="t", partition=0)
 

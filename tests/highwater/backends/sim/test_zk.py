@@ -6,7 +6,7 @@ from functools import partial
 
 from highwater.backends.sim.network import Acting
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import ZkServer
 from highwater.backends.sim.zk_client import ZkClient
 from highwater.rig.commits import AnyCommit, NodeCreated, SessionEnded
@@ -27,7 +27,7 @@ from reference.coordination.api import (
 from reference.effects import ZkRequest
 from reference.events import AnyEvent, ZkReplied, ZkState, ZkWatch
 from reference.types import Address
-from tests.highwater.backends.sim.stages import stage
+from tests.highwater.backends.sim.simulations import simulation
 
 TIMEOUT_MS = 1500
 
@@ -49,8 +49,8 @@ class Seen:
 class Process:
     """A process with nothing but the library in it; can stand still."""
 
-    def __init__(self, on: Stage, server: ZkServer, name: str) -> None:
-        self.stage = on
+    def __init__(self, on: Simulation, server: ZkServer, name: str) -> None:
+        self.sim = on
         self.address = Address(name)
         self.life = 1
         self.paused = False
@@ -70,7 +70,7 @@ class Process:
         self.told.append(event)
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        self.stage.scheduler.after(delay_ns, self.run, source, action)
+        self.sim.scheduler.after(delay_ns, self.run, source, action)
 
     def resume(self) -> None:
         self.paused = False
@@ -94,27 +94,27 @@ class Town:
     """A server and two processes, connected."""
 
     def __init__(self) -> None:
-        self.stage = stage()
+        self.sim = simulation()
         self.seen = Seen()
-        self.server = ZkServer(self.stage, self.seen)
-        self.a = Process(self.stage, self.server, "b1")
-        self.b = Process(self.stage, self.server, "b2")
+        self.server = ZkServer(self.sim, self.seen)
+        self.a = Process(self.sim, self.server, "b1")
+        self.b = Process(self.sim, self.server, "b2")
         self.run(100)
 
     def run(self, ms: int) -> None:
-        self.stage.scheduler.run_until(self.stage.scheduler.now + ms * MS)
+        self.sim.scheduler.run_until(self.sim.scheduler.now + ms * MS)
 
     def cut(self, there: bool = True, back: bool = True) -> None:
-        link = self.stage.network.link("b1", ZOOKEEPER)
+        link = self.sim.network.link("b1", ZOOKEEPER)
         for cut, way in ((there, link), (back, link.back)):
             if cut:
                 way.cuts.append(Acting("f1", "b1"))
 
     def join(self) -> None:
-        link = self.stage.network.link("b1", ZOOKEEPER)
+        link = self.sim.network.link("b1", ZOOKEEPER)
         for way in (link, link.back):
             way.cuts.clear()
-            self.stage.network.release(way)
+            self.sim.network.release(way)
 
 
 def test_a_session_lives_as_long_as_its_client_pings() -> None:
