@@ -12,9 +12,10 @@ from typing import Literal, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, Struct
 
+from nemesis.blows import Kind
 from nemesis.capability import BACKENDS, Backend, Cannot, ability
 from nemesis.faults import AnyFault
-from nemesis.kinds import FAMILIES, KINDS, MIXES, Kind
+from nemesis.kinds import FAMILIES, KINDS, MIXES
 from nemesis.targets import AnyTarget
 
 _INTRODUCTION = """# Faults

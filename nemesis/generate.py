@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import msgspec
 
 from history.seed import Rng
-from nemesis.blows import Aim, Blow
+from nemesis.blows import Aim, Blow, Kind
 from nemesis.faults import wounds
-from nemesis.kinds import Kind
 from nemesis.profiles import Profile, usable, victims, victims_order
 from nemesis.schedule import Shape, Window, broker_ids, clash
 from nemesis.targets import LeaderOf, Named

@@ -11,8 +11,9 @@ from typing import Literal
 from msgspec import Struct
 
 from history.seed import Rng
+from nemesis.blows import Kind
 from nemesis.faults import AnyFault, wounds
-from nemesis.kinds import KINDS, Kind, kind
+from nemesis.kinds import KINDS, kind
 from nemesis.schedule import Shape, broker_ids
 
 ProfileName = Literal["within", "beyond"]

@@ -81,7 +81,7 @@ def test_the_text_shows_the_protocol_and_one_line_for_each_window() -> None:
         ("quiet_ms: 38000", "quiet_ms: 3800", 16, "a plan that cannot heal: quiet_ms 3800"),
         ("faults_ms: 20000", "faults_ms: 20s", 15, "faults_ms: expected `int`, got `str`"),
         ("until_ms: 7000", "until_ms: 70000", 19, "window f2 (crash-leader): a plan that cannot heal"),
-        ("until_ms: 5000", "until_ms: 500", 18, "not after its begin"),
+        ("until_ms: 5000", "until_ms: 500", 18, "until_ms must be greater than at_ms"),
         (
             "fault: {fault: crash}, target: {target: leader-of, topic: orders",
             "fault: {fault: smash}, target: {t: o",

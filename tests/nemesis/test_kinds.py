@@ -3,9 +3,9 @@
 import pytest
 
 from history.seed import Rng
-from nemesis.blows import Aim
+from nemesis.blows import Aim, Kind
 from nemesis.faults import wounds
-from nemesis.kinds import FAMILIES, KIND_NAMES, KINDS, MIXES, Kind, UnknownKindError, kind, select
+from nemesis.kinds import FAMILIES, KIND_NAMES, KINDS, MIXES, UnknownKindError, kind, select
 from nemesis.schedule import Shape, TopicFacts, Window, validate
 from nemesis.targets import Everyone
 
