@@ -5,6 +5,6 @@ network, transport          messages: links and connections; requests and answer
 disk                        what survives
 zk, zk_client               ZooKeeper's server, and its library inside a node
 node, clients               processes
-faults, open_window         the nemesis
+faults, fault_*, open_window    the nemesis; one module for each family of faults
 simulation, observer, world    what all share; a whole run
 """

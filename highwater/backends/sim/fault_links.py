@@ -1,4 +1,4 @@
-"""Faults of the network: links are cut, slow, clogged or lossy, and connections are reset."""
+"""Faults of simulated links: they are cut, slow, clogged or lossy, or their connections are reset."""
 
 from functools import partial
 from typing import assert_never
@@ -10,31 +10,39 @@ from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.transport import PacketLoss, kinds_named
 from highwater.rig.cuts import ZOOKEEPER, Geography, Pair
-from nemesis.faults import Clog, Packets, Partition, Reset, Slow
-from reference.types import Address, BrokerId
+from nemesis.faults import Clog, LinkFault, Packets, Partition, Reset, Slow
+from reference.types import Address, BrokerId, broker_address
 
 
 class LinkFaults:
-    """What windows do to the links of one world."""
+    """Performs faults of links."""
 
     def __init__(self, sim: Simulation, nodes: dict[BrokerId, NodeHost], geography: Geography) -> None:
         self._sim = sim
         self._nodes = {node.address: node for node in nodes.values()}
         self._geography = geography
 
-    def cut(self, opened: OpenWindow, fault: Partition, brokers: tuple[BrokerId, ...]) -> None:
-        """Nothing arrives over these links; what is on its way waits."""
+    def do(self, opened: OpenWindow, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> None:
+        """Do it to the links of these brokers, and register how it is undone."""
+        if isinstance(fault, Partition):
+            self._cut(opened, fault, brokers)
+            return
+        for broker in brokers:
+            self._disturb(opened, fault, broker)
+
+    def _cut(self, opened: OpenWindow, fault: Partition, brokers: tuple[BrokerId, ...]) -> None:
+        """Nothing arrives over these links; messages on their way wait."""
         for pair in self._geography.cut_by(fault, brokers, self._sim.draws, purpose=f"cut {opened.id}"):
-            # A link between an administrator and ZooKeeper is no broker's: the first one counts it.
+            # A link between an administrator and ZooKeeper belongs to no broker; the first broker counts it.
             first = next(iter(opened.actings.values()))
             acting = opened.actings.get(Address(pair[1])) or opened.actings.get(Address(pair[0])) or first
             link = self._sim.network.link(*pair)
             opened.undo.append(partial(self._sim.network.release, link))
             opened.hold_in(link.cuts, acting)
 
-    def disturb(self, opened: OpenWindow, fault: Packets | Slow | Clog | Reset, node: NodeHost, acting: Acting) -> None:
-        """Some of the links of one node get worse."""
-        broker, sim = node.config.broker, self._sim
+    def _disturb(self, opened: OpenWindow, fault: Packets | Slow | Clog | Reset, broker: BrokerId) -> None:
+        """Make links of one broker slow, lossy, clogged or unstable."""
+        acting, sim = opened.actings[broker_address(broker)], self._sim
         match fault:
             case Packets(peer=peer):
                 loss = PacketLoss(acting, fault)
