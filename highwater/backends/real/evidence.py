@@ -1,9 +1,9 @@
-"""Evidence of a run on this machine: the notes of the nodes, and ZooKeeper's transaction log.
+"""Evidence of a run on real nodes: rows from the notes of the nodes and from ZooKeeper's transaction log.
 
-The log is complete and in the order of commit. Its times are milliseconds of the wall clock, rounded down, so that a write never
-seems to come after what followed from it. Only an ISR change that its leader noted in the same millisecond would seem to come
-after the write: the write is put right behind the note. Nodes go on after the end of a run until they are stopped; the record is
-cut where it is whole (`whole_until`).
+The log is complete and in the order of commit. Its times are milliseconds of the wall clock, rounded down, so that a write is
+never recorded after its consequences. An ISR change that the leader noted in the same millisecond would be recorded after the
+write; therefore the write is put right behind that note. Nodes run on after the end of a run until they are stopped, and the
+record is cut at a moment near which nothing was committed (`whole_until`).
 """
 
 import time
@@ -22,19 +22,19 @@ from reference.types import Address, TopicPartition
 from server.lab.notes import NoteLine
 
 _MS = 1_000_000
-NEAR_NS = 20 * _MS  # as far as the time of a commit may be off: a millisecond, and what the wall clock was moved meanwhile
+NEAR_NS = 20 * _MS  # by how much the time of a commit may be wrong: 1 ms, and adjustments of the wall clock
 
 
 def wall_ahead_ns() -> int:
-    """How far the wall clock of this machine is ahead of its monotonic one."""
+    """By how much the wall clock of this machine is ahead of its monotonic clock, ns."""
     return time.time_ns() - time.monotonic_ns()
 
 
 def whole_until(commits: Iterable[AnyCommit], *, end_ns: int, start_ns: int, wall_ahead_ns: int) -> int:
-    """The last moment up to `end_ns` near which nothing was committed: where a record is cut, causes stay with their effects.
+    """The last moment up to `end_ns` near which nothing was committed: a cut there separates no cause from its effect.
 
-    What led to a write was noted before the time that the log gives it, what followed from it comes later; only next to that time
-    it cannot be told which of the two is cut off. ns since the start of the run, as `end_ns`.
+    The causes of a write are noted before the time that the log gives it, and its effects later. Within `NEAR_NS` of that time
+    the order of rows is not known. The result is in ns since the start of the run, as is `end_ns`.
     """
     whole_ns, last_ns = end_ns, 0
     times = []
@@ -50,7 +50,7 @@ def whole_until(commits: Iterable[AnyCommit], *, end_ns: int, start_ns: int, wal
 
 
 def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
-    """The notes of one node, in the order in which it wrote them."""
+    """The rows of one node's notes, in the order in which the node wrote them."""
     clock = RowClock(start_ns)
     recorder = Recorder(clock)
     notebooks: dict[tuple[str, int], Notebook] = {}
@@ -65,7 +65,7 @@ def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
 
 
 def stamped(events: Iterable[ClusterEvent]) -> tuple[ClusterEvent, ...]:
-    """The same rows in their order, each wound with the incarnation that suffered it: the one that was registered last."""
+    """The same rows; each wound gets the incarnation of its node that was registered last before it."""
     registered: dict[str | None, int | None] = {}
     rows = []
     for row in events:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from highwater.backends.real.fault_links import LinkFault, LinkFaults
+from highwater.backends.real.fault_links import LinkFaults
 from highwater.backends.real.site import JOINED, LinkCondition, Pair, Probe, Proof
 from history.seed import Draws
-from nemesis.faults import Clog, Packets, Partition, Reset, Slow
+from nemesis.faults import Clog, LinkFault, Packets, Partition, Reset, Slow
 from nemesis.schedule import Window
 from reference.types import Address, BrokerId
 
@@ -56,7 +56,7 @@ def window(id_: str, fault: LinkFault) -> Window:
 def begun(links: Recorded, *faults: LinkFault) -> LinkFaults:
     found = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
     for number, fault in enumerate(faults):
-        asyncio.run(found.begin(window(f"f{number}", fault), fault, (BrokerId(1),)))
+        asyncio.run(found.do(window(f"f{number}", fault), fault, (BrokerId(1),)))
     return found
 
 
@@ -96,8 +96,8 @@ def test_windows_add_up_and_each_takes_away_its_own() -> None:
         "b2>b1": LinkCondition(delay_ms=120, loss_per_mille=300, held_kinds=("fetch-reply",)),
     }
 
-    asyncio.run(faults.end("f4"))
-    asyncio.run(faults.end("f0"))
+    asyncio.run(faults.undo("f4"))
+    asyncio.run(faults.undo("f0"))
 
     assert links.wrong() == {
         "b1>b2": LinkCondition(delay_ms=20, loss_per_mille=300),
@@ -105,7 +105,7 @@ def test_windows_add_up_and_each_takes_away_its_own() -> None:
     }
 
     for window_id in ("f1", "f2", "f3"):
-        asyncio.run(faults.end(window_id))
+        asyncio.run(faults.undo(window_id))
 
     assert links.wrong() == {}
 
@@ -116,12 +116,12 @@ def test_resets_come_again_and_again_until_the_window_closes() -> None:
     async def scene() -> tuple[Proof, int]:
         faults = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
         reset = Reset(period_ms=1, links=("peers",))
-        probe, _ = await faults.begin(window("f1", reset), reset, (BrokerId(1),))
+        probe, _ = await faults.do(window("f1", reset), reset, (BrokerId(1),))
         while links.resets < 3:
             await asyncio.sleep(0.001)
         faults.closing("f1")
         proof = await probe()
-        await faults.end("f1")
+        await faults.undo("f1")
         resets = links.resets
         await asyncio.sleep(0.02)
         return proof, links.resets - resets
@@ -137,7 +137,7 @@ def test_what_met_no_traffic_did_not_act() -> None:
     async def scene() -> Proof:
         faults = LinkFaults(Recorded(), BROKERS, SERVERS, Draws(1), changing=ignored)
         fault = Packets(drop_per_mille=1000)
-        probe, _ = await faults.begin(window("f1", fault), fault, (BrokerId(1),))
+        probe, _ = await faults.do(window("f1", fault), fault, (BrokerId(1),))
         faults.closing("f1")
         return await probe()
 
@@ -152,14 +152,14 @@ def test_what_other_windows_do_to_a_link_is_no_proof() -> None:
         links.connections = 0
         faults = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
         slow = Slow(extra_ms=100, links=("peers", "zookeeper"))
-        await faults.begin(window("f0", slow), slow, (BrokerId(1),))
+        await faults.do(window("f0", slow), slow, (BrokerId(1),))
         others: tuple[LinkFault, ...] = (Reset(period_ms=1000, links=("zookeeper",)), Packets(drop_per_mille=1))
-        probes = [(await faults.begin(window(f"f{n}", fault), fault, (BrokerId(1),)))[0] for n, fault in enumerate(others, 1)]
+        probes = [(await faults.do(window(f"f{n}", fault), fault, (BrokerId(1),)))[0] for n, fault in enumerate(others, 1)]
         links.hits = {(Address("b1"), Address(peer)): 7 for peer in ("b2", "z1", "z2")}
         for number in (1, 2):
             faults.closing(f"f{number}")
         found = [await probe() for probe in probes]
-        await faults.end("f1")
+        await faults.undo("f1")
         return found
 
     assert asyncio.run(scene()) == [
@@ -180,8 +180,8 @@ def test_links_are_said_to_change_before_they_do() -> None:
     async def scene() -> None:
         faults = LinkFaults(Watched(), BROKERS, SERVERS, Draws(1), changing=lambda *links: told.append(links))
         cut = Partition(links=("peers",))
-        await faults.begin(window("f1", cut), cut, (BrokerId(1),))
-        await faults.end("f1")
+        await faults.do(window("f1", cut), cut, (BrokerId(1),))
+        await faults.undo("f1")
 
     asyncio.run(scene())
 

@@ -12,6 +12,7 @@ from highwater.backends.real.proving import Proving
 from highwater.backends.real.sessions import OverError
 from highwater.backends.real.site import Probe, Proof, Site
 from highwater.errors import HarnessError
+from highwater.rig.nemesis import Nemesis
 from history.event import EventKind
 from history.recorder import Recorder
 from history.seed import Draws
@@ -20,6 +21,7 @@ from nemesis.schedule import Window
 from reference.effects import Note
 from reference.types import Address, BrokerId
 from server.lab.notes import NoteLine
+from tests.highwater.backends.sim.simulations import plan
 
 ONE = BrokerId(1)
 SESSION = 0x1234
@@ -99,9 +101,10 @@ def played(scene: Callable[[NodeFaults, Toy], Awaitable[None]], keeper: Keeper |
     recorder = Recorder(lambda: 0)
 
     async def main() -> None:
-        ground, proving = Ground(), Proving(recorder, ["fault"])
+        ground, nemesis = Ground(), Nemesis(plan(), recorder, Draws(1))
+        proving = Proving(recorder, acted=nemesis.acted)
         ground.nodes = {ONE: Toy()}
-        faults = NodeFaults(cast(Site, ground), recorder, proving, cast(Admin, keeper), draws=Draws(1))
+        faults = NodeFaults(cast(Site, ground), nemesis, proving, cast(Admin, keeper))
         await scene(faults, ground.nodes[ONE])
         await proving.settle()
 
@@ -115,11 +118,11 @@ def test_a_process_that_is_started_while_a_window_pauses_it_stands_still(fault: 
 
     async def scene(faults: NodeFaults, node: Toy) -> None:
         pause = Pause()
-        await faults.begin(window(pause), pause, ONE)
-        await faults.begin(window(fault), fault, ONE)
-        await faults.end(window(fault), fault, ONE)
+        await faults.do(window(pause), pause, ONE)
+        await faults.do(window(fault), fault, ONE)
+        await faults.undo(window(fault), fault, ONE)
         assert (node.life, node.stands_still) == (2, True)
-        await faults.end(window(pause), pause, ONE)
+        await faults.undo(window(pause), pause, ONE)
         assert not node.stands_still
 
     played(scene)
@@ -131,7 +134,7 @@ def test_a_session_whose_time_ran_out_before_it_was_ended_was_not_ended(then: in
 
     async def scene(faults: NodeFaults, _: Toy) -> None:
         expiry = ExpireSession()
-        await faults.begin(window(expiry), expiry, ONE)
+        await faults.do(window(expiry), expiry, ONE)
 
     assert played(scene, Keeper(then)) == ["no-effect: it has no session"]
 
@@ -147,7 +150,7 @@ def test_a_server_that_is_behind_tells_of_a_session_that_was_ended_no_longer_tha
 
     async def scene(faults: NodeFaults, _: Toy) -> None:
         expiry = ExpireSession()
-        await faults.begin(window(expiry), expiry, ONE)
+        await faults.do(window(expiry), expiry, ONE)
 
     assert played(scene, Keeper(SESSION, SESSION, None, is_over=is_over)) == [found]
 
@@ -158,7 +161,7 @@ def test_a_session_that_is_there_and_cannot_be_ended_is_a_failure_of_the_laborat
     async def scene(faults: NodeFaults, _: Toy) -> None:
         expiry = ExpireSession()
         with pytest.raises(HarnessError, match="could not be taken over"):
-            await faults.begin(window(expiry), expiry, ONE)
+            await faults.do(window(expiry), expiry, ONE)
 
     played(scene, Keeper(SESSION))
 
@@ -172,8 +175,8 @@ def test_who_is_told_of_a_failed_directory_after_it_was_mended_begins_anew_befor
     async def scene(faults: NodeFaults, node: Toy) -> None:
         node.is_told = False
         failure = DirFailure()
-        await faults.begin(window(failure), failure, ONE)
-        await faults.end(window(failure), failure, ONE)
+        await faults.do(window(failure), failure, ONE)
+        await faults.undo(window(failure), failure, ONE)
         assert node.life == 1
         asyncio.get_running_loop().call_soon(lambda: setattr(node, "is_told", True))
         await faults.heal()

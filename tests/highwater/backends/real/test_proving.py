@@ -8,11 +8,14 @@ import pytest
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import Probe, Proof
 from highwater.errors import HarnessError
+from highwater.rig.nemesis import Nemesis
 from history.event import EventKind
 from history.recorder import Recorder
+from history.seed import Draws
 from nemesis.faults import Crash
 from nemesis.schedule import Window
 from reference.types import Address
+from tests.highwater.backends.sim.simulations import plan
 
 WINDOW = Window(id="f1", kind="crash-one", at_ms=0, until_ms=1, fault=Crash())
 NODE = Address("b1")
@@ -28,9 +31,10 @@ def finds(holds: bool, detail: str = "seen") -> Probe:
 
 def play(scene: Callable[[Proving], Awaitable[None]]) -> tuple[list[tuple[EventKind, str | None]], dict[str, int]]:
     recorder = Recorder(lambda: 0)
-    proving = Proving(recorder, ["crash-one"])
+    nemesis = Nemesis(plan(WINDOW), recorder, Draws(1))
+    proving = Proving(recorder, acted=nemesis.acted)
     asyncio.run(_run(scene, proving))
-    return [(row.kind, row.detail) for row in recorder.events], proving.acted
+    return [(row.kind, row.detail) for row in recorder.events], {count.kind: count.acted for count in nemesis.counts()}
 
 
 async def _run(scene: Callable[[Proving], Awaitable[None]], proving: Proving) -> None:
@@ -92,7 +96,7 @@ def test_what_was_changed_meanwhile_is_not_looked_at_any_more() -> None:
     ("error", "told"),
     [
         (HarnessError("the engine is gone"), "the engine is gone"),
-        (BlockingIOError("no process more"), r"looking at window f1 \(crash-one\): no process more"),
+        (BlockingIOError("no process more"), r"probing window f1 \(crash-one\): no process more"),
     ],
 )
 def test_a_probe_that_fails_is_a_failure_of_the_laboratory(error: Exception, told: str) -> None:
