@@ -23,7 +23,7 @@ from typing import get_args
 from history.op import OpType
 from workloads.client import RequestF
 
-# Kafka's names of errors -> what a produce that was sent has come to
+# Kafka's error name -> outcome of a produce that was sent
 PRODUCE: dict[str, OpType] = {
     "NONE": OpType.OK,
     "OFFSET_OUT_OF_RANGE": OpType.INFO,
@@ -60,32 +60,31 @@ PRODUCE: dict[str, OpType] = {
     "INVALID_INCARNATION_ID": OpType.INFO,
 }
 
-# What librdkafka itself says of a message that it was given, by its names. It does not say which of them it had sent, so each of
-# these is about one that may have been, and nothing but the refusal to take it at all is definite. A name that is not here is
-# INFO as well; these are written down for their reasons.
+# librdkafka's own errors for a message, by its names. They do not tell whether the message was sent, so only the refusal to take
+# the message is definite. Names that are not listed are INFO too; these are listed with their reasons.
 PRODUCE |= {
     "_QUEUE_FULL": OpType.FAIL,  # produce() did not take it
     "_MSG_TIMED_OUT": OpType.INFO,  # of a message in the queue, and of one that was sent and not answered
     "_TIMED_OUT": OpType.INFO,  # the request was sent and not answered
     "_TIMED_OUT_QUEUE": OpType.INFO,  # the request waited behind others; an earlier one with this message may have gone out
     "_TRANSPORT": OpType.INFO,  # the connection broke with the request under way
-    "_PURGE_QUEUE": OpType.INFO,  # nobody purges in the middle of a run; at its end nothing is asked any more
+    "_PURGE_QUEUE": OpType.INFO,  # the harness purges only at the end of a run
     "_PURGE_INFLIGHT": OpType.INFO,  # sent and not answered
-    "_UNKNOWN_TOPIC": OpType.INFO,  # also of messages that were taken back from a partition that is gone
+    "_UNKNOWN_TOPIC": OpType.INFO,  # also for messages taken back from a deleted partition
     "_UNKNOWN_PARTITION": OpType.INFO,  # the same
     "_FATAL": OpType.INFO,  # an idempotent producer gives up with messages under way
-    "_NO_REPORT": OpType.INFO,  # the laboratory's: no report came in time
-    "_RETRIED": OpType.INFO,  # the laboratory's: an attempt before the last one, of which nobody tells how it ended
+    "_NO_REPORT": OpType.INFO,  # the harness's: no report came in time
+    "_RETRIED": OpType.INFO,  # the harness's: an attempt before the last one; its outcome is not reported
 }
 
-# An administrator's requests have an effect too. They are refused where another one, or the topic, stands there already, or
-# where there is nothing to be rolled back.
+# An administrator's requests have effects too. They are refused where a request or the topic exists already, or where there is
+# nothing to roll back.
 ADMIN = frozenset(get_args(RequestF))
 ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS", "NO_REASSIGNMENT_IN_PROGRESS"})
 
 
 def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str, ...] = ()) -> OpType:
-    """What to record. `error` by Kafka's name, None or "NONE" for success; `sent`: was the operation handed to the network?
+    """The outcome to record. `error`: Kafka's name, None or "NONE" for success; `sent`: whether it was handed to the network.
 
     `earlier` are the errors of attempts before the last one.
     """
@@ -99,7 +98,7 @@ def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str
 
 
 def number_after(number: int, completed: OpType, *, processes: int) -> int:
-    """The process number under which a client goes on, of `processes` clients that began as 0 … processes - 1."""
+    """The process number of a client's next operation; the `processes` clients began as 0 … processes - 1."""
     assert number >= 0
     assert processes > 0
     return number + processes if completed is OpType.INFO else number

@@ -92,9 +92,9 @@ def test_the_text_shows_the_protocol_and_one_line_for_each_window() -> None:
         ("draws: 7", "draws: 7\nworkload: {name: consume}", 6, "unknown workload 'consume'; there are produce-consume"),
         ("draws: 7", "draws: 7\nrequired_marks: [became-king]", 6, "mark 'became-king' can never occur"),
         ("draws: 7", "draws: [7", 6, "malformed YAML"),
-        ("draws: 7", "draws: 7\ndraws: 8", 6, "draws is there twice"),
+        ("draws: 7", "draws: 7\ndraws: 8", 6, "the key draws occurs twice"),
         (BY_HAND, "- 1", 1, "a plan is a mapping"),
-        (BY_HAND, "", 1, "it is empty"),
+        (BY_HAND, "", 1, "the text is empty"),
     ],
 )
 def test_what_is_wrong_is_named_with_file_and_line(old: str, new: str, line: int, words: str) -> None:

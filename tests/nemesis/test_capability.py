@@ -41,7 +41,7 @@ def test_a_refusal_names_the_window_and_the_reason() -> None:
     )
 
     assert refusals("process", windows) == (
-        "window f2 (crash-at): the process backend cannot: nobody outside of a process sees its effects",
+        "window f2 (crash-at): the process backend cannot: the effects of a machine cannot be seen from outside its process",
     )
     assert refusals("sim", windows) == ()
 

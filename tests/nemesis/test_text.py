@@ -55,7 +55,7 @@ GOOD = "- {id: f1, kind: k, at_ms: 0, until_ms: 9, fault: {fault: pause}}\n"
         (GOOD + "- id: f2\n  kind: k\n  colour: red", 4, "unknown key 'colour' in [1]"),
         (GOOD + "- id: f2\n  kind: k\n  at_ms: 0", 2, "missing key `until_ms`"),
         (GOOD + GOOD.replace("pause}", "pause}, target: {target: boss}"), 2, "unknown target 'boss'; there are named, leader-of"),
-        (GOOD + "- id: f2\n  id: f3", 3, "id is there twice"),
+        (GOOD + "- id: f2\n  id: f3", 3, "the key id occurs twice"),
         (GOOD + "- {id: f2", 2, "malformed YAML"),
         (GOOD + "- &a {id: f2}\n- *a", 3, "an alias"),
         (GOOD + "- {at_ms: 99999999999999999999}", 2, "does not fit into 64 bits"),

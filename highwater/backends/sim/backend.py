@@ -16,7 +16,7 @@ from reference.node import Node
 
 
 class SimBackend:
-    """Performs plans in virtual time. `boot` makes the machine of a node."""
+    """Performs plans in virtual time. `boot` creates the machine of a node."""
 
     name = "sim"
 
@@ -28,7 +28,7 @@ class SimBackend:
         return next(iter(refusals("sim", plan.schedule)), None)
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
-        """Play the plan. A KeyboardInterrupt or the plan's bound ends it early, with what was recorded."""
+        """Play the plan. A KeyboardInterrupt or the plan's bound ends it early; recorded rows are kept."""
         start = perf_counter()
         world = World(plan, self._boot)
         outcome: Outcome = "completed"

@@ -26,7 +26,7 @@ _FROM_ZOOKEEPER = (ZkState, ZkReplied, ZkWatch)
 
 
 class ClientHost:
-    """A client process; never stopped. `idle` once its workload process is done with the phase."""
+    """A client process, which is never stopped. `idle` once its workload process has finished the phase."""
 
     def __init__(
         self, sim: Simulation, server: ZkServer, process: Process, number: int, *, processes: int, brokers: tuple[BrokerId, ...]
@@ -42,14 +42,14 @@ class ClientHost:
         first = number % len(brokers)
         timeout_ms = Millis(sim.plan.workload.request_timeout_ms)
         self._client = Client.boot(self.address, brokers[first:] + brokers[:first], request_timeout_ms=timeout_ms)
-        # Of a command: ZooKeeper's session timeout bounds how long its outcome may be hidden by a lost one.
+        # A lost ZooKeeper session hides the outcome of a command no longer than the session timeout.
         self._admin = Admin(timeout_ms=Millis(ADMIN_TIMEOUT_MS))
         self._zk = ZkClient(self, server, sim, timeout_ms=sim.plan.cluster.session_timeout_ms)
         self._clock = Clock(sim.scheduler, monotonic_ns=0)
         self._timers = Timers(sim.scheduler, sim.draws, self._clock, owner=self.address, fire=self._ring)
 
     def begin(self, phase: Phase, *, zero_ns: int) -> None:
-        """A phase begins; `zero_ns` is when the workload began."""
+        """Begin a phase; `zero_ns` is the start of the workload."""
         self.phase = phase
         self._zero_ns = zero_ns
         if self.idle:
@@ -57,7 +57,7 @@ class ClientHost:
             self._go_on()
 
     def take(self, source: str, event: AnyEvent) -> None:
-        """An event for the client machine."""
+        """Hand an event to the client machine."""
         self._sim.handled += 1
         if isinstance(event, _FROM_ZOOKEEPER) or event == _ADMIN_TIMER_FIRED:
             self._perform(self._admin.handle(event))
@@ -65,18 +65,18 @@ class ClientHost:
             self._perform(self._client.handle(event, now=self._clock.now()))
 
     def run(self, source: str, action: "partial[None]") -> None:
-        """Something that happens inside the process."""
+        """Run an action inside the process."""
         action()
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """The same after a while."""
+        """`run` after a delay."""
         self._sim.scheduler.after(delay_ns, action)
 
     def _ring(self, name: str) -> None:
         self.take(self.address, TimerFired(name))
 
     def _go_on(self) -> None:
-        """Ask the workload process what to do now."""
+        """Ask the workload process for the next operation."""
         if self._attempts.open is not None:
             return
         now_ms = (self._sim.scheduler.now - self._zero_ns) // MS
@@ -112,7 +112,7 @@ class ClientHost:
                     self._zk.ask(output)
                 case Answered():
                     self._attempts.end(heard(output))
-                    # Later, for the effects behind the answer belong to the call that has ended.
+                    # Not at once: the effects behind the answer in this list belong to the call that has ended.
                     self._sim.scheduler.after(0, self._go_on)
                 case _:
                     raise AssertionError(f"a client does not ask for {output}")

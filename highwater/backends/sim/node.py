@@ -45,10 +45,10 @@ from reference.machine import Now
 from reference.performing import perform
 from reference.types import Address, broker_address
 
-BOOT_CLOCK_NS_MAX = 10**15  # a monotonic clock starts anywhere
-WALL_OFFSET_NS_MAX = 10**7  # wall clocks that are right agree this well
+BOOT_CLOCK_NS_MAX = 10**15  # a monotonic clock starts at a drawn time up to this
+WALL_OFFSET_NS_MAX = 10**7  # correct wall clocks differ by up to this
 AMBUSH_NS = 5 * MS
-FAILURES_MAX = 100  # of directories in a row, before the machine is taken to be in a loop
+FAILURES_MAX = 100  # consecutive failures of directories; more are taken for an endless loop
 _SELF = "self"  # source of timers and of the disk
 
 
@@ -56,14 +56,14 @@ class Handler(Protocol):
     """What a simulated process needs of a machine."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """Take one event and return what is to be done."""
+        """Take one event and return its effects."""
 
 
 Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handler]
 
 
 class NodeHost:
-    """A broker's process, with the clock, disk and place in the network that outlive it."""
+    """A broker's process, with the clock, the disk and the address that outlive it."""
 
     def __init__(self, sim: Simulation, server: ZkServer, config: BrokerConfig, boot: Boot) -> None:
         self.address: Address = broker_address(config.broker)
@@ -71,7 +71,7 @@ class NodeHost:
         self.life = 0
         self.up = False
         self.paused = False
-        self.wrong = False  # an assertion failed: it is not started again
+        self.wrong = False  # an assertion failed; the node is not started again
         self.failed_dirs = False  # this life was told of a directory that failed
         self.machine: Handler | None = None
         self._sim = sim
@@ -94,7 +94,7 @@ class NodeHost:
     # --- life and death -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process on what the disk holds; nothing where it runs already."""
+        """Start the process on the image of the disk; nothing where it runs already."""
         if self.up:
             return
         self.life += 1
@@ -113,7 +113,7 @@ class NodeHost:
         self._handle(Booted())
 
     def stop(self, why: str, *, silent_ns: int | None = None) -> None:
-        """End the process; nothing where it is down. `silent_ns`: the host is gone too, so peers notice only after so long."""
+        """End the process; nothing where it is down. `silent_ns`: the host is gone too, and peers notice after that time."""
         if not self.up:
             return
         self.up = False
@@ -126,7 +126,7 @@ class NodeHost:
         self._sim.recorder.event(EventKind.NODE_STOPPED, node=self.address, life=self.life, detail=why)
 
     def ambush(self, blow: "partial[None]") -> None:
-        """Have `blow` end the process, at once or, drawn, between two effects of what it does in the next few milliseconds."""
+        """Let `blow` end the process: at once or, by a draw, between two effects within the next few milliseconds."""
         if not self.up or self.paused or self._sim.draws.ratio(f"ambush {self.address}", 1, 2):
             blow()
             return
@@ -135,7 +135,7 @@ class NodeHost:
         self._sim.scheduler.after(AMBUSH_NS, self._spring, blow)
 
     def spring(self) -> None:
-        """Strike the blow that is waiting, if there is one."""
+        """Perform the waiting blow now, if there is one."""
         if self._ambush is not None:
             self._spring(self._ambush)
 
@@ -145,11 +145,11 @@ class NodeHost:
             blow()
 
     def pause(self) -> None:
-        """Stand still."""
+        """Pause the process; nothing where it is down."""
         self.paused = self.up
 
     def resume(self) -> None:
-        """Go on: first with what has waited, in drawn order."""
+        """Continue, first with the waiting events: the source of each next one is drawn."""
         self.paused = False
         waiting, self._waiting = self._waiting, {}
         life = self.life
@@ -169,21 +169,21 @@ class NodeHost:
     # --- events -----------------------------------------------------------------------------------------------------------------
 
     def take(self, source: str, event: AnyEvent) -> None:
-        """An event for the machine."""
+        """Hand an event to the machine; while paused it waits."""
         if self.paused:
             self._waiting.setdefault(source, deque()).append(partial(self._handle, event))
         elif self.up:
             self._handle(event)
 
     def run(self, source: str, action: "partial[None]") -> None:
-        """Something that happens inside the process."""
+        """Run an action inside the process; while paused it waits."""
         if self.paused:
             self._waiting.setdefault(source, deque()).append(action)
         elif self.up:
             action()
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """The same after a while, in this life only."""
+        """`run` after a delay, in this life only."""
         self._sim.scheduler.after(delay_ns, self._run_in, self.life, source, action)
 
     def _run_in(self, life: int, source: str, action: "partial[None]") -> None:
@@ -224,7 +224,7 @@ class NodeHost:
                 self._handle(failed, failures + 1)
 
     def _attempt(self, effect: AnyEffect) -> str | None:
-        """Perform an effect unless a trap ends the process before it; the error where a directory refuses."""
+        """Perform an effect unless a trap ends the process before it. Returns the error where a directory refuses."""
         trap = next((trap for trap in self.traps if trap.springs(effect)), None)
         if trap is not None and trap.before:
             trap.strike()
@@ -235,7 +235,7 @@ class NodeHost:
         return error
 
     def _perform(self, effect: AnyEffect) -> str | None:
-        """The error where a directory refuses."""
+        """Perform an effect. Returns the error where a directory refuses."""
         match effect:
             case Send():
                 self._sim.transport.send(self, effect.to, effect.message)
@@ -271,7 +271,7 @@ class NodeHost:
 
     def _flushed(self, effect: Flush, mark: Mark) -> None:
         error = self.disk.refuses(effect.dir, needs_room=False)
-        if error is not None:  # the directory failed meanwhile: nothing became durable
+        if error is not None:  # the directory failed during the flush: nothing became durable
             self.failed_dirs = True
             self._handle(DirFailed(effect.dir, error))
             return
@@ -280,7 +280,7 @@ class NodeHost:
 
 
 def _words(error: AssertionError) -> str:
-    """Where the assertion stands, without the path of the machine it ran on."""
+    """The assertion with its module and line, without a file path."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

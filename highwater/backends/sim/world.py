@@ -2,8 +2,8 @@
 
     boot ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet (workload goes on) ─▶ final reads ─▶ end
 
-The laboratory creates the topics as an administrator would and waits until each partition has had a leader; the workload's
-time begins then. A run is a function of its plan: the same plan gives the same rows.
+The harness creates the topics like an administrator and waits until each partition has a leader; then the workload's time begins.
+A run is a function of its plan: the same plan gives the same rows.
 """
 
 from highwater.backends.sim.clients import ClientHost
@@ -28,15 +28,15 @@ from reference.node import Node
 from reference.types import BrokerId
 from workloads.client import Phase
 
-SLICE_MS = 100  # how often limits and ends are looked at
-GATHER_MS = 1500  # in which brokers register, elect a controller and show themselves to it
+SLICE_MS = 100  # how often limits and ends are checked
+GATHER_MS = 1500  # for brokers to register, elect a controller and report to it
 WARM_UP_MS_MAX = 10_000
 FINAL_MS_MAX = 60_000
-LOOK_MS = 200  # in which every broker says what it tells clients
+LOOK_MS = 200  # for the answers to the Metadata requests at the end
 
 
 class TooManyEvents(Exception):  # noqa: N818 - says what happened
-    """The plan's bound was reached."""
+    """The run handled more events than the plan allows."""
 
 
 class World:
@@ -68,14 +68,14 @@ class World:
         self._zero_ns = 0
 
     def play(self) -> None:
-        """All phases. Raises TooManyEvents; whatever ends it early, the rows so far stand."""
+        """Play all phases. Raises TooManyEvents; rows recorded until then stay."""
         plan = self.sim.plan
         self.play_until(plan.faults_ms)
         self.faults.heal()
         self.healed_at_ns = self.sim.scheduler.now
         self._phase("quiet")
         self._run_for(plan.quiet_ms)
-        # Final readers start when nobody writes any more: what is acknowledged behind their back they could not read.
+        # Final readers start after the last write: they would miss records that are acknowledged later.
         for client in self.clients:
             client.phase = "final"
         self._run_until_idle()
@@ -86,7 +86,7 @@ class World:
         self._look_at_the_end()
 
     def play_until(self, at_ms: int) -> None:
-        """The first phases alone, up to so long after the start of the workload."""
+        """Play only the first phases, up to `at_ms` after the start of the workload."""
         self.warm_up()
         self._zero_ns = self.sim.scheduler.now
         self.faults.plan(self._zero_ns)
@@ -94,7 +94,7 @@ class World:
         self._run_for(at_ms)
 
     def metadata(self) -> MetadataReply | None:
-        """What the first broker that is in service would answer a client now (R-320: the description of topics)."""
+        """The metadata that the first broker in service would send a client now (R-320: the description of topics)."""
         for host in self.nodes.values():
             if isinstance(host.machine, Node):
                 broker = host.machine.state.broker
@@ -108,7 +108,7 @@ class World:
             self._run_for(SLICE_MS)
 
     def _look_at_the_end(self) -> None:
-        """What ZooKeeper, the brokers and the disks hold once everything has come to rest."""
+        """Record the end state of ZooKeeper, the brokers and the disks."""
         recorder, tree = self.sim.recorder, self.server.tree
         for correlation, node in enumerate(self.nodes.values()):
             self.observer.ask(node.address, correlation)
@@ -130,7 +130,7 @@ class World:
     def warm_up(self) -> None:
         """Start every broker, create the topics once they know each other, and wait until every partition has a leader.
 
-        Topics that were there before would be led by whichever broker shows itself to the controller first (KIP-343).
+        Existing topics would be led by the broker that reports to the controller first (KIP-343).
         """
         for node in self.nodes.values():
             node.start()
@@ -141,7 +141,7 @@ class World:
             self._run_for(SLICE_MS)
 
     def create_topics(self) -> None:
-        """Znodes of parents and topics, as an administrator's tool leaves them."""
+        """Create the persistent parents and the topics' znodes, like an administrator's tool."""
         ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
         ops += [
             Create(paths.topic_path(topic), paths.topic_payload(replicas)) for topic, replicas in assign(self.sim.plan).items()

@@ -1,8 +1,8 @@
 """The ZooKeeper server of the simulator: the in-memory model with a clock and connections.
 
-A session that was not heard of for its timeout ends, by this server's clock. A request that was on its way when its connection
-broke may still be performed, until the session was accepted on another connection. What is committed is evidence: a `Witness` is
-called at the moment of the write.
+A session ends, by this server's clock, when its client was silent for the session timeout. A request in flight when its
+connection broke may still be performed until the session is accepted on another connection. A `Witness` is told of commits at
+the moment of the write.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ ADMINISTRATOR = Address("administrator")
 
 
 class Hello(Struct, frozen=True, gc=False):
-    """First bytes of a connection; session 0 asks for a new one."""
+    """The first message of a connection; session 0 asks for a new session."""
 
     session: int
     timeout_ms: int
@@ -32,11 +32,11 @@ class Hello(Struct, frozen=True, gc=False):
 
 
 class Ping(Struct, frozen=True, gc=False):
-    """From the client and back."""
+    """A ping, and its answer."""
 
 
 class Welcome(Struct, frozen=True, gc=False):
-    """The session lives on this connection."""
+    """The server accepted the session on this connection."""
 
     session: int
 
@@ -46,7 +46,7 @@ class Over(Struct, frozen=True, gc=False):
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """To one request."""
+    """The answers to one request."""
 
     id: int
     answers: tuple[AnyAnswer, ...]
@@ -94,7 +94,7 @@ class ZkServer:
         self._lines: dict[int, Line] = {}  # by session
 
     def serve(self, line: Line, payload: object) -> None:
-        """Something arrived on a connection."""
+        """Handle a message that arrived on a connection."""
         self._sim.handled += 1
         match payload:
             case ZkRequest(id=request, ops=ops, atomic=atomic):
@@ -108,7 +108,7 @@ class ZkServer:
                 raise AssertionError(payload)
 
     def _alive(self, line: Line) -> bool:
-        """Is this the connection on which its session lives? Touches the session."""
+        """True where the session lives and uses this connection; also renews the session."""
         return self._lines.get(line.session) is line and self.tree.touch(line.session, now_ms=self._scheduler.now // MS)
 
     def _greet(self, line: Line, hello: Hello) -> None:
@@ -130,7 +130,7 @@ class ZkServer:
         if not self._alive(line):
             return
         if line.connection.broken and not atomic:
-            # Operations of a batch travel one by one: only so many of them got through.
+            # The operations of a batch are sent one by one; a drawn number of them arrived.
             ops = ops[: self._sim.draws.below(f"late {line.node}", len(ops) + 1)]
         answers, fired = self.tree.submit(line.session, ops, atomic=atomic)
         self._witness.committed(commits_of(self.tree, line.session, ops, answers), writer=line.node, life=line.life)
@@ -138,7 +138,7 @@ class ZkServer:
         self._network.send(line.connection.back, Answer(request, answers, self.tree.zxid))
 
     def administer(self, ops: tuple[AnyOp, ...]) -> None:
-        """An administrator who is no part of the run does this, in a session of his own."""
+        """Perform operations in a session of their own, for an administrator outside of the run."""
         session = self.tree.connect(timeout_ms=1)
         answers, fired = self.tree.submit(session, ops)
         self._witness.committed(commits_of(self.tree, session, ops, answers), writer=ADMINISTRATOR, life=0)
@@ -161,7 +161,7 @@ class ZkServer:
             self.expire(session)
 
     def expire(self, session: int) -> None:
-        """End a session now: its ephemerals go, its connection is closed."""
+        """End a session: delete its ephemerals and close its connection. Nothing where it is over."""
         if str(session) not in self.tree.sessions:
             return
         fired = self.tree.expire(session)

@@ -41,13 +41,13 @@ class ZkHost(Protocol):
     life: int
 
     def run(self, source: str, action: "partial[None]") -> None:
-        """Do this when the process runs: now, or after a pause. Never in another life."""
+        """Run an action now, or after the pause of a paused process; never in another life."""
 
     def take(self, source: str, event: AnyEvent) -> None:
         """Hand an event to the machine."""
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """Do this so much later, if it is still this life."""
+        """`run` after a delay, in this life only."""
 
 
 class ZkClient:
@@ -96,7 +96,7 @@ class ZkClient:
         self._exist: dict[str, None] = {}
         self._child: dict[str, None] = {}
 
-    # --- what the machine asks for --------------------------------------------------------------------------------------------
+    # --- requests of the machine ----------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
         """Open a new session."""
@@ -107,7 +107,7 @@ class ZkClient:
         self._dial()
 
     def ask(self, request: ZkRequest) -> None:
-        """Send a request, or keep it until there is a connection."""
+        """Send a request, or queue it until there is a connection."""
         if self._state == "closed":
             answers = (SessionExpired(),) * len(request.ops)
             self._host.later(0, ZOOKEEPER, partial(self._host.take, ZOOKEEPER, ZkReplied(request.id, answers)))
@@ -122,7 +122,7 @@ class ZkClient:
         self._network.send(self._connection.forth, request)
 
     def died(self) -> None:
-        """The process is gone, and its connection with it."""
+        """The process has ended: break the connection."""
         connection, self._connection, self._state = self._connection, None, "closed"
         if connection is not None and not connection.broken:
             self._network.sever(connection, some_arrive=True)
@@ -154,7 +154,7 @@ class ZkClient:
             self._disconnected()
 
     def _disconnected(self) -> None:
-        """Give the current connection up: what was asked on it, or waits for it, is unknown."""
+        """Give up the current connection; requests sent or queued on it are answered Unknown."""
         connection, was, self._state = self._connection, self._state, "dialing"
         assert connection is not None
         self._connection = None
@@ -192,7 +192,7 @@ class ZkClient:
             self._network.send(connection.forth, Ping())
         self._host.later(self._timeout_ms * MS // 6, ZOOKEEPER, partial(self._tick, connection))
 
-    # --- what comes back --------------------------------------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------------------------------------------------
 
     def _receive(self, line: Line, payload: object) -> None:
         self._host.run(ZOOKEEPER, partial(self._hear, line.connection, payload))
