@@ -1,4 +1,4 @@
-"""What overlapping windows do to a link is added up, and taken away one by one."""
+"""Conditions of overlapping windows on a link add up and end one by one."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ SERVERS = (Address("z1"), Address("z2"))
 
 
 class Recorded:
-    """Links that only remember."""
+    """Links that only record their conditions."""
 
     def __init__(self) -> None:
         self.now: dict[Pair, LinkCondition] = {}
@@ -37,12 +37,12 @@ class Recorded:
         return self.hits
 
     def wrong(self) -> dict[str, LinkCondition]:
-        """Links that are not as built."""
+        """The links with a condition."""
         return {f"{source}>{target}": condition for (source, target), condition in self.now.items() if condition != JOINED}
 
 
 def ignored(*_: str) -> None:
-    """No probe looks."""
+    """Stands for a probe that is not called."""
 
 
 async def _seen() -> Proof:
@@ -72,15 +72,15 @@ HELD = LinkCondition(held=True)
         (Partition(links=("clients",), direction="inbound"), {"c>b1"}),
     ],
 )
-def test_a_partition_holds_the_links_that_it_names(fault: Partition, cut: set[str]) -> None:
-    """ZooKeeper is all its servers, clients are one place."""
+def test_partition_holds_the_links_that_it_names(fault: Partition, cut: set[str]) -> None:
+    """ZooKeeper's place is all its servers; all clients are one place."""
     links = Recorded()
     begun(links, fault)
 
     assert links.wrong() == dict.fromkeys(cut, HELD)
 
 
-def test_windows_add_up_and_each_takes_away_its_own() -> None:
+def test_conditions_of_windows_add_up_and_end_one_by_one() -> None:
     links = Recorded()
     faults = begun(
         links,
@@ -110,7 +110,7 @@ def test_windows_add_up_and_each_takes_away_its_own() -> None:
     assert links.wrong() == {}
 
 
-def test_resets_come_again_and_again_until_the_window_closes() -> None:
+def test_resets_repeat_until_the_window_closes() -> None:
     links = Recorded()
 
     async def scene() -> tuple[Proof, int]:
@@ -131,8 +131,8 @@ def test_resets_come_again_and_again_until_the_window_closes() -> None:
     assert (proof.holds, afterwards) == (True, 0)
 
 
-def test_what_met_no_traffic_did_not_act() -> None:
-    """Loss is a matter of what is sent: on a silent link nothing is lost."""
+def test_packet_loss_without_traffic_did_not_act() -> None:
+    """On a link without traffic nothing is lost."""
 
     async def scene() -> Proof:
         faults = LinkFaults(Recorded(), BROKERS, SERVERS, Draws(1), changing=ignored)
@@ -144,8 +144,8 @@ def test_what_met_no_traffic_did_not_act() -> None:
     assert asyncio.run(scene()) == Proof(False, "0 packets repeated")
 
 
-def test_what_other_windows_do_to_a_link_is_no_proof() -> None:
-    """A slow link is hit by every packet, so that a reset that found no connection, and a loss of none, would seem to act."""
+def test_hits_on_shared_links_prove_nothing() -> None:
+    """Every packet counts on a slow link, so a reset without connections and a loss of nothing would seem to act."""
 
     async def scene() -> list[Proof]:
         links = Recorded()
@@ -168,8 +168,8 @@ def test_what_other_windows_do_to_a_link_is_no_proof() -> None:
     ]
 
 
-def test_links_are_said_to_change_before_they_do() -> None:
-    """Agents are told one after the other: a probe of an earlier window that looks meanwhile would find half of the next one."""
+def test_links_are_announced_before_they_change() -> None:
+    """Links change one after the other: a probe of an earlier window would see half of the change."""
     told: list[tuple[str, ...]] = []
 
     class Watched(Recorded):

@@ -1,4 +1,4 @@
-"""Any schedule, however its windows overlap, leaves nothing behind."""
+"""Any schedule leaves nothing behind, however its windows overlap."""
 
 import pytest
 from hypothesis import given
@@ -68,7 +68,7 @@ def windows(drawn: list[Drawn]) -> list[Window]:
 
 
 @given(st.lists(st.tuples(faults, targets, spans), max_size=10), st.integers(0, 100))
-def test_when_everything_is_healed_nothing_of_a_fault_is_left(drawn: list[Drawn], draws: int) -> None:
+def test_healing_leaves_nothing_of_any_fault(drawn: list[Drawn], draws: int) -> None:
     world = World(plan(*windows(drawn), draws=draws), Cast())
     scheduler = world.sim.scheduler
     for node in world.nodes.values():
@@ -93,7 +93,7 @@ def test_when_everything_is_healed_nothing_of_a_fault_is_left(drawn: list[Drawn]
 
 
 @given(st.lists(spans, min_size=1, max_size=6))
-def test_a_process_is_down_exactly_while_some_window_holds_it(crashes: list[tuple[int, int]]) -> None:
+def test_process_is_down_exactly_while_a_window_holds_it(crashes: list[tuple[int, int]]) -> None:
     schedule = windows([(Crash(), Named(brokers=(2,)), span) for span in crashes])
     world = World(plan(*schedule), Cast())
     for node in world.nodes.values():
@@ -119,8 +119,8 @@ def test_a_process_is_down_exactly_while_some_window_holds_it(crashes: list[tupl
         (ClockJump(offset_ms=0), (0, 0), 0),
     ],
 )
-def test_a_clock_fault_moves_the_clock_and_counts_only_then(fault: AnyFault, off: tuple[int, int], acted: int) -> None:
-    """A fault that is counted and does nothing makes a campaign believe in what it never tried."""
+def test_clock_fault_counts_only_when_it_moves_the_clock(fault: AnyFault, off: tuple[int, int], acted: int) -> None:
+    """Counting a fault without effect would overstate a campaign's coverage."""
     world = World(plan(*windows([(fault, Named(brokers=(1,)), (100, 900))])), Cast())
     first, second, *_ = world.nodes.values()
     for node in world.nodes.values():

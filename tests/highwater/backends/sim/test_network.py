@@ -1,4 +1,4 @@
-"""Connections behave as TCP, whatever is done to their links."""
+"""Connections behave like TCP under every fault of their links."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from tests.highwater.backends.sim.simulations import simulation
 
 
 class Wire:
-    """A connection from a to b, with what came out at either end and when (ms)."""
+    """A connection from a to b, with the messages received at both ends and their times (ms)."""
 
     def __init__(self, on: Simulation | None = None) -> None:
         self.sim = on or simulation()
@@ -45,7 +45,7 @@ class Wire:
         self.sim.network.release(link)
 
 
-def test_the_first_message_takes_a_round_trip_longer() -> None:
+def test_first_message_takes_a_round_trip_longer() -> None:
     wire = Wire()
     wire.send("hello")
     wire.run(10)
@@ -63,7 +63,7 @@ changes = st.one_of(
 
 
 @given(st.lists(changes, max_size=60), st.integers(0, 1000))
-def test_what_arrives_is_always_a_prefix_of_what_was_sent(story: list[tuple[str, int]], draws: int) -> None:
+def test_received_messages_are_a_prefix_of_the_sent(story: list[tuple[str, int]], draws: int) -> None:
     """In order, at most once, without a gap: through cuts, clogs, and after a reset."""
     wire = Wire(simulation(draws, delay_us=(100, 300_000)))
     sent = 0
@@ -115,7 +115,7 @@ def test_bytes_wait_for_a_short_cut_to_end() -> None:
     assert not wire.connection.broken
 
 
-def test_a_long_cut_breaks_the_connection_and_loses_what_waited() -> None:
+def test_long_cut_breaks_the_connection_and_loses_bytes() -> None:
     wire = Wire()
     wire.cut(wire.link)
     wire.send("lost")
@@ -127,7 +127,7 @@ def test_a_long_cut_breaks_the_connection_and_loses_what_waited() -> None:
     assert len(wire.lost_ms) == 1
 
 
-def test_an_idle_connection_survives_any_cut() -> None:
+def test_idle_connection_survives_any_cut() -> None:
     wire = Wire()
     wire.send("before")
     wire.run(10)
@@ -140,7 +140,7 @@ def test_an_idle_connection_survives_any_cut() -> None:
     assert wire.served == ["before", "after"]
 
 
-def test_a_cut_one_way_lets_the_other_way_pass() -> None:
+def test_one_way_cut_leaves_the_other_way() -> None:
     wire = Wire()
     wire.send("hello")
     wire.run(10)
@@ -151,7 +151,7 @@ def test_a_cut_one_way_lets_the_other_way_pass() -> None:
     assert wire.received == ["answer"]
 
 
-def test_nobody_connects_while_either_way_is_cut() -> None:
+def test_connecting_fails_while_either_way_is_cut() -> None:
     wire = Wire()
     wire.cut(wire.link.back)
     wire.send("hello")
@@ -164,7 +164,7 @@ def test_nobody_connects_while_either_way_is_cut() -> None:
     assert wire.served == ["hello"]
 
 
-def test_a_clog_delivers_everything_afterwards_however_long_it_lasted() -> None:
+def test_clog_of_any_length_delivers_all_afterwards() -> None:
     wire = Wire()
     stop = Stop(Acting("f1", "a"), None)
     wire.link.clogs.append(stop)
@@ -180,7 +180,7 @@ def test_a_clog_delivers_everything_afterwards_however_long_it_lasted() -> None:
     assert not wire.connection.broken
 
 
-def test_a_clog_of_one_kind_lets_the_others_overtake() -> None:
+def test_clog_of_one_kind_lets_others_overtake() -> None:
     wire = Wire()
     stop = Stop(Acting("f1", "a"), frozenset({str}))
     wire.link.stops.append(stop)
@@ -195,7 +195,7 @@ def test_a_clog_of_one_kind_lets_the_others_overtake() -> None:
     assert wire.served == [1, 2, "held"]
 
 
-def test_after_a_reset_old_bytes_may_arrive_behind_those_of_the_next_connection() -> None:
+def test_old_bytes_may_arrive_late_after_a_reset() -> None:
     overtaken = 0
     for draws in range(20):
         old = Wire(simulation(draws, delay_us=(1000, 50_000)))
@@ -211,7 +211,7 @@ def test_after_a_reset_old_bytes_may_arrive_behind_those_of_the_next_connection(
     assert overtaken > 0
 
 
-def test_what_is_sent_over_a_broken_connection_is_lost() -> None:
+def test_send_over_a_broken_connection_is_lost() -> None:
     wire = Wire()
     wire.sim.network.sever(wire.connection, some_arrive=True)
     wire.send("late")
@@ -221,7 +221,7 @@ def test_what_is_sent_over_a_broken_connection_is_lost() -> None:
     assert wire.lost_ms == [1]
 
 
-def test_a_reset_that_cannot_come_through_is_noticed_later() -> None:
+def test_reset_over_a_cut_link_is_noticed_later() -> None:
     wire = Wire()
     wire.cut(wire.link.back)
     wire.sim.network.sever(wire.connection, some_arrive=False)
@@ -233,7 +233,7 @@ def test_a_reset_that_cannot_come_through_is_noticed_later() -> None:
     assert len(wire.lost_ms) == 1
 
 
-def test_a_slow_link_takes_longer_and_says_so() -> None:
+def test_slow_link_takes_longer_and_counts() -> None:
     wire = Wire()
     acting = Acting("f1", "a")
     wire.link.slows.append((500 * MS, acting))
@@ -245,7 +245,7 @@ def test_a_slow_link_takes_longer_and_says_so() -> None:
     assert acting.count == 2
 
 
-def test_a_message_alone_is_lost_where_the_link_is_cut() -> None:
+def test_lone_message_over_a_cut_link_is_lost() -> None:
     wire = Wire()
     acting = wire.cut(wire.link)
     wire.sim.network.send_alone(wire.link, 0, wire.served.append, "alone")

@@ -18,7 +18,7 @@ from workloads.client import Phase
 
 
 class Storm(World):
-    """An administrator deletes the first topic whenever it has been there for a second, and makes it again when it is gone."""
+    """An administrator deletes the first topic one second after its creation, and creates it again when it is gone."""
 
     def _phase(self, phase: Phase) -> None:
         super()._phase(phase)
@@ -42,8 +42,8 @@ class Storm(World):
 
 
 @pytest.mark.parametrize(("protocol", "validity"), [("safe", Validity.VALID), ("no-topic-id", Validity.INVALID)])
-def test_a_topic_made_again_has_nothing_of_the_one_before(protocol: str, validity: Validity) -> None:
-    """B-61, B-62: ids tell the topics apart; without them a log of the old one lives on below the records of the new one."""
+def test_recreated_topic_has_no_records_of_the_old_one(protocol: str, validity: Validity) -> None:
+    """B-61, B-62: without topic ids a log of the old topic stays below the records of the new one."""
     plan = derive(4, protocol=protocol, seconds=12)
     world = Storm(plan)
     world.play()

@@ -1,4 +1,4 @@
-"""Sessions as ZooKeeper's own client and server keep them."""
+"""Sessions, requests and watches behave as with ZooKeeper's own client and server."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ TIMEOUT_MS = 1500
 
 
 class Seen:
-    """A witness that remembers."""
+    """A witness that keeps the commits."""
 
     def __init__(self) -> None:
         self.commits: list[tuple[AnyCommit, Address | None, int | None]] = []
@@ -47,7 +47,7 @@ class Seen:
 
 
 class Process:
-    """A process with nothing but the library in it; can stand still."""
+    """A process with only the client library; it can be paused."""
 
     def __init__(self, on: Simulation, server: ZkServer, name: str) -> None:
         self.sim = on
@@ -117,7 +117,7 @@ class Town:
             self.sim.network.release(way)
 
 
-def test_a_session_lives_as_long_as_its_client_pings() -> None:
+def test_session_lives_while_its_client_pings() -> None:
     town = Town()
     town.run(20 * TIMEOUT_MS)
 
@@ -125,7 +125,7 @@ def test_a_session_lives_as_long_as_its_client_pings() -> None:
     assert town.seen.ended == []
 
 
-def test_requests_are_answered_and_witnessed_as_they_are_performed() -> None:
+def test_requests_are_answered_and_witnessed() -> None:
     town = Town()
     request = town.a.ask(Create("/a", b"1"), GetData("/no"))
     town.run(10)
@@ -134,7 +134,7 @@ def test_requests_are_answered_and_witnessed_as_they_are_performed() -> None:
     assert town.seen.commits == [(NodeCreated(zxid=1, session=town.a.zk.session, path="/a", data=b"1", ephemeral=False), "b1", 1)]
 
 
-def test_a_short_disconnect_keeps_the_session_and_makes_requests_unknown() -> None:
+def test_short_disconnect_keeps_the_session() -> None:
     town = Town()
     town.a.ask(Create("/mine", b"", ephemeral=True))
     town.run(10)
@@ -154,8 +154,8 @@ def test_a_short_disconnect_keeps_the_session_and_makes_requests_unknown() -> No
     assert isinstance(found, Data)
 
 
-def test_the_unknown_may_have_happened() -> None:
-    """Its answer was lost, not the request."""
+def test_unknown_request_may_have_been_performed() -> None:
+    """The answer was lost, and not the request."""
     town = Town()
     town.cut(there=False)
     request = town.a.ask(Create("/a", b""))
@@ -165,7 +165,7 @@ def test_the_unknown_may_have_happened() -> None:
     assert "/a" in town.server.tree.nodes
 
 
-def test_expiry_goes_by_the_servers_clock_and_is_learnt_from_a_server_only() -> None:
+def test_session_expires_by_the_servers_clock() -> None:
     town = Town()
     town.a.ask(Create("/mine", b"", ephemeral=True))
     town.run(10)
@@ -182,7 +182,7 @@ def test_expiry_goes_by_the_servers_clock_and_is_learnt_from_a_server_only() -> 
     assert town.a.states() == ["connected", "disconnected", "expired"]
 
 
-def test_after_expiry_nothing_is_done_until_a_new_session_is_asked_for() -> None:
+def test_expired_client_does_nothing_before_a_new_session() -> None:
     town = Town()
     town.server.expire(town.a.zk.session)
     town.run(2000)
@@ -197,7 +197,7 @@ def test_after_expiry_nothing_is_done_until_a_new_session_is_asked_for() -> None
     assert town.a.states()[-1] == "connected"
 
 
-def test_a_paused_process_loses_its_session_and_learns_it_when_it_goes_on() -> None:
+def test_paused_process_learns_of_expiry_on_resume() -> None:
     town = Town()
     town.a.ask(Create("/mine", b"", ephemeral=True))
     town.run(10)
@@ -213,7 +213,7 @@ def test_a_paused_process_loses_its_session_and_learns_it_when_it_goes_on() -> N
     assert town.a.states() == ["connected", "disconnected", "expired"]
 
 
-def test_a_watch_reaches_who_set_it_before_the_answer_to_a_later_read() -> None:
+def test_watch_event_precedes_the_answer_to_a_later_read() -> None:
     town = Town()
     town.b.ask(Create("/a", b"0"))
     town.run(10)
@@ -231,7 +231,7 @@ def test_a_watch_reaches_who_set_it_before_the_answer_to_a_later_read() -> None:
     assert watched < read
 
 
-def test_what_changed_during_a_disconnect_is_told_after_it() -> None:
+def test_changes_during_a_disconnect_fire_watches_afterwards() -> None:
     town = Town()
     town.a.ask(Exists("/a", watch=True))
     town.run(10)
@@ -246,7 +246,7 @@ def test_what_changed_during_a_disconnect_is_told_after_it() -> None:
     assert town.a.states() == ["connected", "disconnected", "connected"]
 
 
-def test_a_watch_that_fired_into_a_broken_connection_fires_again() -> None:
+def test_watch_fired_into_a_broken_connection_fires_again() -> None:
     town = Town()
     town.b.ask(Create("/a", b"0"))
     town.run(10)
@@ -261,7 +261,7 @@ def test_a_watch_that_fired_into_a_broken_connection_fires_again() -> None:
     assert [event for event in town.a.told if isinstance(event, ZkWatch)] == [ZkWatch("/a", "changed")]
 
 
-def test_requests_made_while_disconnected_wait_for_the_connection() -> None:
+def test_requests_while_disconnected_wait_for_the_connection() -> None:
     town = Town()
     town.a.zk.reset()
     town.run(2)
@@ -272,7 +272,7 @@ def test_requests_made_while_disconnected_wait_for_the_connection() -> None:
     assert town.a.answers(request) == (Created("/a"),)
 
 
-def test_a_process_that_dies_leaves_its_session_to_time_out() -> None:
+def test_session_of_a_dead_process_times_out() -> None:
     town = Town()
     town.a.ask(Create("/mine", b"", ephemeral=True))
     town.run(10)
