@@ -214,7 +214,7 @@ ZooKeeperFault = ZooKeeperDown
 DiskFault = DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow | DiskSwap  # of the directory `dir`, numbered from 0
 AnyFault = LinkFault | ClockFault | ProcessFault | ZooKeeperFault | DiskFault
 
-DRIFT_PPM_MAX = 900_000  # a clock that loses a million parts per million stands still
+DRIFT_PPM_MAX = 900_000  # at -1,000,000 ppm a clock would stop
 
 
 def hits_every_broker(fault: AnyFault) -> bool:

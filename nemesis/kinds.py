@@ -1,6 +1,6 @@
 """The catalogue of kinds: the names by which people choose faults and campaigns count them.
 
-Each kind stands with its draws in `nemesis.<family>_kinds`. Which kinds a run has, and when they strike, is decided by
+Each kind is declared with its draws in `nemesis.<family>_kinds`. Which kinds a run has, and when they strike, is decided by
 `nemesis.generate`. `select` turns the names of the command line (kinds, families, mixes, first words) into kinds.
 """
 

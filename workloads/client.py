@@ -1,7 +1,7 @@
 """The client port: the operations that a workload asks of a backend, and the results that a backend reports.
 
-A workload process is sequential: one invocation at a time, as Jepsen's. The backend performs it, a produce as often as its
-`retries` allow, and records the invocation and its completion.
+A workload process is sequential: it has one open invocation at a time, like Jepsen's. The backend performs the invocation,
+retries a produce up to `retries` times, and records the invocation and its completion.
 """
 
 from typing import Literal, Protocol

@@ -2,17 +2,15 @@
 
 A completion is `fail` where the operation certainly had no effect, now and later, and `info` where it may have had one. The
 table is about produce, the only operation with an effect: a poll or a question for the latest offset that failed is `fail`.
-An operation that was never handed to the network (no leader was found) had no effect, whatever the error. One that was sent
-several times failed for certain only if each attempt did. An error that the
-table does not know is `info`.
+An operation that was never handed to the network (no leader was found) had no effect, whatever the error. An operation that was
+sent several times is `fail` only if each attempt certainly failed. An error that is not in the table is `info`.
 
-Some answers of a leader are definite, for it gives them before it appends: NOT_ENOUGH_REPLICAS (bugs B-65 d), the refusals of
-a producer's sequence or epoch (bugs B-66) and of its bytes, and UNKNOWN_TOPIC_OR_PARTITION, which a produce that waits in
-purgatory is never answered with here: its partition was known.
-NOT_LEADER_OR_FOLLOWER is not: a produce that waits for the ISR is answered with it when the leader is deposed, after its local
-append, and the record may yet be committed by the next leader (requirements U-24).
+Some errors of a leader are definite, since it sends them before it appends: NOT_ENOUGH_REPLICAS (bugs B-65 d), the refusals of a
+producer's sequence or epoch (bugs B-66) and of its bytes, and UNKNOWN_TOPIC_OR_PARTITION, which no produce in purgatory is
+answered with, since its partition was known. NOT_LEADER_OR_FOLLOWER is not definite: a produce that waits for the ISR is answered
+with it when the leader is deposed after its local append, and the next leader may commit the record (requirements U-24).
 
-An ok with acks=0 says that the request was sent and nothing else; acks=1 that one log had it. Neither promises (promise §1).
+An ok with acks=0 says only that the request was sent; with acks=1, that one log had the record. Neither is promised (promise §1).
 
 After an info the process cannot go on, as in Jepsen: its operation may take effect at any later time, so a later operation of
 the same process number would not be known to follow it. The number is retired and the client goes on under the next one.

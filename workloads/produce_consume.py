@@ -1,25 +1,25 @@
 """produce-consume: clients write unique values, read them from offset to offset, and read all of them again at the end.
 
-Values. The k-th value of producer i is "p<i>-<k>", both from 0: unique in the run, never written again.
+Values. The k-th value of producer i is "p<i>-<k>", both from 0. It is unique in the run and never written again.
 
 Producers. In phase "faults" each keeps its share of the rate: a produce every producers / rate seconds on average, the gap
 drawn between half and one and a half of that, to a drawn partition with drawn acks. A producer that waited longer for an answer
-goes on at once and does not catch up. The first `idempotent` producers are idempotent and always ask for acks=all. In phase
-"quiet" each writes with acks=all to one partition after the other, beginning at another place than its neighbours, so often
-that together they visit every partition about once in QUIET_ROUND_MS: so that every partition is seen to take writes again soon
-after it does (docs/promise.md LIVE-2). Done in phase "final".
+continues at once and does not catch up. The first `idempotent` producers are idempotent and always ask for acks=all. In phase
+"quiet" each writes with acks=all to one partition after the other, beginning at a different one. Together they write to every
+partition about once in QUIET_ROUND_MS, which shows when a partition accepts writes again (docs/promise.md LIVE-2). Done in phase
+"final".
 
-Consumers. Each reads every partition in turn, from the earliest offset on, a drawn gap around the interval apart, and goes on
-behind the last record it got; failed polls change nothing but OFFSET_OUT_OF_RANGE, after which it begins again at the earliest
-offset (auto.offset.reset): what the log holds now is then on record, where a jump to the end would hide it. One call in
+Consumers. Each reads every partition in turn, from the earliest offset on, with drawn gaps around the interval, and continues
+behind the last record that it got. A failed poll changes nothing, except that after OFFSET_OUT_OF_RANGE the consumer restarts at
+the earliest offset (auto.offset.reset); a jump to the end would hide what the log contains now. One call in
 LATEST_ONE_IN asks for the latest offset instead. Before one poll in `seek_one_in` it seeks: to the beginning, to the end, back
 to a drawn offset, or far beyond the end. Done in phase "final".
 
-Final readers. Fresh in phase "final" and done before; together they read each partition once: ask for its latest offset, then
-poll from 0 until there. A partition with a failed or empty answer is asked again after FINAL_BACKOFF_MS, behind the others, and
-after FINAL_ATTEMPTS_MAX of them in a row given up; that it was not read to its end is then visible in the history (LIVE-3).
+Final readers. They work only in phase "final". Together they read each partition once: they ask for its latest offset, then poll
+from 0 up to it. After a failed or empty answer a partition is retried after FINAL_BACKOFF_MS, behind the others, and given up
+after FINAL_ATTEMPTS_MAX consecutive ones; the history then shows that it was not read to its end (LIVE-3).
 
-Draws are keyed by producer or consumer and purpose, so that the k-th choice of one does not depend on what happened to another.
+Draws are named by producer or consumer and purpose, so that the k-th draw of one does not depend on the others.
 """
 
 from collections.abc import Sequence

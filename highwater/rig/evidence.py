@@ -104,7 +104,7 @@ class CommitRows:
 
     def __init__(self, *, topics: Mapping[str, int] = MappingProxyType({})) -> None:
         """`topics`: the czxids of the topics that were created before the first commit."""
-        self._registered: dict[str, tuple[int, int]] = {}  # path -> (session, czxid), while it stands
+        self._registered: dict[str, tuple[int, int]] = {}  # path -> (session, czxid), until it is deleted
         self._assigned: dict[TopicPartition, tuple[BrokerId, ...]] = {}  # as last recorded
         self._ordered: tuple[TopicPartition, ...] = ()  # unclean elections that an operator has asked for
         self._standing: dict[TopicPartition, PartitionState] = {}

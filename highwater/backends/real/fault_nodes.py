@@ -234,13 +234,13 @@ class NodeFaults:
         try:
             session = await self._admin.session_of(broker)
             if session is None:
-                return _nobody
+                return _no_session
             try:
                 await self._admin.expire(session)
             except OverError:
                 if await self._has_session(broker, session):
                     raise
-                return _nobody  # it timed out first
+                return _no_session  # it timed out first
         except SilenceError as silence:
             return _not_measured(silence)
 
@@ -359,7 +359,7 @@ def _not_measured(silence: SilenceError) -> Probe:
     return probe
 
 
-async def _nobody() -> Proof:
+async def _no_session() -> Proof:
     return Proof(False, "it has no session")
 
 

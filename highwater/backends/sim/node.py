@@ -1,8 +1,8 @@
 """One simulated broker process: hosts a machine, performs its effects, and can be stopped in every way.
 
-A process is `up`, perhaps `paused`, or down. While it is paused everything meant for it waits; when it goes on, what waited
-comes in drawn order, but in order from each source. An assertion that fails inside the machine ends the process and the
-evidence says so. What a directory refuses is told to the machine at once (`reference.performing`).
+A process is `up`, perhaps `paused`, or down. Events for a paused process wait; on resume they come in drawn order, but in order
+from each source. A failed assertion of the machine is recorded and ends the process. The machine is told at once of an effect
+that a directory refuses (`reference.performing`).
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Virtual time: one queue of all future actions, in nanoseconds.
 
 What is due at the same instant happens in the order in which it was asked for, so that a run is a function of its plan alone.
-Nothing is ever taken out of the queue: whoever no longer wants an event ignores it when it comes.
+Nothing is removed from the queue: an action that is no longer wanted does nothing when it runs.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The timers of one process: by name, on its own monotonic clock.
 
-Arming a name again moves the timer; a queue entry that comes too early waits on, one whose timer is gone is ignored. Most
-timers are moved far more often than they fire, so moving one later costs no queue entry.
+Arming a name again moves the timer. A queue entry that comes too early is queued again; one whose timer was cancelled is ignored.
+Most timers are moved far more often than they fire, so moving a timer to a later time costs no queue entry.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
 """Requests and answers between processes, over connections.
 
-Whoever has a request opens a connection to the process of that address and keeps it for the next one. Answers go back over the
-connection that the request came by, and reach only the life that asked: the server sees correlations of the transport's own,
-which are translated back on the way. The Packets fault takes single messages between brokers (control requests, fetches and
-their answers) off their connection: such a message may be lost, come twice, be overtaken, or reach the next life of its receiver.
+A requester opens a connection to the process of an address and keeps it for later requests. Answers return over the connection of
+their request and reach only the life that sent it: the server sees correlations of the transport, which are translated back on
+the way. The Packets fault sends single messages between brokers (control requests, fetches and their answers) outside of their
+connection: such a message may be lost, duplicated, reordered, or reach the next life of its receiver.
 """
 
 from functools import partial

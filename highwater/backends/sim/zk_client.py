@@ -1,8 +1,8 @@
 """ZooKeeper's client library inside a node, in the simulator.
 
-It behaves as ZooKeeper's own: it pings every third of the session timeout, gives a silent server up after two thirds, answers
-what was in flight `Unknown` before it reports `disconnected`, dials again with the same session, and sets its watches again. That
-its session is over it learns only from a server.
+It behaves like ZooKeeper's own: it pings every third of the session timeout and gives up a silent server after two thirds. It
+answers requests in flight with `Unknown` before it reports `disconnected`, reconnects with the same session and sets its watches
+again. It learns only from a server that its session has expired.
 """
 
 from functools import partial
