@@ -1,7 +1,7 @@
-"""Which backend can perform which fault, how, and why not.
+"""Which backend can perform which fault, and how; or why it cannot.
 
-A fault that cannot be performed is a refusal before the run, never a silent no-op. What a host's kernel lacks is found out by
-the container backend itself; this module says what a backend can do at its best.
+A fault that a backend cannot perform is refused before the run and never skipped silently. This module assumes a complete host;
+the container backend itself detects what the host's kernel lacks.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Cannot(Struct, frozen=True):
 
 Ability = Can | Cannot
 
-_OUTSIDE = "nobody outside of a process sees its effects"
+_OUTSIDE = "the effects of a machine cannot be seen from outside its process"
 _NO_PACKETS = "refused where doubled, reordered or for some messages"
 _TCP_HIDES = "TCP hides doubled and reordered packets, and a packet does not say which message it carries"
 _NO_MESSAGES = "a packet does not say which message it carries"
@@ -63,7 +63,7 @@ _TAKEN_OVER = "another client takes over the session's id and password and close
 
 
 def ability(backend: Backend, fault: AnyFault) -> Ability:
-    """What this backend makes of this fault."""
+    """Whether and how this backend performs this fault."""
     match backend:
         case "sim":
             return Can(_simulated(fault))
@@ -93,7 +93,7 @@ def performable(backend: Backend, windows: Sequence[Window]) -> tuple[Window, ..
 def _simulated(fault: AnyFault) -> str:
     match fault:
         case Partition():
-            return "messages over a cut link are lost, its connections break when they notice"
+            return "messages over a cut link are lost; its connections break after a while"
         case Packets():
             return "single control requests and fetches between brokers, and their answers, by keyed draws"
         case Slow():
@@ -101,7 +101,7 @@ def _simulated(fault: AnyFault) -> str:
         case Clog():
             return "messages wait, in order, until the window ends"
         case Reset():
-            return "connections break; what is under way may still arrive, its sender does not learn it"
+            return "connections break; bytes in flight may still arrive, but their sender does not learn of it"
         case ClockJump() | ClockStrobe():
             return "an offset of the node's wall clock"
         case ClockDrift():
@@ -125,7 +125,7 @@ def _simulated(fault: AnyFault) -> str:
         case DirFile():
             return "effects on the directory fail with DirFailed; where it was removed, it is empty at the next start"
         case DiskSlow():
-            return "Flushed comes later"
+            return "the event Flushed comes later"
         case DiskSwap():
             return "a crash, and the directory is empty at the next start"
         case _:
@@ -146,15 +146,15 @@ def _of_processes(fault: AnyFault) -> Ability:
         case CrashAt():
             return Cannot(_OUTSIDE)
         case Packets(duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
-            return Can(f"a TCP proxy repeats what was dropped later, as TCP does; {_NO_PACKETS}")
+            return Can(f"a TCP proxy sends dropped bytes later, as TCP does; {_NO_PACKETS}")
         case Packets():
             return Cannot(_TCP_HIDES)
         case Clog(kinds=kinds) if kinds:
-            return Can("a TCP proxy reads what brokers say to each other, and holds messages of these kinds back")
+            return Can("a TCP proxy parses messages between brokers and holds those of these kinds back")
         case Partition() | Clog():
             return Can("a TCP proxy holds the bytes of one direction back, and opens no connection; they arrive afterwards")
         case Slow():
-            return Can("a TCP proxy hands bytes on later")
+            return Can("a TCP proxy forwards bytes later")
         case Reset():
             return Can("a TCP proxy resets its connections")
         case ZooKeeperDown():
@@ -168,7 +168,7 @@ def _of_processes(fault: AnyFault) -> Ability:
         case PowerLoss():
             return Can(_CUT_BACK)
         case DirUnreadable():
-            return Can("chmod 000; where brokers run as root, without the capabilities that let root through")
+            return Can("chmod 000; where brokers run as root, without the capabilities that let root bypass permissions")
         case DirFile():
             return Can("the directory is moved aside, or removed, and a file made in its place")
         case DiskFull():

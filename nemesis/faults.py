@@ -1,9 +1,12 @@
-"""Faults as data: what is done to the cluster, never how (docs/faults.md says what each means on each backend).
+"""Faults as data: what is done to the cluster, not how (docs/faults.md says what each backend does).
 
-A fault holds for a window of a schedule (`nemesis.schedule.Window`) and is undone at its end: a cut link is joined, a
-stopped process started, a clock set right. `wounds` follows docs/promise.md §1: a wound destroys bytes that a topic counted on.
+A fault holds during a window of a schedule (`nemesis.schedule.Window`) and is undone at the window's end: a cut link is joined, a
+stopped process started, a wrong clock set right. Faults come in families (`LinkFault`, `ClockFault`, `ProcessFault`,
+`ZooKeeperFault`, `DiskFault`): a backend performs each family in one module. `wounds` follows docs/promise.md §1: a wound
+destroys bytes that a topic counted on.
 """
 
+from collections.abc import Iterator
 from typing import Literal, assert_never
 
 from msgspec import Struct
@@ -18,13 +21,14 @@ class Fault(Struct, frozen=True, kw_only=True, tag_field="fault", forbid_unknown
     """Base of all faults; `tag` is the name used in plans."""
 
 
-# --- network: everything between two nodes of different sides is lost while the window lasts -------------------------
+# --- links ---------------------------------------------------------------------------------------------------------------
 
 
 class Partition(Fault, frozen=True, kw_only=True, tag="partition"):
-    """Cut links. `isolate` cuts each target from everybody else; the other shapes ignore the target and split all brokers.
+    """Links are cut. `isolate` cuts each target off from everybody else; the other shapes ignore the target and split all
+    brokers.
 
-    ZooKeeper sits on the first side of `halves` and sees both sides of a `bridge` and of a `majorities-ring`.
+    ZooKeeper is on the first side of `halves`; both sides of a `bridge` and of a `majorities-ring` reach it.
     """
 
     shape: Literal["isolate", "halves", "majorities-ring", "bridge"] = "isolate"
@@ -33,11 +37,11 @@ class Partition(Fault, frozen=True, kw_only=True, tag="partition"):
 
 
 class Packets(Fault, frozen=True, kw_only=True, tag="packets"):
-    """Single control requests and fetches between brokers (and their answers) dropped, doubled or overtaken, per 1000 messages.
+    """Control requests and fetches between brokers, and their answers, are dropped, duplicated or reordered, per 1000 messages.
 
-    `kinds` narrows it to message kinds (lower-case class names of reference.messages, `fetch-reply`), `peer` to links with
-    that broker. A copy comes up to `copy_late_ms_max` later: into another life of its receiver, or another reign of the
-    controller. Never touches produce requests or ZooKeeper: those travel on connections that keep order.
+    `kinds` restricts the fault to message kinds (lower-case class names of reference.messages, `fetch-reply`), `peer` to links
+    with that broker. A copy arrives up to `copy_late_ms_max` later, perhaps in another life of its receiver or another controller
+    epoch. Produce requests and ZooKeeper are not touched: their connections keep order.
     """
 
     drop_per_mille: int = 0
@@ -49,23 +53,23 @@ class Packets(Fault, frozen=True, kw_only=True, tag="packets"):
 
 
 class Slow(Fault, frozen=True, kw_only=True, tag="slow"):
-    """Every link of the target takes `extra_ms` longer, drawn from 0 to that."""
+    """Messages over the links of the target arrive up to `extra_ms` later, drawn from 0."""
 
     extra_ms: int
     links: tuple[Links, ...] = ALL_LINKS
 
 
 class Clog(Fault, frozen=True, kw_only=True, tag="clog"):
-    """Links of the target deliver nothing during the window and everything after it (bytes wait in buffers)."""
+    """Links of the target deliver nothing during the window, and everything after it: bytes wait in buffers."""
 
     links: tuple[Links, ...] = ALL_LINKS
-    kinds: tuple[str, ...] = ()  # narrows it to message kinds, as in Packets
+    kinds: tuple[str, ...] = ()  # restricts the fault to message kinds, as in Packets
     peer: int | None = None
     direction: Literal["both", "inbound", "outbound"] = "both"
 
 
 class Reset(Fault, frozen=True, kw_only=True, tag="reset"):
-    """Connections of the target break again and again, every `period_ms`: requests in flight have an unknown outcome."""
+    """Connections of the target break every `period_ms`: requests in flight have an unknown outcome."""
 
     period_ms: int
     links: tuple[Links, ...] = ALL_LINKS
@@ -75,19 +79,19 @@ class Reset(Fault, frozen=True, kw_only=True, tag="reset"):
 
 
 class ClockJump(Fault, frozen=True, kw_only=True, tag="clock-jump"):
-    """The wall clock of the target is off by `offset_ms` (may be negative) during the window."""
+    """The wall clock of the target is off by `offset_ms`, which may be negative."""
 
     offset_ms: int
 
 
 class ClockDrift(Fault, frozen=True, kw_only=True, tag="clock-drift"):
-    """Both clocks of the target run fast (positive) or slow by `ppm` parts per million."""
+    """The wall and the monotonic clock of the target run fast (positive) or slow (negative) by `ppm` parts per million."""
 
     ppm: int
 
 
 class ClockStrobe(Fault, frozen=True, kw_only=True, tag="clock-strobe"):
-    """The wall clock of the target hops between right and `offset_ms` off, every `period_ms`."""
+    """The wall clock of the target jumps off by `offset_ms` and back, in turn, every `period_ms`."""
 
     offset_ms: int
     period_ms: int
@@ -97,19 +101,19 @@ class ClockStrobe(Fault, frozen=True, kw_only=True, tag="clock-strobe"):
 
 
 class Pause(Fault, frozen=True, kw_only=True, tag="pause"):
-    """The process stands still (SIGSTOP, a long GC) and goes on at the end of the window."""
+    """The process is stopped (SIGSTOP, or a long GC) and continues at the end of the window."""
 
 
 class Crash(Fault, frozen=True, kw_only=True, tag="crash"):
-    """kill -9: the page cache survives. The broker is started again at the end of the window."""
+    """kill -9; the page cache survives. The broker is started again at the end of the window."""
 
 
 class CrashAt(Fault, frozen=True, kw_only=True, tag="crash-at"):
-    """kill -9 between two effects: right after the `nth` effect of one kind within the window, or right before it.
+    """kill -9 between two effects: right after the `nth` effect of one kind within the window, or right `before` it.
 
     `effect` is a lower-case class name of reference.effects (`zk-request`, `append`, `flush`, `write-checkpoint`, `send`), or
-    `send:` with a message kind as in Packets (`send:leader-and-isr`). The broker is started again at the end of the window;
-    nothing happens where it performs fewer.
+    `send:` with a message kind as in Packets (`send:leader-and-isr`). The broker is started again at the end of the window. A
+    broker that performs fewer such effects is not killed.
     """
 
     effect: str = "zk-request"
@@ -118,55 +122,59 @@ class CrashAt(Fault, frozen=True, kw_only=True, tag="crash-at"):
 
 
 class Restart(Fault, frozen=True, kw_only=True, tag="restart"):
-    """A crash that is followed by a start at once; the window only spaces repetitions.
+    """A crash and a start right after it; the length of the window has no effect.
 
-    With `session_ends` ZooKeeper ends the session too, and the new process is registered again before anybody could look (B-47).
+    With `session_ends` ZooKeeper also ends the session, and the new process registers before the controller has read that the old
+    registration is gone (B-47).
     """
 
     session_ends: bool = False
 
 
 class Shutdown(Fault, frozen=True, kw_only=True, tag="shutdown"):
-    """SIGTERM: the broker hands its leaderships over, ends in good order, and is started again at the end of the window.
+    """SIGTERM: the broker hands its leaderships over and exits. It is started again at the end of the window.
 
-    One that has not come to an end by then is killed (KIP-343 stopping, controlled.shutdown.max.retries).
+    A broker that still runs at that time is killed first (KIP-343 stopping, controlled.shutdown.max.retries).
     """
 
 
 class PowerLoss(Fault, frozen=True, kw_only=True, tag="power-loss"):
-    """kill -9 and every unflushed suffix lost (drawn per file), the last batch perhaps torn. A wound under flush=none."""
+    """kill -9; each file loses a drawn part of what was not flushed, and its last batch may be torn. A wound under flush=none."""
 
     torn: bool = True
-    lose_all: bool = False  # cut every file back to what was flushed, instead of a drawn length
+    lose_all: bool = False  # each file loses everything that was not flushed
 
 
 class ExpireSession(Fault, frozen=True, kw_only=True, tag="expire-session"):
-    """ZooKeeper ends the target's session at once; the target learns it when it next reaches a server."""
+    """ZooKeeper ends the target's session at once; the target learns of it when it next reaches a server."""
+
+
+# --- ZooKeeper -----------------------------------------------------------------------------------------------------------
 
 
 class ZooKeeperDown(Fault, frozen=True, kw_only=True, tag="zookeeper-down"):
-    """Servers of ZooKeeper are killed, stand still, or are cut off from all brokers; the target is ignored.
+    """Servers of ZooKeeper are killed, paused, or cut off from all brokers; the target is ignored.
 
-    Of three servers one leaves a quorum, and brokers go on at another one; without a quorum nothing can be written.
+    With one of three servers hit the other two are a quorum, to which brokers reconnect. Without a quorum nothing can be written.
     """
 
     how: Literal["kill", "pause", "cut"] = "kill"
-    servers: int = 1  # so many of them, drawn; all where there are fewer
+    servers: int = 1  # how many, drawn; all where there are fewer
 
 
 # --- disks ---------------------------------------------------------------------------------------------------------------
 
 
 class DirUnreadable(Fault, frozen=True, kw_only=True, tag="dir-unreadable"):
-    """chmod 000 on one log directory: every access fails with EACCES. Healed with a restart of the broker (KIP-112)."""
+    """chmod 000 on one log directory: every access fails with EACCES. The broker is restarted when it is undone (KIP-112)."""
 
     dir: int = 0
 
 
 class DirFile(Fault, frozen=True, kw_only=True, tag="dir-file"):
-    """A file stands in the place of one log directory: every access fails with ENOTDIR (R-321). Healed with a restart.
+    """A file is in the place of one log directory: every access fails with ENOTDIR (R-321). Undone with a restart of the broker.
 
-    The directory was moved aside and comes back; with `removed` it is gone, and an empty one comes back: a wound.
+    The directory was moved aside and comes back. With `removed` it was deleted and an empty one comes back: a wound.
     """
 
     dir: int = 0
@@ -174,7 +182,7 @@ class DirFile(Fault, frozen=True, kw_only=True, tag="dir-file"):
 
 
 class DirFailure(Fault, frozen=True, kw_only=True, tag="dir-failure"):
-    """Every access to one log directory fails with EIO. With `drop_unflushed` the device forgets what was not synced: a wound."""
+    """Every access to one log directory fails with EIO. With `drop_unflushed` the device loses what was not synced: a wound."""
 
     dir: int = 0
     drop_unflushed: bool = False
@@ -187,48 +195,42 @@ class DiskFull(Fault, frozen=True, kw_only=True, tag="disk-full"):
 
 
 class DiskSlow(Fault, frozen=True, kw_only=True, tag="disk-slow"):
-    """Every flush of one log directory takes `extra_ms` longer."""
+    """Each flush of one log directory takes `extra_ms` longer."""
 
     dir: int = 0
     extra_ms: int = 200
 
 
 class DiskSwap(Fault, frozen=True, kw_only=True, tag="disk-swap"):
-    """The broker is stopped and one log directory comes back empty: a wound."""
+    """The broker is killed, and one log directory is empty when it starts again: a wound."""
 
     dir: int = 0
 
 
-AnyFault = (
-    Partition
-    | Packets
-    | Slow
-    | Clog
-    | Reset
-    | ClockJump
-    | ClockDrift
-    | ClockStrobe
-    | Pause
-    | Crash
-    | CrashAt
-    | Restart
-    | Shutdown
-    | PowerLoss
-    | ExpireSession
-    | ZooKeeperDown
-    | DirUnreadable
-    | DirFile
-    | DirFailure
-    | DiskFull
-    | DiskSlow
-    | DiskSwap
-)
+LinkFault = Partition | Packets | Slow | Clog | Reset
+ClockFault = ClockJump | ClockDrift | ClockStrobe
+ProcessFault = Pause | Crash | CrashAt | Restart | Shutdown | PowerLoss | ExpireSession
+ZooKeeperFault = ZooKeeperDown
+DiskFault = DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow | DiskSwap  # of the directory `dir`, numbered from 0
+AnyFault = LinkFault | ClockFault | ProcessFault | ZooKeeperFault | DiskFault
+
+DRIFT_PPM_MAX = 900_000  # at -1,000,000 ppm a clock would stop
+
+
+def hits_every_broker(fault: AnyFault) -> bool:
+    """True for a fault that acts on all brokers, whatever its target."""
+    return isinstance(fault, ZooKeeperDown) or (isinstance(fault, Partition) and fault.shape != "isolate")
+
+
+def withholds(fault: AnyFault) -> bool:
+    """True where no replica in the fault's directory can be read while the fault holds."""
+    return isinstance(fault, DirUnreadable | DirFile | DirFailure)
 
 
 def wounds(fault: AnyFault, flush: Flush) -> bool:
     """Whether this fault can destroy a copy that counted, for a topic with this flush setting (docs/promise.md §1, DUR-5).
 
-    With `flush=before_ack` only flushed copies count, so what forgets unflushed bytes alone is free.
+    With `flush=before_ack` only flushed copies count, so a fault that loses only unflushed bytes destroys none.
     """
     match fault:
         case PowerLoss():
@@ -247,3 +249,29 @@ def wounds(fault: AnyFault, flush: Flush) -> bool:
             return False
         case _:
             assert_never(fault)
+
+
+def complaints(fault: AnyFault, *, brokers: int, log_dirs: int) -> Iterator[str]:
+    """What is wrong with the parameters of a fault, in a cluster of so many brokers with so many log directories each."""
+    if isinstance(fault, DiskFault) and not 0 <= fault.dir < log_dirs:
+        yield f"there is no log directory {fault.dir}: each broker has {log_dirs}, numbered from 0"
+    if isinstance(fault, Packets):
+        shares = (fault.drop_per_mille, fault.duplicate_per_mille, fault.reorder_per_mille)
+        if not all(0 <= share <= 1000 for share in shares):
+            yield f"per_mille must be from 0 to 1000, not {', '.join(map(str, shares))}"
+        if fault.copy_late_ms_max < 1:
+            yield f"copy_late_ms_max must be at least 1, not {fault.copy_late_ms_max}"
+    if isinstance(fault, ZooKeeperDown) and fault.servers < 1:
+        yield f"servers must be at least 1, not {fault.servers}"
+    if isinstance(fault, CrashAt) and fault.nth < 1:
+        yield f"nth must be at least 1, not {fault.nth}"
+    if isinstance(fault, Reset | ClockStrobe) and fault.period_ms < 1:
+        yield f"period_ms must be at least 1, not {fault.period_ms}"
+    if isinstance(fault, Slow | DiskSlow) and fault.extra_ms < 0:
+        yield f"extra_ms must be at least 0, not {fault.extra_ms}"
+    if isinstance(fault, ClockDrift) and fault.ppm > DRIFT_PPM_MAX:
+        yield f"ppm must be at most {DRIFT_PPM_MAX}, not {fault.ppm}"
+    if isinstance(fault, Partition | Slow | Clog | Reset) and not fault.links:
+        yield "links must name at least one of peers, zookeeper, clients"
+    if isinstance(fault, Packets | Clog) and fault.peer is not None and not 1 <= fault.peer <= brokers:
+        yield f"there is no broker {fault.peer}, only 1 to {brokers}"

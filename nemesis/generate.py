@@ -1,9 +1,8 @@
-"""Schedules from a seed: which kinds of faults a run has at all, how dense they are, and when each strikes.
+"""Schedules from a seed: the kinds of faults of a run, their density, and their times.
 
-Swarm testing (Groce et al., 2012): a run that lacks most kinds reaches states that a run with all of them never does. The
-run then goes in rounds, as Bufstream's tests do: each deals some kinds, lets their short windows overlap on one partition,
-closes them all and leaves a calm, so that the cluster recovers before it is hurt in another way. Kinds are dealt like cards:
-none comes twice before each came once.
+Swarm testing (Groce et al., 2012): a run without most kinds reaches states that a run with all kinds never reaches. A schedule
+is made of rounds, as in Bufstream's tests: each round draws some kinds, lets their short windows overlap on one partition, closes
+them all and leaves a calm in which the cluster recovers. Kinds are drawn like cards from a deck: none twice before each once.
 """
 
 from collections.abc import Sequence
@@ -12,25 +11,24 @@ from dataclasses import dataclass
 import msgspec
 
 from history.seed import Rng
-from nemesis.blows import Aim, Blow
+from nemesis.blows import Aim, Blow, Kind
 from nemesis.faults import wounds
-from nemesis.kinds import Kind
 from nemesis.profiles import Profile, usable, victims, victims_order
 from nemesis.schedule import Shape, Window, broker_ids, clash
 from nemesis.targets import LeaderOf, Named
 
 _LEAD_MS = 2500  # the cluster is up and the first records are acknowledged before the first blow
 _ROUNDS_MAX = 100
-_RESTLESS_MAX = 12  # a measure of how many blows fall in a round; swarms stay below it
+_RESTLESS_MAX = 12  # the density of blows in a round without swarm; swarms stay below it
 _SWIZZLED = ("isolate-one", "cut-zookeeper", "cut-peers", "one-way", "clog", "pause-long", "crash-random")
 _DEPOSING = ("expire-session", "bounce", "bounce-at-once", "crash-leader", "isolate-leader", "cut-zookeeper", "pause-long")
 _FLAPPING = ("dir-unreadable", "dir-file", "dir-failure", "disk-full", "dir-drop", "disk-swap")
-_RETRIES = 4  # drawings of a blow that fits into its round; then it is left out
+_RETRIES = 4  # draws of a blow until it fits into its round; then it is left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ground:
-    """What holds for a whole schedule."""
+    """The parameters of a whole schedule."""
 
     profile: Profile
     shape: Shape
@@ -39,7 +37,7 @@ class _Ground:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Site:
-    """Where and when the blows of one round fall."""
+    """The partition and the times of one round's blows."""
 
     ground: _Ground
     aim: Aim
@@ -73,7 +71,7 @@ def generate(rng: Rng, profile: Profile, shape: Shape) -> tuple[Window, ...]:
 
 
 def _swarm(rng: Rng, kinds: tuple[Kind, ...], swarm: bool) -> tuple[Kind, ...]:
-    """The kinds that this run has at all: from one to every one of them."""
+    """The kinds of this run: from one to all."""
     if not swarm or len(kinds) <= 1:
         return kinds
     share = rng.pick((1, 2, 4, 6, 8))
@@ -89,7 +87,7 @@ def _deal(rng: Rng, deck: list[Kind], kinds: tuple[Kind, ...], count: int) -> tu
 
 
 def _calm_ms(rng: Rng, shape: Shape) -> int:
-    """Hardly any calm, some, or long enough for an ISR to be whole again."""
+    """A calm of 0.1 to 1 s, of 1 to 4 s, or long enough for the ISR to be complete again."""
     whole = shape.session_timeout_ms + shape.replica_lag_time_max_ms
     low, high = rng.pick(((100, 1000), (1000, 4000), (whole, whole + 2000)))
     return rng.between(low, high)
@@ -122,7 +120,7 @@ def _strike(rng: Rng, site: _Site, kind: Kind, earlier: Sequence[Window]) -> tup
 
 
 def _chase(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
-    """The leader of one partition is deposed again and again: several epochs follow each other before followers have fetched.
+    """The leader of one partition is deposed repeatedly: several epochs pass before followers have fetched.
 
     Empty in two rounds of three, and where the mix has no kind that deposes.
     """
@@ -144,7 +142,7 @@ def _chase(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
 
 
 def _flap(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
-    """One directory of one broker fails and comes back again and again, sooner than the cluster is whole again (KIP-112).
+    """One directory of one broker fails and comes back repeatedly, before the ISR is complete again (KIP-112).
 
     Empty in one round of two, and where the mix has no kind that fails a directory.
     """
@@ -164,13 +162,13 @@ def _flap(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
 
 
 def _aim(rng: Rng, shape: Shape) -> Aim:
-    """At a drawn partition."""
+    """An aim at a drawn partition."""
     topic = rng.pick(shape.topics)
     return Aim(shape=shape, topic=topic.name, partition=rng.below(topic.partitions))
 
 
 def _spare(rng: Rng, ground: _Ground, blow: Blow) -> Blow:
-    """Profile `within` aims a blow that wounds at one of the few brokers that may be wounded in this run."""
+    """Under profile `within`, point a blow that wounds at one of the brokers that may be wounded in this run."""
     if ground.profile.name == "beyond" or not any(wounds(blow.fault, topic.flush) for topic in ground.shape.topics):
         return blow
     target = Named(brokers=(rng.pick(victims(blow.fault, ground.shape, ground.order)),))
@@ -178,9 +176,9 @@ def _spare(rng: Rng, ground: _Ground, blow: Blow) -> Blow:
 
 
 def _swizzle(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int) -> list[Window]:
-    """One fault laid on several brokers one after the other and lifted in another order (FoundationDB's swizzle-clogging).
+    """One fault that begins on several brokers in turn and ends in another order (FoundationDB's swizzle-clogging).
 
-    Empty in nine rounds of ten, and where the mix has no kind that still is itself when it lasts longer.
+    Empty in nine rounds of ten, and where the mix has no kind that can last longer.
     """
     if not rng.ratio(1, 10):
         return []

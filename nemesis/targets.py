@@ -1,4 +1,4 @@
-"""Whom a fault hits, by role. The backend resolves a target at the moment the window opens, from what it then sees."""
+"""The brokers that a fault hits, by id or by role. A backend resolves the target when the window opens, from ZooKeeper's tree."""
 
 from msgspec import Struct
 
@@ -14,21 +14,21 @@ class Named(Target, frozen=True, kw_only=True, tag="named"):
 
 
 class LeaderOf(Target, frozen=True, kw_only=True, tag="leader-of"):
-    """The broker that ZooKeeper names as leader of a partition; nobody where there is none."""
+    """The leader of a partition in its state znode; no broker where the partition has none."""
 
     topic: str
     partition: int
 
 
 class IsrMember(Target, frozen=True, kw_only=True, tag="isr-member"):
-    """A drawn follower in the ISR of a partition."""
+    """A drawn follower in the ISR of a partition; no broker where the ISR has none."""
 
     topic: str
     partition: int
 
 
 class Controller(Target, frozen=True, kw_only=True, tag="controller"):
-    """The owner of /controller."""
+    """The owner of /controller; no broker where the znode is missing."""
 
 
 class Random(Target, frozen=True, kw_only=True, tag="random"):

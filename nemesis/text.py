@@ -1,7 +1,7 @@
-"""YAML and back, for plans and schedules: what a person reads and edits, with errors that name the line.
+"""Plans and schedules as YAML, and back, with errors that name the line.
 
-Reading goes through the node tree of PyYAML, which knows where each value stands, then through msgspec, which knows what may
-stand there. Writing leaves out what equals its default and puts each window on one line.
+Reading uses the node tree of PyYAML, which has the line of each value, then msgspec, which checks the types. Writing leaves out
+values that equal their default and puts each window on one line.
 """
 
 import re
@@ -25,7 +25,7 @@ MAX_DEPTH = 30
 
 
 class TextError(ValueError):
-    """Text that is not what it should be; the message is one line: "file:line: what is wrong"."""
+    """Invalid text; the message is one line: "file:line: complaint"."""
 
 
 class Document:
@@ -40,7 +40,7 @@ class Document:
         self.value = _value(self._root, source)
 
     def line(self, path: Path) -> int:
-        """The line of the value at this path, or of the nearest that encloses it, from 1."""
+        """The line of the value at this path, or of the nearest enclosing value, from 1."""
         node: yaml.Node = self._root
         line = node.start_mark.line + 1
         for step in path:
@@ -55,7 +55,7 @@ class Document:
         return TextError(f"{self.source}:{self.line(path)}: {sentence}")
 
     def convert(self, type: type[T], value: object, path: Path = ()) -> T:
-        """`value`, which stands at `path`, as this type. Raises TextError with the line."""
+        """Convert `value`, found at `path`, to this type. Raises TextError with the line."""
         try:
             return msgspec.convert(value, type)
         except msgspec.ValidationError as error:
@@ -64,7 +64,7 @@ class Document:
 
 
 def windows_from_yaml(text: str, source: str = "schedule") -> tuple[Window, ...]:
-    """A list of windows; TextError with the line where it is none. Whether they can be performed is `validate`'s question."""
+    """The windows of a YAML list. TextError with the line for invalid text; `validate` checks what can be performed."""
     document = Document(text, source)
     return document.convert(tuple[Window, ...], document.value)
 
@@ -75,7 +75,7 @@ def windows_to_yaml(windows: Sequence[Window]) -> str:
 
 
 def flow(struct: Struct) -> str:
-    """A struct on one line of YAML, without what equals its default."""
+    """A struct on one line of YAML, without default values."""
     return dump(sparse(struct), on_one_line=True).removesuffix("\n")
 
 
@@ -84,14 +84,14 @@ def dump(value: object, *, on_one_line: bool = False) -> str:
     width = 1_000_000 if on_one_line else 120
     for readable in (True, False):
         text = yaml.safe_dump(value, sort_keys=False, width=width, default_flow_style=on_one_line, allow_unicode=readable)
-        # PyYAML writes these three as they are and reads them as ends of lines; escaped they survive.
+        # PyYAML writes these three unescaped and reads them as line ends; escaped they are preserved.
         if not any(separator in text for separator in ("\x85", "\u2028", "\u2029")):
             break
     return text
 
 
 def sparse(value: Any) -> Any:
-    """Structs as mappings without what equals its default, tag first; tuples as lists; the rest as it is."""
+    """Structs as mappings without default values, tag first; tuples as lists; other values unchanged."""
     if isinstance(value, Struct):
         config = value.__struct_config__
         found: dict[str, Any] = {} if config.tag is None else {str(config.tag_field): config.tag}
@@ -124,7 +124,7 @@ def _compose(text: str, source: str) -> yaml.Node:
             if depth > MAX_DEPTH:
                 raise TextError(f"{source}:{_line(event.start_mark)}: nested too deeply")
             if isinstance(event, yaml.AliasEvent):
-                raise TextError(f"{source}:{_line(event.start_mark)}: an alias (*{event.anchor}) has no place here")
+                raise TextError(f"{source}:{_line(event.start_mark)}: an alias (*{event.anchor}) is not allowed")
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -133,7 +133,7 @@ def _compose(text: str, source: str) -> yaml.Node:
     except yaml.YAMLError as error:
         raise TextError(f"{source}:1: malformed YAML: {' '.join(str(error).split())}") from error
     if root is None:
-        raise TextError(f"{source}:1: it is empty")
+        raise TextError(f"{source}:1: the text is empty")
     return root
 
 
@@ -148,7 +148,7 @@ def _line(mark: _Mark | None) -> int:
 
 
 def _value(node: yaml.Node, source: str) -> Any:
-    """The plain value of a node; unlike PyYAML's own, it refuses a key that is there twice, and numbers beyond 64 bits."""
+    """The plain value of a node. Unlike PyYAML it refuses duplicate keys and numbers beyond 64 bits."""
     where = f"{source}:{node.start_mark.line + 1}"
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, source) for item in node.value]
@@ -159,7 +159,7 @@ def _value(node: yaml.Node, source: str) -> Any:
             if not isinstance(key, str):
                 raise TextError(f"{source}:{key_node.start_mark.line + 1}: a key must be a word")
             if key in found:
-                raise TextError(f"{source}:{key_node.start_mark.line + 1}: {key} is there twice")
+                raise TextError(f"{source}:{key_node.start_mark.line + 1}: the key {key} occurs twice")
             found[key] = _value(value_node, source)
         return found
     try:
@@ -172,7 +172,7 @@ def _value(node: yaml.Node, source: str) -> Any:
 
 
 def _child(node: yaml.Node, step: str | int) -> tuple[int, yaml.Node] | None:
-    """The line and node of a member; a member of a mapping stands where its key does."""
+    """The line and node of a member; for a mapping, the line of the key."""
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
             if key_node.value == step:
@@ -192,7 +192,7 @@ _VALUE = re.compile(r"Invalid (?:enum )?value (?P<value>.*)$")
 
 
 def _explained(message: str) -> tuple[Path, str]:
-    """msgspec's message -> (the path it speaks of, a sentence for those who do not know msgspec)."""
+    """msgspec's message as (path of the value, a sentence without msgspec's terms)."""
     match = _AT.match(message)
     assert match is not None  # every message matches: the path is optional
     said, trail = match["said"], match["path"] or ""
@@ -211,7 +211,7 @@ def _explained(message: str) -> tuple[Path, str]:
 
 
 def _unknown(path: Path, value: str) -> str:
-    """A tag that no fault or target bears comes with those that there are."""
+    """The complaint about an unknown value; for the tag of a fault or target, with the known tags."""
     unions: dict[str | int, UnionType] = {"fault": AnyFault, "target": AnyTarget}
     union = unions.get(path[-1]) if path else None
     if union is None:

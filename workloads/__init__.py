@@ -1,1 +1,1 @@
-"""What clients try: sequential processes that ask and are told, and the one table that judges errors."""
+"""Workloads: sequential client processes, and the one table that decides between ok, fail and info."""

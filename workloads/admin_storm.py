@@ -1,20 +1,20 @@
-"""admin-storm: produce-consume, while an administrator keeps the controller busy.
+"""admin-storm: produce-consume, and an administrator that keeps the controller busy.
 
-One administrator more. In phase "faults" it asks, a drawn gap apart, for one of
+In phase "faults" the administrator sends one of these requests after each drawn gap:
 * a preferred leader election of a drawn partition, or, where the promise allows it, an unclean one (docs/promise.md DUR-7);
-* a partition more of a drawn topic (R-132 says on which brokers), at most ADDED_MAX of them, and sometimes one of them less;
-* other replicas for a drawn partition, of all brokers: mostly as many as before, sometimes more, or as few as one, which the
-  controller refuses where it is fewer than min.insync.replicas; half of the time beside what is on its way already (R-231);
-* everything that is pending to be rolled back (R-233), or, where that was asked for, moves to be allowed again (R-239).
+* a new partition of a drawn topic, on the brokers of R-132, at most ADDED_MAX in all; or the removal of one that it added;
+* other replicas for a drawn partition: mostly as many as before, sometimes more or fewer. The controller refuses fewer than
+  min.insync.replicas. Half of the moves go to the extra znode, beside the moves in flight (R-231);
+* the cancellation of all pending moves (R-233) or, after a cancellation, its end, so that moves are allowed again (R-239).
 
-Proposal B of KIP-236 has neither of the last two, and no znode for what comes beside (R-245, R-247): there it asks by a request,
-half of the time, and else in the way of old (R-250); a roll-back is a request for the replicas that it has written down before.
+Proposal B of KIP-236 has no cancellation and no extra znode (R-245, R-247). There half of the moves are requests and half are
+written in the legacy way (R-250); a roll-back is a request for the replicas that the administrator has recorded before.
 
-What was added is written by a producer of its own, with acks=all, from the moment it is there until it is asked to go, and read
-to its end by a final reader. It is asked to go until that was done, for else it would have to be read. Any other command that
-fails or whose outcome is unknown is followed by the next one. Storms end: when phase "quiet" begins, half of them roll back what
-is still pending, all of them allow moves again, until that was done, and then the cluster comes to rest. In phase "final" the
-administrator looks what is still asked for (docs/promise.md LIVE-4).
+A separate producer writes to added partitions with acks=all until their removal is requested; a final reader reads those that
+remain. A removal is requested until it succeeds, since a partition that may still exist would have to be read. After any other
+command that fails or has an unknown outcome the next one is sent. When phase "quiet" begins, half of the storms cancel the
+pending moves, and all of them allow moves again and repeat that until it succeeds. In phase "final" the administrator lists the
+requests that are still pending (docs/promise.md LIVE-4).
 """
 
 from history.op import OpType
@@ -25,18 +25,18 @@ from workloads.parameters import Parameters, PartitionName
 from workloads.produce_consume import FinalReader, Producer
 
 ADDED_MAX = 3
-REMOVES_ONE_IN = 8  # of what is asked for while there is anything to be removed
+REMOVES_ONE_IN = 8  # commands, while an added partition can be removed
 GAP_MS_MIN = 500
 GAP_MS_MAX = 3000
-CHOICES_PREFERRED = 2  # of eight drawn numbers those below are an election,
-CHOICES_CANCEL = 6  # this one a cancellation, this and the next its end; the rest are moves
-ROLLBACK_MS = 2000  # what is rolled back at the end has so long before moves are allowed again
+CHOICES_PREFERRED = 2  # of the drawn numbers 0 to 7, those below are an election,
+CHOICES_CANCEL = 6  # this one is a cancellation, this and the next its end, the others are moves
+ROLLBACK_MS = 2000  # from the cancellation at the end until moves are allowed again
 LOOK_BACKOFF_MS = 500
 LOOKS_MAX = 10
 
 
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
-    """Those of produce-consume, then the producer and the reader of what is added, then the administrator."""
+    """The processes of produce-consume, then the producer and the reader of added partitions, then the administrator."""
     shared = Draws(draws)
     added: list[PartitionName] = []
     producer = Producer(parameters.producers, shared, parameters, partitions=added)
@@ -49,14 +49,14 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Looker:
-    """The last question of an administrator: what is still asked for? Asked again where ZooKeeper does not answer."""
+    """Lists the pending admin requests at the end; repeats the question while ZooKeeper does not answer."""
 
     def __init__(self) -> None:
         self._left = LOOKS_MAX
         self._backing_off = False
 
     def next(self) -> Invocation | Sleep | Done:
-        """Look, until that was answered."""
+        """The question, until it was answered or LOOKS_MAX times."""
         if self._left == 0:
             return Done()
         if self._backing_off:
@@ -66,14 +66,14 @@ class Looker:
         return Invocation(f="admin-pending")
 
     def completed(self, completion: Completion) -> None:
-        """Enough, or one look more."""
+        """Stop after an answer; else ask again after a pause."""
         self._backing_off = True
         if completion.type is OpType.OK:
             self._left = 0
 
 
 class Administrator:
-    """Asks for one thing after the other."""
+    """Sends one command after the other."""
 
     def __init__(self, draws: Draws, parameters: Parameters, added: list[PartitionName]) -> None:
         self._draws = draws
@@ -83,17 +83,17 @@ class Administrator:
         self._written_down = {
             PartitionName(topic.name, index): of for topic in parameters.topics for index, of in enumerate(topic.replicas)
         }
-        self._moved: tuple[PartitionName, tuple[int, ...]] | None = None  # by the last request, and where it was before
+        self._moved: tuple[PartitionName, tuple[int, ...]] | None = None  # by the last request, with the replicas before it
         self._copies = {topic.name: len(topic.replicas[0]) for topic in parameters.topics}
         self._removing: Invocation | None = None
-        self._cancelled = False  # perhaps
+        self._cancelled = False  # True also where the outcome is unknown
         self._rolls_back = draws.ratio("workload admin ends", 1, 2)
         self._ending, self._ended = False, not parameters.brokers
         self._due_ms = 0
         self._looker = Looker()
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """A command when it is due."""
+        """The next command at its due time."""
         match phase:
             case "faults":
                 if self._due_ms > now_ms:
@@ -150,13 +150,13 @@ class Administrator:
         return Invocation(f=f, topic=partition.topic, partition=partition.partition, assignment=(tuple(replicas),))
 
     def _request(self, partition: PartitionName, replicas: tuple[int, ...]) -> Invocation:
-        """R-247: the client records where the partition was, if it is to be able to cancel."""
+        """R-247: to be able to cancel, the client records the replicas that the partition had."""
         self._moved = (partition, self._written_down[partition])
         self._written_down[partition] = replicas
         return Invocation(f="reassign-request", topic=partition.topic, partition=partition.partition, assignment=(replicas,))
 
     def _back(self) -> Invocation | None:
-        """What takes back what was asked for; nothing where only requests can and none was made."""
+        """The command that rolls moves back; None under proposal B before any request was made."""
         if self._parameters.by_requests:
             return None if self._moved is None else self._request(*self._moved)
         return self._allow() if self._cancelled else self._cancel()
@@ -169,7 +169,7 @@ class Administrator:
         return Invocation(f="allow-reassignments")
 
     def _end(self, now_ms: int) -> Invocation | Sleep | Done:
-        """Leave nothing that waits for an administrator."""
+        """End removals and cancellations, so that nothing waits for an administrator."""
         if self._removing is not None and self._due_ms <= now_ms:
             self._due_ms = now_ms + LOOK_BACKOFF_MS
             return self._removing
@@ -177,7 +177,7 @@ class Administrator:
             return Sleep(self._due_ms - now_ms)
         if self._ended:
             return Done()
-        if self._parameters.by_requests:  # what is in flight comes to its end by itself
+        if self._parameters.by_requests:  # moves in flight end by themselves
             self._ended = True
             return (self._back() if self._rolls_back else None) or Done()
         if self._rolls_back:
@@ -191,7 +191,7 @@ class Administrator:
         return self._allow()
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """What was added is written from now on."""
+        """Keep account of added partitions, removals and cancellations."""
         done = completion.type is OpType.OK
         match invocation.f:
             case "admin-pending":

@@ -1,7 +1,7 @@
-"""The client port: what a workload asks of a backend, and how a backend reports what came of it.
+"""The client port: the operations that a workload asks of a backend, and the results that a backend reports.
 
-A workload process is sequential: one invocation at a time, as Jepsen's. The backend performs it, a produce as often as its
-`retries` allow, and records the invocation and its completion.
+A workload process is sequential: it has one open invocation at a time, like Jepsen's. The backend performs the invocation,
+retries a produce up to `retries` times, and records the invocation and its completion.
 """
 
 from typing import Literal, Protocol
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from history.op import OpType
 
-# What is wrong with a produce, on purpose; the words are those of the client that performs it
+# The defect of a deliberately wrong produce, as the client that performs it names it
 Misuse = Literal["", "gap", "behind", "epoch", "stranger"]
 Phase = Literal["faults", "quiet", "final"]
 ClientF = Literal["produce", "poll", "latest", "earliest"]
@@ -50,7 +50,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
 
 
 class PolledRecord(Struct, frozen=True, kw_only=True):
-    """One record as a consumer got it."""
+    """One record that a poll returned."""
 
     offset: int
     value: str
@@ -58,7 +58,7 @@ class PolledRecord(Struct, frozen=True, kw_only=True):
 
 
 class Completion(Struct, frozen=True, kw_only=True):
-    """What came of an invocation: `type` is decided by workloads.completion alone."""
+    """The result of an invocation; `type` is decided by workloads.completion alone."""
 
     type: OpType  # ok | fail | info
     error: str | None = None
@@ -67,11 +67,11 @@ class Completion(Struct, frozen=True, kw_only=True):
     hw: int | None = None
     node: str | None = None
     records: tuple[PolledRecord, ...] = ()
-    found: tuple[str, ...] = ()  # admin-pending: the requests that stand there
+    found: tuple[str, ...] = ()  # admin-pending: the paths of the requests that are pending
 
 
 class Sleep(Struct, frozen=True):
-    """Nothing to do for so long."""
+    """The process has nothing to do for `ms`."""
 
     ms: int
 
@@ -84,7 +84,7 @@ class Process(Protocol):
     """One sequential client process of a workload. Times are milliseconds since the start of the workload."""
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """What to do now. `Done` in phase "faults" or "quiet" is asked again in the next phase."""
+        """The next operation. After `Done` in phase "faults" or "quiet" the process is asked again in the next phase."""
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Told once for each invocation, before `next` is asked again."""
+        """Report the result; called once for each invocation, before the next call of `next`."""

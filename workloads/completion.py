@@ -2,17 +2,15 @@
 
 A completion is `fail` where the operation certainly had no effect, now and later, and `info` where it may have had one. The
 table is about produce, the only operation with an effect: a poll or a question for the latest offset that failed is `fail`.
-An operation that was never handed to the network (no leader was found) had no effect, whatever the error. One that was sent
-several times failed for certain only if each attempt did. An error that the
-table does not know is `info`.
+An operation that was never handed to the network (no leader was found) had no effect, whatever the error. An operation that was
+sent several times is `fail` only if each attempt certainly failed. An error that is not in the table is `info`.
 
-Some answers of a leader are definite, for it gives them before it appends: NOT_ENOUGH_REPLICAS (bugs B-65 d), the refusals of
-a producer's sequence or epoch (bugs B-66) and of its bytes, and UNKNOWN_TOPIC_OR_PARTITION, which a produce that waits in
-purgatory is never answered with here: its partition was known.
-NOT_LEADER_OR_FOLLOWER is not: a produce that waits for the ISR is answered with it when the leader is deposed, after its local
-append, and the record may yet be committed by the next leader (requirements U-24).
+Some errors of a leader are definite, since it sends them before it appends: NOT_ENOUGH_REPLICAS (bugs B-65 d), the refusals of a
+producer's sequence or epoch (bugs B-66) and of its bytes, and UNKNOWN_TOPIC_OR_PARTITION, which no produce in purgatory is
+answered with, since its partition was known. NOT_LEADER_OR_FOLLOWER is not definite: a produce that waits for the ISR is answered
+with it when the leader is deposed after its local append, and the next leader may commit the record (requirements U-24).
 
-An ok with acks=0 says that the request was sent and nothing else; acks=1 that one log had it. Neither promises (promise §1).
+An ok with acks=0 says only that the request was sent; with acks=1, that one log had the record. Neither is promised (promise §1).
 
 After an info the process cannot go on, as in Jepsen: its operation may take effect at any later time, so a later operation of
 the same process number would not be known to follow it. The number is retired and the client goes on under the next one.
@@ -23,7 +21,7 @@ from typing import get_args
 from history.op import OpType
 from workloads.client import RequestF
 
-# Kafka's names of errors -> what a produce that was sent has come to
+# Kafka's error name -> outcome of a produce that was sent
 PRODUCE: dict[str, OpType] = {
     "NONE": OpType.OK,
     "OFFSET_OUT_OF_RANGE": OpType.INFO,
@@ -60,32 +58,31 @@ PRODUCE: dict[str, OpType] = {
     "INVALID_INCARNATION_ID": OpType.INFO,
 }
 
-# What librdkafka itself says of a message that it was given, by its names. It does not say which of them it had sent, so each of
-# these is about one that may have been, and nothing but the refusal to take it at all is definite. A name that is not here is
-# INFO as well; these are written down for their reasons.
+# librdkafka's own errors for a message, by its names. They do not tell whether the message was sent, so only the refusal to take
+# the message is definite. Names that are not listed are INFO too; these are listed with their reasons.
 PRODUCE |= {
     "_QUEUE_FULL": OpType.FAIL,  # produce() did not take it
     "_MSG_TIMED_OUT": OpType.INFO,  # of a message in the queue, and of one that was sent and not answered
     "_TIMED_OUT": OpType.INFO,  # the request was sent and not answered
     "_TIMED_OUT_QUEUE": OpType.INFO,  # the request waited behind others; an earlier one with this message may have gone out
     "_TRANSPORT": OpType.INFO,  # the connection broke with the request under way
-    "_PURGE_QUEUE": OpType.INFO,  # nobody purges in the middle of a run; at its end nothing is asked any more
+    "_PURGE_QUEUE": OpType.INFO,  # the harness purges only at the end of a run
     "_PURGE_INFLIGHT": OpType.INFO,  # sent and not answered
-    "_UNKNOWN_TOPIC": OpType.INFO,  # also of messages that were taken back from a partition that is gone
+    "_UNKNOWN_TOPIC": OpType.INFO,  # also for messages taken back from a deleted partition
     "_UNKNOWN_PARTITION": OpType.INFO,  # the same
     "_FATAL": OpType.INFO,  # an idempotent producer gives up with messages under way
-    "_NO_REPORT": OpType.INFO,  # the laboratory's: no report came in time
-    "_RETRIED": OpType.INFO,  # the laboratory's: an attempt before the last one, of which nobody tells how it ended
+    "_NO_REPORT": OpType.INFO,  # the harness's: no report came in time
+    "_RETRIED": OpType.INFO,  # the harness's: an attempt before the last one; its outcome is not reported
 }
 
-# An administrator's requests have an effect too. They are refused where another one, or the topic, stands there already, or
-# where there is nothing to be rolled back.
+# An administrator's requests have effects too. They are refused where a request or the topic exists already, or where there is
+# nothing to roll back.
 ADMIN = frozenset(get_args(RequestF))
 ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS", "NO_REASSIGNMENT_IN_PROGRESS"})
 
 
 def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str, ...] = ()) -> OpType:
-    """What to record. `error` by Kafka's name, None or "NONE" for success; `sent`: was the operation handed to the network?
+    """The outcome to record. `error`: Kafka's name, None or "NONE" for success; `sent`: whether it was handed to the network.
 
     `earlier` are the errors of attempts before the last one.
     """
@@ -99,7 +96,7 @@ def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str
 
 
 def number_after(number: int, completed: OpType, *, processes: int) -> int:
-    """The process number under which a client goes on, of `processes` clients that began as 0 … processes - 1."""
+    """The process number of a client's next operation; the `processes` clients began as 0 … processes - 1."""
     assert number >= 0
     assert processes > 0
     return number + processes if completed is OpType.INFO else number

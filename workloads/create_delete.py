@@ -1,11 +1,10 @@
-"""create-delete: produce-consume, while a topic of its own comes and goes under one name (bugs B-61, B-62).
+"""create-delete: produce-consume, while one more topic is created and deleted under one name (bugs B-61, B-62).
 
-One administrator more: it makes the topic, lets it live for a drawn time, deletes it and makes it again. Now and then it asks for
-the topic while it is there, and must be refused. While it is there a
-producer of its own writes to it with acks=all; from the moment its deletion is asked for nobody is told of it any more. If it
-is there at the end, a final reader reads it. A request whose outcome is unknown is followed by a deletion, asked for until one
-is known to be done, so that no two topics of the name are mistaken for each other by the workload. In phase "final" the
-administrator looks what is still asked for (docs/promise.md LIVE-4). Deletion ends the promises of the topic's id (DUR-8).
+An administrator creates the topic, deletes it after a drawn time and creates it again. Sometimes it creates the topic while it
+exists, which must be refused. While the topic exists, a separate producer writes to it with acks=all; the producer stops when
+the deletion is requested. A final reader reads a topic that exists at the end. After a request with an unknown outcome the
+administrator requests deletions until one succeeds, so that the workload never confuses two topics of the name. In phase "final"
+it lists the requests that are still pending (docs/promise.md LIVE-4). Deletion ends the promises of the topic's id (DUR-8).
 """
 
 from history.op import OpType
@@ -18,12 +17,12 @@ from workloads.produce_consume import FinalReader, Producer
 
 LIFE_MS_MIN = 1500
 LIFE_MS_MAX = 5000
-PAUSE_MS_MIN = 10  # a name that is given again at once
+PAUSE_MS_MIN = 10  # the name is used again at once
 PAUSE_MS_MAX = 1500
 
 
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
-    """Those of produce-consume, then the producer and the reader of the topic that comes and goes, then the administrator."""
+    """The processes of produce-consume, then the producer and the reader of the scratch topic, then the administrator."""
     if parameters.scratch is None:
         raise ParametersError("workload create-delete: there is no topic to create and delete")
     shared = Draws(draws)
@@ -37,7 +36,7 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Administrator:
-    """Makes a topic and deletes it, in turn. `there` holds its partitions while it certainly is there."""
+    """Creates and deletes a topic in turn. `there` holds its partitions while it certainly exists."""
 
     def __init__(self, draws: Draws, topic: TopicShape, there: list[PartitionName]) -> None:
         self._draws = draws
@@ -48,7 +47,7 @@ class Administrator:
         self._looker = Looker()
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The other command when it is due."""
+        """The next creation or deletion at its due time."""
         if phase == "final":
             return self._looker.next()
         if phase == "quiet":
@@ -64,7 +63,7 @@ class Administrator:
         return Invocation(f="delete-topic", topic=self._topic.name)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """What is certain counts."""
+        """Update `there` and the next command; unknown outcomes count as not done."""
         match invocation.f:
             case "create-topic":
                 self._absent = False

@@ -1,4 +1,4 @@
-"""From a name, a number and parameters to the processes of a run; the same three always give the same."""
+"""The processes of a run, a function of the workload's name, the number of the draws and the parameters."""
 
 from workloads import script
 from workloads.client import Process
@@ -7,7 +7,7 @@ from workloads.registry import WORKLOADS
 
 
 def generate(name: str, draws: int, parameters: Parameters) -> tuple[Process, ...]:
-    """The processes, each to be performed by a client of its own; final readers among them are idle before the final phase.
+    """The processes, each for a client of its own. Final readers are idle before the final phase.
 
     Those of the workload, then those of the script.
 
@@ -15,6 +15,6 @@ def generate(name: str, draws: int, parameters: Parameters) -> tuple[Process, ..
     """
     factory = WORKLOADS.get(name)
     if factory is None:
-        raise ParametersError(f"unknown workload {name!r}; there is: {', '.join(WORKLOADS)}")
+        raise ParametersError(f"unknown workload {name!r}; there are: {', '.join(WORKLOADS)}")
     check_parameters(parameters)
     return (*factory(draws, parameters), *script.processes(draws, parameters))

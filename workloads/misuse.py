@@ -1,9 +1,9 @@
-"""misuse: produce-consume, while one client breaks the rules of produce requests, and must be refused each time.
+"""misuse: produce-consume, and one client that breaks the rules of produce requests and must be refused each time.
 
-One client more. In phase "faults" it writes GOOD_IN_A_ROW single values as an idempotent producer to a drawn partition, as it
-should, and then one that no leader may take: a sequence with a gap, one from long ago, an epoch of the producer that has passed,
-an id that nobody was given, no values at all, or acks that there are not (bugs B-65, B-66). What was refused for certain must
-never appear in any log, like every other failed send (docs/promise.md ORD-4). In phase "quiet" it is done.
+In phase "faults" the client writes GOOD_IN_A_ROW single values to a drawn partition as a correct idempotent producer. Then it
+sends a request that no leader may accept: a sequence with a gap, an old sequence, an old producer epoch, an unknown producer id,
+no values, or invalid acks (bugs B-65, B-66). Like every other failed send, a refused value must never appear in a log
+(docs/promise.md ORD-4). In phase "quiet" the client is done.
 """
 
 from typing import Literal
@@ -21,12 +21,12 @@ _WRONGS: tuple[Misuse | Literal["empty", "acks"], ...] = ("gap", "behind", "epoc
 
 
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
-    """Those of produce-consume, then the one that misbehaves."""
+    """The processes of produce-consume, then the misfit."""
     return (*produce_consume.processes(draws, parameters), Misfit(Draws(draws), parameters))
 
 
 class Misfit:
-    """Writes as it should for a while, and then as it should not."""
+    """Sends GOOD_IN_A_ROW correct produce requests, then a wrong one, again and again."""
 
     def __init__(self, draws: Draws, parameters: Parameters) -> None:
         self._draws = draws
@@ -37,7 +37,7 @@ class Misfit:
         self._due_ms = 0
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """A produce when it is due."""
+        """The next produce at its due time."""
         if phase != "faults":
             return Done()
         if self._due_ms > now_ms:
@@ -71,4 +71,4 @@ class Misfit:
         )
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Refused or not, it goes on."""
+        """Continue, whatever the result."""

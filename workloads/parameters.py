@@ -1,4 +1,4 @@
-"""What a workload is made with: the part of a plan that clients act by."""
+"""The parameters of a workload, taken from the plan."""
 
 from msgspec import Struct
 
@@ -6,14 +6,14 @@ from workloads.client import RequestF
 
 
 class PartitionName(Struct, frozen=True, array_like=True, order=True):
-    """One partition that clients write and read."""
+    """A partition by topic and index."""
 
     topic: str
     partition: int
 
 
 class TopicShape(Struct, frozen=True, array_like=True):
-    """A topic as it is at the start, and where its partitions are, or would be if they were added."""
+    """A topic at the start; `replicas` has the brokers of its partitions and of those that may be added."""
 
     name: str
     partitions: int
@@ -21,7 +21,7 @@ class TopicShape(Struct, frozen=True, array_like=True):
 
 
 class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that an administrator asks for, so long after the start of the workload.
+    """One admin request of a script, `at_ms` after the start of the workload.
 
     `replicas`, preferred first: of each partition of a topic that is made; of the one partition that is added or moved.
     """
@@ -44,23 +44,23 @@ class Parameters(Struct, frozen=True, kw_only=True):
     records_per_produce: int = 1
     acks: tuple[int, ...] = (-1,)  # each produce draws one of these
     poll_interval_ms: int = 200
-    seek_one_in: int = 0  # before one poll in so many a consumer seeks; 0: never
-    idempotent: int = 0  # so many of the producers
+    seek_one_in: int = 0  # a consumer seeks before one poll in so many; 0: never
+    idempotent: int = 0  # how many of the producers are idempotent
     topics: tuple[TopicShape, ...] = ()  # for administrators
     brokers: tuple[int, ...] = ()  # for administrators who move partitions
     by_requests: bool = False  # administrators move partitions by proposal B of KIP-236 (R-245)
     by_operator: bool = False  # an administrator may order unclean elections (docs/promise.md DUR-7)
-    scratch: TopicShape | None = None  # the topic that an administrator makes and deletes
+    scratch: TopicShape | None = None  # the topic that an administrator creates and deletes
     retries: int = 0  # of each produce that asks for an answer
-    script: tuple[Step, ...] = ()  # what one administrator more asks for, in the order of time
+    script: tuple[Step, ...] = ()  # requests of one more administrator, in the order of time
 
 
 class ParametersError(ValueError):
-    """These parameters make no workload; the message is one line for the user."""
+    """Parameters are invalid; the message is one line for the user."""
 
 
 def check_parameters(parameters: Parameters) -> None:
-    """Raise ParametersError where the parameters come from outside and make no sense."""
+    """Raise ParametersError for invalid parameters."""
     at_least_one = ("producers", "final_readers", "produce_per_s", "records_per_produce", "poll_interval_ms")
     for name in at_least_one:
         if getattr(parameters, name) < 1:

@@ -1,25 +1,25 @@
-"""produce-consume: unique values are written, read from offset to offset, and in the end all read again.
+"""produce-consume: clients write unique values, read them from offset to offset, and read all of them again at the end.
 
-Values. The k-th value of producer i is "p<i>-<k>", both from 0: unique in the run, never written again.
+Values. The k-th value of producer i is "p<i>-<k>", both from 0. It is unique in the run and never written again.
 
 Producers. In phase "faults" each keeps its share of the rate: a produce every producers / rate seconds on average, the gap
 drawn between half and one and a half of that, to a drawn partition with drawn acks. A producer that waited longer for an answer
-goes on at once and does not catch up. The first `idempotent` producers are idempotent and always ask for acks=all. In phase
-"quiet" each writes with acks=all to one partition after the other, beginning at another place than its neighbours, so often
-that together they visit every partition about once in QUIET_ROUND_MS: so that every partition is seen to take writes again soon
-after it does (docs/promise.md LIVE-2). Done in phase "final".
+continues at once and does not catch up. The first `idempotent` producers are idempotent and always ask for acks=all. In phase
+"quiet" each writes with acks=all to one partition after the other, beginning at a different one. Together they write to every
+partition about once in QUIET_ROUND_MS, which shows when a partition accepts writes again (docs/promise.md LIVE-2). Done in phase
+"final".
 
-Consumers. Each reads every partition in turn, from the earliest offset on, a drawn gap around the interval apart, and goes on
-behind the last record it got; failed polls change nothing but OFFSET_OUT_OF_RANGE, after which it begins again at the earliest
-offset (auto.offset.reset): what the log holds now is then on record, where a jump to the end would hide it. One call in
+Consumers. Each reads every partition in turn, from the earliest offset on, with drawn gaps around the interval, and continues
+behind the last record that it got. A failed poll changes nothing, except that after OFFSET_OUT_OF_RANGE the consumer restarts at
+the earliest offset (auto.offset.reset); a jump to the end would hide what the log contains now. One call in
 LATEST_ONE_IN asks for the latest offset instead. Before one poll in `seek_one_in` it seeks: to the beginning, to the end, back
 to a drawn offset, or far beyond the end. Done in phase "final".
 
-Final readers. Fresh in phase "final" and done before; together they read each partition once: ask for its latest offset, then
-poll from 0 until there. A partition with a failed or empty answer is asked again after FINAL_BACKOFF_MS, behind the others, and
-after FINAL_ATTEMPTS_MAX of them in a row given up; that it was not read to its end is then visible in the history (LIVE-3).
+Final readers. They work only in phase "final". Together they read each partition once: they ask for its latest offset, then poll
+from 0 up to it. After a failed or empty answer a partition is retried after FINAL_BACKOFF_MS, behind the others, and given up
+after FINAL_ATTEMPTS_MAX consecutive ones; the history then shows that it was not read to its end (LIVE-3).
 
-Draws are keyed by producer or consumer and purpose, so that the k-th choice of one does not depend on what happened to another.
+Draws are named by producer or consumer and purpose, so that the k-th draw of one does not depend on the others.
 """
 
 from collections.abc import Sequence
@@ -31,16 +31,16 @@ from workloads.client import Completion, Done, Invocation, Phase, Process, Sleep
 from workloads.parameters import Parameters, PartitionName
 
 QUIET_ROUND_MS = 1000
-_QUIET_GAP_US_MAX = 500_000  # of one producer, where there are more producers than partitions
+_QUIET_GAP_US_MAX = 500_000  # of one producer, also where there are more producers than partitions
 LATEST_ONE_IN = 10
-BEYOND = 1_000_000  # further than any log of a run reaches
+BEYOND = 1_000_000  # records behind any log end of a run
 FINAL_BACKOFF_MS = 250
 FINAL_ATTEMPTS_MAX = 10
 ACKS_ALL = -1
 
 
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
-    """Producers, then consumers, then final readers. `draws` is the number that every draw is hashed from."""
+    """Producers, then consumers, then final readers. `draws` is the number from which all draws are hashed."""
     shared = Draws(draws)
     readers = parameters.final_readers
     return (
@@ -51,7 +51,7 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Producer:
-    """Writes unique values, to `partitions` where they are others than the workload's; there may come to be more of them."""
+    """Writes unique values to `partitions`, which may grow and shrink, or to the workload's partitions where it is None."""
 
     def __init__(
         self, number: int, draws: Draws, parameters: Parameters, *, partitions: Sequence[PartitionName] | None = None
@@ -68,7 +68,7 @@ class Producer:
         self._open: Invocation | None = None
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """A produce when it is due."""
+        """The next produce at its due time."""
         assert self._open is None
         if phase == "final":
             return Done()
@@ -80,13 +80,13 @@ class Producer:
         return self._open
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Whatever came of it, the values are spent."""
+        """Forget the invocation; its values are never sent again, whatever the result."""
         assert invocation is self._open
         self._open = None
 
     def _drawn(self, now_ms: int) -> Invocation:
         jitter_us = self._draws.between(f"workload gap {self._name}", self._gap_us // 2, self._gap_us * 3 // 2)
-        # Counted from when it was due, so that waking late does not lower the rate, unless that is long past.
+        # Counted from the due time, so that a late wake-up does not lower the rate; a due time long past is dropped.
         self._due_us = max(self._due_us + jitter_us, 1000 * now_ms)
         partitions, acks = self._partitions, self._parameters.acks
         partition = partitions[self._draws.below(f"workload partition {self._name}", len(partitions))]
@@ -126,11 +126,11 @@ class Consumer:
         self._positions: list[int | None] = [0] * len(parameters.partitions)  # None: begin at the earliest offset
         self._turn = number * len(parameters.partitions) // max(1, parameters.consumers)
         self._due_ms = 0
-        self._to_end = False  # the open question for the latest offset is a seek
+        self._to_end = False  # the open `latest` is a seek
         self._open: Invocation | None = None
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """A poll when it is due, and sometimes the question for the latest offset."""
+        """The next poll at its due time, or sometimes a `latest`."""
         assert self._open is None
         if phase == "final":
             return Done()
@@ -146,7 +146,7 @@ class Consumer:
         return self._open
 
     def _read(self, partition: PartitionName) -> Invocation:
-        """A poll where it stands; before some, it seeks (R-036, R-136)."""
+        """A poll at the current position, or sometimes at a drawn one (R-036, R-136)."""
         position = self._positions[self._turn]
         one_in = self._seek_one_in
         seeks = position is not None and one_in > 0 and self._draws.ratio(f"workload seek {self._name}", 1, one_in)
@@ -168,7 +168,7 @@ class Consumer:
         return _poll(partition, position)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Move the position, and on to the next partition after a poll."""
+        """Move the position; after a poll, turn to the next partition."""
         assert invocation is self._open
         self._open = None
         if invocation.f != "poll":
@@ -184,7 +184,7 @@ class Consumer:
 
 
 class FinalReader:
-    """Reads its partitions from their beginning to their end; one that does not answer waits behind the others."""
+    """Reads its partitions from offset 0 to their latest offset; one that does not answer is queued behind the others."""
 
     def __init__(self, partitions: Sequence[PartitionName]) -> None:
         self._partitions = partitions
@@ -193,7 +193,7 @@ class FinalReader:
         self._open: Invocation | None = None
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The next question for the partition at hand."""
+        """A `latest` for the first partition in the queue, then polls up to it."""
         assert self._open is None
         if phase != "final":
             return Done()
@@ -209,10 +209,10 @@ class FinalReader:
         return self._open
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Progress, or one attempt more when the others have had their turn.
+        """Continue with the partition, or retry it after the others.
 
-        Nobody may lead some partitions for good (docs/promise.md SILENT-2), and each question about them runs into the timeout:
-        asked in a row they would use up the time in which the others are to be read.
+        A partition may have no leader until the end of the run (docs/promise.md SILENT-2). Each request to it times out, so
+        retries in a row would use up the time for reading the others.
         """
         assert invocation is self._open
         assert self._left
@@ -237,12 +237,12 @@ class FinalReader:
 
 @dataclass(slots=True)
 class _Reading:
-    """How far a final reader is with one partition."""
+    """The progress of a final reader in one partition."""
 
     partition: PartitionName
     position: int = 0
-    end: int | None = None  # until the latest offset is known
-    attempts: int = 0  # in a row without progress
+    end: int | None = None  # None until the latest offset is known
+    attempts: int = 0  # consecutive ones without progress
 
 
 def _poll(partition: PartitionName, offset: int) -> Invocation:

@@ -1,4 +1,4 @@
-"""Every workload by name, spelled out."""
+"""All workloads by name."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from workloads import admin_storm, create_delete, misuse, produce_consume
 from workloads.client import Process
 from workloads.parameters import Parameters
 
-# (draws, parameters) -> the processes; the position of a process is the number it begins under
+# (draws, parameters) -> processes; the index of a process is its first process number
 Factory = Callable[[int, Parameters], tuple[Process, ...]]
 
 WORKLOADS: dict[str, Factory] = {

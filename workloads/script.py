@@ -1,12 +1,12 @@
-"""Scripted administration: beside any workload, an administrator that asks for given things at given times.
+"""Scripted administration: beside any workload, an administrator that sends given requests at given times.
 
-For plans that must do one thing at one moment, such as the system tests of KIP-112, which make a topic after a directory has
-failed. Each step is asked for once, in its order, as soon as it is due and the one before it has ended; what comes of it is in
-the history. Steps that are late are asked for when phase "quiet" begins. In phase "final" the administrator looks what is still
-asked for (docs/promise.md LIVE-4).
+It serves plans that must do one thing at one moment, such as the system tests of KIP-112, which create a topic after a directory
+has failed. Each step is requested once, in order, when it is due and the step before it has ended; its result is in the history.
+Steps that are late are requested when phase "quiet" begins. In phase "final" the administrator lists the requests that are still
+pending (docs/promise.md LIVE-4).
 
-What it makes is written by a producer of its own, with the workload's acks, from the moment it is there until it is asked to go,
-and read to its end by a final reader.
+A separate producer writes to what the script created, with the workload's acks, until its deletion is requested; a final reader
+reads what remains.
 """
 
 from typing import assert_never
@@ -20,26 +20,26 @@ from workloads.produce_consume import FinalReader, Producer
 
 
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
-    """The producer and the reader of what is made, then the administrator; nobody without a script."""
+    """The producer and the reader of what the script creates, then the administrator; none without a script."""
     if not parameters.script:
         return ()
     there: list[PartitionName] = []
-    # Beyond the numbers of the workload's producers, and of the one that writes what the workload itself makes.
+    # A number that neither the workload's producers have nor the producer of what the workload itself creates.
     producer = Producer(parameters.producers + 1, Draws(draws), parameters, partitions=there)
     return (producer, FinalReader(there), Administrator(parameters.script, there))
 
 
 class Administrator:
-    """Asks for one step after the other. `there` holds what was made, while it certainly is there."""
+    """Requests one step after the other. `there` holds the created partitions while they certainly exist."""
 
     def __init__(self, script: tuple[Step, ...], there: list[PartitionName]) -> None:
         self._left = list(script)
         self._there = there
-        self._going: list[PartitionName] = []  # asked to go, by the step at hand
+        self._going: list[PartitionName] = []  # whose deletion the current step requests
         self._looker = Looker()
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The next step when it is due."""
+        """The next step at its due time."""
         match phase:
             case "final":
                 return self._looker.next()
@@ -62,9 +62,9 @@ class Administrator:
         return Invocation(f=step.do, topic=step.topic, partition=step.partition, assignment=step.replicas)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """What is certainly there is written from now on."""
+        """Update `there` by the result of the step."""
         done = completion.type is OpType.OK
-        self._there.extend([] if done else self._going)  # if it is still there it is to be read
+        self._there.extend([] if done else self._going)  # a partition that may still exist must be read
         self._going = []
         match invocation.f:
             case "admin-pending":

@@ -1,6 +1,6 @@
-"""Which scripts can be performed: what a step must say, and of what (`workloads.script`).
+"""Which scripts can be performed (`workloads.script`).
 
-A script may take away what it made and nothing else: clients of the workload go on with what was there at the start.
+A script may delete only what it created, since clients of the workload use the topics of the start until the end.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,9 @@ _OF_NOTHING = ("cancel-reassignments", "allow-reassignments")
 
 
 class Ground(Struct, frozen=True, kw_only=True):
-    """What a script finds: brokers from 1; of each topic the number of partitions, and of those to be made the copies too."""
+    """The cluster of a script: brokers from 1; `topics`: partitions of each; `later`: partitions and copies of those to
+    create.
+    """
 
     brokers: int
     topics: Mapping[str, int]
@@ -24,7 +26,7 @@ class Ground(Struct, frozen=True, kw_only=True):
 
 
 def complaints(script: tuple[Step, ...], ground: Ground) -> Iterator[tuple[int, str]]:
-    """The index of each step that cannot be, and why."""
+    """The index of each step that cannot be performed, and the reason."""
     before_ms = 0
     if len(script) > MAX_STEPS:
         yield MAX_STEPS, f"a script of more than {MAX_STEPS} steps"
@@ -38,7 +40,7 @@ def complaints(script: tuple[Step, ...], ground: Ground) -> Iterator[tuple[int, 
 
 
 def _subject(step: Step, ground: Ground) -> Iterator[str]:
-    """The topic and the partition."""
+    """Complaints about the topic and the partition of a step."""
     if step.do in _OF_NOTHING:
         if step.topic or step.partition:
             yield "it is about all that is pending, and names no topic"
@@ -54,7 +56,7 @@ def _subject(step: Step, ground: Ground) -> Iterator[str]:
 
 
 def _replicas(step: Step, ground: Ground) -> Iterator[str]:
-    """Whose they are, and how many."""
+    """Complaints about the replicas of a step."""
     wanted = 1 if step.do in (*_MOVES, "add-partition") else 0
     copies = None
     if step.do == "create-topic":

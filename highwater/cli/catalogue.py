@@ -9,7 +9,8 @@ from highwater.catalogue import trace
 from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
-from nemesis.kinds import FAMILIES, KINDS, MIXES, Kind
+from nemesis.blows import Kind
+from nemesis.kinds import FAMILIES, KINDS, MIXES
 from reference.config import SAFE, VARIANTS, Variant
 
 

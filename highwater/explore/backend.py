@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from highwater.explore.model import Model
 from highwater.explore.path import bounds_of, refusal
-from highwater.explore.state import CLIENT, Spent
+from highwater.explore.state import CLIENT, TOPIC, Spent
 from highwater.explore.transition import Impossible
-from highwater.explore.zookeeper import decode
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Provenance, Run
+from highwater.rig.commits import AnyCommit, SessionEnded
 from highwater.rig.evidence import Notebook, ZkEvidence
 from highwater.rig.scene import manifest, variant_of
 from history.digest import digest
@@ -22,7 +22,6 @@ from history.event import EventKind
 from history.manifest import FaultCount, Outcome
 from history.op import OpType
 from history.recorder import Record, Recorder
-from reference.coordination.api import AnyAnswer, AnyOp
 from reference.effects import AnyEffect, Note, Send
 from reference.errors import ErrorCode
 from reference.events import AnyEvent, Received
@@ -78,7 +77,8 @@ class _Scribe:
         self.now_ns = 0
         self.handled = 0
         self.recorder = Recorder(lambda: self.now_ns)
-        self._evidence = ZkEvidence(self.recorder)
+        # The topic is created before the path begins; its czxid is 0 in the trees of a search (`highwater.explore.zookeeper`).
+        self._evidence = ZkEvidence(self.recorder, topics={TOPIC: 0})
         self._notebooks = [
             Notebook(self.recorder, broker_address(BrokerId(number))) for number in range(1, plan.cluster.brokers + 1)
         ]
@@ -126,14 +126,13 @@ class _Scribe:
             node=node,
         )
 
-    def submitted(self, index: int, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...], tree: bytes) -> None:
-        """Record the writes of ZooKeeper."""
-        self._evidence.watch(decode(tree))
-        self._evidence.performed(broker_address(BrokerId(index + 1)), life, ops, answers)
+    def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
+        """Record the rows of what ZooKeeper committed."""
+        self._evidence.committed(commits, writer=broker_address(BrokerId(index + 1)), life=life)
 
-    def session_over(self, gone: tuple[str, ...], tree: bytes) -> None:
-        """Record the end of a session."""
-        self._evidence.session_over(gone)
+    def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
+        """Record the end of a registration."""
+        self._evidence.committed((ended,))
 
     def started(self, index: int, life: int) -> None:
         """Record the start of a process."""

@@ -3,8 +3,9 @@
 from highwater.explore.model import Model
 from highwater.explore.state import CLIENT
 from highwater.plans.actions import Deliver, Path, words
+from highwater.rig.commits import AnyCommit, NodeCreated, NodeWritten, SessionEnded
 from reference.coordination import paths
-from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, SetData, Written
+from reference.coordination.api import Data
 from reference.effects import AnyEffect, Note, Send
 from reference.errors import ErrorCode
 from reference.events import AnyEvent, Received
@@ -42,12 +43,12 @@ class _Listener:
         elif isinstance(effect, Send):
             self._say(_sent(node, effect))
 
-    def submitted(self, index: int, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...], tree: bytes) -> None:
-        for op, answer in zip(ops, answers, strict=True):
-            if isinstance(op, Create | SetData) and isinstance(answer, Created | Written):
-                self._say(_recorded(op))
+    def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
+        for commit in commits:
+            if isinstance(commit, NodeCreated | NodeWritten):
+                self._say(_recorded(commit))
 
-    def session_over(self, gone: tuple[str, ...], tree: bytes) -> None:
+    def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
         if paths.CONTROLLER in gone:
             self._say("nobody is controller")
 
@@ -102,11 +103,11 @@ def _sent(node: str, effect: Send) -> str:
             return ""
 
 
-def _recorded(op: Create | SetData) -> str:
-    tp = paths.tp_of_state_path(op.path)
+def _recorded(commit: NodeCreated | NodeWritten) -> str:
+    tp = paths.tp_of_state_path(commit.path)
     if tp is None:
         return ""
-    return f"ZooKeeper has {_state(paths.decode_state(tp, (), Data(op.data, 0, 0)))}"
+    return f"ZooKeeper has {_state(paths.decode_state(tp, (), Data(commit.data, 0, 0)))}"
 
 
 def _noted(node: str, note: Note) -> str:

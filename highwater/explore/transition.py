@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from highwater.explore import ghost
 from highwater.explore.canonical import Rules, bytes_of, canonical
 from highwater.explore.state import CLIENT, TP, Flight, Host, State
+from highwater.explore.zookeeper import decode
 from highwater.plans.actions import (
     AnyAction,
     Crash,
@@ -31,7 +32,8 @@ from highwater.plans.actions import (
     ZkHear,
     ZkPerform,
 )
-from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, SessionExpired
+from highwater.rig.commits import AnyCommit, SessionEnded, commits_of
+from reference.coordination.api import Create, Created, SessionExpired
 from reference.coordination.memory import Fired
 from reference.effects import (
     AnyEffect,
@@ -80,11 +82,11 @@ class Witness(Protocol):
     def effect(self, index: int, life: int, effect: AnyEffect) -> None:
         """An effect is about to be performed."""
 
-    def submitted(self, index: int, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...], tree: bytes) -> None:
-        """ZooKeeper performed a request."""
+    def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
+        """ZooKeeper performed a request of this broker, which changed these znodes."""
 
-    def session_over(self, gone: tuple[str, ...], tree: bytes) -> None:
-        """ZooKeeper ended a session."""
+    def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
+        """ZooKeeper ended a session and deleted its ephemerals, whose paths are `gone`."""
 
     def started(self, index: int, life: int) -> None:
         """A process started."""
@@ -222,7 +224,7 @@ class Transition:
             self.spent = replace(self.spent, expiries=self.spent.expiries + 1)
         self.zk, gone, fired = self._zookeepers.expire(self.zk, host.session)
         if self._witness is not None:
-            self._witness.session_over(gone, self.zk)
+            self._witness.session_over(SessionEnded(zxid=decode(self.zk).zxid, session=host.session), gone)
         self._tell_watchers(fired)
 
     def _notice(self, index: int) -> None:
@@ -347,7 +349,8 @@ class Transition:
             return
         self.zk, answers, fired = self._zookeepers.submit(self.zk, host.session, request.ops, atomic=request.atomic)
         if self._witness is not None:
-            self._witness.submitted(index, host.life, request.ops, answers, self.zk)
+            commits = commits_of(decode(self.zk), host.session, request.ops, answers)
+            self._witness.committed(index, host.life, commits)
         self._tell_watchers(fired)
         self._hear(index, ZkReplied(request.id, answers))
 

@@ -1,4 +1,4 @@
-"""What every backend performs a plan with: the backend port, cluster layout, client bookkeeping, fault targets, evidence.
+"""Shared by all backends: the backend port, cluster layout, client bookkeeping, the nemesis, evidence.
 
 Imports `plans`; imported by backends, explorer and above.
 """

@@ -1,4 +1,4 @@
-"""One workload process on any backend: its invocations become calls and rows, its answers completions and rows."""
+"""One workload process on any backend: invocations become calls and rows, answers become completions and rows."""
 
 from typing import get_args
 
@@ -27,12 +27,12 @@ from reference.types import BrokerId, Offset, topic_partition
 from workloads.client import ClientF, Completion, Invocation, PolledRecord, Process
 from workloads.completion import completion_type, number_after
 
-ADMIN_TIMEOUT_MS = 10_000  # how long an administrator waits for a request to be done
+ADMIN_TIMEOUT_MS = 10_000  # until an administrator gives a request up
 _CLIENT_FS = frozenset(get_args(ClientF))
 
 
 class Heard(Struct, frozen=True, kw_only=True):
-    """How a call or command ended, as its client heard it; `error` by name, None for success.
+    """The end of a call or command as its client saw it; `error` by name, None for success.
 
     `offset`: of the first value of a produce, or the bound that was asked for; `offsets`: of each value of a produce, where they
     are known one by one. The other columns are those of `Answered`.
@@ -53,7 +53,7 @@ class Heard(Struct, frozen=True, kw_only=True):
 
 
 def heard(answered: Answered) -> Heard:
-    """The answer of a client machine."""
+    """`Heard` from the answer of a client machine."""
     return Heard(
         id=answered.id,
         error=None if answered.error is ErrorCode.NONE else answered.error.name,
@@ -70,7 +70,7 @@ def heard(answered: Answered) -> Heard:
 
 
 class Attempts:
-    """The bookkeeping of one process; `processes` is how many there are."""
+    """The bookkeeping of one process; `processes` is the number of all processes."""
 
     __slots__ = ("_processes", "_recorder", "calls", "number", "open", "process")
 
@@ -78,12 +78,12 @@ class Attempts:
         self._recorder = recorder
         self._processes = processes
         self.process = process
-        self.number = number  # Jepsen's: retired by an unknown outcome
+        self.number = number  # Jepsen's process number: replaced after an unknown outcome
         self.calls = 0
         self.open: Invocation | None = None
 
     def begin(self, invocation: Invocation) -> Call | Command:
-        """Record an invocation; the call or the command that performs it."""
+        """Record an invocation and return the call or command that performs it."""
         assert self.open is None
         self.open = invocation
         self.calls += 1
@@ -184,7 +184,7 @@ class Attempts:
         records: tuple[Record, ...],
         columns: OperationColumns,
     ) -> None:
-        if invocation.f in _CLIENT_FS:  # what an administrator does is in words: it is about no log (`_asked`)
+        if invocation.f in _CLIENT_FS:  # admin operations are about no log; their subject is in the value (`_asked`)
             columns["topic"], columns["partition"] = invocation.topic, invocation.partition
         self._recorder.operation(
             process=self.number,

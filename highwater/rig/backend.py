@@ -1,7 +1,7 @@
-"""The backend port: who performs a plan, and what is handed back.
+"""The backend port: a backend performs a plan and returns its history.
 
-A backend plays the plan's cluster, workload and schedule on its own stage and records what it sees. It never judges. What it
-cannot perform it refuses before anything starts (`refuse`), so that no fault is silently skipped.
+A backend plays the plan's cluster, workload and schedule, and records rows. It never judges. It refuses a plan that it cannot
+perform before anything starts (`refuse`), so that no fault is silently skipped.
 """
 
 from typing import Protocol
@@ -13,7 +13,7 @@ from history.history import History
 
 
 class Provenance(Struct, frozen=True, kw_only=True):
-    """What the caller knows of a run and the backend copies into the manifest."""
+    """Facts about a run that the caller knows and the backend copies into the manifest."""
 
     run_id: str
     plan_digest: str
@@ -23,21 +23,21 @@ class Provenance(Struct, frozen=True, kw_only=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One performed plan. `history.manifest.outcome` says how it ended; `failure` puts a failure of the laboratory into words."""
+    """One performed plan. `history.manifest.outcome` says how it ended; `failure` describes a failure of the harness."""
 
     history: History
     failure: str | None = None
 
 
 class Backend(Protocol):
-    """A stage: the simulator, local processes, containers."""
+    """One way to perform plans: the simulator, local processes, containers, the explorer."""
 
     @property
     def name(self) -> str:
-        """As the manifest and the command line call it."""
+        """The name in the manifest and on the command line."""
 
     def refuse(self, plan: Plan) -> str | None:
-        """Why this plan cannot be performed here, in a sentence; None where it can."""
+        """Why this backend cannot perform the plan, in a sentence; None where it can."""
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
-        """Perform and record. KeyboardInterrupt ends the run early: what was recorded is kept, outcome "interrupted"."""
+        """Perform and record. KeyboardInterrupt ends the run early with outcome "interrupted"; recorded rows are kept."""

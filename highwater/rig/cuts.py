@@ -9,11 +9,11 @@ from reference.types import Address, BrokerId, broker_address
 
 Direction = Literal["both", "inbound", "outbound"]
 Pair = tuple[Address, Address]
-ZOOKEEPER = Address("zk")  # whatever number of servers it has
+ZOOKEEPER = Address("zk")  # one address for all its servers
 
 
 class Geography:
-    """Everybody who sends: brokers, clients, ZooKeeper."""
+    """The addresses of brokers, clients and ZooKeeper, and the links between them."""
 
     __slots__ = ("brokers", "clients")
 
@@ -24,7 +24,7 @@ class Geography:
     def links_of(
         self, broker: BrokerId, links: tuple[Links, ...], direction: Direction = "both", peer: int | None = None
     ) -> list[Pair]:
-        """The links of one broker, narrowed; seen from it."""
+        """The links of one broker to these kinds of others; `direction` is seen from the broker."""
         me = broker_address(broker)
         others: list[Address] = []
         if "peers" in links:
@@ -69,7 +69,7 @@ class Geography:
         return pairs
 
     def _ring(self, fault: Partition, ring: list[BrokerId]) -> list[Pair]:
-        """Jepsen's: each broker hears a majority, no two hear the same one."""
+        """Jepsen's majorities ring: each broker receives from a majority, and no two from the same one."""
         majority = len(ring) // 2 + 1
         pairs = []
         for start in range(len(ring)):
@@ -86,7 +86,7 @@ def _both_ways(left: list[BrokerId], right: list[BrokerId], direction: Direction
 
 
 def _kind(source: Address, target: Address) -> Links | None:
-    """Which sort of link this is; None between two that never speak."""
+    """The kind of this link; None between two addresses that never communicate."""
     ends = {source[0], target[0]}
     if ends == {"b"}:
         return "peers"

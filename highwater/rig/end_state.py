@@ -1,7 +1,7 @@
-"""The end of a run, looked at from three sides: what ZooKeeper holds, what each broker tells clients, what lies on the disks.
+"""The state at the end of a run from three sources: ZooKeeper's tree, the metadata that brokers send, the logs on the disks.
 
-Every backend records these rows once, after the final reads; `checkers.convergence` compares them. The laboratory asks ZooKeeper
-and the brokers as anybody could, and reads the directories, so that no machine is believed about itself.
+Every backend records these rows once, after the final reads; `checkers.convergence` compares them. The harness asks ZooKeeper and
+the brokers like any client, and reads the directories itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def record_zookeeper(recorder: Recorder, topics: Iterable[tuple[str, Data]], states: Mapping[str, Data]) -> None:
-    """A row for each partition of each topic znode; `states` by path, where there is one."""
+    """Record a row for each partition of each topic znode; `states` has the state znodes by path."""
     for topic, znode in topics:
         for tp, replicas in paths.decode_topic(topic, znode.data):
             found = states.get(paths.state_path(tp))
@@ -43,7 +43,7 @@ def record_zookeeper(recorder: Recorder, topics: Iterable[tuple[str, Data]], sta
 
 
 def record_metadata(recorder: Recorder, node: str, states: Iterable[PartitionState]) -> None:
-    """A row for each partition that a broker tells clients of."""
+    """Record a row for each partition in a broker's metadata answer."""
     for state in states:
         recorder.event(
             EventKind.METADATA_VIEW,
@@ -59,7 +59,7 @@ def record_metadata(recorder: Recorder, node: str, states: Iterable[PartitionSta
 
 
 def record_logs(recorder: Recorder, broker: BrokerId, image: Iterable[DirImage]) -> None:
-    """A row for each log that lies in a directory of a broker."""
+    """Record a row for each log in the directories of a broker."""
     for directory in image:
         for log in directory.logs:
             recorder.event(

@@ -1,23 +1,31 @@
-"""What nodes and ZooKeeper say, as rows of the history."""
+"""Rows of the history from the notes of nodes (`Notebook`) and from the commits of ZooKeeper (`CommitRows`).
 
+Checkers excuse losses by the rows of commits: registrations and their end, assignments, state writes, deletions of topics, and
+unclean elections that an operator ordered. Every backend derives them here, from commits in ZooKeeper's order.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+from highwater.rig.commits import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 from highwater.rig.topics import TopicIds, removed, topic_of_path, written
 from history.event import EventKind
-from history.recorder import Recorder
+from history.recorder import EventColumns, Recorder
 from reference.coordination import paths
-from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, Delete, Deleted, SetData, Written
-from reference.coordination.memory import MemoryZooKeeper
+from reference.coordination.api import Data
 from reference.effects import Note
 from reference.messages import PartitionState
 from reference.sealed import in_the_clear
 from reference.types import Address, BrokerId, TopicPartition, broker_address, index_of, topic_of
 
+_REGISTRATIONS = f"{paths.BROKER_IDS}/"
 _KINDS = {kind.value: kind for kind in EventKind}
-# ZooKeeper says these at the moment of the write; what a node says of them later is not written down again.
+# Rows of these kinds come from ZooKeeper, at the moment of the write; a node's later note of the same fact makes no row.
 _FROM_ZOOKEEPER = frozenset({EventKind.REGISTERED, EventKind.SESSION_ENDED, EventKind.STATE_WRITTEN})
 
 
 class Notebook:
-    """Writes down the notes of one node."""
+    """Records the notes of one node; `life` is the node's current life."""
 
     __slots__ = ("_names", "_node", "_recorder", "life")
 
@@ -34,7 +42,7 @@ class Notebook:
         return name
 
     def write(self, note: Note) -> None:
-        """One row; of an append, one for each value."""
+        """Record one row; for an append, one row for each value."""
         kind = _KINDS[note.kind]
         if kind in _FROM_ZOOKEEPER:
             return
@@ -83,147 +91,146 @@ def names(brokers: tuple[BrokerId, ...]) -> tuple[str, ...]:
     return tuple(broker_address(broker) for broker in brokers)
 
 
-def record_state(recorder: Recorder, state: PartitionState, *, node: Address | None, topic_id: str | None) -> None:
-    """A state znode was written, by this node where that is known."""
-    recorder.event(
-        EventKind.STATE_WRITTEN,
-        node=node,
-        topic=topic_of(state.tp),
-        topic_id=topic_id,
-        partition=index_of(state.tp),
-        leader=None if state.leader is None else broker_address(state.leader),
-        leader_epoch=state.leader_epoch,
-        controller_epoch=state.controller_epoch,
-        zk_version=state.zk_version,
-        isr=names(tuple(member.broker for member in state.isr)),
-        stamps=tuple(member.incarnation for member in state.isr),
-        elr=names(tuple(member.broker for member in state.elr)),
-    )
+Row = tuple[EventKind, EventColumns]
 
 
-class ZkEvidence:
-    """What ZooKeeper commits: registrations, their end, assignments, and every state znode as written."""
+class CommitRows:
+    """Derives rows from commits, which are given once each and in order.
 
-    __slots__ = (
-        "_assigned",
-        "_ordered",
-        "_partitions",
-        "_recorder",
-        "_registered",
-        "_standing",
-        "_tree",
-        "incarnations",
-        "topics",
-    )
+    `incarnations` has the czxid of the last registration of each node, also of one that has ended.
+    """
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._registered: dict[str, int] = {}  # path -> czxid
-        self._assigned: dict[TopicPartition, tuple[BrokerId, ...]] = {}  # as last written down
+    __slots__ = ("_assigned", "_ordered", "_partitions", "_registered", "_standing", "_topics", "incarnations")
+
+    def __init__(self, *, topics: Mapping[str, int] = MappingProxyType({})) -> None:
+        """`topics`: the czxids of the topics that were created before the first commit."""
+        self._registered: dict[str, tuple[int, int]] = {}  # path -> (session, czxid), until it is deleted
+        self._assigned: dict[TopicPartition, tuple[BrokerId, ...]] = {}  # as last recorded
         self._ordered: tuple[TopicPartition, ...] = ()  # unclean elections that an operator has asked for
         self._standing: dict[TopicPartition, PartitionState] = {}
-        self._partitions: dict[TopicPartition, None] = {}  # that ever had a state
-        self.topics = TopicIds()
-        self.incarnations: dict[str, int] = {}  # node -> czxid of its last registration
-        self._tree: MemoryZooKeeper
+        self._partitions: dict[TopicPartition, None] = {}  # that ever had a state, in the order of their first one
+        self._topics = TopicIds()
+        for topic, czxid in topics.items():
+            self._topics.created(paths.topic_path(topic), czxid)
+        self.incarnations: dict[str, int] = {}
 
-    def watch(self, tree: MemoryZooKeeper) -> None:
-        """The tree whose commits are told."""
-        self._tree = tree
+    def of(self, commit: AnyCommit, *, writer: Address | None, life: int | None) -> list[Row]:
+        """The rows of one commit: `writer` and `life` say which node made it, None where that is not known."""
+        match commit:
+            case NodeCreated(path=path) if is_registration(path):
+                return [self._register(commit, life)]
+            case NodeCreated() | NodeWritten():
+                return list(self._write(commit, writer))
+            case NodeDeleted(path=path):
+                if path == paths.UNCLEAN_ELECTION:
+                    self._ordered = ()
+                return [*self._unregister((path,)), *self._end_topics(path, None)]
+            case SessionEnded(session=session):
+                return list(self._unregister([path for path, (owner, _) in self._registered.items() if owner == session]))
 
-    def performed(self, node: Address, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> None:
-        """A request of a node was performed."""
-        for op, answer in zip(ops, answers, strict=True):
-            match op, answer:
-                case (Create(path=path, data=data), Created()):
-                    self._created(node, life, path, data)
-                case (SetData(path=path, data=data), Written(version=version)):
-                    self._written(node, path, data, version)
-                case (Delete(path=path), Deleted()):
-                    self._ordered = () if path == paths.UNCLEAN_ELECTION else self._ordered
-                    self._gone(path)
-                    self._ended(path, None)
-                case _:
-                    pass
+    def _register(self, commit: NodeCreated, life: int | None) -> Row:
+        node = registrant(commit.path)
+        self._registered[commit.path] = (commit.session, commit.zxid)
+        self.incarnations[node] = commit.zxid
+        return EventKind.REGISTERED, {"node": node, "life": life, "incarnation": commit.zxid}
 
-    def session_over(self, ephemerals: tuple[str, ...]) -> None:
-        """A session ended and these nodes are gone."""
-        for path in ephemerals:
-            self._gone(path)
+    def _unregister(self, gone: Iterable[str]) -> Iterator[Row]:
+        for path in gone:
+            if path in self._registered:
+                _, incarnation = self._registered.pop(path)
+                yield EventKind.SESSION_ENDED, {"node": registrant(path), "incarnation": incarnation}
 
-    def _created(self, node: Address, life: int, path: str, data: bytes) -> None:
-        if path.startswith(f"{paths.BROKER_IDS}/"):
-            self._registered[path] = self._tree.nodes[path].czxid
-            broker = broker_address(BrokerId(int(path.rpartition("/")[2])))
-            self._recorder.event(EventKind.REGISTERED, node=broker, life=life, incarnation=self._registered[path])
-            self.incarnations[broker] = self._registered[path]
-        else:
-            self._written(node, path, data, 0)
+    def _write(self, commit: NodeCreated | NodeWritten, writer: Address | None) -> Iterator[Row]:
+        if isinstance(commit, NodeCreated):
+            self._topics.created(commit.path, commit.zxid)
+        yield from self._end_topics(commit.path, commit.data)
+        if commit.path == paths.UNCLEAN_ELECTION:
+            self._ordered = paths.decode_preferred(commit.data)
+        topic = topic_of_path(commit.path)
+        if topic is not None:
+            yield from self._assign(topic, commit.data)
+        tp = paths.tp_of_state_path(commit.path)
+        if tp is not None:
+            self._partitions[tp] = None
+            version = commit.version if isinstance(commit, NodeWritten) else 0
+            state = paths.decode_state(tp, (), Data(commit.data, version, 0))
+            yield from self._carry_out_order(state)
+            yield self._state_row(state, writer)
 
-    def _written(self, node: Address, path: str, data: bytes, version: int) -> None:
-        self._ended(path, data)
-        if path == paths.UNCLEAN_ELECTION:
-            self._ordered = paths.decode_preferred(data)
-        topic = topic_of_path(path)
-        if topic is not None and path in self._tree.nodes:
-            self._assign(topic, path, data)
-        tp = paths.tp_of_state_path(path)
-        if tp is None:
-            return
-        self._partitions[tp] = None
-        above = paths.topic_path(topic_of(tp))
-        if above in self._tree.nodes:  # topics are made by administrators, of whom nothing is told here
-            self.topics.created(above, self._tree.nodes[above].czxid)
-        state = paths.decode_state(tp, (), Data(data, version, 0))
-        self._obey(tp, state)
-        record_state(self._recorder, state, node=node, topic_id=self.topics.of(tp))
-
-    def _obey(self, tp: TopicPartition, state: PartitionState) -> None:
-        """An order is carried out by the first election, while it stands, of who was not counted on as it is registered now."""
-        before = self._standing.get(tp)
-        self._standing[tp] = state
-        if tp not in self._ordered or before is None or state.leader in (None, before.leader):
-            return
-        if (state.leader, state.leader_incarnation) not in {(m.broker, m.incarnation) for m in (*before.isr, *before.elr)}:
-            assert state.leader is not None
-            self._ordered = tuple(other for other in self._ordered if other != tp)
-            self._recorder.event(
-                EventKind.UNCLEAN_ELECTION_ORDERED,
-                topic=topic_of(tp),
-                topic_id=self.topics.of(tp),
-                partition=index_of(tp),
-                leader=broker_address(state.leader),
-            )
-
-    def _assign(self, topic: str, path: str, data: bytes) -> None:
-        """A topic was made, or its assignment written: what is new in it."""
-        self.topics.created(path, self._tree.nodes[path].czxid)
+    def _assign(self, topic: str, data: bytes) -> Iterator[Row]:
+        """A row for each partition whose replicas differ from those last recorded."""
         listed = dict(paths.decode_topic(topic, data))
         self._assigned = {tp: held for tp, held in self._assigned.items() if topic_of(tp) != topic or tp in listed}
         for tp, replicas in listed.items():
             if self._assigned.get(tp) != replicas:
                 self._assigned[tp] = replicas
-                self._recorder.event(
-                    EventKind.ASSIGNED,
-                    topic=topic,
-                    topic_id=self.topics.of(tp),
-                    partition=index_of(tp),
-                    replicas=names(replicas),
-                )
+                yield EventKind.ASSIGNED, {**self._partition(tp), "replicas": names(replicas)}
 
-    def _ended(self, path: str, data: bytes | None) -> None:
-        tp = None if data is None else removed(path)
-        topic_id = None if tp is None else self.topics.of(tp)
-        if tp is not None and topic_id is not None:
-            self._recorder.event(EventKind.TOPIC_DELETED, topic=topic_of(tp), topic_id=topic_id, partition=index_of(tp))
-        for topic, topic_id in self.topics.ended(path, data):
+    def _carry_out_order(self, state: PartitionState) -> Iterator[Row]:
+        """Record the first election, while an order is pending, of a leader outside ISR and ELR under its current incarnation."""
+        tp, leader = state.tp, state.leader
+        before = self._standing.get(tp)
+        self._standing[tp] = state
+        if tp not in self._ordered or before is None or leader is None or leader == before.leader:
+            return
+        if (leader, state.leader_incarnation) not in {(m.broker, m.incarnation) for m in (*before.isr, *before.elr)}:
+            self._ordered = tuple(other for other in self._ordered if other != tp)
+            yield EventKind.UNCLEAN_ELECTION_ORDERED, {**self._partition(tp), "leader": broker_address(leader)}
+
+    def _state_row(self, state: PartitionState, writer: Address | None) -> Row:
+        return EventKind.STATE_WRITTEN, {
+            **self._partition(state.tp),
+            "node": writer,
+            "leader": None if state.leader is None else broker_address(state.leader),
+            "leader_epoch": state.leader_epoch,
+            "controller_epoch": state.controller_epoch,
+            "zk_version": state.zk_version,
+            "isr": names(tuple(member.broker for member in state.isr)),
+            "stamps": tuple(member.incarnation for member in state.isr),
+            "elr": names(tuple(member.broker for member in state.elr)),
+        }
+
+    def _end_topics(self, path: str, data: bytes | None) -> Iterator[Row]:
+        """Rows for the partitions whose promises end with this commit; `data` is what was written, None for a deletion."""
+        taken = None if data is None else removed(path)
+        if taken is not None and self._topics.of(taken) is not None:
+            yield EventKind.TOPIC_DELETED, self._partition(taken)
+        for topic, topic_id in self._topics.ended(path, data):
             self._assigned = {tp: replicas for tp, replicas in self._assigned.items() if topic_of(tp) != topic}
             for tp in [tp for tp in self._partitions if topic_of(tp) == topic]:
-                index = index_of(tp)
-                self._recorder.event(EventKind.TOPIC_DELETED, topic=topic, topic_id=topic_id, partition=index)
+                yield EventKind.TOPIC_DELETED, {"topic": topic, "topic_id": topic_id, "partition": index_of(tp)}
 
-    def _gone(self, path: str) -> None:
-        incarnation = self._registered.pop(path, None)
-        if incarnation is not None:
-            broker = broker_address(BrokerId(int(path.rpartition("/")[2])))
-            self._recorder.event(EventKind.SESSION_ENDED, node=broker, incarnation=incarnation)
+    def _partition(self, tp: TopicPartition) -> EventColumns:
+        return {"topic": topic_of(tp), "topic_id": self._topics.of(tp), "partition": index_of(tp)}
+
+
+class ZkEvidence:
+    """Records the rows of commits at the moment of the commit: the simulator's and the explorer's witness of ZooKeeper."""
+
+    __slots__ = ("_recorder", "_rows")
+
+    def __init__(self, recorder: Recorder, *, topics: Mapping[str, int] = MappingProxyType({})) -> None:
+        """`topics` as in `CommitRows`."""
+        self._recorder = recorder
+        self._rows = CommitRows(topics=topics)
+
+    @property
+    def incarnations(self) -> dict[str, int]:
+        """The czxid of the last registration of each node."""
+        return self._rows.incarnations
+
+    def committed(self, commits: Iterable[AnyCommit], *, writer: Address | None = None, life: int | None = None) -> None:
+        """Record what these commits, made by this node, say."""
+        for commit in commits:
+            for kind, columns in self._rows.of(commit, writer=writer, life=life):
+                self._recorder.event(kind, **columns)
+
+
+def registrant(path: str) -> Address:
+    """The broker whose registration this znode is."""
+    return broker_address(BrokerId(int(path.removeprefix(_REGISTRATIONS))))
+
+
+def is_registration(path: str) -> bool:
+    """True for the znode by which a broker registers."""
+    return path.startswith(_REGISTRATIONS)

@@ -1,4 +1,4 @@
-"""What every backend takes from a plan in the same way: assignments, broker configurations, workload, manifest."""
+"""What every backend derives from a plan: assignments, broker configurations, workload processes, the manifest."""
 
 from highwater.plans.plan import Plan, topics_of
 from highwater.rig.backend import Provenance
@@ -18,12 +18,12 @@ def brokers_of(plan: Plan) -> tuple[BrokerId, ...]:
 
 
 def variant_of(plan: Plan) -> Variant:
-    """The protocol that runs."""
+    """The protocol variant of the run."""
     return plan.variant or VARIANTS[plan.protocol]
 
 
 def assign(plan: Plan) -> dict[str, tuple[tuple[BrokerId, ...], ...]]:
-    """Replicas of each partition of each topic, preferred first."""
+    """The replicas of each partition of each topic, the preferred one first."""
     brokers = brokers_of(plan)
     return {
         topic.name: placed(brokers, partitions=topic.partitions, replication_factor=topic.replication_factor)
@@ -32,7 +32,7 @@ def assign(plan: Plan) -> dict[str, tuple[tuple[BrokerId, ...], ...]]:
 
 
 def broker_config(plan: Plan, broker: BrokerId) -> BrokerConfig:
-    """What one broker is started with."""
+    """The configuration of one broker."""
     cluster = plan.cluster
     return BrokerConfig(
         broker=broker,
@@ -75,7 +75,7 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
 
 
 def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX) -> TopicShape:
-    """A topic as administrators know it, with room to grow."""
+    """A topic for administrators; `replicas` also has the brokers of partitions that may be added."""
     count = topic.partitions + room
     return TopicShape(
         topic.name,
@@ -87,7 +87,7 @@ def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX) -> TopicShape
 def manifest(
     plan: Plan, provenance: Provenance, *, backend: str, outcome: Outcome, faults: tuple[FaultCount, ...]
 ) -> RunManifest:
-    """What is known of a run beside its rows; the backend fills in times, counts and digest."""
+    """The manifest of a run; the backend adds times, counts and the digest."""
     return RunManifest(
         run_id=provenance.run_id,
         seed=plan.seed,

@@ -1,4 +1,4 @@
-"""Whom a fault hits: targets by role, resolved from what ZooKeeper holds when the window opens."""
+"""Resolves targets: the brokers that a fault hits, by ZooKeeper's tree when the window opens."""
 
 from typing import assert_never
 
@@ -13,14 +13,14 @@ from reference.types import BrokerId, topic_partition
 
 
 def state_of(tree: MemoryZooKeeper, topic: str, partition: int) -> PartitionState | None:
-    """The state znode of a partition, where there is one."""
+    """The state of a partition as its znode has it; None without a znode."""
     tp = topic_partition(topic, partition)
     node = tree.nodes.get(paths.state_path(tp))
     return None if node is None else paths.decode_state(tp, (), Data(node.data, node.version, node.czxid))
 
 
 def resolve(target: AnyTarget, plan: Plan, tree: MemoryZooKeeper, draws: Draws, *, purpose: str) -> tuple[BrokerId, ...]:
-    """The brokers hit, sorted; nobody where the role is vacant."""
+    """The brokers hit, sorted; none where the role is vacant. `purpose` names the draws."""
     brokers = [BrokerId(number) for number in range(1, plan.cluster.brokers + 1)]
     match target:
         case Named(brokers=named):
@@ -46,7 +46,7 @@ def resolve(target: AnyTarget, plan: Plan, tree: MemoryZooKeeper, draws: Draws, 
 
 
 def drawn(brokers: list[BrokerId], count: int, draws: Draws, purpose: str) -> tuple[BrokerId, ...]:
-    """So many of them, sorted."""
+    """`count` drawn brokers, sorted."""
     return tuple(sorted(shuffled(brokers, draws, purpose)[:count]))
 
 

@@ -1,7 +1,7 @@
-"""Which topic a name means: ids from the commits of ZooKeeper, for the evidence of a run (docs/promise.md DUR-8).
+"""Topic ids by name, from the commits of ZooKeeper, for the evidence of a run (docs/promise.md DUR-8).
 
-The promises of a topic end when its deletion is asked for or its znode is gone, whichever comes first; those of one partition
-when its removal is asked for (V3 §H).
+The promises of a topic end when its deletion is requested or its znode is deleted, whichever comes first. The promises of one
+partition end when its removal is requested (V3 §H).
 """
 
 from reference.coordination import paths
@@ -11,7 +11,7 @@ _BELOW = f"{paths.TOPICS}/"
 
 
 class TopicIds:
-    """Told of every commit, in order."""
+    """Ids of topics; must be told of every commit, in order."""
 
     __slots__ = ("_ended", "_ids")
 
@@ -20,17 +20,17 @@ class TopicIds:
         self._ended: set[TopicId] = set()
 
     def created(self, path: str, czxid: int) -> None:
-        """A znode was made; perhaps that of a topic."""
+        """A znode was created; if it is a topic's, its czxid is the topic's id."""
         topic = topic_of_path(path)
         if topic is not None:
             self._ids[topic] = TopicId(czxid)
 
     def of(self, tp: TopicPartition) -> str | None:
-        """The id of the topic that has the name now, or had it last."""
+        """The id of the topic that has this name now or had it last; None where no topic had it."""
         return written(self._ids.get(topic_of(tp)))
 
     def ended(self, path: str, data: bytes | None) -> tuple[tuple[str, str], ...]:
-        """Topics with their ids whose promises end with this commit: `data` was written, or (None) the znode is gone."""
+        """Topics and ids whose promises end with this commit: `data` was written, or None for a deleted znode."""
         gone = topic_of_path(path) if data is None else None
         asked = paths.decode_delete_topics(data) if data is not None and path == paths.DELETE_TOPICS else ()
         topics = asked if gone is None else (gone,)
@@ -41,17 +41,17 @@ class TopicIds:
 
 
 def topic_of_path(path: str) -> str | None:
-    """The topic whose znode this is, if it is one."""
+    """The topic whose znode this path is; None for other paths."""
     return path.removeprefix(_BELOW) if path.startswith(_BELOW) and path.count("/") == _BELOW.count("/") else None
 
 
 def removed(path: str) -> TopicPartition | None:
-    """The partition whose removal this znode asks for, if it is one that does (R-008)."""
+    """The partition whose removal this znode requests (R-008); None for other paths."""
     above, _, index = path.rpartition("/")
     topic = above.removeprefix(f"{paths.PARTITIONS_REMOVE}/")
     return topic_partition(topic, int(index)) if above != topic and index.isdecimal() else None
 
 
 def written(topic_id: TopicId | None) -> str | None:
-    """An id as histories have it."""
+    """A topic id as a string, as in rows; None for no id."""
     return None if topic_id is None or topic_id == NO_TOPIC_ID else str(topic_id)

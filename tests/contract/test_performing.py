@@ -20,7 +20,7 @@ from reference.messages import AnyMessage, Metadata
 from reference.types import Address, BrokerId, TopicPartition
 from server.disk.disk import Disk
 from server.runtime.node import Host
-from tests.highwater.backends.sim.stages import Cast, Script, Scripted, stage
+from tests.highwater.backends.sim.simulations import Cast, Script, Scripted, simulation
 from tests.server.runtime.batches import batch, held
 
 BAD, GOOD = TopicPartition("t-0"), TopicPartition("t-1")
@@ -40,7 +40,7 @@ class Played:
 
 def simulated(script: Script, _: Path) -> Played:
     """A node of the simulator whose directory 0 refuses everything while it is poked."""
-    scene = stage()
+    scene = simulation()
     server = ZkServer(scene, ZkEvidence(scene.recorder))
     cast, silent = Cast(script), Cast(lambda _: ())
     hosts = [

@@ -11,7 +11,7 @@ from reference.messages import AnyMessage, LogInfo, LogInfoReply
 from reference.types import Address
 from server.runtime.transport import Transport
 from tests.contract.transport import B1, B2, Bench, TransportContract
-from tests.highwater.backends.sim.stages import stage
+from tests.highwater.backends.sim.simulations import simulation
 
 PATIENCE_S = 20
 
@@ -36,20 +36,20 @@ class SimulatedBench:
     def __init__(self) -> None:
         self.server: list[Received] = []
         self.client: list[Received | ConnectionLost] = []
-        self._stage = stage()
+        self._sim = simulation()
         self._one, self._two = _Endpoint(B1, self.client.append), _Endpoint(B2, self._take)
-        self._stage.transport.join(self._one)
-        self._stage.transport.join(self._two)
+        self._sim.transport.join(self._one)
+        self._sim.transport.join(self._two)
 
     def _take(self, event: Received | ConnectionLost) -> None:
         assert isinstance(event, Received)
         self.server.append(event)
 
     def ask(self, request: LogInfo) -> None:
-        self._stage.transport.send(self._one, B2, request)
+        self._sim.transport.send(self._one, B2, request)
 
     def answer(self, to: Address, reply: LogInfoReply) -> None:
-        self._stage.transport.send(self._two, to, reply)
+        self._sim.transport.send(self._two, to, reply)
 
     def until(self, condition: Callable[[], bool]) -> None:
         for _ in range(1000):
@@ -63,14 +63,14 @@ class SimulatedBench:
 
     def end_server(self) -> None:
         self._two.up = False
-        self._stage.transport.ended(B2, silent_ns=None)
+        self._sim.transport.ended(B2, silent_ns=None)
 
     def begin_server(self) -> None:
         self._two.up = True
         self._two.life += 1
 
     def _run(self, ms: int) -> None:
-        scheduler = self._stage.scheduler
+        scheduler = self._sim.scheduler
         scheduler.run_until(scheduler.now + ms * MS)
 
 

@@ -33,7 +33,7 @@ from nemesis.schedule import Window
 from nemesis.targets import Controller
 from reference.errors import ErrorCode
 from reference.messages import CONTROL_REQUESTS
-from tests.highwater.backends.sim.stages import plan
+from tests.highwater.backends.sim.simulations import plan
 from workloads.client import RequestF
 
 RUN = Summary(

@@ -86,7 +86,7 @@ def test_text_has_protocol_and_one_line_per_window() -> None:
         ("quiet_ms: 38000", "quiet_ms: 3800", 16, "quiet_ms must be at least the promise's bound"),
         ("faults_ms: 20000", "faults_ms: 20s", 15, "faults_ms: expected `int`, got `str`"),
         ("until_ms: 7000", "until_ms: 70000", 19, "window f2 (crash-leader): "),
-        ("until_ms: 5000", "until_ms: 500", 18, "window f1 (crash-leader): "),
+        ("until_ms: 5000", "until_ms: 500", 18, "until_ms must be greater than at_ms"),
         (
             "fault: {fault: crash}, target: {target: leader-of, topic: orders",
             "fault: {fault: smash}, target: {t: o",
@@ -97,9 +97,9 @@ def test_text_has_protocol_and_one_line_per_window() -> None:
         ("draws: 7", "draws: 7\nworkload: {name: consume}", 6, "unknown workload 'consume'; known: produce-consume"),
         ("draws: 7", "draws: 7\nrequired_marks: [became-king]", 6, "unknown mark 'became-king'"),
         ("draws: 7", "draws: [7", 6, "malformed YAML"),
-        ("draws: 7", "draws: 7\ndraws: 8", 6, "draws"),
+        ("draws: 7", "draws: 7\ndraws: 8", 6, "the key draws occurs twice"),
         (BY_HAND, "- 1", 1, "a plan must be a mapping, not list"),
-        (BY_HAND, "", 1, "empty"),
+        (BY_HAND, "", 1, "the text is empty"),
     ],
 )
 def test_invalid_plan_error_names_file_and_line(old: str, new: str, line: int, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for plain data: any struct of the plan, and any cluster that a schedule may be for."""
+"""Hypothesis strategies: any struct of a plan, and any cluster shape for a schedule."""
 
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -14,7 +14,7 @@ seeds = st.integers(min_value=0, max_value=(1 << 64) - 1)
 
 
 def anything(annotation: Any) -> st.SearchStrategy[Any]:
-    """Any value of this type, whether it makes sense or not; integers fit into 64 bits, as text demands."""
+    """Any value of this type, valid for a run or not; integers fit into 64 bits, as the YAML reader demands."""
     origin = get_origin(annotation)
     if origin in (Union, UnionType):
         return st.one_of([anything(part) for part in get_args(annotation)])
@@ -36,7 +36,7 @@ def anything(annotation: Any) -> st.SearchStrategy[Any]:
 
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
-    """Clusters from one broker to seven, also with runs that are too short for anything."""
+    """Clusters of one to seven brokers, also with runs too short for a fault."""
     topics = draw(st.lists(st.sampled_from(("orders", "payments", "events")), min_size=1, max_size=3, unique=True))
     brokers = draw(st.integers(1, 7))
     return Shape(

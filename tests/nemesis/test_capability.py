@@ -1,4 +1,4 @@
-"""What a backend cannot perform it refuses before the run."""
+"""A backend refuses faults that it cannot perform before the run."""
 
 from typing import get_args
 
@@ -11,11 +11,11 @@ from nemesis.schedule import Window
 
 
 @pytest.mark.parametrize("fault", get_args(AnyFault))
-def test_the_simulator_performs_everything(fault: type[AnyFault]) -> None:
+def test_simulator_can_perform_every_fault(fault: type[AnyFault]) -> None:
     assert isinstance(ability("sim", sample(fault)), Can)
 
 
-def test_processes_are_hurt_by_everything_but_what_happens_inside_of_them() -> None:
+def test_process_backend_cannot_perform_crash_at_only() -> None:
     unable = {type(fault) for fault in map(sample, get_args(AnyFault)) if isinstance(ability("process", fault), Cannot)}
 
     assert unable == {CrashAt}
@@ -23,31 +23,31 @@ def test_processes_are_hurt_by_everything_but_what_happens_inside_of_them() -> N
 
 @pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(kinds=("fetch",))])
 @pytest.mark.parametrize("backend", ["process", "docker"])
-def test_tcp_hides_what_becomes_of_single_packets(backend: Backend, fault: AnyFault) -> None:
+def test_real_backends_refuse_duplicated_and_selected_packets(backend: Backend, fault: AnyFault) -> None:
     assert isinstance(ability(backend, fault), Cannot)
     assert isinstance(ability(backend, sample(type(fault))), Can)
 
 
-def test_a_proxy_tells_messages_apart_and_a_kernel_does_not() -> None:
-    """KIP-101's first scenario needs the answer to a fetch to be late and nothing else."""
+def test_clog_of_message_kinds_needs_a_proxy() -> None:
+    """KIP-101's first scenario delays the answers to fetches and nothing else."""
     assert isinstance(ability("process", Clog(kinds=("fetch",))), Can)
     assert isinstance(ability("docker", Clog(kinds=("fetch",))), Cannot)
 
 
-def test_a_refusal_names_the_window_and_the_reason() -> None:
+def test_refusal_names_window_and_reason() -> None:
     windows = (
         Window(id="f1", kind="crash-random", at_ms=0, until_ms=1, fault=Crash()),
         Window(id="f2", kind="crash-at", at_ms=0, until_ms=1, fault=CrashAt()),
     )
 
     assert refusals("process", windows) == (
-        "window f2 (crash-at): the process backend cannot: nobody outside of a process sees its effects",
+        "window f2 (crash-at): the process backend cannot: the effects of a machine cannot be seen from outside its process",
     )
     assert refusals("sim", windows) == ()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_backend_says_something_about_every_fault(backend: Backend) -> None:
+def test_every_backend_answers_for_every_fault(backend: Backend) -> None:
     for fault in get_args(AnyFault):
         answer = ability(backend, sample(fault))
         assert (answer.how if isinstance(answer, Can) else answer.why) != ""

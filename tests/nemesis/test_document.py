@@ -1,4 +1,4 @@
-"""docs/faults.md says what the code does."""
+"""docs/faults.md is the generated document."""
 
 from pathlib import Path
 from typing import get_args
@@ -10,12 +10,12 @@ from nemesis.kinds import KIND_NAMES
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_document_is_up_to_date() -> None:
-    """`python -m nemesis.document > docs/faults.md` after a change."""
+def test_faults_document_is_up_to_date() -> None:
+    """After a change run `python -m nemesis.document > docs/faults.md`."""
     assert (ROOT / "docs" / "faults.md").read_text(encoding="utf-8") == document()
 
 
-def test_every_kind_and_every_fault_is_in_it() -> None:
+def test_faults_document_lists_every_kind_and_fault() -> None:
     text = document()
 
     assert [name for name in KIND_NAMES if f"| `{name}` |" not in text] == []

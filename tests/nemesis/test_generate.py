@@ -1,4 +1,4 @@
-"""Laws of generated schedules: they heal, they are functions of the seed, and `within` wounds too few to lose anything."""
+"""Laws of generated schedules: they heal, they depend on the seed alone, and `within` wounds too few replicas for a loss."""
 
 from hypothesis import given
 
@@ -28,13 +28,13 @@ def _many(count: int, profile: Profile = DEFAULT) -> list[tuple[Window, ...]]:
 
 @given(seeds, profiles(), shapes())
 def test_any_schedule_heals(seed: int, profile: Profile, shape: Shape) -> None:
-    """Every window closes before the end, names what exists, and undoes nothing that another still wants."""
+    """Every window closes before the end, names existing parts of the cluster, and undoes nothing of another window."""
     assert validate(generate(Rng(seed), profile, shape), shape) == ()
 
 
 @given(seeds, profiles(), shapes())
-def test_a_schedule_is_a_function_of_the_seed(seed: int, profile: Profile, shape: Shape) -> None:
-    """Whatever else was drawn from the same generator before."""
+def test_schedule_is_a_function_of_the_seed(seed: int, profile: Profile, shape: Shape) -> None:
+    """Also where other numbers were drawn from the same generator before."""
     used = Rng(seed)
     used.bits()
 
@@ -42,8 +42,8 @@ def test_a_schedule_is_a_function_of_the_seed(seed: int, profile: Profile, shape
 
 
 @given(seeds, profiles(), shapes())
-def test_within_never_wounds_as_many_replicas_as_must_be_in_sync(seed: int, profile: Profile, shape: Shape) -> None:
-    """docs/promise.md VAC-2, counted over the whole run: whoever is wounded once may be wounded until the end."""
+def test_within_wounds_fewer_than_min_insync_replicas(seed: int, profile: Profile, shape: Shape) -> None:
+    """docs/promise.md VAC-2, counted over the whole run: a broker wounded once may stay wounded until the end."""
     within = Profile(name="within", kinds=profile.kinds, swarm=profile.swarm)
     windows = generate(Rng(seed), within, shape)
 
@@ -55,24 +55,24 @@ def test_within_never_wounds_as_many_replicas_as_must_be_in_sync(seed: int, prof
 
 
 @given(seeds, profiles(), shapes())
-def test_a_schedule_uses_only_what_the_profile_allows(seed: int, profile: Profile, shape: Shape) -> None:
+def test_schedule_uses_only_kinds_of_the_profile(seed: int, profile: Profile, shape: Shape) -> None:
     kinds = {window.kind for window in generate(Rng(seed), profile, shape)}
 
     assert kinds <= {kind.name for kind in usable(profile, shape)}
 
 
-def test_windows_are_in_order_and_numbered() -> None:
+def test_windows_are_sorted_and_numbered() -> None:
     for windows in _many(50):
         assert [window.id for window in windows] == [f"f{number}" for number in range(1, len(windows) + 1)]
         assert [window.at_ms for window in windows] == sorted(window.at_ms for window in windows)
 
 
-def test_a_run_of_ordinary_length_is_never_without_faults() -> None:
+def test_run_of_default_length_always_has_faults() -> None:
     assert min(len(windows) for windows in _many(300)) >= 1
 
 
-def test_a_run_lacks_some_kinds_and_hundreds_of_runs_lack_none() -> None:
-    """Swarm testing: a run that has everything never reaches the states that need something to be missing."""
+def test_one_run_lacks_kinds_and_hundreds_lack_none() -> None:
+    """Swarm testing: a run with all kinds never reaches states that need one kind to be absent."""
     kinds = [{window.kind for window in windows} for windows in _many(200)]
 
     assert set().union(*kinds) == set(DEFAULT.kinds)
@@ -80,8 +80,8 @@ def test_a_run_lacks_some_kinds_and_hundreds_of_runs_lack_none() -> None:
     assert sum(len(some) <= 3 for some in kinds) >= 10
 
 
-def test_blows_overlap_and_calms_part_them() -> None:
-    """Pairs of faults find what single ones do not; calms let the ISR be whole before it is hurt in another way."""
+def test_rounds_have_overlapping_windows_and_calms_between() -> None:
+    """Pairs of faults find bugs that single faults do not; in calms the ISR becomes complete again."""
     whole = SHAPE.session_timeout_ms + SHAPE.replica_lag_time_max_ms
     overlaps = calms = 0
     for windows in _many(100):
@@ -95,20 +95,20 @@ def test_blows_overlap_and_calms_part_them() -> None:
     assert calms > 50
 
 
-def test_pauses_end_on_either_side_of_the_session_timeout() -> None:
+def test_pauses_are_shorter_and_longer_than_the_session_timeout() -> None:
     for windows in _many(100, Profile(name="within", kinds=("pause-short", "pause-long"))):
         for window in windows:
             assert (window.until_ms - window.at_ms > SHAPE.session_timeout_ms) == (window.kind == "pause-long")
 
 
-def test_some_schedules_lay_one_fault_on_several_brokers_and_lift_it_in_another_order() -> None:
+def test_some_schedules_swizzle_one_fault_over_brokers() -> None:
     swizzled = [windows for windows in _many(60) if sum(isinstance(window.target, Named) for window in windows) >= 3]
 
     assert swizzled != []
 
 
-def test_some_schedules_depose_the_leader_of_one_partition_again_and_again() -> None:
-    """Epochs that follow each other before followers have fetched are where truncation goes wrong (KIP-279)."""
+def test_some_schedules_depose_one_leader_repeatedly() -> None:
+    """Truncation goes wrong where several epochs pass before followers have fetched (KIP-279)."""
     chases = 0
     for windows in _many(60, Profile(name="within", kinds=("expire-session", "crash-leader"))):
         times = [window.at_ms for window in windows if window.target == LeaderOf(topic="orders", partition=0)]
@@ -117,12 +117,12 @@ def test_some_schedules_depose_the_leader_of_one_partition_again_and_again() -> 
     assert chases > 5
 
 
-def test_no_kinds_make_no_schedule() -> None:
+def test_schedule_without_kinds_is_empty() -> None:
     assert generate(Rng(1), Profile(name="within", kinds=()), SHAPE) == ()
 
 
-def test_every_kind_can_be_asked_for_alone() -> None:
-    """`--faults dir-drop` must not yield a run without faults where the cluster has a copy to spare."""
+def test_every_kind_alone_gives_faults() -> None:
+    """`--faults dir-drop` must give faults where the cluster may lose one copy."""
     shape = Shape(
         brokers=3,
         log_dirs=1,

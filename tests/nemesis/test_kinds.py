@@ -1,11 +1,11 @@
-"""The catalogue and how people name parts of it."""
+"""The catalogue of kinds and the names that select from it."""
 
 import pytest
 
 from history.seed import Rng
-from nemesis.blows import Aim
+from nemesis.blows import Aim, Kind
 from nemesis.faults import wounds
-from nemesis.kinds import FAMILIES, KIND_NAMES, KINDS, MIXES, Kind, UnknownKindError, kind, select
+from nemesis.kinds import FAMILIES, KIND_NAMES, KINDS, MIXES, UnknownKindError, kind, select
 from nemesis.schedule import Shape, TopicFacts, Window, validate
 from nemesis.targets import Everyone
 
@@ -20,7 +20,7 @@ SHAPE = Shape(
 
 
 @pytest.mark.parametrize("entry", KINDS, ids=lambda entry: entry.name)
-def test_a_kind_draws_blows_that_can_be_performed_and_destroy_what_it_says(entry: Kind) -> None:
+def test_kind_draws_valid_blows_that_destroy_what_it_says(entry: Kind) -> None:
     for seed in range(50):
         blow = entry.draw(Rng(seed), Aim(shape=SHAPE, topic="orders", partition=1))
         window = Window(id="f1", kind=entry.name, at_ms=0, until_ms=blow.lasts_ms, fault=blow.fault, target=blow.target)
@@ -31,13 +31,13 @@ def test_a_kind_draws_blows_that_can_be_performed_and_destroy_what_it_says(entry
         assert not entry.everyone or blow.target == Everyone()
 
 
-def test_names_are_unique_and_families_are_known() -> None:
+def test_kind_names_are_unique_and_families_known() -> None:
     assert len(set(KIND_NAMES)) == len(KIND_NAMES)
     assert {entry.family for entry in KINDS} == set(FAMILIES)
     assert kind("bounce").name == "bounce"
 
 
-def test_families_mixes_first_words_and_kinds_are_selected() -> None:
+def test_select_takes_families_mixes_first_words_and_kinds() -> None:
     assert select(["pause"]) == ("pause-short", "pause-long")
     assert select(["isolate"]) == ("isolate-one", "isolate-leader", "isolate-controller")
     assert select(["crash-leader", "cut-peers", "crash-leader"]) == ("cut-peers", "crash-leader")
@@ -47,10 +47,10 @@ def test_families_mixes_first_words_and_kinds_are_selected() -> None:
 
 
 @pytest.mark.parametrize("name", MIXES)
-def test_a_mix_is_made_of_what_exists(name: str) -> None:
+def test_mix_has_only_known_kinds(name: str) -> None:
     assert set(select([name])) <= set(KIND_NAMES)
 
 
-def test_an_unknown_name_is_told_what_there_is() -> None:
+def test_select_lists_known_names_for_an_unknown_one() -> None:
     with pytest.raises(UnknownKindError, match=r"unknown fault 'partitoin'; there are the kinds partition-halves, .*mixes calm"):
         select(["pause", "partitoin"])

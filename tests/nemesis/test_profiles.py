@@ -23,34 +23,34 @@ def _shape(*topics: tuple[int, Literal["none", "before_ack"]]) -> Shape:
     )
 
 
-def test_power_loss_is_among_the_defaults_only_where_every_topic_flushes_first() -> None:
+def test_power_loss_is_a_default_only_with_flush_before_ack() -> None:
     assert "power-loss" in default_kinds("within", _shape((1, "before_ack")))
     assert "power-loss" not in default_kinds("within", _shape((2, "before_ack"), (2, "none")))
 
 
-def test_what_empties_directories_is_never_a_default_within_the_promise() -> None:
+def test_emptied_directories_are_no_default_within() -> None:
     kinds = default_kinds("within", _shape((3, "before_ack")))
 
     assert {"disk-swap", "dir-drop"} & set(kinds) == set()
     assert set(default_kinds("beyond", _shape((1, "none")))) == set(KIND_NAMES)
 
 
-def test_with_one_replica_in_sync_nobody_may_be_wounded() -> None:
+def test_within_wounds_nobody_with_min_insync_one() -> None:
     names = {kind.name for kind in usable(Profile(name="within", kinds=KIND_NAMES), _shape((1, "none"), (3, "none")))}
 
     assert {"power-loss", "power-loss-everyone", "dir-drop", "disk-swap"} & names == set()
     assert {kind.name for kind in usable(Profile(name="beyond", kinds=KIND_NAMES), _shape((1, "none")))} == set(KIND_NAMES)
 
 
-def test_flushed_topics_bear_power_loss_everywhere_but_no_swapped_directory() -> None:
+def test_flushed_topics_allow_power_loss_but_no_disk_swap() -> None:
     names = {kind.name for kind in usable(Profile(name="within", kinds=KIND_NAMES), _shape((1, "before_ack")))}
 
     assert {"power-loss", "power-loss-everyone", "dir-drop"} <= names
     assert "disk-swap" not in names
 
 
-def test_victims_are_one_fewer_than_must_be_in_sync_and_prefixes_of_one_order() -> None:
-    """A gentler fault may wound more brokers, but no other ones than a harsher fault in the same run."""
+def test_victims_are_prefixes_shorter_than_min_insync_replicas() -> None:
+    """Two faults of one run may wound a different number of brokers, but prefixes of the same order."""
     shape = _shape((2, "before_ack"), (4, "none"))
     order = victims_order(Rng(7), shape)
 

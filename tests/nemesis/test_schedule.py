@@ -1,4 +1,4 @@
-"""A schedule that cannot be performed is refused with a sentence that names its window."""
+"""`validate` refuses a schedule that cannot be performed, with a sentence that names the window."""
 
 import pytest
 from msgspec.structs import replace
@@ -30,11 +30,11 @@ def _sentences(*windows: Window) -> list[str]:
     return [complaint.sentence for complaint in validate(windows, SHAPE)]
 
 
-def test_a_schedule_that_can_be_performed_has_no_complaints() -> None:
+def test_validate_accepts_a_schedule_that_can_be_performed() -> None:
     assert _sentences(_window(0, 10_000), _window(100, 200, Pause(), LeaderOf(topic="orders", partition=1), "f2")) == []
 
 
-def test_a_window_that_outlasts_the_faults_cannot_heal() -> None:
+def test_validate_refuses_a_window_that_ends_after_the_faults() -> None:
     assert _sentences(_window(0, 10_001)) == [
         "window f1 (k): a plan that cannot heal: it is open until 10001 ms and the faults end at 10000 ms"
     ]
@@ -43,46 +43,46 @@ def test_a_window_that_outlasts_the_faults_cannot_heal() -> None:
 @pytest.mark.parametrize(
     ("window", "words"),
     [
-        (_window(-1, 5), "before the start"),
-        (_window(5, 5), "not after its begin"),
+        (_window(-1, 5), "at_ms must be at least 0, not -1"),
+        (_window(5, 5), "until_ms must be greater than at_ms (5 <= 5)"),
         (_window(0, 5, DiskFull(dir=1)), "no log directory 1"),
-        (_window(0, 5, Packets(drop_per_mille=1001)), "from 0 to 1000"),
+        (_window(0, 5, Packets(drop_per_mille=1001)), "from 0 to 1000, not 1001"),
         (_window(0, 5, Packets(peer=4)), "no broker 4"),
-        (_window(0, 5, Packets(copy_late_ms_max=0)), "copy_late_ms_max must be above 0"),
-        (_window(0, 5, CrashAt(nth=0)), "effects are counted from 1"),
-        (_window(0, 5, Reset(period_ms=0)), "above 0"),
+        (_window(0, 5, Packets(copy_late_ms_max=0)), "copy_late_ms_max must be at least 1, not 0"),
+        (_window(0, 5, CrashAt(nth=0)), "nth must be at least 1, not 0"),
+        (_window(0, 5, Reset(period_ms=0)), "period_ms must be at least 1, not 0"),
         (_window(0, 5, ClockDrift(ppm=-1_000_000)), "may add up to -1000000 ppm"),
-        (_window(0, 5, ClockDrift(ppm=1_000_000)), "not be above 900000"),
-        (_window(0, 5, Clog(links=())), "no links"),
-        (_window(0, 5, Partition(links=())), "no links"),
+        (_window(0, 5, ClockDrift(ppm=1_000_000)), "ppm must be at most 900000, not 1000000"),
+        (_window(0, 5, Clog(links=())), "links must name at least one"),
+        (_window(0, 5, Partition(links=())), "links must name at least one"),
         (_window(0, 5, target=Named(brokers=(0,))), "no broker 0"),
-        (_window(0, 5, target=Named(brokers=())), "no broker is named"),
+        (_window(0, 5, target=Named(brokers=())), "brokers must name at least one broker"),
         (_window(0, 5, target=LeaderOf(topic="order", partition=0)), "no topic 'order', only orders"),
         (_window(0, 5, target=IsrMember(topic="orders", partition=2)), "no partition 2, only 0 to 1"),
-        (_window(0, 5, target=Random(count=4)), "4 brokers cannot be drawn from 3"),
+        (_window(0, 5, target=Random(count=4)), "count must be from 1 to 3, not 4"),
     ],
 )
-def test_what_the_cluster_does_not_have_is_named(window: Window, words: str) -> None:
+def test_validate_names_the_parameter_and_what_is_allowed(window: Window, words: str) -> None:
     (sentence,) = _sentences(window)
 
     assert words in sentence
     assert sentence.startswith("window f1 (k): ")
 
 
-def test_two_windows_do_not_share_an_id() -> None:
-    """Draws are keyed by it: removing one of the two would re-roll the other."""
+def test_validate_refuses_two_windows_with_one_id() -> None:
+    """Draws are named by the id: removing one of the two windows would change the draws of the other."""
     (complaint,) = validate((_window(0, 5), _window(6, 7)), SHAPE)
 
     assert complaint.index == 1
-    assert "id is taken" in complaint.sentence
+    assert "an earlier window has the same id" in complaint.sentence
 
 
-def test_windows_of_one_fault_on_one_broker_nest_or_part() -> None:
-    """Where they half overlap, the end of the first would start a broker that the second wants down."""
+def test_validate_refuses_partly_overlapping_windows_of_one_fault() -> None:
+    """The end of the first window would start a broker that the second window keeps down."""
     first = _window(0, 10, target=Named(brokers=(1, 2)))
     half = _window(5, 15, target=Named(brokers=(2,)), name="f2")
 
-    assert "overlaps with window f1" in _sentences(first, half)[0]
+    assert "partly overlaps window f1" in _sentences(first, half)[0]
     assert clash(half, first)
     assert not clash(first, replace(half, until_ms=8))
     assert not clash(first, replace(half, at_ms=10))
@@ -92,14 +92,14 @@ def test_windows_of_one_fault_on_one_broker_nest_or_part() -> None:
     assert clash(first, replace(half, target=Everyone()))
 
 
-def test_drifts_add_up_and_no_clock_stands_still() -> None:
+def test_validate_refuses_drifts_that_add_up_below_the_least() -> None:
     slow = ClockDrift(ppm=-500_000)
 
     assert "may add up to -1000000 ppm" in _sentences(_window(0, 9, slow), _window(1, 5, slow, name="f2"))[0]
     assert _sentences(_window(0, 9, slow), _window(9, 12, slow, name="f2")) == []
 
 
-def test_a_schedule_has_a_bound() -> None:
+def test_validate_refuses_more_than_max_windows() -> None:
     windows = [_window(n, n + 1, name=f"f{n}") for n in range(MAX_WINDOWS + 1)]
 
     assert f"at most {MAX_WINDOWS} windows" in _sentences(*windows)[0]

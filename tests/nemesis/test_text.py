@@ -1,4 +1,4 @@
-"""YAML and back, and errors that name the line."""
+"""Windows as YAML and back, and errors that name the line."""
 
 import pytest
 from hypothesis import given
@@ -15,12 +15,12 @@ from tests.nemesis.strategies import anything, profiles, seeds, shapes
 
 
 @given(st.lists(anything(Window), max_size=3).map(tuple))
-def test_windows_come_back_from_their_text(windows: tuple[Window, ...]) -> None:
+def test_windows_survive_their_yaml_form(windows: tuple[Window, ...]) -> None:
     assert windows_from_yaml(windows_to_yaml(windows)) == windows
 
 
 @given(seeds, profiles(), shapes())
-def test_generated_windows_come_back_and_stand_on_one_line_each(seed: int, profile: Profile, shape: Shape) -> None:
+def test_generated_windows_take_one_yaml_line_each(seed: int, profile: Profile, shape: Shape) -> None:
     windows = generate(Rng(seed), profile, shape)
     text = windows_to_yaml(windows)
 
@@ -28,7 +28,7 @@ def test_generated_windows_come_back_and_stand_on_one_line_each(seed: int, profi
     assert text.count("\n") == max(1, len(windows))
 
 
-def test_a_window_reads_like_a_sentence_and_leaves_out_defaults() -> None:
+def test_window_yaml_leaves_out_defaults() -> None:
     windows = (
         Window(id="f1", kind="crash-random", at_ms=1000, until_ms=5000, fault=Crash(), target=Random()),
         Window(id="f2", kind="packets", at_ms=2000, until_ms=3000, fault=Packets(drop_per_mille=5), target=Everyone()),
@@ -55,7 +55,7 @@ GOOD = "- {id: f1, kind: k, at_ms: 0, until_ms: 9, fault: {fault: pause}}\n"
         (GOOD + "- id: f2\n  kind: k\n  colour: red", 4, "unknown key 'colour' in [1]"),
         (GOOD + "- id: f2\n  kind: k\n  at_ms: 0", 2, "missing key `until_ms`"),
         (GOOD + GOOD.replace("pause}", "pause}, target: {target: boss}"), 2, "unknown target 'boss'; there are named, leader-of"),
-        (GOOD + "- id: f2\n  id: f3", 3, "id is there twice"),
+        (GOOD + "- id: f2\n  id: f3", 3, "the key id occurs twice"),
         (GOOD + "- {id: f2", 2, "malformed YAML"),
         (GOOD + "- &a {id: f2}\n- *a", 3, "an alias"),
         (GOOD + "- {at_ms: 99999999999999999999}", 2, "does not fit into 64 bits"),
@@ -68,7 +68,7 @@ GOOD = "- {id: f1, kind: k, at_ms: 0, until_ms: 9, fault: {fault: pause}}\n"
         ("- 1\n- " + "{fault: " * 100 + "1" + "}" * 100, 2, "nested too deeply"),
     ],
 )
-def test_an_error_is_one_line_that_names_file_and_line(text: str, line: int, words: str) -> None:
+def test_text_error_is_one_line_with_file_and_line(text: str, line: int, words: str) -> None:
     with pytest.raises(TextError) as raised:
         windows_from_yaml(text, "plan.yaml")
 

@@ -164,12 +164,17 @@ def test_probabilities_are_ratios_of_integers() -> None:
 def _union_members() -> set[str]:
     members: set[str] = set()
     for source in sources("reference", "nemesis"):
-        wanted = UNIONS.get(source.name)
-        for node in source.tree.body:
-            value = getattr(node, "value", None)
-            targets = getattr(node, "targets", [])
-            if wanted and value and any(isinstance(t, ast.Name) and t.id == wanted for t in targets):
-                members |= {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+        aliases = {
+            target.id: {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+            for node in source.tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        found = aliases.get(UNIONS.get(source.name, ""), set())
+        while source.name == "nemesis/faults.py" and found & aliases.keys():  # the union of its families
+            found = (found - aliases.keys()).union(*(aliases[name] for name in found & aliases.keys()))
+        members |= found
     return members
 
 

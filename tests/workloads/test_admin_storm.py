@@ -1,4 +1,4 @@
-"""admin-storm: what the administrator asks for, and that what it added is written and read (docs/promise.md LIVE-3, LIVE-4)."""
+"""admin-storm: the administrator's requests; added partitions are written and read (docs/promise.md LIVE-3, LIVE-4)."""
 
 import msgspec
 
@@ -33,8 +33,8 @@ def run(process: Process, phase: Phase, completion: Completion = OK, *, until_ms
     return asked
 
 
-def test_partitions_are_added_where_r_132_puts_them() -> None:
-    """R-132: replica j of partition i on broker (i + j) mod n; and not without end."""
+def test_partitions_are_added_on_the_brokers_of_r_132() -> None:
+    """R-132: replica j of partition i is on broker (i + j) mod n; at most ADDED_MAX are added."""
     *_, admin = generate("admin-storm", 5, PARAMETERS)
 
     added = [i for i in run(admin, "faults") if i.f == "add-partition"]
@@ -43,8 +43,8 @@ def test_partitions_are_added_where_r_132_puts_them() -> None:
     assert len(added) == ADDED_MAX
 
 
-def test_what_was_added_is_written_and_read() -> None:
-    """docs/promise.md LIVE-3: else nobody would know that the new partition serves anybody."""
+def test_added_partition_is_written_and_read() -> None:
+    """docs/promise.md LIVE-3: without traffic nothing shows that the new partition works."""
     *_, producer, reader, admin = generate("admin-storm", 5, PARAMETERS)
     assert run(producer, "faults") == []
     asked = run(admin, "faults", until_ms=15_000)
@@ -55,8 +55,8 @@ def test_what_was_added_is_written_and_read() -> None:
     assert {i.partition for i in run(reader, "final", Completion(type=OpType.OK, offset=0))} == there
 
 
-def test_what_was_added_is_removed_again_and_written_no_more() -> None:
-    """V3 §H: once, and never what others write too."""
+def test_removed_partition_is_written_no_more() -> None:
+    """V3 §H: removed once, and never a partition that other producers write."""
     *_, producer, _, admin = generate("admin-storm", 5, PARAMETERS)
     asked = run(admin, "faults", until_ms=300_000)
     removed = [i.partition for i in asked if i.f == "remove-partition"]
@@ -65,8 +65,8 @@ def test_what_was_added_is_removed_again_and_written_no_more() -> None:
     assert run(producer, "faults") == []
 
 
-def test_what_is_to_go_is_asked_to_until_that_is_done() -> None:
-    """docs/promise.md LIVE-3: what is there at the end, perhaps, nobody reads; so nothing is left to be there perhaps."""
+def test_removal_is_requested_until_it_succeeds() -> None:
+    """docs/promise.md LIVE-3: no reader reads a partition that may or may not exist, so none may be left."""
     *_, admin = generate("admin-storm", 5, PARAMETERS)
     asked: list[str] = []
     now_ms = 0
@@ -83,16 +83,16 @@ def test_what_is_to_go_is_asked_to_until_that_is_done() -> None:
     assert [i.f for i in run(admin, "quiet", until_ms=10**6)] == ["remove-partition"]
 
 
-def test_a_partition_that_may_not_be_there_is_not_written() -> None:
-    """An unknown outcome is no promise that there is anything to write to."""
+def test_partition_of_unknown_creation_is_not_written() -> None:
+    """After an unknown outcome the partition may not exist."""
     *_, producer, _, admin = generate("admin-storm", 5, PARAMETERS)
     run(admin, "faults", Completion(type=OpType.INFO, error="REQUEST_TIMED_OUT"))
 
     assert run(producer, "faults") == []
 
 
-def test_the_administrator_looks_at_the_end_until_it_is_answered() -> None:
-    """docs/promise.md LIVE-4: one answer is the evidence; without any the run is not live."""
+def test_administrator_lists_pending_requests_until_answered() -> None:
+    """docs/promise.md LIVE-4: one answer is the evidence; without an answer the run is not live."""
     *_, admin = generate("admin-storm", 5, PARAMETERS)
     assert isinstance(admin, Administrator)
     assert run(admin, "quiet") == []
@@ -108,7 +108,7 @@ MOVES = ("reassign", "reassign-extra")
 
 
 def test_partitions_are_moved_to_any_brokers() -> None:
-    """V3 §F, R-231: to as many as before or to others, as the first request or beside it."""
+    """V3 §F, R-231: to the same or another number of replicas, by the first znode or the extra one."""
     *_, admin = generate("admin-storm", 5, MOVING)
     moves = [i for i in run(admin, "faults", until_ms=300_000) if i.f in MOVES]
     targets = [i.assignment[0] for i in moves]
@@ -119,8 +119,8 @@ def test_partitions_are_moved_to_any_brokers() -> None:
     assert all(len(set(target)) == len(target) for target in targets)
 
 
-def test_moves_are_cancelled_and_allowed_again() -> None:
-    """R-233, R-239: in turn, for who has cancelled cannot cancel again."""
+def test_moves_are_cancelled_and_allowed_in_turn() -> None:
+    """R-233, R-239: in turn, since a cancellation cannot be cancelled again."""
     *_, admin = generate("admin-storm", 5, MOVING)
     asked = [i.f for i in run(admin, "faults", until_ms=300_000) if i.f in ("cancel-reassignments", "allow-reassignments")]
 
@@ -128,8 +128,8 @@ def test_moves_are_cancelled_and_allowed_again() -> None:
     assert asked == ["cancel-reassignments", "allow-reassignments"] * (len(asked) // 2) + asked[:1] * (len(asked) % 2)
 
 
-def test_a_storm_ends_by_allowing_moves_until_that_is_done() -> None:
-    """LIVE-4: a cancellation that is left there would keep what is asked for from ever being done."""
+def test_storm_ends_by_allowing_moves_until_it_succeeds() -> None:
+    """LIVE-4: a remaining cancellation would block all later moves."""
     ends = []
     for draws in range(8):
         *_, admin = generate("admin-storm", draws, MOVING)
@@ -144,16 +144,16 @@ def test_a_storm_ends_by_allowing_moves_until_that_is_done() -> None:
 ASKING = msgspec.structs.replace(MOVING, by_requests=True)
 
 
-def test_by_proposal_b_everything_is_a_request() -> None:
-    """C-19, R-245, R-250: it has no extra znode and no cancellation; the way of old is there still."""
+def test_proposal_b_storm_sends_requests_and_legacy_moves() -> None:
+    """C-19, R-245, R-250: no extra znode and no cancellation; the legacy znode still works."""
     *_, admin = generate("admin-storm", 5, ASKING)
     asked = {i.f for i in run(admin, "faults", until_ms=300_000) if "reassign" in i.f}
 
     assert asked == {"reassign", "reassign-request"}
 
 
-def test_by_proposal_b_the_administrator_cancels_with_what_it_has_written_down() -> None:
-    """R-247: a request for the replicas of before, and the same again takes that back too."""
+def test_proposal_b_cancels_by_requesting_the_old_replicas() -> None:
+    """R-247: a request for the previous replicas; the same again undoes that too."""
     *_, admin = generate("admin-storm", 5, ASKING)
     assert isinstance(admin, Administrator)
     before: dict[PartitionName, tuple[tuple[int, ...], ...]] = {
@@ -170,8 +170,8 @@ def test_by_proposal_b_the_administrator_cancels_with_what_it_has_written_down()
     assert back > 10
 
 
-def test_by_proposal_b_a_storm_ends_with_nothing_to_be_allowed() -> None:
-    """R-247: half of them take back the last request, the others leave what is in flight to its end."""
+def test_proposal_b_storm_ends_without_allowing_moves() -> None:
+    """R-247: half of the storms undo the last request, the others let moves in flight end."""
     ends = []
     for draws in range(8):
         *_, admin = generate("admin-storm", draws, ASKING)

@@ -1,4 +1,4 @@
-"""The table of errors: what may be called a failure, and what follows for the process."""
+"""The table of errors: which errors are failures, and the next process number."""
 
 import pytest
 from hypothesis import given
@@ -9,13 +9,13 @@ from reference.errors import ErrorCode
 from workloads.completion import PRODUCE, completion_type, number_after
 
 
-def test_every_error_of_the_protocol_is_in_the_table() -> None:
-    """An error that somebody adds must be judged by somebody, not fall into the default unseen."""
+def test_every_protocol_error_is_in_the_table() -> None:
+    """A new error must get its row in the table instead of the default."""
     assert {name for name in PRODUCE if not name.startswith("_")} == {code.name for code in ErrorCode}
 
 
-def test_what_librdkafka_says_of_itself_is_unknown_but_that_it_did_not_take_a_message() -> None:
-    """It does not tell which of its messages it had sent: a message that timed out in its queue looks like one that was sent."""
+def test_librdkafka_errors_are_info_except_queue_full() -> None:
+    """librdkafka does not tell whether it had sent a message that timed out."""
     own = {name: outcome for name, outcome in PRODUCE.items() if name.startswith("_")}
 
     assert {name for name, outcome in own.items() if outcome is not OpType.INFO} == {"_QUEUE_FULL"}
@@ -23,8 +23,8 @@ def test_what_librdkafka_says_of_itself_is_unknown_but_that_it_did_not_take_a_me
     assert own["_QUEUE_FULL"] is OpType.FAIL
 
 
-def test_only_what_is_refused_before_the_append_fails_for_certain() -> None:
-    """Calling any other a failure accuses the cluster of an aborted read when the record turns up (requirements U-24)."""
+def test_only_errors_before_the_append_fail() -> None:
+    """A wrong `fail` would report an aborted read when the record appears (requirements U-24)."""
     definite = {name for name, outcome in PRODUCE.items() if outcome is OpType.FAIL and not name.startswith("_")}
 
     sequences = {"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "UNKNOWN_PRODUCER_ID"}
@@ -32,8 +32,8 @@ def test_only_what_is_refused_before_the_append_fails_for_certain() -> None:
     assert definite == {"NOT_ENOUGH_REPLICAS", "INVALID_REQUIRED_ACKS", "UNKNOWN_TOPIC_OR_PARTITION"} | sequences | bytes_refused
 
 
-def test_what_was_sent_twice_fails_only_where_both_attempts_failed() -> None:
-    """U-24, B-66: the record of an attempt that timed out may stand in the log though the next one was refused."""
+def test_retried_produce_fails_only_if_all_attempts_failed() -> None:
+    """U-24, B-66: the record of an attempt that timed out may be in the log although the next attempt was refused."""
     refused = "NOT_ENOUGH_REPLICAS"
 
     assert completion_type("produce", refused, sent=True, earlier=("REQUEST_TIMED_OUT",)) is OpType.INFO
@@ -41,19 +41,19 @@ def test_what_was_sent_twice_fails_only_where_both_attempts_failed() -> None:
 
 
 @pytest.mark.parametrize("error", [6, 7, 13, 20, 56])
-def test_errors_that_may_follow_an_append_are_unknown(error: int) -> None:
+def test_errors_possible_after_an_append_are_info(error: int) -> None:
     assert completion_type("produce", ErrorCode(error).name, sent=True) is OpType.INFO
 
 
 @given(st.text())
-def test_an_error_that_nobody_knows_is_unknown_for_produce(name: str) -> None:
+def test_unknown_error_of_a_produce_is_info(name: str) -> None:
     expected = PRODUCE.get(name, OpType.INFO)
 
     assert completion_type("produce", name, sent=True) is expected
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.NONE])
-def test_an_operation_without_effect_fails_whatever_the_error(code: ErrorCode) -> None:
+def test_operation_without_effect_fails_on_any_error(code: ErrorCode) -> None:
     assert completion_type("produce", code.name, sent=False) is OpType.FAIL
     assert completion_type("poll", code.name, sent=True) is OpType.FAIL
     assert completion_type("latest", code.name, sent=True) is OpType.FAIL
@@ -68,8 +68,8 @@ def test_no_error_is_ok(error: str | None) -> None:
     processes=st.integers(1, 8),
     endings=st.lists(st.tuples(st.integers(0, 7), st.sampled_from([OpType.OK, OpType.FAIL, OpType.INFO])), max_size=60),
 )
-def test_a_retired_process_number_is_never_used_again(processes: int, endings: list[tuple[int, OpType]]) -> None:
-    """An operation of unknown outcome stays open for ever: a second one under its number would break the history's order."""
+def test_retired_process_number_is_never_reused(processes: int, endings: list[tuple[int, OpType]]) -> None:
+    """An operation of unknown outcome stays open; a second operation under its number would overlap with it."""
     numbers = list(range(processes))
     retired: set[int] = set()
     for client, ending in ((client % processes, ending) for client, ending in endings):

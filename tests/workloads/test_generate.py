@@ -1,4 +1,4 @@
-"""Parameters from outside: one clear line each."""
+"""Invalid parameters are refused in one line each."""
 
 import pytest
 
@@ -14,7 +14,7 @@ PARTITIONS = (PartitionName("orders", 0),)
         (
             "produce",
             Parameters(partitions=PARTITIONS),
-            "unknown workload 'produce'; there is: produce-consume, admin-storm, create-delete, misuse",
+            "unknown workload 'produce'; there are: produce-consume, admin-storm, create-delete, misuse",
         ),
         ("produce-consume", Parameters(partitions=()), "workload: there is no partition to write to"),
         ("produce-consume", Parameters(partitions=PARTITIONS, producers=0), "workload: producers must be at least 1, not 0"),
@@ -32,15 +32,15 @@ PARTITIONS = (PartitionName("orders", 0),)
         ("produce-consume", Parameters(partitions=PARTITIONS, acks=()), "workload: acks must be some of -1, 0 and 1, not []"),
     ],
 )
-def test_what_makes_no_workload_is_refused_in_one_line(name: str, parameters: Parameters, message: str) -> None:
+def test_invalid_parameters_are_refused_in_one_line(name: str, parameters: Parameters, message: str) -> None:
     with pytest.raises(ParametersError) as refusal:
         generate(name, 1, parameters)
 
     assert str(refusal.value) == message
 
 
-def test_processes_come_as_producers_consumers_and_final_readers() -> None:
-    """The position of a process is the number it begins under."""
+def test_processes_are_producers_consumers_and_final_readers() -> None:
+    """The index of a process is its first process number."""
     kinds = [type(process).__name__ for process in generate("produce-consume", 1, Parameters(partitions=PARTITIONS, producers=2))]
 
     assert kinds == ["Producer"] * 2 + ["Consumer"] * 3 + ["FinalReader"] * 2

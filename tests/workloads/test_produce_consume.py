@@ -1,4 +1,4 @@
-"""produce-consume against a fake log: what its module docstring claims."""
+"""produce-consume against a fake log: the claims of its module docstring."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -95,7 +95,7 @@ parameters = st.builds(
 
 @settings(max_examples=25, deadline=None)
 @given(draws=st.integers(0, 2**64 - 1), parameters=parameters)
-def test_values_are_unique_and_final_readers_read_every_one(draws: int, parameters: Parameters) -> None:
+def test_final_readers_read_every_unique_value(draws: int, parameters: Parameters) -> None:
     cluster = FakeCluster()
 
     ended = perform(generate("produce-consume", draws, parameters), cluster)
@@ -111,8 +111,8 @@ def test_values_are_unique_and_final_readers_read_every_one(draws: int, paramete
 
 @settings(max_examples=25, deadline=None)
 @given(draws=st.integers(0, 2**64 - 1), parameters=parameters)
-def test_every_partition_takes_acks_all_in_the_quiet(draws: int, parameters: Parameters) -> None:
-    """Else nobody could say that the cluster took writes again (docs/promise.md LIVE-2)."""
+def test_quiet_phase_writes_acks_all_to_every_partition(draws: int, parameters: Parameters) -> None:
+    """These writes show that the cluster accepts writes again (docs/promise.md LIVE-2)."""
     ended = perform(generate("produce-consume", draws, parameters), FakeCluster())
 
     written = {
@@ -139,8 +139,8 @@ def test_consumers_read_from_offset_to_offset(draws: int, parameters: Parameters
 
 
 @given(draws=st.integers(0, 2**64 - 1))
-def test_the_rate_is_of_all_producers_together(draws: int) -> None:
-    """60 seconds at 50 a second are 3000 produces, give or take what the drawn gaps make."""
+def test_produce_rate_is_of_all_producers_together(draws: int) -> None:
+    """60 s at 50 per second are about 3000 produces; drawn gaps vary."""
     chosen = Parameters(partitions=PARTITIONS, producers=5, consumers=0, produce_per_s=50)
     processes = generate("produce-consume", draws, chosen)[:5]
 
@@ -149,8 +149,8 @@ def test_the_rate_is_of_all_producers_together(draws: int) -> None:
     assert 2900 <= produced <= 3100
 
 
-def test_a_producer_that_waited_does_not_catch_up() -> None:
-    """A burst after each outage would be a load that nobody asked for."""
+def test_delayed_producer_does_not_catch_up() -> None:
+    """A burst after each outage would exceed the configured rate."""
     (producer, *_) = generate("produce-consume", 1, Parameters(partitions=PARTITIONS, producers=1, produce_per_s=10))
 
     slow = perform_one(producer, FakeCluster(), "faults", (0, 10_000, 2000))
@@ -160,8 +160,8 @@ def test_a_producer_that_waited_does_not_catch_up() -> None:
     assert len(after) <= 20
 
 
-def test_the_same_number_gives_the_same_operations_whatever_others_do() -> None:
-    """Taking a consumer out or slowing a call down leaves the k-th choice of a producer alone."""
+def test_draws_of_a_process_are_independent_of_others() -> None:
+    """Removing a consumer or delaying a call does not change the k-th choice of a producer."""
     full = generate("produce-consume", 7, Parameters(partitions=PARTITIONS, producers=2, consumers=3, acks=(0, 1, -1)))
     fewer = generate("produce-consume", 7, Parameters(partitions=PARTITIONS, producers=2, consumers=0, acks=(0, 1, -1)))
 
@@ -174,14 +174,14 @@ def test_the_same_number_gives_the_same_operations_whatever_others_do() -> None:
     assert one[: len(other)] == other
 
 
-def test_another_number_gives_other_operations() -> None:
+def test_other_draws_give_other_operations() -> None:
     one, other = (generate("produce-consume", draws, Parameters(partitions=PARTITIONS))[0] for draws in (1, 2))
 
     assert perform_one(one, FakeCluster(), "faults", (0, 5000, 1)) != perform_one(other, FakeCluster(), "faults", (0, 5000, 1))
 
 
-def test_a_consumer_that_is_out_of_range_reads_from_the_beginning_again() -> None:
-    """A jump to the end would hide what the log holds now."""
+def test_out_of_range_consumer_restarts_at_the_beginning() -> None:
+    """A jump to the end would skip the records that the log has now."""
     errors: list[str | None] = [None]
     cluster = FakeCluster(lambda invocation: errors[0])
     cluster.logs["orders", 0] = ["a", "b"]
@@ -203,8 +203,8 @@ def test_a_consumer_that_is_out_of_range_reads_from_the_beginning_again() -> Non
     assert next(i.offset for _, i, _ in perform_one(consumer, cluster, "faults", (8000, 9000, 1)) if i.f == "poll") == 0
 
 
-def test_a_consumer_seeks_to_everywhere() -> None:
-    """R-036, R-136: the beginning, the end, what it read before, and where nothing is, from where it begins again."""
+def test_consumer_seeks_to_start_end_back_and_beyond() -> None:
+    """R-036, R-136: the beginning, the end, an earlier offset, and an offset behind the end, after which it restarts."""
     cluster = FakeCluster()
     cluster.logs["orders", 0] = ["a", "b", "c", "d"]
     chosen = Parameters(partitions=PARTITIONS[:1], producers=1, consumers=1, final_readers=1, seek_one_in=2)
@@ -219,8 +219,8 @@ def test_a_consumer_seeks_to_everywhere() -> None:
     assert ("poll", 0) in follows
 
 
-def test_a_final_reader_gives_up_partitions_that_stay_silent_and_reads_the_others() -> None:
-    """It must end, and partitions that are offline must not hide what the others hold."""
+def test_final_reader_gives_up_silent_partitions_only() -> None:
+    """The reader must end, and offline partitions must not keep it from reading the others."""
     cluster = FakeCluster(lambda invocation: "LEADER_NOT_AVAILABLE" if invocation.topic == "orders" else None)
     cluster.logs = {("orders", 0): ["a"], ("orders", 1): ["b"], ("events", 0): ["c"]}
     *_, reader = generate("produce-consume", 3, Parameters(partitions=PARTITIONS, final_readers=1))
@@ -231,7 +231,7 @@ def test_a_final_reader_gives_up_partitions_that_stay_silent_and_reads_the_other
     assert sum(c.type is OpType.FAIL for _, _, c in ended) == 2 * FINAL_ATTEMPTS_MAX
 
 
-def test_a_final_reader_reads_what_answers_before_it_asks_the_silent_again() -> None:
+def test_final_reader_retries_silent_partitions_last() -> None:
     """docs/promise.md SILENT-2, LIVE-3: questions that nobody answers must not use up the time in which the others are to be
     read.
     """
@@ -244,8 +244,8 @@ def test_a_final_reader_reads_what_answers_before_it_asks_the_silent_again() -> 
     assert asked[:6] == [("orders", 0), ("orders", 1), ("events", 0), ("events", 0), ("orders", 0), ("orders", 1)]
 
 
-def test_a_final_reader_pauses_before_it_asks_again_and_gives_up_only_without_progress() -> None:
-    """Three of four calls fail, far more than it may in a row without progress."""
+def test_final_reader_backs_off_and_gives_up_without_progress() -> None:
+    """Three of four calls fail in total, more than the limit of consecutive ones without progress."""
     calls = count()
     cluster = FakeCluster(lambda invocation: "REQUEST_TIMED_OUT" if next(calls) % 4 else None)
     cluster.logs = {("orders", 0): [f"v{k}" for k in range(5000)]}

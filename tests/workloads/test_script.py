@@ -1,4 +1,4 @@
-"""Scripted administration: each step once, in its time, and what it makes is written and read (workloads.script)."""
+"""Scripted administration: each step once at its time; created topics are written and read (workloads.script)."""
 
 from itertools import count
 
@@ -19,13 +19,13 @@ PARAMETERS = Parameters(
 )
 
 
-def test_without_a_script_nobody_more_takes_part() -> None:
+def test_no_script_adds_no_processes() -> None:
     assert len(generate("produce-consume", 3, Parameters(partitions=PARAMETERS.partitions))) == 5 + 3 + 2
     assert len(generate("produce-consume", 3, PARAMETERS)) == 2 + 3
 
 
-def test_each_step_is_asked_for_when_it_is_due_and_once() -> None:
-    """Whatever comes of it: a step that failed is not repeated, for the plan says what happens when."""
+def test_each_step_is_requested_once_at_its_due_time() -> None:
+    """A failed step is not repeated, since the plan decides what happens when."""
     *_, admin = generate("produce-consume", 3, PARAMETERS)
     assert admin.next(now_ms=0, phase="faults") == Sleep(100)
 
@@ -38,16 +38,16 @@ def test_each_step_is_asked_for_when_it_is_due_and_once() -> None:
     assert [i.f for i in run(admin, "final")] == ["admin-pending"]
 
 
-def test_steps_that_are_late_are_asked_for_before_the_quiet_time() -> None:
-    """A command may take longer than the faults last."""
+def test_late_steps_are_requested_when_quiet_begins() -> None:
+    """A command may last until after the faults."""
     *_, admin = generate("produce-consume", 3, PARAMETERS)
     assert run(admin, "faults", until_ms=50) == []
 
     assert [i.f for i in run(admin, "quiet")] == [step.do for step in SCRIPT]
 
 
-def test_what_is_made_is_written_until_it_is_asked_to_go() -> None:
-    """docs/promise.md LIVE-3: by a producer whose values are nobody else's."""
+def test_created_topic_is_written_until_its_deletion_request() -> None:
+    """docs/promise.md LIVE-3: by a producer with values of its own."""
     *_, producer, reader, admin = generate("produce-consume", 3, PARAMETERS)
     names = (("late", 0), ("late", 1), ("orders", 1))
     written: list[set[tuple[str, int]]] = []
@@ -63,8 +63,8 @@ def test_what_is_made_is_written_until_it_is_asked_to_go() -> None:
     assert run(reader, "final", Completion(type=OpType.OK, offset=0)) == []
 
 
-def test_what_may_be_there_still_is_read() -> None:
-    """docs/promise.md LIVE-3: a request to remove it that did not arrive ends no promise."""
+def test_partition_of_failed_deletion_is_read() -> None:
+    """docs/promise.md LIVE-3: a removal request that did not arrive ends no promise."""
     *_, reader, admin = generate("produce-consume", 3, PARAMETERS)
     run(admin, "faults", until_ms=1000)
     run(admin, "faults", Completion(type=OpType.INFO))
@@ -74,8 +74,8 @@ def test_what_may_be_there_still_is_read() -> None:
     assert {(i.topic, i.partition) for i in asked} == {("late", 0), ("late", 1), ("orders", 1)}
 
 
-def test_what_may_not_be_there_is_not_written() -> None:
-    """An unknown outcome is no promise that there is anything to write to."""
+def test_topic_of_unknown_creation_is_not_written() -> None:
+    """After an unknown outcome the topic may not exist."""
     *_, producer, _, admin = generate("produce-consume", 3, PARAMETERS)
     answers = count()
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""A script that cannot be performed is refused, with the step and a sentence (workloads.script_rules)."""
+"""Complaints about scripts that cannot be performed (workloads.script_rules)."""
 
 import pytest
 
@@ -10,7 +10,7 @@ MAKES = Step(at_ms=10, do="create-topic", topic="late", replicas=((1, 2),))
 MOVES = Step(at_ms=20, do="reassign", topic="orders", replicas=((3, 1),))
 
 
-def test_a_good_script_has_no_complaints() -> None:
+def test_valid_script_has_no_complaints() -> None:
     cancels = Step(at_ms=20, do="cancel-reassignments")
     adds = Step(at_ms=20, do="add-partition", topic="orders", partition=2, replicas=((1, 3),))
     goes = Step(at_ms=20, do="remove-partition", topic="orders", partition=2)
@@ -36,7 +36,7 @@ def test_a_good_script_has_no_complaints() -> None:
         (Step(at_ms=20, do="reassign-request", topic="orders", replicas=((4,),)), "not different brokers from 1 to 3"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_step(step: Step, words: str) -> None:
+def test_complaint_names_the_step(step: Step, words: str) -> None:
     said = list(complaints((MAKES, step), GROUND))
 
     assert [index for index, _ in said] == [1]

@@ -78,7 +78,8 @@ def plan(*windows: Window, faults_ms: int, session_timeout_ms: int = 600) -> Pla
 def test_fault_inside_a_process_is_refused_before_the_run() -> None:
     refusal = ProcessBackend().refuse(plan(window("f1", 100, 200, CrashAt(), LEADER), faults_ms=1000))
 
-    assert refusal == "window f1 (crashat): the process backend cannot: nobody outside of a process sees its effects"
+    why = "the effects of a machine cannot be seen from outside its process"
+    assert refusal == f"window f1 (crashat): the process backend cannot: {why}"
 
 
 def without_java() -> None:

@@ -7,15 +7,9 @@ import pytest
 
 from highwater.backends.real.zookeeper import local
 from highwater.backends.real.zookeeper.local import LocalZooKeeper, missing
-from highwater.backends.real.zookeeper.transaction_log import (
-    LogError,
-    NodeCreated,
-    NodeDeleted,
-    NodeWritten,
-    SessionEnded,
-    read_log,
-)
+from highwater.backends.real.zookeeper.transaction_log import LogError, read_log
 from highwater.errors import HarnessError
+from highwater.rig.commits import NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 from reference.coordination.api import Check, Create, Delete, SetData
 from tests.zookeeper.bench import Client
 

@@ -1,6 +1,6 @@
-"""Faults of the network on real nodes: what the open windows do to each link, added up, and handed to the site.
+"""Faults of real links: the conditions that open windows put on each link are combined and handed to the site.
 
-A link shows the sum of all windows: held where one of them holds it, the delays added, the worst loss.
+A link is held where one window holds it; delays are added; the highest loss counts.
 """
 
 import asyncio
@@ -11,18 +11,17 @@ from typing import assert_never
 from highwater.backends.real.site import CLIENTS, JOINED, LinkCondition, Links, Pair, Probe, Proof
 from highwater.rig.cuts import ZOOKEEPER, Geography
 from history.seed import Draws
-from nemesis.faults import Clog, Packets, Partition, Reset, Slow
+from nemesis.faults import Clog, LinkFault, Packets, Partition, Reset, Slow
 from nemesis.schedule import Window
 from reference.types import Address, BrokerId
 
 LOOK_S = 0.02
-LinkFault = Partition | Packets | Slow | Clog | Reset
 
 
 class LinkFaults:
-    """What windows do to the links of one site; `servers` are the places of ZooKeeper.
+    """Performs faults of links; `servers` are the places of ZooKeeper's servers.
 
-    `changing` is told of links right before they change: a probe that looks at them meanwhile has to know.
+    `changing` is called with links right before they change, so that findings of probes that look at them are dropped.
     """
 
     def __init__(
@@ -43,10 +42,10 @@ class LinkFaults:
         self._done: dict[Pair, dict[str, LinkCondition]] = {}  # by link and window
         self._resetting: dict[str, asyncio.Task[None]] = {}
         self._broken: dict[str, int] = {}  # connections that a window has reset
-        self._watched: set[str] = set()  # windows of which only traffic shows the effect
+        self._watched: set[str] = set()  # open windows whose effect only traffic shows
 
-    async def begin(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> tuple[Probe, tuple[Pair, ...]]:
-        """Make links worse; how to measure it, and which they are."""
+    async def do(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> tuple[Probe, tuple[Pair, ...]]:
+        """Do it to links of these brokers. Returns the probe of its effect, and the links."""
         pairs = self._of[window.id] = self._expanded(self._pairs(window, fault, brokers))
         if isinstance(fault, Reset):
             self._broken[window.id] = 0
@@ -63,18 +62,18 @@ class LinkFaults:
         return seen, pairs
 
     async def hold(self, window_id: str, pairs: Iterable[Pair]) -> Probe:
-        """These links are held, until the `end` of the window."""
+        """Hold these links until `undo` of the window."""
         self._of[window_id] = tuple(pairs)
         for pair in self._of[window_id]:
             self._done.setdefault(pair, {})[window_id] = LinkCondition(held=True)
         return await self._apply(self._of[window_id])
 
     def closing(self, window_id: str) -> None:
-        """What only traffic can show of this window has been seen by now, or never will be."""
+        """End the probes of this window that wait for traffic to show its effect."""
         self._watched.discard(window_id)
 
-    async def end(self, window_id: str) -> tuple[Probe, tuple[Pair, ...]]:
-        """What this window did is over."""
+    async def undo(self, window_id: str) -> tuple[Probe, tuple[Pair, ...]]:
+        """Undo what this window did. Returns the probe of its end, and the links."""
         resetting = self._resetting.pop(window_id, None)
         if resetting is not None:
             resetting.cancel()
@@ -86,7 +85,7 @@ class LinkFaults:
         return await self._apply(pairs), pairs
 
     def _until_hit(self, window_id: str, pairs: tuple[Pair, ...], what: str) -> Probe:
-        """Of a link to which another window does something too nobody can tell whose hits are counted: it is left out."""
+        """Count hits only on links that no other open window affects."""
         alone = tuple(pair for pair in pairs if len(self._done[pair]) == 1)
         if not alone:
             return _not_told_apart
@@ -94,7 +93,7 @@ class LinkFaults:
         return self._until_seen(window_id, lambda: self._hits(alone) - before, what)
 
     def _until_seen(self, window_id: str, count: Callable[[], int], what: str) -> Probe:
-        """Chance and traffic decide when there is something to count: look until then, or until the window closes."""
+        """A probe that looks until something is counted, or until the window closes: the effect depends on traffic."""
         self._watched.add(window_id)
 
         async def probe() -> Proof:
@@ -132,7 +131,7 @@ class LinkFaults:
                 assert_never(fault)
 
     def _expanded(self, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-        """ZooKeeper is all its servers; clients have no link to it that a fault touches."""
+        """Replace ZooKeeper by its servers, and drop the link between clients and ZooKeeper, which no fault touches."""
         found: dict[Pair, None] = {}
         for source, target in pairs:
             if {source, target} == {CLIENTS, ZOOKEEPER}:
@@ -148,7 +147,7 @@ async def _not_told_apart() -> Proof:
 
 
 def subjects(pairs: Iterable[Pair]) -> tuple[str, ...]:
-    """Links as `Proving` names them."""
+    """Links as subjects of `Proving`."""
     return tuple(f"{source}>{target}" for source, target in pairs)
 
 

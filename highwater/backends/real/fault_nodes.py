@@ -1,4 +1,4 @@
-"""Faults of single nodes: processes, sessions, clocks, directories. What overlapping windows do to one node is added up here."""
+"""Faults of real nodes: processes, sessions, clocks, log directories. Overlapping windows on one node are added up here."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,90 +9,74 @@ from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import ClockCondition, DirCondition, Node, Probe, Proof, Site
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.backends.real.zookeeper.sessions import OverError, SilenceError
-from highwater.rig.topics import written
+from highwater.rig.nemesis import Nemesis
 from history.event import EventKind
-from history.recorder import Recorder
-from history.seed import Draws
 from nemesis.faults import (
     ClockDrift,
+    ClockFault,
     ClockJump,
     ClockStrobe,
     Crash,
+    CrashAt,
     DirFailure,
     DirFile,
     DirUnreadable,
+    DiskFault,
     DiskFull,
     DiskSlow,
     DiskSwap,
     ExpireSession,
     Pause,
     PowerLoss,
+    ProcessFault,
     Restart,
     Shutdown,
 )
 from nemesis.schedule import Window
-from reference.types import BrokerId, index_of, topic_of
+from reference.types import BrokerId
 from server.lab.power import Loss, Wound
 
 ASSERTED = "halt:assertion"
 LOOK_S = 0.1
-NOTED_S = 1.0  # until a node has noted what it was told before
-BEHIND_LOOKS_MAX = 20  # a server that is further behind its leader than SYNC_TICKS of `zookeeper`, a second, serves nobody
-NodeFault = (
-    ClockJump
-    | ClockDrift
-    | ClockStrobe
-    | Pause
-    | Crash
-    | Restart
-    | Shutdown
-    | PowerLoss
-    | ExpireSession
-    | DirUnreadable
-    | DirFile
-    | DirFailure
-    | DiskFull
-    | DiskSlow
-    | DiskSwap
-)
+NOTED_S = 1.0  # until a node has noted the events that it was told before
+BEHIND_LOOKS_MAX = 20  # a server more than SYNC_TICKS of `zookeeper` (1 s) behind its leader serves no client
+NodeFault = ClockFault | ProcessFault | DiskFault
 DirFault = DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow
 
 
 class _Trouble:
-    """What is done to one node just now."""
+    """What is wrong with one node now, beside its holds."""
 
     def __init__(self) -> None:
-        self.holds = 0  # windows that keep the process down
-        self.hands = 0  # deeds that are being done to the process: it may be down in the middle of one
-        self.pauses = 0
+        self.hands = 0  # faults that are being done or undone; the process may be down meanwhile
         self.clocks: dict[str, ClockCondition] = {}  # by window
         self.dirs: dict[int, dict[str, DirCondition]] = {}  # by directory and window
 
 
 class NodeFaults:
-    """What windows do to the nodes of one site."""
+    """Performs faults of nodes."""
 
-    def __init__(self, site: Site, recorder: Recorder, proving: Proving, admin: Admin, *, draws: Draws) -> None:
+    def __init__(self, site: Site, nemesis: Nemesis, proving: Proving, admin: Admin) -> None:
         self._nodes = site.nodes
-        self._recorder = recorder
+        self._nemesis = nemesis
+        self._holds = nemesis.holds
+        self._recorder = nemesis.recorder
         self._proving = proving
         self._admin = admin
-        self._draws = draws
         self._trouble = {broker: _Trouble() for broker in site.nodes}
         self._strobes: dict[tuple[str, BrokerId], asyncio.Task[None]] = {}
 
     def keeps_down(self, broker: BrokerId) -> bool:
-        """Does a window, or a deed in progress, want this node down?"""
-        trouble = self._trouble[broker]
-        return trouble.holds > 0 or trouble.hands > 0
+        """True while an open window wants this node down, or a fault is being done to it or undone."""
+        return self._holds[broker].down > 0 or self._trouble[broker].hands > 0
 
     async def heal(self) -> None:
-        """Everybody runs, but for a node of which an assertion failed; who was told of a failed directory begins anew."""
+        """Start every node, but not one of which an assertion failed; restart those that were told of a failed directory."""
         for broker, node in self._nodes.items():
             with self._at_work_on(broker):
                 await node.resume()
         if any(trouble.dirs for trouble in self._trouble.values()):
-            # An access may have failed right before its directory was sound again, or before a pause: that is noted after it.
+            # An access may have failed right before its directory was undone, or before a pause; the broker notes that later.
             await asyncio.sleep(NOTED_S)
         for broker, node in self._nodes.items():
             with self._at_work_on(broker):
@@ -100,20 +84,20 @@ class NodeFaults:
                 if not await node.is_running():
                     await self._start(node)
 
-    async def begin(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
+    async def do(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
         """Do it to this node."""
         with self._at_work_on(broker):
             self._changing(fault, broker)
             await self._do(window, fault, broker)
 
-    async def end(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
+    async def undo(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
         """Undo it."""
         with self._at_work_on(broker):
             self._changing(fault, broker)
             await self._undo(window, fault, broker)
 
     def _changing(self, fault: NodeFault, broker: BrokerId) -> None:
-        """Before anything is done: a deed takes time, and a probe of an earlier one may look in the middle of it."""
+        """Announce the change before it is made: it takes time, and a probe of an earlier fault may look meanwhile."""
         self._proving.changed(f"{self._nodes[broker].address} {_subject(fault)}")
 
     @contextmanager
@@ -125,47 +109,49 @@ class NodeFaults:
             self._trouble[broker].hands -= 1
 
     async def _do(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
-        node, trouble = self._nodes[broker], self._trouble[broker]
+        node, holds, dirs = self._nodes[broker], self._holds[broker], self._trouble[broker].dirs
         match fault:
             case Crash():
-                trouble.holds += 1
+                holds.down += 1
                 self._acts(window, node, await self._kill(node), "process")
             case PowerLoss():
-                trouble.holds += 1
+                holds.down += 1
                 self._acts(window, node, await self._kill(node, "power-loss"), "process")
-                seed = self._draws.below(f"power {window.id} {node.address}", 1 << 32)
+                seed = self._nemesis.draws.below(f"power {window.id} {node.address}", 1 << 32)
                 how = Loss(seed=seed, torn=fault.torn, lose_all=fault.lose_all)
                 self._wounded(node, await node.lose_unflushed(range(node.dirs), how), "power-loss")
             case DiskSwap():
-                trouble.holds += 1
+                holds.down += 1
                 self._acts(window, node, await self._kill(node), "process")
                 await self._empty(node, fault.dir)
             case Restart():
                 probe = await self._kill(node)
                 if fault.session_ends:
                     probe = await self._expire(broker)
-                if not trouble.holds:
+                if not holds.down:
                     await self._start(node)
                     await self._stand_still(broker)
                 self._acts(window, node, probe, "session" if fault.session_ends else "restart")
             case Shutdown():
-                trouble.holds += 1
+                holds.down += 1
                 self._acts(window, node, await node.terminate(), "process")
             case Pause():
-                trouble.pauses += 1
+                holds.pauses += 1
                 self._acts(window, node, await node.pause(), "process")
             case ExpireSession():
                 self._acts(window, node, await self._expire(broker), "session")
+            case CrashAt():
+                raise AssertionError("refused before the run")
             case ClockJump() | ClockDrift() | ClockStrobe():
                 await self._set_wrong(window, fault, broker)
             case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
-                trouble.dirs.setdefault(fault.dir, {})[window.id] = _condition(fault)
+                dirs.setdefault(fault.dir, {})[window.id] = _condition(fault)
                 self._acts(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
             case _:
                 assert_never(fault)
 
     async def _undo(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
-        node, trouble = self._nodes[broker], self._trouble[broker]
+        node, holds, dirs = self._nodes[broker], self._holds[broker], self._trouble[broker].dirs
         match fault:
             case Crash() | PowerLoss() | DiskSwap():
                 await self._let_run(window, broker)
@@ -173,13 +159,12 @@ class NodeFaults:
                 await self._kill(node)
                 await self._let_run(window, broker)
             case Pause():
-                trouble.pauses -= 1
-                if not trouble.pauses:
+                if holds.unpause():
                     probe = await node.resume()
-                    if not trouble.holds:  # else it runs when the last window that keeps it down is over, which has a probe too
+                    if not holds.down:  # else the last window that keeps it down starts it, and has a probe too
                         self._healed(window, node, probe, "process")
-            case Restart() | ExpireSession():
-                pass  # over in the moment in which it happened
+            case Restart() | ExpireSession() | CrashAt():
+                pass  # nothing lasts until the window closes
             case ClockJump() | ClockDrift() | ClockStrobe():
                 await self._set_right(window, broker)
             case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
@@ -188,12 +173,12 @@ class NodeFaults:
                 removed = isinstance(fault, DirFile) and fault.removed
                 if removed:
                     await self._kill(node)  # which goes on with the files that it holds open
-                trouble.dirs[fault.dir].pop(window.id)
+                dirs[fault.dir].pop(window.id)
                 self._healed(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
                 if removed:
                     await self._empty(node, fault.dir)
                 await self._restart_with_sound_dirs(broker)
-                if not await node.is_running() and not trouble.holds:
+                if not await node.is_running() and not holds.down:
                     await self._start(node)
                     await self._stand_still(broker)
             case _:
@@ -211,16 +196,7 @@ class NodeFaults:
 
     def _wounded(self, node: Node, wounds: tuple[Wound, ...], why: str) -> None:
         for wound in wounds:
-            self._recorder.event(
-                EventKind.WOUND,
-                node=node.address,
-                topic=topic_of(wound.tp),
-                topic_id=written(wound.topic_id),
-                partition=index_of(wound.tp),
-                dir=wound.dir,
-                offset=wound.offset,
-                detail=why,
-            )
+            self._nemesis.wounded(node.address, wound.dir, ((wound.tp, wound.topic_id, wound.offset),), why)
 
     # --- processes and sessions --------------------------------------------------------------------------------------------
 
@@ -234,15 +210,14 @@ class NodeFaults:
 
     async def _start(self, node: Node) -> Probe | None:
         if node.stopped_itself() == ASSERTED:
-            return None  # it is proven wrong, and stays as it is
+            return None  # the failed assertion is an anomaly already; the node stays down
         self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life + 1)
         return await node.start()
 
     async def _let_run(self, window: Window, broker: BrokerId) -> None:
-        """One window less keeps this process down."""
-        node, trouble = self._nodes[broker], self._trouble[broker]
-        trouble.holds -= 1
-        if trouble.holds or await node.is_running():
+        """Take one hold off this process, and start it where none is left."""
+        node = self._nodes[broker]
+        if not self._holds[broker].release() or await node.is_running():
             return
         probe = await self._start(node)
         if probe is not None:
@@ -250,22 +225,22 @@ class NodeFaults:
         await self._stand_still(broker)
 
     async def _stand_still(self, broker: BrokerId) -> None:
-        """Where a window wants it to, also the process that has just been started."""
-        if self._trouble[broker].pauses:
-            self._proving.changed(f"{self._nodes[broker].address} process")  # that it runs is not so for long
+        """Pause the process that has just been started, where an open window pauses this node."""
+        if self._holds[broker].pauses:
+            self._proving.changed(f"{self._nodes[broker].address} process")  # no probe may see it running
             await self._nodes[broker].pause()
 
     async def _expire(self, broker: BrokerId) -> Probe:
         try:
             session = await self._admin.session_of(broker)
             if session is None:
-                return _nobody
+                return _no_session
             try:
                 await self._admin.expire(session)
             except OverError:
                 if await self._has_session(broker, session):
                     raise
-                return _nobody  # its time ran out before ours came
+                return _no_session  # it timed out first
         except SilenceError as silence:
             return _not_measured(silence)
 
@@ -279,7 +254,10 @@ class NodeFaults:
         return probe
 
     async def _has_session(self, broker: BrokerId, session: int) -> bool:
-        """Is it registered by this session? The server that answers may be behind the one that ended it, which passes."""
+        """Whether the broker is registered by this session, asked again for a while.
+
+        The server that answers may be behind the one that ended the session.
+        """
         for _ in range(BEHIND_LOOKS_MAX):
             if await self._admin.session_of(broker) != session:
                 return False
@@ -337,7 +315,7 @@ class NodeFaults:
         )
 
     async def _restart_with_sound_dirs(self, broker: BrokerId) -> None:
-        """A directory works again: a broker that was told of its failure is restarted (KIP-112)."""
+        """Restart a broker that was told of a directory's failure, now that the directory works (KIP-112)."""
         node = self._nodes[broker]
         failed = any(line.note.kind == EventKind.DIR_FAILED and line.life == node.life for line in node.notes())
         if failed and await node.is_running():
@@ -346,24 +324,23 @@ class NodeFaults:
             await self._stand_still(broker)
 
     async def _empty(self, node: Node, dir_: int) -> None:
-        """An empty directory in the place of one whose broker is down."""
-        self._wounded(node, await node.swap_dir(dir_), "swapped")
-        # Also of the directory: a replica that was counted on before the broker made it is in none of the rows above.
-        self._recorder.event(EventKind.WOUND, node=node.address, dir=dir_, detail="swapped")
+        """Replace a directory by an empty one; its broker must be down."""
+        wounds = await node.swap_dir(dir_)
+        self._nemesis.swapped(node.address, dir_, [(wound.tp, wound.topic_id, wound.offset) for wound in wounds])
 
     async def _drop(self, window: Window, fault: DirFailure, broker: BrokerId) -> None:
-        """The device comes back without what was not synced. A process that still had it in the page cache ends before that."""
+        """The device loses what was not synced. A process that still has it in the page cache is killed before that."""
         node = self._nodes[broker]
         await self._kill(node)
-        seed = self._draws.below(f"drop {window.id} {node.address}", 1 << 32)
+        seed = self._nemesis.draws.below(f"drop {window.id} {node.address}", 1 << 32)
         lost = await node.lose_unflushed((fault.dir,), Loss(seed=seed, torn=False, lose_all=False))
         self._wounded(node, lost, "dropped")
 
 
 def _subject(fault: NodeFault) -> str:
-    """What of a node it changes."""
+    """The part of a node that this fault changes, as `Proving` names it."""
     match fault:
-        case Crash() | PowerLoss() | DiskSwap() | Shutdown() | Pause() | Restart():
+        case Crash() | CrashAt() | PowerLoss() | DiskSwap() | Shutdown() | Pause() | Restart():
             return "process"
         case ExpireSession():
             return "session"
@@ -382,7 +359,7 @@ def _not_measured(silence: SilenceError) -> Probe:
     return probe
 
 
-async def _nobody() -> Proof:
+async def _no_session() -> Proof:
     return Proof(False, "it has no session")
 
 

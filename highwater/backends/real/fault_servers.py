@@ -1,4 +1,4 @@
-"""Faults of ZooKeeper's own servers: killed, standing still, or cut off from all brokers, as long as a window wants it."""
+"""Faults of ZooKeeper's real servers: they are killed, paused, or cut off from all brokers."""
 
 from typing import assert_never
 
@@ -9,16 +9,16 @@ from highwater.backends.real.zookeeper.admin import Admin
 from highwater.backends.real.zookeeper.servers import SERVES_S_MAX
 from highwater.backends.real.zookeeper.sessions import SilenceError
 from history.seed import Draws
-from nemesis.faults import ZooKeeperDown
+from nemesis.faults import ZooKeeperFault
 from nemesis.schedule import Window
 from reference.coordination.memory import MemoryZooKeeper
 from reference.types import TopicPartition
 
-_HIT_PATIENCE_S = 1.0  # the laboratory's, while servers are hit; afterwards it waits until they have found each other again
+_HIT_PATIENCE_S = 1.0  # of the harness's own requests while servers are hit; afterwards it waits until they are a quorum again
 
 
 class ServerFaults:
-    """What windows do to the servers of one site. A server that one window holds is left alone by the others."""
+    """Performs faults of ZooKeeper. A server that an open window hits is not hit by another."""
 
     def __init__(self, site: Site, links: LinkFaults, proving: Proving, admin: Admin, *, draws: Draws) -> None:
         self._site = site
@@ -26,16 +26,18 @@ class ServerFaults:
         self._proving = proving
         self._admin = admin
         self._draws = draws
-        self._held: dict[str, tuple[ZooKeeperDown, tuple[Life, ...]]] = {}  # by open window
+        self._held: dict[str, tuple[ZooKeeperFault, tuple[Life, ...]]] = {}  # by open window
         self._ended: list[str] = []  # windows
         self._seen = MemoryZooKeeper()
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
-        """`Admin.seen`; where ZooKeeper is silent since a window hit it, what it held when it last answered.
+        """`Admin.seen`, or its last answer where ZooKeeper does not answer because a window hit it.
 
-        Without a quorum it is not even asked: the schedule would wait for its silence.
+        Without a quorum ZooKeeper is not asked, since the schedule would wait for the timeout.
         """
-        mute = [server for fault, hit in self._held.values() if fault.how != "cut" for server in hit]  # cuts spare the laboratory
+        mute = [
+            server for fault, hit in self._held.values() if fault.how != "cut" for server in hit
+        ]  # cuts do not touch the harness's links
         if 2 * len(mute) >= len(self._site.servers):
             return self._seen
         try:
@@ -45,8 +47,8 @@ class ServerFaults:
                 raise
         return self._seen
 
-    async def begin(self, window: Window, fault: ZooKeeperDown) -> None:
-        """Do it to so many servers, where so many are left."""
+    async def do(self, window: Window, fault: ZooKeeperFault) -> None:
+        """Do it to `fault.servers` drawn servers that no other window holds, or to all that are left."""
         held = [server for _, hit in self._held.values() for server in hit]
         left = [server for server in self._site.servers if server not in held]
         hit: list[Life] = []
@@ -58,7 +60,7 @@ class ServerFaults:
             self._proving.changed(server.address)
             self._proving.acts(window, server.address, await self._do(window, server, fault), server.address)
 
-    async def end(self, window: Window, fault: ZooKeeperDown) -> None:
+    async def undo(self, window: Window, fault: ZooKeeperFault) -> None:
         """Undo it."""
         self._ended.append(window.id)
         _, hit = self._held.pop(window.id)
@@ -67,13 +69,13 @@ class ServerFaults:
             self._proving.healed(window, server.address, await self._undo(window, server, fault), server.address)
 
     async def heal(self) -> None:
-        """Every window is over: until the servers serve. HarnessError where they do not."""
+        """Wait until the servers serve again. HarnessError where they do not."""
         if self._ended:
             self._admin.patience_s = SERVES_S_MAX
         for window_id in self._ended:
             await self._proving.settle(window_id)
 
-    async def _do(self, window: Window, server: Life, fault: ZooKeeperDown) -> Probe:
+    async def _do(self, window: Window, server: Life, fault: ZooKeeperFault) -> Probe:
         match fault.how:
             case "kill":
                 return await server.kill()
@@ -84,14 +86,14 @@ class ServerFaults:
             case _:
                 assert_never(fault.how)
 
-    async def _undo(self, window: Window, server: Life, fault: ZooKeeperDown) -> Probe:
+    async def _undo(self, window: Window, server: Life, fault: ZooKeeperFault) -> Probe:
         match fault.how:
             case "kill":
                 return await server.start()
             case "pause":
                 return await server.resume()
             case "cut":
-                return (await self._links.end(f"{window.id} {server.address}"))[0]
+                return (await self._links.undo(f"{window.id} {server.address}"))[0]
             case _:
                 assert_never(fault.how)
 

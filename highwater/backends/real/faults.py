@@ -1,11 +1,12 @@
-"""Performing a schedule on real nodes: each window is opened on the nodes its target names, and undone when it closes.
+"""The nemesis of a run on real nodes: opens each window on the nodes that its target names, and undoes it when it closes.
 
-Windows may overlap: a process runs again when the last window that keeps it down is over, clocks show the sum of what is done to
-them, links and directories the worst. Rows of evidence as in the simulator, and beside them what probes saw (`proving`).
+Windows may overlap: a process runs again when no window holds it, clocks show the sum of all windows' faults, links and
+directories the worst. Each family of faults has its part: `fault_links`, `fault_nodes` (clocks, processes, disks),
+`fault_servers` (ZooKeeper). Rows of evidence are those of the simulator (`highwater.rig.nemesis`); probes add what they measured
+(`proving`).
 """
 
 import asyncio
-from typing import assert_never
 
 from highwater.backends.real.fault_links import LinkFaults, subjects
 from highwater.backends.real.fault_nodes import NodeFaults
@@ -14,57 +15,30 @@ from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import Site
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.plans.plan import Plan
-from highwater.rig.targets import resolve
-from history.event import EventKind
+from highwater.rig.nemesis import Nemesis
 from history.manifest import FaultCount
 from history.recorder import Recorder
 from history.seed import Draws
-from nemesis.faults import (
-    ClockDrift,
-    ClockJump,
-    ClockStrobe,
-    Clog,
-    Crash,
-    CrashAt,
-    DirFailure,
-    DirFile,
-    DirUnreadable,
-    DiskFull,
-    DiskSlow,
-    DiskSwap,
-    ExpireSession,
-    Packets,
-    Partition,
-    Pause,
-    PowerLoss,
-    Reset,
-    Restart,
-    Shutdown,
-    Slow,
-    ZooKeeperDown,
-)
+from nemesis.faults import LinkFault, ZooKeeperFault
 from nemesis.schedule import Window
-from reference.types import BrokerId, broker_address, index_of, topic_of, topic_partition
+from reference.types import BrokerId, broker_address, topic_partition
 
 
 class Faults:
-    """The nemesis of a run on real nodes."""
+    """Plays the schedule of one run on real nodes."""
 
     def __init__(self, plan: Plan, site: Site, recorder: Recorder, admin: Admin) -> None:
         self._plan = plan
-        self._site = site
-        self._recorder = recorder
-        self._draws = Draws(plan.draws)
-        self._open: dict[str, tuple[Window, tuple[BrokerId, ...]]] = {}
-        self._begun = {window.kind: 0 for window in plan.schedule}
-        self._proving = Proving(recorder, self._begun)
+        draws = Draws(plan.draws)
+        self._nemesis = Nemesis(plan, recorder, draws, logs=lambda broker, dir_: site.nodes[broker].logs(dir_))
+        self._proving = Proving(recorder, acted=self._nemesis.acted)
         servers = tuple(server.address for server in site.servers)
-        self._links = LinkFaults(site.links, tuple(site.nodes), servers, self._draws, changing=self._proving.changed)
-        self._servers = ServerFaults(site, self._links, self._proving, admin, draws=self._draws)
-        self._nodes = NodeFaults(site, recorder, self._proving, admin, draws=self._draws)
+        self._links = LinkFaults(site.links, tuple(site.nodes), servers, draws, changing=self._proving.changed)
+        self._servers = ServerFaults(site, self._links, self._proving, admin, draws=draws)
+        self._nodes = NodeFaults(site, self._nemesis, self._proving, admin)
 
     async def run(self) -> None:
-        """Open and close the windows, counted from now."""
+        """Open and close the windows at their times, counted from now."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         moments = [(window.at_ms, 1, window) for window in self._plan.schedule]
@@ -72,102 +46,65 @@ class Faults:
         for at_ms, opens, window in sorted(moments, key=lambda moment: (moment[0], moment[1], moment[2].id)):
             await asyncio.sleep(max(0.0, start + at_ms / 1000 - loop.time()))
             if opens:
-                await self._begin(window)
+                await self._open(window)
             else:
-                await self._end(window.id)
+                await self._close(window.id)
 
     async def heal(self) -> None:
-        """Close what is open, start what is down but for a node of which an assertion failed. HarnessError where that fails."""
-        for window_id in list(self._open):
-            await self._end(window_id)
+        """Close all windows and start all nodes. A node of which an assertion failed stays down. HarnessError on failure."""
+        for window_id in self._nemesis.open_windows():
+            await self._close(window_id)
         await self._servers.heal()
         await self._nodes.heal()
-        self._recorder.event(EventKind.HEALED)
+        self._nemesis.healed()
 
     async def settle(self) -> None:
-        """Every probe has found what it looked for. HarnessError where a fault is not healed."""
+        """Wait until all probes have ended. HarnessError where a fault is not healed."""
         await self._proving.settle()
 
     def keeps_down(self, broker: BrokerId) -> bool:
-        """Is a window open that wants this node down?"""
+        """True while an open window, or a fault being done or undone, wants this node down."""
         return self._nodes.keeps_down(broker)
 
     def counts(self) -> tuple[FaultCount, ...]:
-        """Of each kind of the schedule."""
-        acted = self._proving.acted
-        return tuple(FaultCount(kind=kind, begun=self._begun[kind], acted=acted[kind]) for kind in sorted(self._begun))
+        """For each kind of the schedule, how many windows began and how often they were seen to take effect."""
+        return self._nemesis.counts()
 
-    # --- windows -----------------------------------------------------------------------------------------------------------
-
-    async def _begin(self, window: Window) -> None:
+    async def _open(self, window: Window) -> None:
         tps = tuple(topic_partition(t.name, index) for t in self._plan.cluster.topics for index in range(t.partitions))
-        seen = await self._servers.seen(tps)
-        brokers = resolve(window.target, self._plan, seen, self._draws, purpose=f"target {window.id}")
-        fault = window.fault
-        if isinstance(fault, ZooKeeperDown) or (isinstance(fault, Partition) and fault.shape != "isolate"):
-            brokers = tuple(self._site.nodes)
-        if not brokers:
-            return
-        self._begun[window.kind] += 1
-        self._open[window.id] = (window, brokers)
-        for broker in brokers:
-            self._say(EventKind.FAULT_BEGUN, window, broker)
-        match fault:
-            case Partition() | Packets() | Slow() | Clog() | Reset():
-                probe, pairs = await self._links.begin(window, fault, brokers)
-                self._proving.acts(window, broker_address(brokers[0]), probe, *subjects(pairs))
-            case (
-                ClockJump()
-                | ClockDrift()
-                | ClockStrobe()
-                | Pause()
-                | Crash()
-                | Restart()
-                | Shutdown()
-                | PowerLoss()
-                | ExpireSession()
-                | DirUnreadable()
-                | DirFile()
-                | DirFailure()
-                | DiskFull()
-                | DiskSlow()
-                | DiskSwap()
-            ):
-                for broker in brokers:
-                    await self._nodes.begin(window, fault, broker)
-            case ZooKeeperDown():
-                await self._servers.begin(window, fault)
-            case CrashAt():
-                raise AssertionError("refused before the run")
-            case _:
-                assert_never(fault)
+        brokers = self._nemesis.begin(window, await self._servers.seen(tps))
+        if brokers:
+            await self._do(window, brokers)
 
-    async def _end(self, window_id: str) -> None:
-        window, brokers = self._open.pop(window_id, (None, ()))
-        if window is None:
+    async def _do(self, window: Window, brokers: tuple[BrokerId, ...]) -> None:
+        fault = window.fault
+        if isinstance(fault, LinkFault):
+            probe, pairs = await self._links.do(window, fault, brokers)
+            self._proving.acts(window, broker_address(brokers[0]), probe, *subjects(pairs))
+        elif isinstance(fault, ZooKeeperFault):
+            await self._servers.do(window, fault)
+        else:
+            for broker in brokers:
+                await self._nodes.do(window, fault, broker)
+
+    async def _close(self, window_id: str) -> None:
+        ended = self._nemesis.end(window_id)
+        if ended is None:
             return
+        window, brokers = ended
         self._links.closing(window_id)
         await self._proving.settle(window_id)
-        fault = window.fault
-        if isinstance(fault, Partition | Packets | Slow | Clog | Reset):
-            probe, pairs = await self._links.end(window_id)
-            self._proving.healed(window, broker_address(brokers[0]), probe, *subjects(pairs))
-        elif isinstance(fault, ZooKeeperDown):
-            await self._servers.end(window, fault)
-        elif not isinstance(fault, CrashAt):
-            for broker in brokers:
-                await self._nodes.end(window, fault, broker)
+        await self._undo(window, brokers)
         for broker in brokers:
-            self._say(EventKind.FAULT_ENDED, window, broker)
+            self._nemesis.ended(window, broker)
 
-    def _say(self, kind: EventKind, window: Window, broker: BrokerId) -> None:
-        """A row for the node, and one for each partition whose replica there is withheld: its directory cannot be read."""
-        node, address = self._site.nodes[broker], broker_address(broker)
-        self._recorder.event(kind, fault=window.id, node=address, detail=window.kind)
-        if isinstance(window.fault, DirUnreadable | DirFile | DirFailure):
-            index = window.fault.dir
-            for tp in node.logs(index):
-                topic, partition = topic_of(tp), index_of(tp)
-                self._recorder.event(
-                    kind, fault=window.id, node=address, topic=topic, partition=partition, dir=index, detail=window.kind
-                )
+    async def _undo(self, window: Window, brokers: tuple[BrokerId, ...]) -> None:
+        fault = window.fault
+        if isinstance(fault, LinkFault):
+            probe, pairs = await self._links.undo(window.id)
+            self._proving.healed(window, broker_address(brokers[0]), probe, *subjects(pairs))
+        elif isinstance(fault, ZooKeeperFault):
+            await self._servers.undo(window, fault)
+        else:
+            for broker in brokers:
+                await self._nodes.undo(window, fault, broker)

@@ -1,7 +1,7 @@
-"""One order for what several processes saw: each source is recorded on its own, then all rows are numbered anew by time.
+"""One order for the rows of several processes: each process is recorded on its own, then all rows are numbered by time.
 
 All processes of one machine share CLOCK_MONOTONIC, so that a cause has an earlier time than its effect. Rows of equal time keep
-the order of the sources, and within a source that of their recording.
+the order of the sources, and within a source the order of recording.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from history.recorder import Recorder
 
 
 class RowClock:
-    """A clock that is set before each row that is recorded after the fact: monotonic ns, told since the start of the run."""
+    """A clock that is set before each row is recorded. Set in monotonic ns, read in ns since the start of the run."""
 
     def __init__(self, start_ns: int) -> None:
         self._start_ns = start_ns
         self._at_ns = start_ns
 
     def set(self, monotonic_ns: int) -> None:
-        """The moment of the rows to come. What was before the start of the run belongs to its first moment."""
+        """Set the time of the next rows. Times before the start of the run become its start."""
         self._at_ns = max(self._start_ns, monotonic_ns)
 
     def __call__(self) -> int:
@@ -30,7 +30,7 @@ class RowClock:
 
 
 def merged(sources: Sequence[Recorder], *, until_ns: int | None = None) -> tuple[tuple[Operation, ...], tuple[ClusterEvent, ...]]:
-    """All rows up to this moment, in the order of time under new indices."""
+    """All rows up to `until_ns`, ordered by time and numbered from 0."""
     rows: list[tuple[int, int, int, Operation | ClusterEvent]] = []
     for number, source in enumerate(sources):
         rows += [(row.time_ns, number, row.index, row) for row in source.operations]

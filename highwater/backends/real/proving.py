@@ -1,12 +1,12 @@
-"""Proof that faults act and are healed: probes run beside the schedule, and what they found becomes rows.
+"""Proof that faults act and are healed: probes run beside the schedule, and their findings become rows.
 
-A fault counts as having acted once a probe has seen its effect; one that had none is said to have had none, and a run whose
-faults had none is vacuous. A fault that is still there after it was healed is a failure of the laboratory. What was changed again
-while a probe was looking is looked at no more: the later deed has a probe of its own.
+A fault has acted once a probe has seen its effect. A fault without effect is recorded as such, and a run in which no fault had an
+effect is vacuous. A fault that still acts after it was undone is a failure of the harness. A finding about something that was
+changed again while the probe looked is dropped: the later change has a probe of its own.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 
 from highwater.backends.real.site import Probe, Proof
 from highwater.errors import HarnessError
@@ -17,30 +17,30 @@ from reference.types import Address
 
 
 class Proving:
-    """The probes of one run. `acted` counts, by kind of fault, the deeds that were seen to act."""
+    """The probes of one run. `acted` is called with window, node and 1 when a fault was seen to take effect."""
 
-    def __init__(self, recorder: Recorder, kinds: Iterable[str]) -> None:
+    def __init__(self, recorder: Recorder, *, acted: Callable[[Window, Address, int], None]) -> None:
         self._recorder = recorder
-        self._changes: dict[str, int] = {}  # how often each thing that a fault can hit was changed
+        self._changes: dict[str, int] = {}  # by subject, how often it was changed
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}  # by window
-        self.acted: dict[str, int] = dict.fromkeys(kinds, 0)
+        self._acted = acted
         self.failure: HarnessError | None = None
 
     def changed(self, *subjects: str) -> None:
-        """These things are changed now: what is being measured of them is worthless."""
+        """These subjects are changed now: drop the findings of the probes that look at them."""
         for subject in subjects:
             self._changes[subject] = self._changes.get(subject, 0) + 1
 
     def acts(self, window: Window, node: Address, probe: Probe, *subjects: str) -> None:
-        """Measure that the window has its effect on this node."""
+        """Start a probe that measures the effect of the window on this node."""
         self._begin(window, self._prove(window, node, probe, self._since(subjects), healing=False))
 
     def healed(self, window: Window, node: Address, probe: Probe, *subjects: str) -> None:
-        """Measure that its effect is over."""
+        """Start a probe that measures that the effect is over."""
         self._begin(window, self._prove(window, node, probe, self._since(subjects), healing=True))
 
     async def settle(self, window_id: str | None = None) -> None:
-        """Until the probes of this window, or of all, have found what they look for. HarnessError where healing failed."""
+        """Wait until the probes of this window, or of all windows, have ended. HarnessError where healing failed."""
         names = list(self._tasks) if window_id is None else [window_id]
         await asyncio.gather(*(task for name in names for task in self._tasks.pop(name, ())))
         if self.failure is not None:
@@ -49,28 +49,29 @@ class Proving:
     def _begin(self, window: Window, work: Coroutine[None, None, None]) -> None:
         self._tasks.setdefault(window.id, []).append(asyncio.get_running_loop().create_task(work))
 
-    async def _prove(self, window: Window, node: Address, probe: Probe, is_so: Callable[[], bool], *, healing: bool) -> None:
+    async def _prove(
+        self, window: Window, node: Address, probe: Probe, is_unchanged: Callable[[], bool], *, healing: bool
+    ) -> None:
         try:
             proof = await probe()
         except HarnessError as error:
             self.failure = self.failure or error
             return
         except OSError as error:
-            # A probe starts processes and opens connections, and this machine may have no room for another.
-            self.failure = self.failure or HarnessError(f"looking at window {window.id} ({window.kind}): {error}")
+            # A probe starts processes and opens connections, for which this machine may lack memory or ports.
+            self.failure = self.failure or HarnessError(f"probing window {window.id} ({window.kind}): {error}")
             return
-        if not is_so():
+        if not is_unchanged():
             return
         word = _word(proof, healing=healing)
         self._recorder.event(EventKind.FAULT_PROBED, fault=window.id, node=node, detail=f"{word}: {proof.detail}")
         if healing and proof.holds is False:
             self.failure = self.failure or HarnessError(f"window {window.id} ({window.kind}) is not healed: {proof.detail}")
         if not healing and proof.holds:
-            self.acted[window.kind] += 1
-            self._recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node, detail=window.kind, offset=1)
+            self._acted(window, node, 1)
 
     def _since(self, subjects: tuple[str, ...]) -> Callable[[], bool]:
-        """Are these things as they are now? What is changed before a probe has begun counts too."""
+        """A function that is true while none of these subjects has changed since this call, before the probe begins."""
         before = {subject: self._changes.get(subject, 0) for subject in subjects}
         return lambda: all(self._changes.get(subject, 0) == count for subject, count in before.items())
 

@@ -17,8 +17,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.errors import HarnessError
+from highwater.rig.commits import AnyCommit
 from reference.events import DirImage
 from reference.types import Address, BrokerId, TopicPartition
 from server.lab.notes import NoteLine

@@ -25,11 +25,11 @@ from highwater.backends.real.merge import merged
 from highwater.backends.real.run_folder import tmpdir_too_long
 from highwater.backends.real.site import Site
 from highwater.backends.real.zookeeper.admin import Admin, states_of
-from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.attempts import Attempts
 from highwater.rig.backend import Provenance, Run
+from highwater.rig.commits import AnyCommit
 from highwater.rig.end_state import record_logs
 from highwater.rig.scene import assign, manifest, workload_processes
 from history.digest import digest

@@ -2,9 +2,9 @@
 
 scheduler, clock, timers    time
 network, transport          messages: links and connections; requests and answers
-disk                        what survives
+disk                        durability of logs
 zk, zk_client               ZooKeeper's server, and its library inside a node
 node, clients               processes
-faults, open_window         the nemesis
-stage, world                what all share; a whole run
+faults, fault_*, open_window    the nemesis; one module for each family of faults
+simulation, observer, world    the state that all share; the harness as a client; a whole run
 """

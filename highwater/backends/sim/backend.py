@@ -16,7 +16,7 @@ from reference.node import Node
 
 
 class SimBackend:
-    """Performs plans in virtual time. `boot` makes the machine of a node."""
+    """Performs plans in virtual time. `boot` creates the machine of a node."""
 
     name = "sim"
 
@@ -28,7 +28,7 @@ class SimBackend:
         return next(iter(refusals("sim", plan.schedule)), None)
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
-        """Play the plan. A KeyboardInterrupt or the plan's bound ends it early, with what was recorded."""
+        """Play the plan. A KeyboardInterrupt or the plan's bound ends it early; recorded rows are kept."""
         start = perf_counter()
         world = World(plan, self._boot)
         outcome: Outcome = "completed"
@@ -39,17 +39,17 @@ class SimBackend:
             outcome = "interrupted"
         except TooManyEvents as error:
             outcome, failure = "harness-fault", str(error)
-        recorder, now_ns = world.stage.recorder, world.stage.scheduler.now
+        recorder, now_ns = world.sim.recorder, world.sim.scheduler.now
         found = manifest(plan, provenance, backend=self.name, outcome=outcome, faults=world.faults.counts())
         found = replace(
             found,
             healed_at_ns=world.healed_at_ns,
             final_reads_at_ns=world.final_reads_at_ns,
             end_ns=now_ns,
-            messages=world.stage.transport.traffic.counts(),
+            messages=world.sim.transport.traffic.counts(),
             digest=digest(recorder.operations, recorder.events),
             sim_seconds=now_ns / 1e9,
             wall_seconds=perf_counter() - start,
-            events_handled=world.stage.handled,
+            events_handled=world.sim.handled,
         )
         return Run(history=recorder.history(found), failure=failure)

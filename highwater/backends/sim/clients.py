@@ -1,4 +1,4 @@
-"""Workload processes on the stage: each a client machine, and an admin client, with one operation open at a time."""
+"""Workload processes: each a client machine, and an admin client, with one operation open at a time."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,7 +6,7 @@ from typing import assert_never
 
 from highwater.backends.sim.clock import Clock
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.timers import Timers
 from highwater.backends.sim.zk import ZkServer
 from highwater.backends.sim.zk_client import ZkClient
@@ -26,30 +26,30 @@ _FROM_ZOOKEEPER = (ZkState, ZkReplied, ZkWatch)
 
 
 class ClientHost:
-    """A client process; never stopped. `idle` once its workload process is done with the phase."""
+    """A client process, which is never stopped. `idle` once its workload process has finished the phase."""
 
     def __init__(
-        self, stage: Stage, server: ZkServer, process: Process, number: int, *, processes: int, brokers: tuple[BrokerId, ...]
+        self, sim: Simulation, server: ZkServer, process: Process, number: int, *, processes: int, brokers: tuple[BrokerId, ...]
     ) -> None:
         self.address = Address(f"c{number}")
         self.life = 1
         self.up = True
         self.idle = True
         self.phase: Phase = "faults"
-        self._stage = stage
+        self._sim = sim
         self._zero_ns = 0
-        self._attempts = Attempts(stage.recorder, process, number, processes=processes)
+        self._attempts = Attempts(sim.recorder, process, number, processes=processes)
         first = number % len(brokers)
-        timeout_ms = Millis(stage.plan.workload.request_timeout_ms)
+        timeout_ms = Millis(sim.plan.workload.request_timeout_ms)
         self._client = Client.boot(self.address, brokers[first:] + brokers[:first], request_timeout_ms=timeout_ms)
-        # Of a command: ZooKeeper's session timeout bounds how long its outcome may be hidden by a lost one.
+        # A lost ZooKeeper session hides the outcome of a command no longer than the session timeout.
         self._admin = Admin(timeout_ms=Millis(ADMIN_TIMEOUT_MS))
-        self._zk = ZkClient(self, server, stage, timeout_ms=stage.plan.cluster.session_timeout_ms)
-        self._clock = Clock(stage.scheduler, monotonic_ns=0)
-        self._timers = Timers(stage.scheduler, stage.draws, self._clock, owner=self.address, fire=self._ring)
+        self._zk = ZkClient(self, server, sim, timeout_ms=sim.plan.cluster.session_timeout_ms)
+        self._clock = Clock(sim.scheduler, monotonic_ns=0)
+        self._timers = Timers(sim.scheduler, sim.draws, self._clock, owner=self.address, fire=self._ring)
 
     def begin(self, phase: Phase, *, zero_ns: int) -> None:
-        """A phase begins; `zero_ns` is when the workload began."""
+        """Begin a phase; `zero_ns` is the start of the workload."""
         self.phase = phase
         self._zero_ns = zero_ns
         if self.idle:
@@ -57,35 +57,35 @@ class ClientHost:
             self._go_on()
 
     def take(self, source: str, event: AnyEvent) -> None:
-        """An event for the client machine."""
-        self._stage.handled += 1
+        """Hand an event to the client machine."""
+        self._sim.handled += 1
         if isinstance(event, _FROM_ZOOKEEPER) or event == _ADMIN_TIMER_FIRED:
             self._perform(self._admin.handle(event))
         else:
             self._perform(self._client.handle(event, now=self._clock.now()))
 
     def run(self, source: str, action: "partial[None]") -> None:
-        """Something that happens inside the process."""
+        """Run an action inside the process."""
         action()
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """The same after a while."""
-        self._stage.scheduler.after(delay_ns, action)
+        """`run` after a delay."""
+        self._sim.scheduler.after(delay_ns, action)
 
     def _ring(self, name: str) -> None:
         self.take(self.address, TimerFired(name))
 
     def _go_on(self) -> None:
-        """Ask the workload process what to do now."""
+        """Ask the workload process for the next operation."""
         if self._attempts.open is not None:
             return
-        now_ms = (self._stage.scheduler.now - self._zero_ns) // MS
+        now_ms = (self._sim.scheduler.now - self._zero_ns) // MS
         match self._attempts.process.next(now_ms=now_ms, phase=self.phase):
             case Invocation() as invocation:
-                self._stage.handled += 1
+                self._sim.handled += 1
                 self._start(self._attempts.begin(invocation))
             case Sleep(ms=ms):
-                self._stage.scheduler.after(max(1, ms) * MS, self._go_on)
+                self._sim.scheduler.after(max(1, ms) * MS, self._go_on)
             case Done():
                 self.idle = True
             case unexpected:
@@ -101,7 +101,7 @@ class ClientHost:
         for output in outputs:
             match output:
                 case Send():
-                    self._stage.transport.send(self, output.to, output.message)
+                    self._sim.transport.send(self, output.to, output.message)
                 case SetTimer():
                     self._timers.arm(output)
                 case CancelTimer():
@@ -112,7 +112,7 @@ class ClientHost:
                     self._zk.ask(output)
                 case Answered():
                     self._attempts.end(heard(output))
-                    # Later, for the effects behind the answer belong to the call that has ended.
-                    self._stage.scheduler.after(0, self._go_on)
+                    # Not at once: the effects behind the answer in this list belong to the call that has ended.
+                    self._sim.scheduler.after(0, self._go_on)
                 case _:
                     raise AssertionError(f"a client does not ask for {output}")

@@ -1,4 +1,4 @@
-"""The clocks of one node: a monotonic one, which only drift moves, and a wall clock, which may be set to anything.
+"""The clocks of one node: a monotonic clock, which only drift changes, and a wall clock, which may also be set.
 
 Integers throughout: the drift is in parts per million of virtual time, applied from the instant it was set on, so that the
 monotonic clock never goes back.
@@ -31,35 +31,35 @@ class Clock:
         return self._base_ns + elapsed + elapsed * self._ppm // _MILLION
 
     def now(self) -> Now:
-        """Both clocks in milliseconds."""
+        """The times of both clocks, ms."""
         monotonic = self.monotonic_ns()
         return Now(Millis(monotonic // MS), Millis((monotonic + self._wall_ns + self._jump_ns) // MS))
 
     @property
     def off(self) -> tuple[int, int]:
-        """What is wrong with it: the wall clock's jump in ns, the drift of both in ppm."""
+        """The errors: the wall clock's offset in ns, the drift of both clocks in ppm."""
         return self._jump_ns, self._ppm
 
     def until_ns(self, monotonic_ns: int) -> int:
-        """The virtual instant, not before now, at which the monotonic clock will have reached this if the drift stays."""
+        """The virtual time, not before now, at which the monotonic clock shows this time if the drift stays."""
         left = monotonic_ns - self.monotonic_ns()
         if left <= 0:
             return self._scheduler.now
         return self._scheduler.now + (left if not self._ppm else -(-left * _MILLION // (_MILLION + self._ppm)) + 1)
 
     def drift(self, ppm: int) -> None:
-        """Run fast (positive) or slow from now on; 0 runs right."""
+        """Set the drift in ppm: positive runs fast, 0 right."""
         assert ppm > -_MILLION
         self._base_ns = self.monotonic_ns()
         self._since_ns = self._scheduler.now
         self._ppm = ppm
 
     def jump(self, offset_ns: int) -> None:
-        """Set the wall clock off by so much from what it would show; 0 sets it right, but for what drift did to it."""
+        """Set the wall clock's offset in ns; 0 removes the offset but not the effect of past drift."""
         self._jump_ns = offset_ns
 
     def set_right(self) -> None:
-        """Neither offset nor drift from now on: the wall clock shows true time, as after a synchronisation."""
+        """Remove offset, drift and the effect of past drift from the wall clock, as a synchronisation does."""
         self.drift(0)
         self._jump_ns = 0
         self._wall_ns = EPOCH_NS + self._scheduler.now - self._base_ns

@@ -1,11 +1,11 @@
-"""The disks of one node: log directories with a page cache, an fsync that takes time, and ways to fail.
+"""The disks of one node: log directories with a page cache, an fsync that takes time, and errors.
 
-Each log keeps a journal of what was done to it since it was last flushed. Losing power undoes a drawn suffix of that journal,
-per log; the append at the edge may be torn (its batch is there and not intact). A crash undoes nothing. Checkpoints are
-replaced atomically and durably, as `reference.effects` says.
+Each log keeps a journal of the operations since its last flush. A power loss undoes a drawn suffix of that journal, per log; the
+last append that remains may be torn (its batch exists and is not intact). A crash undoes nothing. Checkpoints are replaced
+atomically and durably, as `reference.effects` says.
 
-A directory refuses (`error`): EACCES, ENOTDIR and EIO everything, ENOSPC what needs room. What a power loss or a swap destroys is
-returned as `Wounds`: the first offset of each log whose record is no longer the one that was there.
+A directory refuses with an error: EACCES, ENOTDIR and EIO refuse everything, ENOSPC refuses operations that need room. The
+records that a power loss or a swap destroys are returned as `Wounds`: the first offset of each log whose record has changed.
 """
 
 from typing import assert_never
@@ -27,18 +27,18 @@ _NEED_ROOM = (Append, CreateReplica, MarkDir, MarkClean, WriteCheckpoint)
 
 
 class Refusal:
-    """A fault that makes a directory refuse: everything, or only what needs room."""
+    """A fault that makes a directory refuse all operations, or only those that need room."""
 
     __slots__ = ("acting", "error", "reads")
 
     def __init__(self, acting: Acting, error: str, *, reads: bool) -> None:
         self.acting = acting
         self.error = error
-        self.reads = reads  # what needs no room still works
+        self.reads = reads  # operations that need no room work
 
 
 class _Log:
-    """One log in the page cache. The journal holds, newest last, None for a batch appended, what was cut for a truncation."""
+    """One log in the page cache. The journal holds, newest last, None for an append and the removed batches for a truncation."""
 
     __slots__ = ("batches", "born", "journal", "number", "topic_id")
 
@@ -50,7 +50,7 @@ class _Log:
         self.number = 0  # of operations before the journal: all durable
 
 
-Mark = list[tuple[TopicPartition, _Log, int]]  # up to which operation of each log a flush reaches
+Mark = list[tuple[TopicPartition, _Log, int]]  # the last operation of each log that a flush makes durable
 
 
 class Directory:
@@ -64,14 +64,14 @@ class Directory:
         self.clean = False
         self.logs: dict[TopicPartition, _Log] = {}
         self.dirty: dict[TopicPartition, _Log] = {}
-        self.gone: dict[TopicPartition, _Log] = {}  # deleted, not yet durably
+        self.gone: dict[TopicPartition, _Log] = {}  # logs whose deletion is not durable yet
         self.checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
         self.refusals: list[Refusal] = []
         self.slows: list[tuple[int, Acting]] = []
 
 
 class Disk:
-    """All directories of a node. Performs the effects of one machine; survives its lives."""
+    """All directories of a node; they outlive its processes."""
 
     __slots__ = ("_draws", "_flush_ns_max", "_flush_ns_min", "_node", "dirs")
 
@@ -81,10 +81,10 @@ class Disk:
         self._flush_ns_min, self._flush_ns_max = flush_ns
         self.dirs = [Directory() for _ in range(dirs)]
 
-    # --- what a machine does ------------------------------------------------------------------------------------------------
+    # --- effects of a machine ----------------------------------------------------------------------------------------------
 
     def refuses(self, index: int, *, needs_room: bool) -> str | None:
-        """The error that an access to this directory meets now."""
+        """The error of an access to this directory now; None where it works."""
         for refusal in self.dirs[index].refusals:
             if needs_room or not refusal.reads:
                 refusal.acting.count += 1
@@ -92,7 +92,9 @@ class Disk:
         return None
 
     def perform(self, effect: DiskEffect) -> str | None:
-        """Change the page cache (a checkpoint: the disk). Returns the error where the directory refuses, having done nothing."""
+        """Change the page cache (a checkpoint: the disk). Returns the error, with nothing changed, where the directory
+        refuses.
+        """
         directory = self.dirs[effect.dir]
         if directory.refusals:
             error = self.refuses(effect.dir, needs_room=isinstance(effect, _NEED_ROOM))
@@ -135,11 +137,11 @@ class Disk:
             directory.dirty[tp] = log
 
     def replicas_in(self, index: int) -> tuple[TopicPartition, ...]:
-        """Whose logs a directory holds."""
+        """The partitions whose logs are in a directory."""
         return tuple(self.dirs[index].logs)
 
     def flush_delay_ns(self, index: int) -> int:
-        """How long an fsync of this directory takes that starts now."""
+        """The drawn duration of an fsync of this directory that starts now."""
         delay_ns = self._draws.between(f"flush {self._node}", self._flush_ns_min, self._flush_ns_max)
         for extra_ns, acting in self.dirs[index].slows:
             acting.count += 1
@@ -147,11 +149,11 @@ class Disk:
         return delay_ns
 
     def flush_mark(self, index: int) -> Mark:
-        """What a flush that starts now will make durable: give it to `flushed` when the time has come."""
+        """The operations that a flush makes durable if it starts now; pass it to `flushed` when the flush ends."""
         return [(tp, log, log.number + len(log.journal)) for tp, log in self.dirs[index].dirty.items()]
 
     def flushed(self, index: int, mark: Mark) -> None:
-        """The flush is done."""
+        """A flush has ended: drop from the journals what it made durable."""
         directory = self.dirs[index]
         directory.gone.clear()
         for tp, log, number in mark:
@@ -161,10 +163,10 @@ class Disk:
             if not log.journal and directory.dirty.get(tp) is log:
                 del directory.dirty[tp]
 
-    # --- what the laboratory does ---------------------------------------------------------------------------------------------
+    # --- faults of the harness ------------------------------------------------------------------------------------------------
 
     def lose_unflushed(self, index: int, purpose: str, *, torn: bool, all_of_it: bool) -> Wounds:
-        """Power is lost, or the device forgets: undo a drawn suffix of each journal."""
+        """Undo a drawn suffix of each journal, as a power loss does or a device that loses what was not synced."""
         directory = self.dirs[index]
         wounds: Wounds = []
         for tp, log in sorted(directory.dirty.items()):
@@ -186,16 +188,16 @@ class Disk:
         return wounds
 
     def swap(self, index: int) -> Wounds:
-        """An empty directory stands in the place of this one."""
+        """Replace this directory by an empty one."""
         logs = sorted(self.dirs[index].logs.items())
-        # an empty log too: whoever counts on it cannot know that nothing was in it
+        # also for an empty log: the ISR that counts on the replica does not know that the log was empty
         wounds = [(tp, log.topic_id, int(log.batches[0].base_offset) if log.batches else 0) for tp, log in logs]
         old, self.dirs[index] = self.dirs[index], Directory()
         self.dirs[index].refusals, self.dirs[index].slows = old.refusals, old.slows
         return wounds
 
     def image(self) -> tuple[DirImage, ...]:
-        """What a process finds when it starts."""
+        """The image that a process gets when it starts."""
         images = []
         for index, directory in enumerate(self.dirs):
             if directory.refusals and self.refuses(index, needs_room=False) is not None:
@@ -234,7 +236,7 @@ def _undo(log: _Log, survive: int, *, torn: bool) -> None:
 
 
 def _first_difference(before: list[Batch], after: list[Batch]) -> int | None:
-    """The first offset that `before` held and `after` does not hold in the same way."""
+    """The first offset whose record in `before` is missing or different in `after`."""
     for old, new in zip(before, after, strict=False):
         if old != new:
             return old.base_offset

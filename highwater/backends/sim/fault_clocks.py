@@ -1,4 +1,4 @@
-"""Faults of clocks: a node's clocks show the sum of what all open windows do to them."""
+"""Faults of simulated clocks: a node's clocks show the sum of the offsets and drifts of all open windows."""
 
 from functools import partial
 from typing import assert_never
@@ -7,12 +7,12 @@ from highwater.backends.sim.network import Acting
 from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.open_window import OpenWindow
 from highwater.backends.sim.scheduler import MS, Scheduler
-from nemesis.faults import ClockDrift, ClockJump, ClockStrobe
+from nemesis.faults import ClockDrift, ClockFault, ClockJump, ClockStrobe
 from reference.types import Address
 
 
 class _Wrong:
-    """What is wrong with the clocks of one node just now, by window."""
+    """The drifts and offsets of one node's clocks, by open window."""
 
     __slots__ = ("drifts_ppm", "jumps_ns")
 
@@ -22,14 +22,14 @@ class _Wrong:
 
 
 class ClockFaults:
-    """What windows do to the clocks of one world."""
+    """Performs faults of clocks."""
 
     def __init__(self, scheduler: Scheduler, nodes: tuple[Address, ...]) -> None:
         self._scheduler = scheduler
         self._wrong = {address: _Wrong() for address in nodes}
 
-    def set_wrong(self, opened: OpenWindow, fault: ClockJump | ClockDrift | ClockStrobe, node: NodeHost, acting: Acting) -> None:
-        """One window more sets these clocks off."""
+    def do(self, opened: OpenWindow, fault: ClockFault, node: NodeHost, acting: Acting) -> None:
+        """Do it to this node's clocks, and register how it is undone."""
         wrong, before = self._wrong[node.address], node.clock.off
         opened.undo.append(partial(self._over, node, opened.id))
         match fault:
@@ -45,7 +45,7 @@ class ClockFaults:
         acting.count += node.clock.off != before
 
     def heal(self, node: NodeHost) -> None:
-        """True time again."""
+        """Set this node's clocks right, whatever windows did to them."""
         self._wrong[node.address] = _Wrong()
         self._apply(node)
 

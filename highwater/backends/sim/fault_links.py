@@ -1,4 +1,4 @@
-"""Faults of the network: links are cut, slow, clogged or lossy, and connections are reset."""
+"""Faults of simulated links: they are cut, slow, clogged or lossy, or their connections are reset."""
 
 from functools import partial
 from typing import assert_never
@@ -7,48 +7,56 @@ from highwater.backends.sim.network import Acting, Stop
 from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.open_window import OpenWindow
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.transport import PacketLoss, kinds_named
 from highwater.rig.cuts import ZOOKEEPER, Geography, Pair
-from nemesis.faults import Clog, Packets, Partition, Reset, Slow
-from reference.types import Address, BrokerId
+from nemesis.faults import Clog, LinkFault, Packets, Partition, Reset, Slow
+from reference.types import Address, BrokerId, broker_address
 
 
 class LinkFaults:
-    """What windows do to the links of one world."""
+    """Performs faults of links."""
 
-    def __init__(self, stage: Stage, nodes: dict[BrokerId, NodeHost], geography: Geography) -> None:
-        self._stage = stage
+    def __init__(self, sim: Simulation, nodes: dict[BrokerId, NodeHost], geography: Geography) -> None:
+        self._sim = sim
         self._nodes = {node.address: node for node in nodes.values()}
         self._geography = geography
 
-    def cut(self, opened: OpenWindow, fault: Partition, brokers: tuple[BrokerId, ...]) -> None:
-        """Nothing arrives over these links; what is on its way waits."""
-        for pair in self._geography.cut_by(fault, brokers, self._stage.draws, purpose=f"cut {opened.id}"):
-            # A link between an administrator and ZooKeeper is no broker's: the first one counts it.
+    def do(self, opened: OpenWindow, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> None:
+        """Do it to the links of these brokers, and register how it is undone."""
+        if isinstance(fault, Partition):
+            self._cut(opened, fault, brokers)
+            return
+        for broker in brokers:
+            self._disturb(opened, fault, broker)
+
+    def _cut(self, opened: OpenWindow, fault: Partition, brokers: tuple[BrokerId, ...]) -> None:
+        """Nothing arrives over these links; messages on their way wait."""
+        for pair in self._geography.cut_by(fault, brokers, self._sim.draws, purpose=f"cut {opened.id}"):
+            # A link between an administrator and ZooKeeper belongs to no broker; the first broker counts it.
             first = next(iter(opened.actings.values()))
             acting = opened.actings.get(Address(pair[1])) or opened.actings.get(Address(pair[0])) or first
-            link = self._stage.network.link(*pair)
-            opened.undo.append(partial(self._stage.network.release, link))
+            link = self._sim.network.link(*pair)
+            opened.undo.append(partial(self._sim.network.release, link))
             opened.hold_in(link.cuts, acting)
 
-    def disturb(self, opened: OpenWindow, fault: Packets | Slow | Clog | Reset, node: NodeHost, acting: Acting) -> None:
-        """Some of the links of one node get worse."""
-        broker, stage = node.config.broker, self._stage
+    def _disturb(self, opened: OpenWindow, fault: Packets | Slow | Clog | Reset, broker: BrokerId) -> None:
+        """Make links of one broker slow, lossy, clogged or unstable."""
+        acting, sim = opened.actings[broker_address(broker)], self._sim
         match fault:
             case Packets(peer=peer):
                 loss = PacketLoss(acting, fault)
                 for pair in self._geography.links_of(broker, ("peers",), peer=peer):
-                    stage.transport.lose(stage.network.link(*pair), loss)
-                    opened.undo.append(partial(stage.transport.spare, stage.network.link(*pair), loss))
+                    sim.transport.lose(sim.network.link(*pair), loss)
+                    opened.undo.append(partial(sim.transport.spare, sim.network.link(*pair), loss))
             case Slow(extra_ms=extra_ms, links=links):
                 for pair in self._geography.links_of(broker, links):
-                    opened.hold_in(stage.network.link(*pair).slows, (extra_ms * MS, acting))
+                    opened.hold_in(sim.network.link(*pair).slows, (extra_ms * MS, acting))
             case Clog(links=links, kinds=kinds, peer=peer, direction=direction):
                 stop = Stop(acting, kinds_named(kinds) if kinds else None)
                 for pair in self._geography.links_of(broker, links, direction, peer):
-                    link = stage.network.link(*pair)
-                    opened.undo.append(partial(stage.network.release, link))
+                    link = sim.network.link(*pair)
+                    opened.undo.append(partial(sim.network.release, link))
                     opened.hold_in(link.stops if kinds else link.clogs, stop)
             case Reset(period_ms=period_ms, links=links):
                 pairs = self._geography.links_of(broker, links)
@@ -63,5 +71,5 @@ class LinkFaults:
             if target == ZOOKEEPER:
                 acting.count += self._nodes[source].zk.reset()
             elif source != ZOOKEEPER:
-                acting.count += self._stage.transport.reset(source, target)
-        self._stage.scheduler.after(period_ms * MS, self._reset_again, opened, pairs, period_ms, acting)
+                acting.count += self._sim.transport.reset(source, target)
+        self._sim.scheduler.after(period_ms * MS, self._reset_again, opened, pairs, period_ms, acting)

@@ -1,15 +1,15 @@
-"""Links and connections: what happens to bytes between two processes, modelled as TCP.
+"""Links and connections: the transport of bytes between two processes, modelled as TCP.
 
 A `Link` is one direction between two addresses; faults change links. A `Connection` is two halves over the links there and
-back: in order and at most once while it lives. A message is delayed when it is sent and judged when it arrives: while its
-link is cut it waits for retransmission, and after some patience the connection breaks; while its link is clogged it waits
-without end. A connection that breaks lets a drawn prefix of what is in flight still arrive, perhaps after the first bytes of
-the next connection, which does not wait for the old one. Nothing is ever doubled or overtaken within a connection.
+back: in order and at most once while it lives. A message's delay is drawn when it is sent; faults apply when it arrives. While
+its link is cut it waits for retransmission, and after a drawn time the connection breaks. While its link is clogged it waits
+without limit. When a connection breaks, a drawn prefix of the messages in flight still arrives, perhaps after the first bytes of
+the next connection, which does not wait for the old one. Nothing is duplicated or reordered within a connection.
 
 Single messages may also travel alone (`send_alone`): they stand for retries over several connections, keep no order and are
 lost where their link is cut.
 
-Each fault that holds, drops or delays something counts it in its `Acting`.
+Each fault that holds, drops or delays a message counts it in its `Acting`.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ PATIENCE_MS_MAX = 4000
 
 
 class Acting:
-    """A fault window at work on one node: `count` is how often it bit."""
+    """A fault window's effect on one node: `count` says how often it acted."""
 
     __slots__ = ("count", "node", "window")
 
@@ -34,7 +34,7 @@ class Acting:
 
 
 class Stop:
-    """A clog on a link: of everything, or of some kinds of messages."""
+    """A clog of a link: for all messages, or for some kinds."""
 
     __slots__ = ("acting", "kinds")
 
@@ -44,7 +44,7 @@ class Stop:
 
 
 class Link:
-    """One direction between two addresses, with the faults that hold on it now."""
+    """One direction between two addresses, with the faults that affect it now."""
 
     __slots__ = ("back", "clogs", "cuts", "held", "keys", "slows", "source", "stops", "target")
 
@@ -77,7 +77,7 @@ class Half:
 
 
 class Connection:
-    """Opened by a client to a server; `on_lost` tells the client that it broke."""
+    """A connection from a client to a server; `on_lost` is called at the client when it breaks."""
 
     __slots__ = ("back", "broken", "doubted", "forth", "on_lost", "told_late")
 
@@ -119,13 +119,13 @@ class Network:
         return link
 
     def links(self) -> list[Link]:
-        """Every link that was ever used."""
+        """All links that were ever used."""
         return list(self._links.values())
 
     # --- sending and arriving -----------------------------------------------------------------------------------------------
 
     def send(self, half: Half, payload: object, topic_partition: str = "") -> None:
-        """Send over a connection. What is sent over a broken one is lost: its client is about to learn that."""
+        """Send over a connection. A message over a broken connection is lost; its client soon learns of the break."""
         if half.connection.broken:
             return
         half.sent += 1
@@ -136,7 +136,7 @@ class Network:
         self._scheduler.at(arrival_ns, self._arrive, half, half.sent, payload)
 
     def send_alone(self, link: Link, late_ns: int, deliver: Callable[[object], None], payload: object) -> None:
-        """Send a message outside of any connection, so much later than usual."""
+        """Send a message outside of any connection, with an extra delay."""
         self._scheduler.after(late_ns + self._delay_ns(link, payload, "alone"), self._arrive_alone, link, deliver, payload)
 
     def _delay_ns(self, link: Link, payload: object, what: str) -> int:
@@ -159,7 +159,7 @@ class Network:
             self._hold(half, number, payload)
             return
         if number != half.received + 1:
-            half.early[number] = payload  # a byte before it is still missing
+            half.early[number] = payload  # an earlier message is still missing
             return
         self._deliver(half, payload)
         while half.early and (payload := half.early.pop(half.received + 1, None)) is not None:
@@ -187,7 +187,7 @@ class Network:
                 return
         deliver(payload)
 
-    # --- what stands in the way -----------------------------------------------------------------------------------------------
+    # --- cuts and clogs -------------------------------------------------------------------------------------------------------
 
     def _hold(self, half: Half, number: int, payload: object) -> None:
         link = half.link if half.link.cuts or half.link.clogs else half.link.back
@@ -210,13 +210,15 @@ class Network:
             self.sever(connection, some_arrive=False)
 
     def release(self, link: Link) -> None:
-        """A cut or clog of this link is over: what waited is sent again, each after a new delay, in order within a connection."""
+        """A cut or clog of this link has ended: send waiting messages again, each with a new delay, in order within a
+        connection.
+        """
         held, link.held = link.held, []
         for action, arguments in held:
             self._scheduler.after(self._delay_ns(link, None, "again"), action, *arguments)
 
     def sever(self, connection: Connection, *, some_arrive: bool, tell_after_ns: int | None = None) -> None:
-        """Break a connection. The client is told after so long (the delay of the way back where not given)."""
+        """Break a connection. The client learns of it after the given time, or after the delay of the way back."""
         assert not connection.broken
         connection.broken = True
         for half in (connection.forth, connection.back):
@@ -230,7 +232,7 @@ class Network:
     def _tell(self, connection: Connection) -> None:
         link = connection.back.link
         if link.cuts and not connection.told_late:
-            connection.told_late = True  # the reset was lost: the client finds out by itself
+            connection.told_late = True  # the reset was lost: the client finds out by its own timeout
             self._scheduler.after(self._patience_ns(link), self._tell, connection)
             return
         connection.on_lost()

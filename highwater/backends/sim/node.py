@@ -1,8 +1,8 @@
-"""One broker process on the stage: hosts a machine, performs its effects, and can be stopped in every way.
+"""One simulated broker process: hosts a machine, performs its effects, and can be stopped in every way.
 
-A process is `up`, perhaps `paused`, or down. While it is paused everything meant for it waits; when it goes on, what waited
-comes in drawn order, but in order from each source. An assertion that fails inside the machine ends the process and the
-evidence says so. What a directory refuses is told to the machine at once (`reference.performing`).
+A process is `up`, perhaps `paused`, or down. Events for a paused process wait; on resume they come in drawn order, but in order
+from each source. A failed assertion of the machine is recorded and ends the process. The machine is told at once of an effect
+that a directory refuses (`reference.performing`).
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from typing import Protocol, assert_never
 from highwater.backends.sim.clock import Clock
 from highwater.backends.sim.disk import Disk, Mark
 from highwater.backends.sim.scheduler import MS, US
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.timers import Timers
 from highwater.backends.sim.traps import Trap
 from highwater.backends.sim.zk import ZkServer
@@ -45,66 +45,66 @@ from reference.machine import Now
 from reference.performing import perform
 from reference.types import Address, broker_address
 
-BOOT_CLOCK_NS_MAX = 10**15  # a monotonic clock starts anywhere
-WALL_OFFSET_NS_MAX = 10**7  # wall clocks that are right agree this well
+BOOT_CLOCK_NS_MAX = 10**15  # a monotonic clock starts at a drawn time up to this
+WALL_OFFSET_NS_MAX = 10**7  # correct wall clocks differ by up to this
 AMBUSH_NS = 5 * MS
-FAILURES_MAX = 100  # of directories in a row, before the machine is taken to be in a loop
+FAILURES_MAX = 100  # consecutive failures of directories; more are taken for an endless loop
 _SELF = "self"  # source of timers and of the disk
 
 
 class Handler(Protocol):
-    """What the stage needs of a machine."""
+    """What a simulated process needs of a machine."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """Take one event and return what is to be done."""
+        """Take one event and return its effects."""
 
 
 Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handler]
 
 
 class NodeHost:
-    """A broker's process, with the clock, disk and place in the network that outlive it."""
+    """A broker's process, with the clock, the disk and the address that outlive it."""
 
-    def __init__(self, stage: Stage, server: ZkServer, config: BrokerConfig, boot: Boot) -> None:
+    def __init__(self, sim: Simulation, server: ZkServer, config: BrokerConfig, boot: Boot) -> None:
         self.address: Address = broker_address(config.broker)
         self.config = config
         self.life = 0
         self.up = False
         self.paused = False
-        self.wrong = False  # an assertion failed: it is not started again
+        self.wrong = False  # an assertion failed; the node is not started again
         self.failed_dirs = False  # this life was told of a directory that failed
         self.machine: Handler | None = None
-        self._stage = stage
+        self._sim = sim
         self._server = server
         self._boot = boot
         self._waiting: dict[str, deque[partial[None]]] = {}  # by source, while paused
         self._ambush: partial[None] | None = None
         self.traps: list[Trap] = []
-        shape = stage.plan.network
-        self.disk = Disk(self.address, config.log_dirs, stage.draws, (shape.flush_us_min * US, shape.flush_us_max * US))
+        shape = sim.plan.network
+        self.disk = Disk(self.address, config.log_dirs, sim.draws, (shape.flush_us_min * US, shape.flush_us_max * US))
         self.clock = Clock(
-            stage.scheduler,
-            monotonic_ns=stage.draws.below(f"clock {self.address}", BOOT_CLOCK_NS_MAX),
-            wall_offset_ns=stage.draws.below(f"wall {self.address}", WALL_OFFSET_NS_MAX),
+            sim.scheduler,
+            monotonic_ns=sim.draws.below(f"clock {self.address}", BOOT_CLOCK_NS_MAX),
+            wall_offset_ns=sim.draws.below(f"wall {self.address}", WALL_OFFSET_NS_MAX),
         )
-        self.zk = ZkClient(self, server, stage, timeout_ms=config.session_timeout_ms)
-        self.timers = Timers(stage.scheduler, stage.draws, self.clock, owner=self.address, fire=self._ring)
-        self.notes = Notebook(stage.recorder, self.address)
+        self.zk = ZkClient(self, server, sim, timeout_ms=config.session_timeout_ms)
+        self.timers = Timers(sim.scheduler, sim.draws, self.clock, owner=self.address, fire=self._ring)
+        self.notes = Notebook(sim.recorder, self.address)
 
     # --- life and death -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process on what the disk holds; nothing where it runs already."""
+        """Start the process on the image of the disk; nothing where it runs already."""
         if self.up:
             return
         self.life += 1
         self.up = True
         image = self.disk.image()
         self.failed_dirs = not all(found.readable for found in image)
-        self.zk = ZkClient(self, self._server, self._stage, timeout_ms=self.config.session_timeout_ms)
-        self.timers = Timers(self._stage.scheduler, self._stage.draws, self.clock, owner=self.address, fire=self._ring)
+        self.zk = ZkClient(self, self._server, self._sim, timeout_ms=self.config.session_timeout_ms)
+        self.timers = Timers(self._sim.scheduler, self._sim.draws, self.clock, owner=self.address, fire=self._ring)
         self.notes.life = self.life
-        self._stage.recorder.event(EventKind.NODE_STARTED, node=self.address, life=self.life)
+        self._sim.recorder.event(EventKind.NODE_STARTED, node=self.address, life=self.life)
         try:
             self.machine = self._boot(self.config, image, self.life)
         except AssertionError as error:
@@ -113,7 +113,7 @@ class NodeHost:
         self._handle(Booted())
 
     def stop(self, why: str, *, silent_ns: int | None = None) -> None:
-        """End the process; nothing where it is down. `silent_ns`: the host is gone too, so peers notice only after so long."""
+        """End the process; nothing where it is down. `silent_ns`: the host is gone too, and peers notice after that time."""
         if not self.up:
             return
         self.up = False
@@ -122,20 +122,20 @@ class NodeHost:
         self.machine = None
         self.timers.cancel_all()
         self.zk.died()
-        self._stage.transport.ended(self.address, silent_ns=silent_ns)
-        self._stage.recorder.event(EventKind.NODE_STOPPED, node=self.address, life=self.life, detail=why)
+        self._sim.transport.ended(self.address, silent_ns=silent_ns)
+        self._sim.recorder.event(EventKind.NODE_STOPPED, node=self.address, life=self.life, detail=why)
 
     def ambush(self, blow: "partial[None]") -> None:
-        """Have `blow` end the process, at once or, drawn, between two effects of what it does in the next few milliseconds."""
-        if not self.up or self.paused or self._stage.draws.ratio(f"ambush {self.address}", 1, 2):
+        """Let `blow` end the process: at once or, by a draw, between two effects within the next few milliseconds."""
+        if not self.up or self.paused or self._sim.draws.ratio(f"ambush {self.address}", 1, 2):
             blow()
             return
         self.spring()
         self._ambush = blow
-        self._stage.scheduler.after(AMBUSH_NS, self._spring, blow)
+        self._sim.scheduler.after(AMBUSH_NS, self._spring, blow)
 
     def spring(self) -> None:
-        """Strike the blow that is waiting, if there is one."""
+        """Perform the waiting blow now, if there is one."""
         if self._ambush is not None:
             self._spring(self._ambush)
 
@@ -145,17 +145,17 @@ class NodeHost:
             blow()
 
     def pause(self) -> None:
-        """Stand still."""
+        """Pause the process; nothing where it is down."""
         self.paused = self.up
 
     def resume(self) -> None:
-        """Go on: first with what has waited, in drawn order."""
+        """Continue, first with the waiting events: the source of each next one is drawn."""
         self.paused = False
         waiting, self._waiting = self._waiting, {}
         life = self.life
         while waiting and self.life == life and self.up:
             sources = list(waiting)
-            source = sources[self._stage.draws.below(f"resume {self.address}", len(sources))]
+            source = sources[self._sim.draws.below(f"resume {self.address}", len(sources))]
             action = waiting[source].popleft()
             if not waiting[source]:
                 del waiting[source]
@@ -163,28 +163,28 @@ class NodeHost:
 
     def _wrong(self, error: AssertionError) -> None:
         self.wrong = True
-        self._stage.recorder.event(EventKind.ASSERTION, node=self.address, life=self.life, detail=_words(error))
+        self._sim.recorder.event(EventKind.ASSERTION, node=self.address, life=self.life, detail=_words(error))
         self.stop("halt:assertion")
 
     # --- events -----------------------------------------------------------------------------------------------------------------
 
     def take(self, source: str, event: AnyEvent) -> None:
-        """An event for the machine."""
+        """Hand an event to the machine; while paused it waits."""
         if self.paused:
             self._waiting.setdefault(source, deque()).append(partial(self._handle, event))
         elif self.up:
             self._handle(event)
 
     def run(self, source: str, action: "partial[None]") -> None:
-        """Something that happens inside the process."""
+        """Run an action inside the process; while paused it waits."""
         if self.paused:
             self._waiting.setdefault(source, deque()).append(action)
         elif self.up:
             action()
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """The same after a while, in this life only."""
-        self._stage.scheduler.after(delay_ns, self._run_in, self.life, source, action)
+        """`run` after a delay, in this life only."""
+        self._sim.scheduler.after(delay_ns, self._run_in, self.life, source, action)
 
     def _run_in(self, life: int, source: str, action: "partial[None]") -> None:
         if self.life == life:
@@ -197,7 +197,7 @@ class NodeHost:
         machine = self.machine
         if machine is None:
             return
-        self._stage.handled += 1
+        self._sim.handled += 1
         try:
             effects = machine.handle(event, now=self.clock.now())
             assert failures < FAILURES_MAX
@@ -214,7 +214,7 @@ class NodeHost:
     # --- effects --------------------------------------------------------------------------------------------------------------
 
     def _survive(self, effects: int) -> int:
-        return 1 + self._stage.draws.below(f"ambush {self.address}", effects - 1)
+        return 1 + self._sim.draws.below(f"ambush {self.address}", effects - 1)
 
     def _perform_all(self, machine: Handler, effects: list[AnyEffect], failures: int) -> None:
         attempt = self._attempt if self.traps else self._perform
@@ -224,7 +224,7 @@ class NodeHost:
                 self._handle(failed, failures + 1)
 
     def _attempt(self, effect: AnyEffect) -> str | None:
-        """Perform an effect unless a trap ends the process before it; the error where a directory refuses."""
+        """Perform an effect unless a trap ends the process before it. Returns the error where a directory refuses."""
         trap = next((trap for trap in self.traps if trap.springs(effect)), None)
         if trap is not None and trap.before:
             trap.strike()
@@ -235,12 +235,12 @@ class NodeHost:
         return error
 
     def _perform(self, effect: AnyEffect) -> str | None:
-        """The error where a directory refuses."""
+        """Perform an effect. Returns the error where a directory refuses."""
         match effect:
             case Send():
-                self._stage.transport.send(self, effect.to, effect.message)
+                self._sim.transport.send(self, effect.to, effect.message)
             case Disconnect():
-                self._stage.transport.reset(effect.peer, self.address)
+                self._sim.transport.reset(effect.peer, self.address)
             case Note():
                 self.notes.write(effect)
             case SetTimer():
@@ -271,7 +271,7 @@ class NodeHost:
 
     def _flushed(self, effect: Flush, mark: Mark) -> None:
         error = self.disk.refuses(effect.dir, needs_room=False)
-        if error is not None:  # the directory failed meanwhile: nothing became durable
+        if error is not None:  # the directory failed during the flush: nothing became durable
             self.failed_dirs = True
             self._handle(DirFailed(effect.dir, error))
             return
@@ -280,7 +280,7 @@ class NodeHost:
 
 
 def _words(error: AssertionError) -> str:
-    """Where the assertion stands, without the path of the machine it ran on."""
+    """The assertion with its module and line, without a file path."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""A fault window that is open: on whom it acts, and what is to be undone when it closes."""
+"""An open fault window of the simulator: the nodes it acts on, and what is undone when it closes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +13,7 @@ Undo = Callable[[], None]
 
 
 class OpenWindow:
-    """Closed, it stays `over`: what was scheduled for it then does nothing any more."""
+    """`over` once it is closed: callbacks that were scheduled for it then do nothing."""
 
     __slots__ = ("actings", "id", "nodes", "over", "undo", "window")
 
@@ -26,12 +26,12 @@ class OpenWindow:
         self.over = False
 
     def hold_in(self, place: list[T], item: T) -> None:
-        """The item is in this place for as long as the window is open."""
+        """Put the item into this list for as long as the window is open."""
         place.append(item)
         self.undo.append(partial(place.remove, item))
 
     def close(self) -> None:
-        """What it did is undone, latest first."""
+        """Undo what the window did, latest first."""
         self.over = True
         for undo in reversed(self.undo):
             undo()

@@ -1,7 +1,7 @@
-"""Virtual time: one queue of everything that will happen, in nanoseconds.
+"""Virtual time: one queue of all future actions, in nanoseconds.
 
 What is due at the same instant happens in the order in which it was asked for, so that a run is a function of its plan alone.
-Nothing is ever taken out of the queue: whoever no longer wants an event ignores it when it comes.
+Nothing is removed from the queue: an action that is no longer wanted does nothing when it runs.
 """
 
 from collections.abc import Callable
@@ -24,18 +24,18 @@ class Scheduler:
         self._heap: list[tuple[int, int, Action, tuple[object, ...]]] = []
 
     def at(self, time_ns: int, action: Action, *arguments: object) -> None:
-        """Have `action(*arguments)` done at an instant that has not passed."""
+        """Queue `action(*arguments)` for a time that is not past."""
         assert time_ns >= self.now
         self._order += 1
         heappush(self._heap, (time_ns, self._order, action, arguments))
 
     def after(self, delay_ns: int, action: Action, *arguments: object) -> None:
-        """Have it done so much later."""
+        """Queue an action for `now` plus this delay."""
         self._order += 1
         heappush(self._heap, (self.now + delay_ns, self._order, action, arguments))
 
     def run_until(self, end_ns: int) -> None:
-        """Do everything that is due up to and including `end_ns`, and stand there."""
+        """Run all actions that are due up to and including `end_ns`, and set `now` to it."""
         heap = self._heap
         while heap and heap[0][0] <= end_ns:
             self.now, _, action, arguments = heappop(heap)

@@ -1,7 +1,7 @@
 """The timers of one process: by name, on its own monotonic clock.
 
-Arming a name again moves the timer; a queue entry that comes too early waits on, one whose timer is gone is ignored. Most
-timers are moved far more often than they fire, so moving one later costs no queue entry.
+Arming a name again moves the timer. A queue entry that comes too early is queued again; one whose timer was cancelled is ignored.
+Most timers are moved far more often than they fire, so moving a timer to a later time costs no queue entry.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class _Armed:
 
 
 class Timers:
-    """Timers of one life. `fire(name)` is called when one runs out."""
+    """The timers of one life. `fire(name)` is called when a timer expires."""
 
     __slots__ = ("_armed", "_clock", "_draws", "_fire", "_keys", "_owner", "_scheduler")
 
@@ -50,15 +50,15 @@ class Timers:
             armed.due_ns = due_ns
 
     def cancel(self, name: str) -> None:
-        """Disarm; nothing where none is armed."""
+        """Disarm a timer; nothing where it is not armed."""
         self._armed.pop(name, None)
 
     def cancel_all(self) -> None:
-        """The process is gone."""
+        """Disarm all timers of an ended process."""
         self._armed.clear()
 
     def clock_changed(self) -> None:
-        """The drift changed: the queue's instants are no longer those of the clock."""
+        """Queue all timers anew after a change of the clock's drift."""
         for name, armed in list(self._armed.items()):
             moved = self._armed[name] = _Armed(armed.due_ns)
             self._queue(name, moved)

@@ -1,4 +1,4 @@
-"""How often each message reached a process, by kind and by the error it carried: what a campaign has exercised at all."""
+"""Counts of the messages that reached a process, by kind and error: the messages that a campaign has exercised."""
 
 from collections import Counter
 from typing import get_args
@@ -10,7 +10,7 @@ from history.manifest import MessageCount
 from reference.errors import ErrorCode
 from reference.messages import AnyMessage, IsrChangeReply, Reply, Request, StopReplica
 
-DELETE = "delete"  # a StopReplica that takes the log away too is counted once more under this
+DELETE = "delete"  # a StopReplica that also deletes the log is counted once more under this name
 
 
 def _with_field(name: str) -> frozenset[type]:
@@ -18,7 +18,7 @@ def _with_field(name: str) -> frozenset[type]:
     return frozenset(kind for kind in kinds if any(field.name == name for field in msgspec.structs.fields(kind)))
 
 
-_WITH_ERRORS = _with_field("errors")  # one for each partition, beside that of the whole answer
+_WITH_ERRORS = _with_field("errors")  # one error for each partition, beside the error of the whole answer
 _NAMES: dict[type, str] = {kind: kebab(kind.__name__) for kind in get_args(AnyMessage)}
 
 
@@ -32,13 +32,13 @@ class Traffic:
         self._answered: Counter[tuple[type, ErrorCode | None]] = Counter()
 
     def asked(self, request: Request) -> None:
-        """A request reached a process that is up."""
+        """Count a request that reached a running process."""
         self._asked[request.__class__, ""] += 1
         if isinstance(request, StopReplica) and any(stop.delete for stop in request.partitions):
             self._asked[StopReplica, DELETE] += 1
 
     def answered(self, reply: Reply) -> None:
-        """An answer reached the life of a process that asked."""
+        """Count an answer that reached the life of the process that sent the request."""
         kind = reply.__class__
         self._answered[kind, reply.error] += 1
         if kind in _WITH_ERRORS:
@@ -49,7 +49,7 @@ class Traffic:
                 self._answered[kind, result.error] += 1
 
     def counts(self) -> tuple[MessageCount, ...]:
-        """By kind and error, sorted."""
+        """The counts by kind and error, sorted."""
         asked = [
             MessageCount(kind=f"{_NAMES[kind]}:{what}" if what else _NAMES[kind], count=count)
             for (kind, what), count in self._asked.items()

@@ -1,9 +1,9 @@
 """Requests and answers between processes, over connections.
 
-Whoever has a request opens a connection to the process of that address and keeps it for the next one. Answers go back over the
-connection that the request came by, and reach only the life that asked: the server sees correlations of the transport's own,
-which are translated back on the way. The Packets fault takes single messages between brokers (control requests, fetches and
-their answers) off their connection: such a message may be lost, come twice, be overtaken, or reach the next life of its receiver.
+A requester opens a connection to the process of an address and keeps it for later requests. Answers return over the connection of
+their request and reach only the life that sent it: the server sees correlations of the transport, which are translated back on
+the way. The Packets fault sends single messages between brokers (control requests, fetches and their answers) outside of their
+connection: such a message may be lost, duplicated, reordered, or reach the next life of its receiver.
 """
 
 from functools import partial
@@ -32,7 +32,7 @@ from reference.messages import (
 )
 from reference.types import Address
 
-OVERTAKEN_MS_MAX = 1500  # how late an overtaken message comes
+OVERTAKEN_MS_MAX = 1500  # the delay of a reordered message at most
 
 _REQUESTS = frozenset(get_args(Request))
 # A broker's fetchers have connections of their own, as Kafka's: a control request and a fetch may overtake each other.
@@ -42,7 +42,7 @@ _KINDS: dict[str, type] = {kind.__name__.lower(): kind for kind in get_args(AnyM
 
 
 def kinds_named(names: tuple[str, ...]) -> frozenset[type]:
-    """Message classes by the names that plans use: "leader-and-isr", "fetch-reply" ... KeyError names one that does not exist."""
+    """Message classes by the names that plans use: "leader-and-isr", "fetch-reply" ... KeyError for an unknown name."""
     return frozenset(_KINDS[name.replace("-", "")] for name in names)
 
 
@@ -58,14 +58,14 @@ class PacketLoss:
 
 
 class Endpoint(Protocol):
-    """A process that sends and receives."""
+    """A process that sends and receives messages."""
 
     address: Address
     life: int
     up: bool
 
     def take(self, source: str, event: AnyEvent) -> None:
-        """An event came from a source; events of one source are handled in order."""
+        """Take an event from a source; events of one source are handled in order."""
 
 
 _Key = tuple[Address, Address, bool]  # client, server, and whether it is the fetchers' connection
@@ -82,7 +82,7 @@ class Channel:
         self.client_life = client.life
         self.server = server
         self.server_life = server.life
-        self.between_brokers = client.address[0] == server.address[0]  # requests that are sent again, and their answers
+        self.between_brokers = client.address[0] == server.address[0]  # requests that are retried, and their answers
         self.connection: Connection
 
 
@@ -103,28 +103,28 @@ class Transport:
         self.traffic = Traffic()
 
     def join(self, endpoint: Endpoint) -> None:
-        """This process can be reached from now on."""
+        """Make this process reachable."""
         self._endpoints[endpoint.address] = endpoint
         self._asked[endpoint.address] = {}
 
     def lose(self, link: Link, loss: PacketLoss) -> None:
-        """Packets are lost, doubled or overtaken on this link from now on."""
+        """Lose, duplicate or reorder messages on this link from now on."""
         self._losses.setdefault(link, []).append(loss)
 
     def spare(self, link: Link, loss: PacketLoss) -> None:
-        """No longer."""
+        """End a loss on this link."""
         self._losses[link].remove(loss)
         if not self._losses[link]:
             del self._losses[link]
 
     def lossy(self) -> list[Link]:
-        """The links on which packets are lost, doubled or overtaken."""
+        """The links that a Packets fault affects now."""
         return list(self._losses)
 
     # --- sending ------------------------------------------------------------------------------------------------------------
 
     def send(self, sender: Endpoint, to: Address, message: AnyMessage) -> None:
-        """Send a request to a process, or an answer to whoever asked."""
+        """Send a request to a process, or an answer to the process that sent the request."""
         if message.__class__ in _REQUESTS:
             lane = message.__class__ in _FETCHES
             channel = self._channels.get((sender.address, to, lane)) or self._open(sender, to, lane)
@@ -132,7 +132,7 @@ class Transport:
         else:
             asked = self._asked[sender.address].pop(message.correlation, None)
             if asked is None:
-                return  # whoever asked is gone, or was answered before
+                return  # the requester has ended, or has its answer
             channel, correlation = asked
             half = channel.connection.back
             message = msgspec.structs.replace(message, correlation=correlation)
@@ -140,7 +140,7 @@ class Transport:
             self._network.send(half, message, message.tp if isinstance(message, _WithPartition) else "")
 
     def _travels_with_the_others(self, link: Link, message: AnyMessage, channel: Channel) -> bool:
-        """What the Packets fault does to this message; False where it is lost or goes its own way."""
+        """Apply the Packets faults to this message; False where it is lost, or is sent outside of its connection."""
         kind: type = type(message)
         for loss in self._losses.get(link, ()):
             if loss.kinds is not None and kind not in loss.kinds:
@@ -218,7 +218,7 @@ class Transport:
             client.take(server.address, ConnectionLost(server.address))
 
     def reset(self, source: Address, target: Address) -> int:
-        """Break the connections that `source` has to `target`; how many there were."""
+        """Break the connections of `source` to `target`; returns their number."""
         broken = 0
         for lane in (False, True):
             channel = self._channels.get((source, target, lane))
@@ -228,7 +228,7 @@ class Transport:
         return broken
 
     def ended(self, address: Address, *, silent_ns: int | None) -> None:
-        """The process of this address is gone: its connections break. `silent_ns`: how long its peers notice nothing."""
+        """Break the connections of an ended process. `silent_ns`: delay until its peers notice."""
         self._asked[address] = {}
         for key in [key for key in self._channels if address in key]:
             channel = self._channels[key]

@@ -1,7 +1,7 @@
-"""Where the process of a node dies: at an effect that a window named (the fault `crash-at`).
+"""Crash points: the process of a node is killed at an effect that a window names (the fault `crash-at`).
 
-A trap counts the effects of its kind that the process is about to perform while the window is open, over all of its lives, and
-strikes once. What stands before the effect in the list was performed, what stands behind it is not.
+A trap counts the effects of its kind that the process is about to perform while the window is open, over all its lives, and
+strikes once. Effects before it in the list were performed, effects behind it are not.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _EFFECTS: dict[str, type] = {effect.__name__.lower(): effect for effect in get_a
 
 
 class Trap:
-    """One named crash point of one node; `strike` ends the process."""
+    """One crash point of one node; `strike` ends the process."""
 
     __slots__ = ("_kind", "_left", "_messages", "before", "strike")
 
@@ -28,7 +28,7 @@ class Trap:
         self.strike = strike
 
     def springs(self, effect: AnyEffect) -> bool:
-        """Whether this effect is the one. Counts it."""
+        """Count this effect if it is of the trap's kind; True for the `nth`."""
         if effect.__class__ is not self._kind:
             return False
         if self._messages is not None and not (isinstance(effect, Send) and effect.message.__class__ in self._messages):

@@ -2,16 +2,16 @@
 
     boot ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet (workload goes on) ─▶ final reads ─▶ end
 
-The laboratory creates the topics as an administrator would and waits until each partition has had a leader; the workload's
-time begins then. A run is a function of its plan: the same plan gives the same rows.
+The harness creates the topics like an administrator and waits until each partition has a leader; then the workload's time begins.
+A run is a function of its plan: the same plan gives the same rows.
 """
 
 from highwater.backends.sim.clients import ClientHost
 from highwater.backends.sim.faults import Faults
-from highwater.backends.sim.laboratory import Laboratory
 from highwater.backends.sim.node import Boot, NodeHost
+from highwater.backends.sim.observer import Observer
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import ZkServer
 from highwater.plans.plan import Plan
 from highwater.rig.cuts import Geography
@@ -28,74 +28,73 @@ from reference.node import Node
 from reference.types import BrokerId
 from workloads.client import Phase
 
-SLICE_MS = 100  # how often limits and ends are looked at
-GATHER_MS = 1500  # in which brokers register, elect a controller and show themselves to it
+SLICE_MS = 100  # how often limits and ends are checked
+GATHER_MS = 1500  # for brokers to register, elect a controller and report to it
 WARM_UP_MS_MAX = 10_000
 FINAL_MS_MAX = 60_000
-LOOK_MS = 200  # in which every broker says what it tells clients
+LOOK_MS = 200  # for the answers to the Metadata requests at the end
 
 
 class TooManyEvents(Exception):  # noqa: N818 - says what happened
-    """The plan's bound was reached."""
+    """The run handled more events than the plan allows."""
 
 
 class World:
     """One run. `healed_at_ns` and `final_reads_at_ns` are None until then."""
 
     def __init__(self, plan: Plan, boot: Boot = Node.boot) -> None:
-        self.stage = Stage(plan)
-        self.evidence = ZkEvidence(self.stage.recorder)
-        self.server = ZkServer(self.stage, self.evidence)
-        self.evidence.watch(self.server.tree)
+        self.sim = Simulation(plan)
+        self.evidence = ZkEvidence(self.sim.recorder)
+        self.server = ZkServer(self.sim, self.evidence)
         brokers = brokers_of(plan)
         self.nodes: dict[BrokerId, NodeHost] = {
-            broker: NodeHost(self.stage, self.server, broker_config(plan, broker), boot) for broker in brokers
+            broker: NodeHost(self.sim, self.server, broker_config(plan, broker), boot) for broker in brokers
         }
         processes = workload_processes(plan)
         self.clients = tuple(
-            ClientHost(self.stage, self.server, process, number, processes=len(processes), brokers=brokers)
+            ClientHost(self.sim, self.server, process, number, processes=len(processes), brokers=brokers)
             for number, process in enumerate(processes)
         )
         for node in self.nodes.values():
-            self.stage.transport.join(node)
+            self.sim.transport.join(node)
         for client in self.clients:
-            self.stage.transport.join(client)
-        self.laboratory = Laboratory(self.stage)
-        self.stage.transport.join(self.laboratory)
+            self.sim.transport.join(client)
+        self.observer = Observer(self.sim)
+        self.sim.transport.join(self.observer)
         geography = Geography(brokers, tuple(client.address for client in self.clients))
-        self.faults = Faults(self.stage, self.server, self.evidence, self.nodes, geography)
+        self.faults = Faults(self.sim, self.server, self.evidence, self.nodes, geography)
         self.healed_at_ns: int | None = None
         self.final_reads_at_ns: int | None = None
         self._zero_ns = 0
 
     def play(self) -> None:
-        """All phases. Raises TooManyEvents; whatever ends it early, the rows so far stand."""
-        plan = self.stage.plan
+        """Play all phases. Raises TooManyEvents; rows recorded until then stay."""
+        plan = self.sim.plan
         self.play_until(plan.faults_ms)
         self.faults.heal()
-        self.healed_at_ns = self.stage.scheduler.now
+        self.healed_at_ns = self.sim.scheduler.now
         self._phase("quiet")
         self._run_for(plan.quiet_ms)
-        # Final readers start when nobody writes any more: what is acknowledged behind their back they could not read.
+        # Final readers start after the last write: they would miss records that are acknowledged later.
         for client in self.clients:
             client.phase = "final"
         self._run_until_idle()
-        self.stage.recorder.event(EventKind.FINAL_READS)
-        self.final_reads_at_ns = self.stage.scheduler.now
+        self.sim.recorder.event(EventKind.FINAL_READS)
+        self.final_reads_at_ns = self.sim.scheduler.now
         self._phase("final")
         self._run_until_idle()
         self._look_at_the_end()
 
     def play_until(self, at_ms: int) -> None:
-        """The first phases alone, up to so long after the start of the workload."""
+        """Play only the first phases, up to `at_ms` after the start of the workload."""
         self.warm_up()
-        self._zero_ns = self.stage.scheduler.now
+        self._zero_ns = self.sim.scheduler.now
         self.faults.plan(self._zero_ns)
         self._phase("faults")
         self._run_for(at_ms)
 
     def metadata(self) -> MetadataReply | None:
-        """What the first broker that is in service would answer a client now (R-320: the description of topics)."""
+        """The metadata that the first broker in service would send a client now (R-320: the description of topics)."""
         for host in self.nodes.values():
             if isinstance(host.machine, Node):
                 broker = host.machine.state.broker
@@ -104,15 +103,15 @@ class World:
         return None
 
     def _run_until_idle(self) -> None:
-        end_ns = self.stage.scheduler.now + FINAL_MS_MAX * MS
-        while self.stage.scheduler.now < end_ns and not all(client.idle for client in self.clients):
+        end_ns = self.sim.scheduler.now + FINAL_MS_MAX * MS
+        while self.sim.scheduler.now < end_ns and not all(client.idle for client in self.clients):
             self._run_for(SLICE_MS)
 
     def _look_at_the_end(self) -> None:
-        """What ZooKeeper, the brokers and the disks hold once everything has come to rest."""
-        recorder, tree = self.stage.recorder, self.server.tree
+        """Record the end state of ZooKeeper, the brokers and the disks."""
+        recorder, tree = self.sim.recorder, self.server.tree
         for correlation, node in enumerate(self.nodes.values()):
-            self.laboratory.ask(node.address, correlation)
+            self.observer.ask(node.address, correlation)
         self._run_for(LOOK_MS)
         topics = tree.nodes[paths.TOPICS].children
         record_zookeeper(
@@ -121,7 +120,7 @@ class World:
             {path: self._data(path) for path in tree.nodes if paths.tp_of_state_path(path) is not None},
         )
         for broker, node in self.nodes.items():
-            record_metadata(recorder, node.address, self.laboratory.told.get(node.address, ()))
+            record_metadata(recorder, node.address, self.observer.told.get(node.address, ()))
             record_logs(recorder, broker, node.disk.image())
 
     def _data(self, path: str) -> Data:
@@ -131,28 +130,28 @@ class World:
     def warm_up(self) -> None:
         """Start every broker, create the topics once they know each other, and wait until every partition has a leader.
 
-        Topics that were there before would be led by whichever broker shows itself to the controller first (KIP-343).
+        Existing topics would be led by the broker that reports to the controller first (KIP-343).
         """
         for node in self.nodes.values():
             node.start()
         self._run_for(GATHER_MS)
         self.create_topics()
-        end_ns = self.stage.scheduler.now + WARM_UP_MS_MAX * MS
-        while self.stage.scheduler.now < end_ns and not self._led():
+        end_ns = self.sim.scheduler.now + WARM_UP_MS_MAX * MS
+        while self.sim.scheduler.now < end_ns and not self._led():
             self._run_for(SLICE_MS)
 
     def create_topics(self) -> None:
-        """Znodes of parents and topics, as an administrator's tool leaves them."""
+        """Create the persistent parents and the topics' znodes, like an administrator's tool."""
         ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
         ops += [
-            Create(paths.topic_path(topic), paths.topic_payload(replicas)) for topic, replicas in assign(self.stage.plan).items()
+            Create(paths.topic_path(topic), paths.topic_payload(replicas)) for topic, replicas in assign(self.sim.plan).items()
         ]
         self.server.administer(tuple(ops))
 
     def _led(self) -> bool:
         states = [
             state_of(self.server.tree, topic.name, index)
-            for topic in self.stage.plan.cluster.topics
+            for topic in self.sim.plan.cluster.topics
             for index in range(topic.partitions)
         ]
         return all(state is not None and state.leader is not None for state in states)
@@ -162,9 +161,9 @@ class World:
             client.begin(phase, zero_ns=self._zero_ns)
 
     def _run_for(self, duration_ms: int) -> None:
-        scheduler = self.stage.scheduler
+        scheduler = self.sim.scheduler
         end_ns = scheduler.now + duration_ms * MS
         while scheduler.now < end_ns:
-            if self.stage.handled > self.stage.plan.limit_events:
-                raise TooManyEvents(f"more than {self.stage.plan.limit_events} events by {scheduler.now // MS} ms")
+            if self.sim.handled > self.sim.plan.limit_events:
+                raise TooManyEvents(f"more than {self.sim.plan.limit_events} events by {scheduler.now // MS} ms")
             scheduler.run_until(min(end_ns, scheduler.now + SLICE_MS * MS))

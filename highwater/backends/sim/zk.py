@@ -1,22 +1,20 @@
 """The ZooKeeper server of the simulator: the in-memory model with a clock and connections.
 
-A session that was not heard of for its timeout ends, by this server's clock. A request that was on its way when its connection
-broke may still be performed, until the session was accepted on another connection. What is committed is evidence: a `Witness` is
-called at the moment of the write.
+A session ends, by this server's clock, when its client was silent for the session timeout. A request in flight when its
+connection broke may still be performed until the session is accepted on another connection. A `Witness` is told of commits at
+the moment of the write.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from msgspec import Struct
 
 from highwater.backends.sim.network import Connection
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
-from reference.coordination.api import (
-    AnyAnswer,
-    AnyOp,
-    Change,
-)
+from highwater.backends.sim.simulation import Simulation
+from highwater.rig.commits import AnyCommit, SessionEnded, commits_of
+from reference.coordination.api import AnyAnswer, AnyOp, Change
 from reference.coordination.memory import Fired, MemoryZooKeeper, Watches
 from reference.effects import ZkRequest
 from reference.types import Address
@@ -25,7 +23,7 @@ ADMINISTRATOR = Address("administrator")
 
 
 class Hello(Struct, frozen=True, gc=False):
-    """First bytes of a connection; session 0 asks for a new one."""
+    """The first message of a connection; session 0 asks for a new session."""
 
     session: int
     timeout_ms: int
@@ -34,11 +32,11 @@ class Hello(Struct, frozen=True, gc=False):
 
 
 class Ping(Struct, frozen=True, gc=False):
-    """From the client and back."""
+    """A ping, and its answer."""
 
 
 class Welcome(Struct, frozen=True, gc=False):
-    """The session lives on this connection."""
+    """The server accepted the session on this connection."""
 
     session: int
 
@@ -48,7 +46,7 @@ class Over(Struct, frozen=True, gc=False):
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """To one request."""
+    """The answers to one request."""
 
     id: int
     answers: tuple[AnyAnswer, ...]
@@ -64,13 +62,10 @@ class WatchEvent(Struct, frozen=True, gc=False):
 
 
 class Witness(Protocol):
-    """Who is told what ZooKeeper commits, at that moment."""
+    """Is told what ZooKeeper commits, at that moment."""
 
-    def performed(self, node: Address, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> None:
-        """A request of a node was performed."""
-
-    def session_over(self, ephemerals: tuple[str, ...]) -> None:
-        """A session ended and these nodes are gone."""
+    def committed(self, commits: Iterable[AnyCommit], *, writer: Address | None = None, life: int | None = None) -> None:
+        """These commits were made, by this life of this node where a node made them."""
 
 
 class Line:
@@ -88,19 +83,19 @@ class Line:
 class ZkServer:
     """The server."""
 
-    __slots__ = ("_lines", "_network", "_scheduler", "_stage", "_witness", "tree")
+    __slots__ = ("_lines", "_network", "_scheduler", "_sim", "_witness", "tree")
 
-    def __init__(self, stage: Stage, witness: Witness) -> None:
+    def __init__(self, sim: Simulation, witness: Witness) -> None:
         self.tree = MemoryZooKeeper.boot()
-        self._stage = stage
-        self._scheduler = stage.scheduler
-        self._network = stage.network
+        self._sim = sim
+        self._scheduler = sim.scheduler
+        self._network = sim.network
         self._witness = witness
         self._lines: dict[int, Line] = {}  # by session
 
     def serve(self, line: Line, payload: object) -> None:
-        """Something arrived on a connection."""
-        self._stage.handled += 1
+        """Handle a message that arrived on a connection."""
+        self._sim.handled += 1
         match payload:
             case ZkRequest(id=request, ops=ops, atomic=atomic):
                 self._perform(line, request, ops, atomic)
@@ -113,7 +108,7 @@ class ZkServer:
                 raise AssertionError(payload)
 
     def _alive(self, line: Line) -> bool:
-        """Is this the connection on which its session lives? Touches the session."""
+        """True where the session lives and uses this connection; also renews the session."""
         return self._lines.get(line.session) is line and self.tree.touch(line.session, now_ms=self._scheduler.now // MS)
 
     def _greet(self, line: Line, hello: Hello) -> None:
@@ -135,18 +130,18 @@ class ZkServer:
         if not self._alive(line):
             return
         if line.connection.broken and not atomic:
-            # Operations of a batch travel one by one: only so many of them got through.
-            ops = ops[: self._stage.draws.below(f"late {line.node}", len(ops) + 1)]
+            # The operations of a batch are sent one by one; a drawn number of them arrived.
+            ops = ops[: self._sim.draws.below(f"late {line.node}", len(ops) + 1)]
         answers, fired = self.tree.submit(line.session, ops, atomic=atomic)
-        self._witness.performed(line.node, line.life, ops, answers)
+        self._witness.committed(commits_of(self.tree, line.session, ops, answers), writer=line.node, life=line.life)
         self._tell(fired)
         self._network.send(line.connection.back, Answer(request, answers, self.tree.zxid))
 
     def administer(self, ops: tuple[AnyOp, ...]) -> None:
-        """An administrator who is no part of the run does this, in a session of his own."""
+        """Perform operations in a session of their own, for an administrator outside of the run."""
         session = self.tree.connect(timeout_ms=1)
         answers, fired = self.tree.submit(session, ops)
-        self._witness.performed(ADMINISTRATOR, 0, ops, answers)
+        self._witness.committed(commits_of(self.tree, session, ops, answers), writer=ADMINISTRATOR, life=0)
         self.tree.expire(session)
         self._tell(fired)
 
@@ -166,13 +161,11 @@ class ZkServer:
             self.expire(session)
 
     def expire(self, session: int) -> None:
-        """End a session now: its ephemerals go, its connection is closed."""
-        found = self.tree.sessions.get(str(session))
-        if found is None:
+        """End a session: delete its ephemerals and close its connection. Nothing where it is over."""
+        if str(session) not in self.tree.sessions:
             return
-        ephemerals = tuple(found.ephemerals)
         fired = self.tree.expire(session)
-        self._witness.session_over(ephemerals)
+        self._witness.committed((SessionEnded(zxid=self.tree.zxid, session=session),))
         line = self._lines.pop(session, None)
         if line is not None and not line.connection.broken:
             self._network.sever(line.connection, some_arrive=False)

@@ -1,8 +1,8 @@
 """ZooKeeper's client library inside a node, in the simulator.
 
-It behaves as ZooKeeper's own: it pings every third of the session timeout, gives a silent server up after two thirds, answers
-what was in flight `Unknown` before it reports `disconnected`, dials again with the same session, and sets its watches again. That
-its session is over it learns only from a server.
+It behaves like ZooKeeper's own: it pings every third of the session timeout and gives up a silent server after two thirds. It
+answers requests in flight with `Unknown` before it reports `disconnected`, reconnects with the same session and sets its watches
+again. It learns only from a server that its session has expired.
 """
 
 from functools import partial
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from highwater.backends.sim.network import Connection
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import Answer, Hello, Line, Over, Ping, WatchEvent, Welcome, ZkServer
 from highwater.rig.cuts import ZOOKEEPER
 from reference.coordination.api import (
@@ -41,13 +41,13 @@ class ZkHost(Protocol):
     life: int
 
     def run(self, source: str, action: "partial[None]") -> None:
-        """Do this when the process runs: now, or after a pause. Never in another life."""
+        """Run an action now, or after the pause of a paused process; never in another life."""
 
     def take(self, source: str, event: AnyEvent) -> None:
         """Hand an event to the machine."""
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """Do this so much later, if it is still this life."""
+        """`run` after a delay, in this life only."""
 
 
 class ZkClient:
@@ -74,12 +74,12 @@ class ZkClient:
         "session",
     )
 
-    def __init__(self, host: ZkHost, server: ZkServer, stage: Stage, *, timeout_ms: int) -> None:
+    def __init__(self, host: ZkHost, server: ZkServer, sim: Simulation, *, timeout_ms: int) -> None:
         self._host = host
         self._server = server
-        self._scheduler = stage.scheduler
-        self._network = stage.network
-        self._draws = stage.draws
+        self._scheduler = sim.scheduler
+        self._network = sim.network
+        self._draws = sim.draws
         self._timeout_ms = timeout_ms
         self.session = 0
         self._state = "closed"  # | "dialing" | "connected"
@@ -96,7 +96,7 @@ class ZkClient:
         self._exist: dict[str, None] = {}
         self._child: dict[str, None] = {}
 
-    # --- what the machine asks for --------------------------------------------------------------------------------------------
+    # --- requests of the machine ----------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
         """Open a new session."""
@@ -107,7 +107,7 @@ class ZkClient:
         self._dial()
 
     def ask(self, request: ZkRequest) -> None:
-        """Send a request, or keep it until there is a connection."""
+        """Send a request, or queue it until there is a connection."""
         if self._state == "closed":
             answers = (SessionExpired(),) * len(request.ops)
             self._host.later(0, ZOOKEEPER, partial(self._host.take, ZOOKEEPER, ZkReplied(request.id, answers)))
@@ -122,7 +122,7 @@ class ZkClient:
         self._network.send(self._connection.forth, request)
 
     def died(self) -> None:
-        """The process is gone, and its connection with it."""
+        """The process has ended: break the connection."""
         connection, self._connection, self._state = self._connection, None, "closed"
         if connection is not None and not connection.broken:
             self._network.sever(connection, some_arrive=True)
@@ -154,7 +154,7 @@ class ZkClient:
             self._disconnected()
 
     def _disconnected(self) -> None:
-        """Give the current connection up: what was asked on it, or waits for it, is unknown."""
+        """Give up the current connection; requests sent or queued on it are answered Unknown."""
         connection, was, self._state = self._connection, self._state, "dialing"
         assert connection is not None
         self._connection = None
@@ -192,7 +192,7 @@ class ZkClient:
             self._network.send(connection.forth, Ping())
         self._host.later(self._timeout_ms * MS // 6, ZOOKEEPER, partial(self._tick, connection))
 
-    # --- what comes back --------------------------------------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------------------------------------------------
 
     def _receive(self, line: Line, payload: object) -> None:
         self._host.run(ZOOKEEPER, partial(self._hear, line.connection, payload))

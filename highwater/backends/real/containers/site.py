@@ -24,9 +24,9 @@ from highwater.backends.real.node.folder import Start, needs_of
 from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.site import CLIENTS, HostPort, end_all
 from highwater.backends.real.zookeeper.servers import commits
-from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
+from highwater.rig.commits import AnyCommit
 from highwater.rig.scene import broker_config, brokers_of
 from reference.types import Address, BrokerId, broker_address
 from server.runtime.settings import Listener

@@ -19,8 +19,8 @@ from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.site import CLIENTS, HostPort, end_all
 from highwater.backends.real.zookeeper.local import LocalZooKeeper, Server, free_port
 from highwater.backends.real.zookeeper.servers import ServerProcess, commits
-from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.plans.plan import Plan
+from highwater.rig.commits import AnyCommit
 from highwater.rig.scene import broker_config, brokers_of
 from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
 from reference.types import Address, BrokerId, broker_address

@@ -10,8 +10,9 @@ from typing import Protocol
 from highwater.backends.real.os_process import RUNNING, STOPPED, gone, in_state
 from highwater.backends.real.site import Probe, Proof
 from highwater.backends.real.zookeeper.local import Server
-from highwater.backends.real.zookeeper.transaction_log import AnyCommit, LogError, read_log
+from highwater.backends.real.zookeeper.transaction_log import LogError, read_log
 from highwater.errors import HarnessError
+from highwater.rig.commits import AnyCommit
 from reference.types import Address
 
 # From a start to a quorum. Three servers took 3 to 6 s on two cores at a load of 15; four such ensembles at once took 26 s.

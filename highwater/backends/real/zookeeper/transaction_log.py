@@ -11,48 +11,11 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from msgspec import Struct
+from highwater.rig.commits import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 
 _MAGIC = b"ZKLG"
 _FILE_HEADER_BYTES = 16
 _CREATE, _DELETE, _SET_DATA, _MULTI, _CREATE2, _CLOSE_SESSION = 1, 2, 5, 14, 15, -11
-
-
-class Commit(Struct, frozen=True, kw_only=True):
-    """Base class: one committed change. `time_ms` is the server's wall clock, `session` the writer's session."""
-
-    zxid: int
-    session: int
-    time_ms: int
-
-
-class NodeCreated(Commit, frozen=True, kw_only=True):
-    """A znode was created, at version 0; its czxid is `zxid`."""
-
-    path: str
-    data: bytes
-    ephemeral: bool
-
-
-class NodeWritten(Commit, frozen=True, kw_only=True):
-    """The data of a znode was set."""
-
-    path: str
-    data: bytes
-    version: int
-
-
-class NodeDeleted(Commit, frozen=True, kw_only=True):
-    """A znode was deleted."""
-
-    path: str
-
-
-class SessionEnded(Commit, frozen=True, kw_only=True):
-    """The session `session` ended; this transaction deletes all its ephemeral znodes."""
-
-
-AnyCommit = NodeCreated | NodeWritten | NodeDeleted | SessionEnded
 
 
 class LogError(Exception):

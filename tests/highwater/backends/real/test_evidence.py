@@ -1,10 +1,10 @@
-"""What nodes note and what ZooKeeper commits becomes rows in an order that tells causes from effects."""
+"""Notes of nodes and commits of ZooKeeper become rows in which causes precede effects."""
 
 import pytest
 
 from highwater.backends.real.evidence import NEAR_NS, ZooKeeperEvidence, recorded_notes, whole_until
 from highwater.backends.real.merge import merged
-from highwater.backends.real.zookeeper.transaction_log import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
+from highwater.rig.commits import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 from history.event import ClusterEvent, EventKind
 from reference.coordination import paths
 from reference.effects import Note
@@ -63,7 +63,7 @@ def state(version: int, *, ms: int) -> NodeWritten:
     return NodeWritten(zxid=20, session=7, time_ms=wall_ms(ms), path=paths.state_path(TP), data=data, version=version)
 
 
-def test_a_note_of_an_append_becomes_a_row_for_each_value() -> None:
+def test_append_note_becomes_a_row_for_each_value() -> None:
     note = Note(kind="append", tp=TP, batches=(Batch(Offset(4), LeaderEpoch(2), ("x", "y")),), detail="leader")
 
     found = rows(lines=(line(3, note, life=2),))
@@ -74,7 +74,7 @@ def test_a_note_of_an_append_becomes_a_row_for_each_value() -> None:
     ]
 
 
-def test_a_registration_names_the_life_that_ran_then_and_ends_with_its_session() -> None:
+def test_registration_names_its_life_and_ends_with_its_session() -> None:
     starts = tuple(
         ClusterEvent(index=n, kind=EventKind.NODE_STARTED, time_ns=at * MS, node="b1", life=n) for n, at in ((1, 0), (2, 9))
     )
@@ -96,7 +96,7 @@ def test_a_registration_names_the_life_that_ran_then_and_ends_with_its_session()
     ]
 
 
-def test_a_state_is_shown_as_it_was_committed_with_its_writer() -> None:
+def test_state_row_has_the_committed_state_and_its_writer() -> None:
     _, found = rows(registration(10, ms=5), state(3, ms=6))
 
     assert found == ClusterEvent(
@@ -118,8 +118,8 @@ def test_a_state_is_shown_as_it_was_committed_with_its_writer() -> None:
     assert len(found.stamps) == 2
 
 
-def test_an_isr_change_is_written_after_it_was_sent_and_before_it_was_applied() -> None:
-    """The log knows milliseconds only: rounded down, the write would seem to come before its own request."""
+def test_isr_change_is_recorded_between_sent_and_applied() -> None:
+    """The log's times are whole milliseconds, rounded down: the write would be recorded before its request."""
     sent = line(6 * MS + 400_000, Note(kind="isr-change-sent", tp=TP, zk_version=ZkVersion(2)))
     applied = line(6 * MS + 900_000, Note(kind="isr-change-ended", tp=TP, zk_version=ZkVersion(3)))
 
@@ -142,8 +142,8 @@ def topic(*replicas: int, zxid: int, ms: int) -> NodeCreated | NodeWritten:
     return NodeWritten(zxid=zxid, session=7, time_ms=wall_ms(ms), path=path, data=data, version=zxid)
 
 
-def test_an_assignment_is_written_down_when_it_is_another_one() -> None:
-    """A run whose partitions were moved must not be held to the replicas that it began with."""
+def test_assignment_is_recorded_when_it_changes() -> None:
+    """Checkers must judge moved partitions by their current replicas."""
     found = rows(topic(1, 2, zxid=1, ms=1), topic(1, 2, zxid=2, ms=2), topic(3, 2, zxid=3, ms=3))
 
     assert [(e.kind, e.topic, e.topic_id, e.partition, e.replicas) for e in found] == [
@@ -169,8 +169,8 @@ def led_by(broker: int, *, version: int, ms: int) -> NodeWritten:
     return NodeWritten(zxid=20 + version, session=7, time_ms=wall_ms(ms), path=path, data=data, version=version)
 
 
-def test_an_unclean_election_is_excused_by_the_order_that_stands_and_by_no_other() -> None:
-    """The promise of a plan may leave such a loss to an operator: then his order must be on record."""
+def test_unclean_election_needs_a_pending_order() -> None:
+    """The promise may allow an operator's unclean elections; then the order must be in the record."""
     order = NodeCreated(
         zxid=25,
         session=8,
@@ -190,21 +190,21 @@ def whole(*commits: AnyCommit, end_ms: int) -> int:
     return whole_until(commits, end_ns=end_ms * MS, start_ns=START_NS, wall_ahead_ns=WALL_AHEAD_NS)
 
 
-def test_a_record_is_cut_at_its_end_where_nothing_was_committed_near_it() -> None:
+def test_record_is_cut_at_its_end_without_commits_near_it() -> None:
     assert whole(state(1, ms=100), state(2, ms=900), end_ms=500) == 500 * MS
 
 
 @pytest.mark.parametrize("ms", [481, 500, 519])
-def test_a_record_is_cut_before_a_commit_of_which_nobody_can_tell_whether_it_was_before_the_end(ms: int) -> None:
-    """Otherwise the write stays and the append that allowed it is cut off, or the other way round: a leader that did no wrong."""
+def test_record_is_cut_before_a_commit_near_its_end(ms: int) -> None:
+    """Else the write could stay without the append that allowed it, and a correct leader would be accused."""
     assert whole(state(1, ms=100), state(2, ms=ms), end_ms=500) == ms * MS - NEAR_NS
 
 
-def test_a_record_is_not_cut_between_commits_that_follow_each_other_closely() -> None:
+def test_record_is_not_cut_between_close_commits() -> None:
     busy = [state(version, ms=500 - 15 * version) for version in range(10, 0, -1)]
 
     assert whole(*busy, end_ms=500) == busy[0].time_ms * MS - (START_NS + WALL_AHEAD_NS) - NEAR_NS
 
 
-def test_nothing_is_left_of_a_record_that_is_torn_everywhere() -> None:
+def test_record_with_commits_everywhere_is_cut_to_nothing() -> None:
     assert whole(*(state(version, ms=10 * version) for version in range(50)), end_ms=490) == 0

@@ -1,14 +1,14 @@
-"""What overlapping windows do to a link is added up, and taken away one by one."""
+"""Conditions of overlapping windows on a link add up and end one by one."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
 
 import pytest
 
-from highwater.backends.real.fault_links import LinkFault, LinkFaults
+from highwater.backends.real.fault_links import LinkFaults
 from highwater.backends.real.site import JOINED, LinkCondition, Pair, Probe, Proof
 from history.seed import Draws
-from nemesis.faults import Clog, Packets, Partition, Reset, Slow
+from nemesis.faults import Clog, LinkFault, Packets, Partition, Reset, Slow
 from nemesis.schedule import Window
 from reference.types import Address, BrokerId
 
@@ -17,7 +17,7 @@ SERVERS = (Address("z1"), Address("z2"))
 
 
 class Recorded:
-    """Links that only remember."""
+    """Links that only record their conditions."""
 
     def __init__(self) -> None:
         self.now: dict[Pair, LinkCondition] = {}
@@ -37,12 +37,12 @@ class Recorded:
         return self.hits
 
     def wrong(self) -> dict[str, LinkCondition]:
-        """Links that are not as built."""
+        """The links with a condition."""
         return {f"{source}>{target}": condition for (source, target), condition in self.now.items() if condition != JOINED}
 
 
 def ignored(*_: str) -> None:
-    """No probe looks."""
+    """Stands for a probe that is not called."""
 
 
 async def _seen() -> Proof:
@@ -56,7 +56,7 @@ def window(id_: str, fault: LinkFault) -> Window:
 def begun(links: Recorded, *faults: LinkFault) -> LinkFaults:
     found = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
     for number, fault in enumerate(faults):
-        asyncio.run(found.begin(window(f"f{number}", fault), fault, (BrokerId(1),)))
+        asyncio.run(found.do(window(f"f{number}", fault), fault, (BrokerId(1),)))
     return found
 
 
@@ -72,15 +72,15 @@ HELD = LinkCondition(held=True)
         (Partition(links=("clients",), direction="inbound"), {"c>b1"}),
     ],
 )
-def test_a_partition_holds_the_links_that_it_names(fault: Partition, cut: set[str]) -> None:
-    """ZooKeeper is all its servers, clients are one place."""
+def test_partition_holds_the_links_that_it_names(fault: Partition, cut: set[str]) -> None:
+    """ZooKeeper's place is all its servers; all clients are one place."""
     links = Recorded()
     begun(links, fault)
 
     assert links.wrong() == dict.fromkeys(cut, HELD)
 
 
-def test_windows_add_up_and_each_takes_away_its_own() -> None:
+def test_conditions_of_windows_add_up_and_end_one_by_one() -> None:
     links = Recorded()
     faults = begun(
         links,
@@ -96,8 +96,8 @@ def test_windows_add_up_and_each_takes_away_its_own() -> None:
         "b2>b1": LinkCondition(delay_ms=120, loss_per_mille=300, held_kinds=("fetch-reply",)),
     }
 
-    asyncio.run(faults.end("f4"))
-    asyncio.run(faults.end("f0"))
+    asyncio.run(faults.undo("f4"))
+    asyncio.run(faults.undo("f0"))
 
     assert links.wrong() == {
         "b1>b2": LinkCondition(delay_ms=20, loss_per_mille=300),
@@ -105,23 +105,23 @@ def test_windows_add_up_and_each_takes_away_its_own() -> None:
     }
 
     for window_id in ("f1", "f2", "f3"):
-        asyncio.run(faults.end(window_id))
+        asyncio.run(faults.undo(window_id))
 
     assert links.wrong() == {}
 
 
-def test_resets_come_again_and_again_until_the_window_closes() -> None:
+def test_resets_repeat_until_the_window_closes() -> None:
     links = Recorded()
 
     async def scene() -> tuple[Proof, int]:
         faults = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
         reset = Reset(period_ms=1, links=("peers",))
-        probe, _ = await faults.begin(window("f1", reset), reset, (BrokerId(1),))
+        probe, _ = await faults.do(window("f1", reset), reset, (BrokerId(1),))
         while links.resets < 3:
             await asyncio.sleep(0.001)
         faults.closing("f1")
         proof = await probe()
-        await faults.end("f1")
+        await faults.undo("f1")
         resets = links.resets
         await asyncio.sleep(0.02)
         return proof, links.resets - resets
@@ -131,35 +131,35 @@ def test_resets_come_again_and_again_until_the_window_closes() -> None:
     assert (proof.holds, afterwards) == (True, 0)
 
 
-def test_what_met_no_traffic_did_not_act() -> None:
-    """Loss is a matter of what is sent: on a silent link nothing is lost."""
+def test_packet_loss_without_traffic_did_not_act() -> None:
+    """On a link without traffic nothing is lost."""
 
     async def scene() -> Proof:
         faults = LinkFaults(Recorded(), BROKERS, SERVERS, Draws(1), changing=ignored)
         fault = Packets(drop_per_mille=1000)
-        probe, _ = await faults.begin(window("f1", fault), fault, (BrokerId(1),))
+        probe, _ = await faults.do(window("f1", fault), fault, (BrokerId(1),))
         faults.closing("f1")
         return await probe()
 
     assert asyncio.run(scene()) == Proof(False, "0 packets repeated")
 
 
-def test_what_other_windows_do_to_a_link_is_no_proof() -> None:
-    """A slow link is hit by every packet, so that a reset that found no connection, and a loss of none, would seem to act."""
+def test_hits_on_shared_links_prove_nothing() -> None:
+    """Every packet counts on a slow link, so a reset without connections and a loss of nothing would seem to act."""
 
     async def scene() -> list[Proof]:
         links = Recorded()
         links.connections = 0
         faults = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
         slow = Slow(extra_ms=100, links=("peers", "zookeeper"))
-        await faults.begin(window("f0", slow), slow, (BrokerId(1),))
+        await faults.do(window("f0", slow), slow, (BrokerId(1),))
         others: tuple[LinkFault, ...] = (Reset(period_ms=1000, links=("zookeeper",)), Packets(drop_per_mille=1))
-        probes = [(await faults.begin(window(f"f{n}", fault), fault, (BrokerId(1),)))[0] for n, fault in enumerate(others, 1)]
+        probes = [(await faults.do(window(f"f{n}", fault), fault, (BrokerId(1),)))[0] for n, fault in enumerate(others, 1)]
         links.hits = {(Address("b1"), Address(peer)): 7 for peer in ("b2", "z1", "z2")}
         for number in (1, 2):
             faults.closing(f"f{number}")
         found = [await probe() for probe in probes]
-        await faults.end("f1")
+        await faults.undo("f1")
         return found
 
     assert asyncio.run(scene()) == [
@@ -168,8 +168,8 @@ def test_what_other_windows_do_to_a_link_is_no_proof() -> None:
     ]
 
 
-def test_links_are_said_to_change_before_they_do() -> None:
-    """Agents are told one after the other: a probe of an earlier window that looks meanwhile would find half of the next one."""
+def test_links_are_announced_before_they_change() -> None:
+    """Links change one after the other: a probe of an earlier window would see half of the change."""
     told: list[tuple[str, ...]] = []
 
     class Watched(Recorded):
@@ -180,8 +180,8 @@ def test_links_are_said_to_change_before_they_do() -> None:
     async def scene() -> None:
         faults = LinkFaults(Watched(), BROKERS, SERVERS, Draws(1), changing=lambda *links: told.append(links))
         cut = Partition(links=("peers",))
-        await faults.begin(window("f1", cut), cut, (BrokerId(1),))
-        await faults.end("f1")
+        await faults.do(window("f1", cut), cut, (BrokerId(1),))
+        await faults.undo("f1")
 
     asyncio.run(scene())
 

@@ -1,4 +1,4 @@
-"""What overlapping windows do to one node, and what they say where there is nothing to be done."""
+"""Overlapping windows on one node, and the probes of faults that have no effect."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,6 +12,7 @@ from highwater.backends.real.site import Probe, Proof, Site
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.backends.real.zookeeper.sessions import OverError
 from highwater.errors import HarnessError
+from highwater.rig.nemesis import Nemesis
 from history.event import EventKind
 from history.recorder import Recorder
 from history.seed import Draws
@@ -20,13 +21,14 @@ from nemesis.schedule import Window
 from reference.effects import Note
 from reference.types import Address, BrokerId
 from server.lab.notes import NoteLine
+from tests.highwater.backends.sim.simulations import plan
 
 ONE = BrokerId(1)
 SESSION = 0x1234
 
 
 class Toy:
-    """A node that is there, paused or not, and nothing else."""
+    """A node that is up or down, paused or not."""
 
     address = Address("b1")
     dirs = 1
@@ -63,12 +65,12 @@ class Toy:
         return None
 
     def notes(self) -> list[NoteLine]:
-        """Of its first life: a directory has failed, as soon as it is told."""
+        """A DIR_FAILED note of the first life, once `is_told`."""
         return self.is_told * [NoteLine(node="b1", life=1, time_ns=0, note=Note(kind=EventKind.DIR_FAILED, dir=0))]
 
 
 class Keeper:
-    """Knows the session of the node, and then another one; it is over when it is to be ended, or ended then."""
+    """An admin that returns the given sessions of the node in turn; with `is_over` it cannot end one."""
 
     def __init__(self, *then: int | None, is_over: bool = True) -> None:
         self._sessions = [SESSION, *then]
@@ -95,13 +97,14 @@ def window(fault: NodeFault) -> Window:
 
 
 def played(scene: Callable[[NodeFaults, Toy], Awaitable[None]], keeper: Keeper | None = None) -> list[str | None]:
-    """What the probes of the faults have said."""
+    """The findings of the probes."""
     recorder = Recorder(lambda: 0)
 
     async def main() -> None:
-        ground, proving = Ground(), Proving(recorder, ["fault"])
+        ground, nemesis = Ground(), Nemesis(plan(), recorder, Draws(1))
+        proving = Proving(recorder, acted=nemesis.acted)
         ground.nodes = {ONE: Toy()}
-        faults = NodeFaults(cast(Site, ground), recorder, proving, cast(Admin, keeper), draws=Draws(1))
+        faults = NodeFaults(cast(Site, ground), nemesis, proving, cast(Admin, keeper))
         await scene(faults, ground.nodes[ONE])
         await proving.settle()
 
@@ -110,28 +113,28 @@ def played(scene: Callable[[NodeFaults, Toy], Awaitable[None]], keeper: Keeper |
 
 
 @pytest.mark.parametrize("fault", [Restart(), DirFailure()])
-def test_a_process_that_is_started_while_a_window_pauses_it_stands_still(fault: NodeFault) -> None:
-    """Or the pause ends when another window restarts the broker, and its row says that it lasted."""
+def test_process_started_during_a_pause_window_is_paused(fault: NodeFault) -> None:
+    """Else a restart by another window would end the pause early, against its rows."""
 
     async def scene(faults: NodeFaults, node: Toy) -> None:
         pause = Pause()
-        await faults.begin(window(pause), pause, ONE)
-        await faults.begin(window(fault), fault, ONE)
-        await faults.end(window(fault), fault, ONE)
+        await faults.do(window(pause), pause, ONE)
+        await faults.do(window(fault), fault, ONE)
+        await faults.undo(window(fault), fault, ONE)
         assert (node.life, node.stands_still) == (2, True)
-        await faults.end(window(pause), pause, ONE)
+        await faults.undo(window(pause), pause, ONE)
         assert not node.stands_still
 
     played(scene)
 
 
 @pytest.mark.parametrize("then", [None, 0x5678])
-def test_a_session_whose_time_ran_out_before_it_was_ended_was_not_ended(then: int | None) -> None:
-    """That of a broker that stands still, or is cut off, is over any moment: no failure of the laboratory, and no effect."""
+def test_session_that_timed_out_first_counts_as_no_effect(then: int | None) -> None:
+    """The session of a paused or isolated broker may time out at any moment: no effect, and no failure of the harness."""
 
     async def scene(faults: NodeFaults, _: Toy) -> None:
         expiry = ExpireSession()
-        await faults.begin(window(expiry), expiry, ONE)
+        await faults.do(window(expiry), expiry, ONE)
 
     assert played(scene, Keeper(then)) == ["no-effect: it has no session"]
 
@@ -139,41 +142,41 @@ def test_a_session_whose_time_ran_out_before_it_was_ended_was_not_ended(then: in
 @pytest.mark.parametrize(
     ("is_over", "found"), [(False, f"acts: ZooKeeper ended session 0x{SESSION:x}"), (True, "no-effect: it has no session")]
 )
-def test_a_server_that_is_behind_tells_of_a_session_that_was_ended_no_longer_than_it_may(
-    monkeypatch: pytest.MonkeyPatch, is_over: bool, found: str
-) -> None:
-    """The laboratory reads from one server of a quorum, and the session was ended at another."""
+def test_expired_session_on_a_lagging_server_is_asked_again(monkeypatch: pytest.MonkeyPatch, is_over: bool, found: str) -> None:
+    """The harness reads from one server of the quorum, and the session was ended at another."""
     monkeypatch.setattr("highwater.backends.real.fault_nodes.LOOK_S", 0)
 
     async def scene(faults: NodeFaults, _: Toy) -> None:
         expiry = ExpireSession()
-        await faults.begin(window(expiry), expiry, ONE)
+        await faults.do(window(expiry), expiry, ONE)
 
     assert played(scene, Keeper(SESSION, SESSION, None, is_over=is_over)) == [found]
 
 
-def test_a_session_that_is_there_and_cannot_be_ended_is_a_failure_of_the_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_that_cannot_be_ended_is_a_harness_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("highwater.backends.real.fault_nodes.LOOK_S", 0)
 
     async def scene(faults: NodeFaults, _: Toy) -> None:
         expiry = ExpireSession()
         with pytest.raises(HarnessError, match="could not be taken over"):
-            await faults.begin(window(expiry), expiry, ONE)
+            await faults.do(window(expiry), expiry, ONE)
 
     played(scene, Keeper(SESSION))
 
 
-def test_who_is_told_of_a_failed_directory_after_it_was_mended_begins_anew_before_all_is_healed(
+def test_broker_that_reports_dir_failure_late_is_restarted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An access fails, the directory is mended, and then the broker notes it: its replicas there would stay dead for good."""
+    """An access fails, the fault is undone, and then the broker notes the failure; without a restart its replicas stay
+    offline.
+    """
     monkeypatch.setattr("highwater.backends.real.fault_nodes.NOTED_S", 0)
 
     async def scene(faults: NodeFaults, node: Toy) -> None:
         node.is_told = False
         failure = DirFailure()
-        await faults.begin(window(failure), failure, ONE)
-        await faults.end(window(failure), failure, ONE)
+        await faults.do(window(failure), failure, ONE)
+        await faults.undo(window(failure), failure, ONE)
         assert node.life == 1
         asyncio.get_running_loop().call_soon(lambda: setattr(node, "is_told", True))
         await faults.heal()

@@ -1,4 +1,4 @@
-"""A fault has acted when a probe has seen it, and is over when a probe has seen that."""
+"""A fault has acted, or is healed, once a probe has seen it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,11 +8,14 @@ import pytest
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import Probe, Proof
 from highwater.errors import HarnessError
+from highwater.rig.nemesis import Nemesis
 from history.event import EventKind
 from history.recorder import Recorder
+from history.seed import Draws
 from nemesis.faults import Crash
 from nemesis.schedule import Window
 from reference.types import Address
+from tests.highwater.backends.sim.simulations import plan
 
 WINDOW = Window(id="f1", kind="crash-one", at_ms=0, until_ms=1, fault=Crash())
 NODE = Address("b1")
@@ -28,16 +31,17 @@ def finds(holds: bool, detail: str = "seen") -> Probe:
 
 def play(scene: Callable[[Proving], Awaitable[None]]) -> tuple[list[tuple[EventKind, str | None]], dict[str, int]]:
     recorder = Recorder(lambda: 0)
-    proving = Proving(recorder, ["crash-one"])
+    nemesis = Nemesis(plan(WINDOW), recorder, Draws(1))
+    proving = Proving(recorder, acted=nemesis.acted)
     asyncio.run(_run(scene, proving))
-    return [(row.kind, row.detail) for row in recorder.events], proving.acted
+    return [(row.kind, row.detail) for row in recorder.events], {count.kind: count.acted for count in nemesis.counts()}
 
 
 async def _run(scene: Callable[[Proving], Awaitable[None]], proving: Proving) -> None:
     await scene(proving)
 
 
-def test_a_fault_that_was_seen_has_acted() -> None:
+def test_fault_seen_by_a_probe_has_acted() -> None:
     async def scene(proving: Proving) -> None:
         proving.acts(WINDOW, NODE, finds(True), "b1 process")
         await proving.settle("f1")
@@ -48,8 +52,8 @@ def test_a_fault_that_was_seen_has_acted() -> None:
     assert acted == {"crash-one": 1}
 
 
-def test_a_fault_without_effect_has_not_acted_and_says_so() -> None:
-    """Or a run of faults that all missed would look like one that was survived."""
+def test_fault_without_effect_is_recorded_as_such() -> None:
+    """Else a run in which no fault had an effect would look survived."""
 
     async def scene(proving: Proving) -> None:
         proving.acts(WINDOW, NODE, finds(False), "b1 process")
@@ -61,8 +65,8 @@ def test_a_fault_without_effect_has_not_acted_and_says_so() -> None:
     assert acted == {"crash-one": 0}
 
 
-def test_a_fault_that_is_still_there_is_a_failure_of_the_laboratory() -> None:
-    """Liveness is judged after healing: what was not healed must not be held against the cluster."""
+def test_fault_that_is_not_healed_is_a_harness_error() -> None:
+    """Liveness is judged after healing; a fault that remains must not count against the cluster."""
 
     async def scene(proving: Proving) -> None:
         proving.healed(WINDOW, NODE, finds(False, "nothing arrived"), "b1>b2")
@@ -74,8 +78,8 @@ def test_a_fault_that_is_still_there_is_a_failure_of_the_laboratory() -> None:
     assert rows == [(EventKind.FAULT_PROBED, "still-there: nothing arrived")]
 
 
-def test_what_was_changed_meanwhile_is_not_looked_at_any_more() -> None:
-    """The later deed has a probe of its own; the earlier one would find what the later one did."""
+def test_finding_about_a_changed_subject_is_dropped() -> None:
+    """The later change has its own probe; the earlier probe would measure the later change."""
 
     async def scene(proving: Proving) -> None:
         proving.healed(WINDOW, NODE, finds(False), "b1>b2", "b2>b1")
@@ -92,11 +96,11 @@ def test_what_was_changed_meanwhile_is_not_looked_at_any_more() -> None:
     ("error", "told"),
     [
         (HarnessError("the engine is gone"), "the engine is gone"),
-        (BlockingIOError("no process more"), r"looking at window f1 \(crash-one\): no process more"),
+        (BlockingIOError("no process more"), r"probing window f1 \(crash-one\): no process more"),
     ],
 )
-def test_a_probe_that_fails_is_a_failure_of_the_laboratory(error: Exception, told: str) -> None:
-    """Whether the machine had no room for it, or the engine: a run that ends by anything else has no record."""
+def test_failed_probe_is_a_harness_error(error: Exception, told: str) -> None:
+    """Other exceptions than HarnessError would end the run without its record."""
 
     async def broken() -> Proof:
         raise error
@@ -109,8 +113,8 @@ def test_a_probe_that_fails_is_a_failure_of_the_laboratory(error: Exception, tol
     assert play(scene)[0] == []
 
 
-def test_what_changes_before_a_probe_has_begun_is_not_held_against_its_fault() -> None:
-    """A process that is started into a pause runs for a moment: its start is healed, and the probe finds it frozen."""
+def test_change_before_a_probe_begins_drops_its_finding() -> None:
+    """A process started during a pause window runs for a moment, and the probe of its start finds it paused."""
 
     async def scene(proving: Proving) -> None:
         proving.healed(WINDOW, NODE, finds(False), "b1 process")

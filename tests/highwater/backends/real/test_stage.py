@@ -7,9 +7,9 @@ import pytest
 
 from highwater.backends.real.site import Site
 from highwater.backends.real.stage import perform
-from highwater.backends.real.zookeeper.transaction_log import AnyCommit
 from highwater.errors import HarnessError
 from highwater.rig.backend import Run
+from highwater.rig.commits import AnyCommit
 from tests.zookeeper.test_process_backend import PROVENANCE, plan
 
 

@@ -1,4 +1,4 @@
-"""Which links a partition cuts."""
+"""The links that each shape of partition cuts."""
 
 from typing import Literal
 
@@ -38,7 +38,7 @@ def named(*pairs: str) -> set[Pair]:
         (("clients",), "inbound", named("c0>b1", "c1>b1")),
     ],
 )
-def test_isolating_one_cuts_its_links(
+def test_isolating_one_broker_cuts_its_links(
     links: tuple[Literal["peers", "zookeeper", "clients"], ...],
     direction: Literal["both", "inbound", "outbound"],
     expected: set[Pair],
@@ -46,12 +46,12 @@ def test_isolating_one_cuts_its_links(
     assert cut(Partition(links=links, direction=direction), 1) == expected
 
 
-def test_isolating_two_cuts_them_from_each_other_too() -> None:
+def test_isolating_two_brokers_cuts_their_common_link() -> None:
     assert cut(Partition(links=("peers",)), 1, 2) == named("b1>b2", "b2>b1", "b1>b3", "b3>b1", "b2>b3", "b3>b2")
 
 
 @given(st.integers(3, 5), st.integers(0, 1000))
-def test_halves_are_two_sides_that_hear_nothing_of_each_other(brokers: int, draws: int) -> None:
+def test_halves_cut_all_links_between_two_sides(brokers: int, draws: int) -> None:
     pairs = cut(Partition(shape="halves"), brokers=brokers, draws=draws)
     ids = [Address(f"b{number}") for number in range(1, brokers + 1)]
     first = [broker for broker in ids if (broker, Address("zk")) not in pairs]
@@ -65,7 +65,7 @@ def test_halves_are_two_sides_that_hear_nothing_of_each_other(brokers: int, draw
 
 
 @given(st.integers(3, 5), st.integers(0, 1000))
-def test_in_a_ring_each_broker_hears_a_majority_and_no_two_the_same(brokers: int, draws: int) -> None:
+def test_ring_gives_each_broker_another_majority(brokers: int, draws: int) -> None:
     pairs = cut(Partition(shape="majorities-ring"), brokers=brokers, draws=draws)
     ids = [f"b{number}" for number in range(1, brokers + 1)]
     heard = [frozenset(a for a in ids if (Address(a), Address(b)) not in pairs) for b in ids]
@@ -75,7 +75,7 @@ def test_in_a_ring_each_broker_hears_a_majority_and_no_two_the_same(brokers: int
 
 
 @given(st.integers(3, 5), st.integers(0, 1000))
-def test_across_a_bridge_only_one_broker_hears_everybody(brokers: int, draws: int) -> None:
+def test_bridge_leaves_one_broker_linked_to_all(brokers: int, draws: int) -> None:
     pairs = cut(Partition(shape="bridge"), brokers=brokers, draws=draws)
     ids = [f"b{number}" for number in range(1, brokers + 1)]
     whole = [a for a in ids if not any(a in pair for pair in pairs)]

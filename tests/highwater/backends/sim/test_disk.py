@@ -1,4 +1,4 @@
-"""What a disk keeps: everything through a crash, what was flushed through a loss of power."""
+"""A disk keeps everything through a crash, and flushed operations through a power loss."""
 
 from collections.abc import Iterable
 
@@ -43,11 +43,11 @@ def content(of: Disk) -> list[Batch]:
     return [batch for log in logs(of) if log.tp == T0 for batch in log.batches]
 
 
-def test_a_crash_keeps_the_page_cache() -> None:
+def test_crash_keeps_the_page_cache() -> None:
     assert content(disk(batch(0, "a"), batch(1, "b"))) == [batch(0, "a"), batch(1, "b")]
 
 
-def test_losing_power_cuts_back_to_the_flush() -> None:
+def test_power_loss_cuts_logs_back_to_the_flush() -> None:
     of = disk(batch(0, "a"))
     flush(of)
     append(of, batch(1, "b"), batch(2, "c"))
@@ -57,7 +57,7 @@ def test_losing_power_cuts_back_to_the_flush() -> None:
     assert wounds == [(T0, NO_TOPIC_ID, 1)]
 
 
-def test_a_flush_covers_only_what_was_written_before_it_began() -> None:
+def test_flush_covers_only_earlier_writes() -> None:
     of = disk(batch(0, "a"))
     mark = of.flush_mark(0)
     append(of, batch(1, "b"))
@@ -67,15 +67,15 @@ def test_a_flush_covers_only_what_was_written_before_it_began() -> None:
     assert content(of) == [batch(0, "a")]
 
 
-def test_a_log_is_there_after_power_loss_with_nothing_in_it() -> None:
-    """Its creation is durable at once: else nobody could tell a replica without records from one that lost them."""
+def test_empty_log_survives_power_loss() -> None:
+    """The creation of a log is durable at once, so that an empty replica differs from one that lost its records."""
     of = disk(batch(0, "a"))
     of.lose_unflushed(0, "test", torn=False, all_of_it=True)
 
     assert logs(of) == (LogImage(T0, ()),)
 
 
-def test_a_directory_remembers_its_birth_until_it_is_swapped() -> None:
+def test_directory_keeps_its_birth_until_swapped() -> None:
     of = disk()
     of.perform(MarkDir(0, Incarnation(5), 1))
     of.lose_unflushed(0, "test", torn=False, all_of_it=True)
@@ -85,7 +85,7 @@ def test_a_directory_remembers_its_birth_until_it_is_swapped() -> None:
     assert (before, of.image()[0].born) == (5, NO_INCARNATION)
 
 
-def test_a_deletion_that_was_never_flushed_may_be_undone() -> None:
+def test_unflushed_deletion_may_be_undone() -> None:
     of = disk(batch(0, "a"))
     flush(of)
     of.perform(DeleteReplica(0, T0))
@@ -94,7 +94,7 @@ def test_a_deletion_that_was_never_flushed_may_be_undone() -> None:
     assert content(of) == [batch(0, "a")]
 
 
-def test_a_flushed_deletion_stays() -> None:
+def test_flushed_deletion_stays() -> None:
     of = disk(batch(0, "a"))
     flush(of)
     of.perform(DeleteReplica(0, T0))
@@ -104,7 +104,7 @@ def test_a_flushed_deletion_stays() -> None:
     assert logs(of) == ()
 
 
-def test_a_truncation_that_was_never_flushed_may_be_undone() -> None:
+def test_unflushed_truncation_may_be_undone() -> None:
     of = disk(batch(0, "a"), batch(1, "old"))
     flush(of)
     of.perform(Truncate(0, T0, Offset(1)))
@@ -115,7 +115,7 @@ def test_a_truncation_that_was_never_flushed_may_be_undone() -> None:
     assert wounds == [(T0, NO_TOPIC_ID, 1)]
 
 
-def test_a_checkpoint_is_durable_at_once() -> None:
+def test_checkpoint_is_durable_at_once() -> None:
     of = disk()
     of.perform(WriteCheckpoint(0, ((T0, Offset(5)),)))
     of.lose_unflushed(0, "test", torn=False, all_of_it=True)
@@ -127,8 +127,8 @@ steps = st.lists(st.one_of(st.just("append"), st.just("flush"), st.integers(0, 6
 
 
 @given(steps, st.integers(0, 2**32), st.booleans())
-def test_losing_power_leaves_a_state_the_log_had_since_its_last_flush(story: list[str | int], draws: int, torn: bool) -> None:
-    """But for a torn batch at the end; and the wound is the first offset that is no longer what it was."""
+def test_power_loss_leaves_a_state_since_the_last_flush(story: list[str | int], draws: int, torn: bool) -> None:
+    """Except for a torn batch at the end; the wound is the first offset whose record has changed."""
     of = disk(draws=draws)
     flush(of)
     since_flush: list[list[Batch]] = [[]]
@@ -158,7 +158,7 @@ def _end(batches: Iterable[Batch]) -> int:
     return max((end_of(found) for found in batches), default=0)
 
 
-def test_a_batch_is_torn_sometimes() -> None:
+def test_last_batch_is_torn_sometimes() -> None:
     torn = 0
     for draws in range(20):
         of = disk(batch(0, "a"), batch(1, "b"), batch(2, "c"), draws=draws)
@@ -168,7 +168,7 @@ def test_a_batch_is_torn_sometimes() -> None:
     assert 0 < torn < 20
 
 
-def test_a_swapped_directory_is_empty_and_everything_in_it_is_a_wound() -> None:
+def test_swapped_directory_is_empty_and_wounds_all_logs() -> None:
     of = disk(batch(0, "a"))
     flush(of)
 
@@ -176,14 +176,14 @@ def test_a_swapped_directory_is_empty_and_everything_in_it_is_a_wound() -> None:
     assert logs(of) == ()
 
 
-def test_an_empty_log_in_a_swapped_directory_is_a_wound_too() -> None:
-    """SILENT-2: a replica may be counted on for a partition without records, and nobody can know later that there were none."""
+def test_swapped_empty_log_is_a_wound() -> None:
+    """SILENT-2: the ISR may count on a replica without records, and later nothing shows that it had none."""
     of = disk()
 
     assert of.swap(0) == [(T0, NO_TOPIC_ID, 0)]
 
 
-def test_a_directory_that_refuses_everything_does_nothing() -> None:
+def test_refusing_directory_changes_nothing() -> None:
     of = disk(batch(0, "a"))
     acting = Acting("f1", "b1")
     of.dirs[0].refusals.append(Refusal(acting, "EIO", reads=False))
@@ -196,7 +196,7 @@ def test_a_directory_that_refuses_everything_does_nothing() -> None:
     assert content(of) == [batch(0, "a")]
 
 
-def test_a_full_directory_still_truncates_and_reads() -> None:
+def test_full_directory_truncates_and_reads() -> None:
     of = disk(batch(0, "a"), batch(1, "b"))
     of.dirs[0].refusals.append(Refusal(Acting("f1", "b1"), "ENOSPC", reads=True))
 
@@ -206,7 +206,7 @@ def test_a_full_directory_still_truncates_and_reads() -> None:
     assert content(of) == [batch(0, "a")]
 
 
-def test_a_slow_directory_takes_longer_to_flush() -> None:
+def test_slow_directory_takes_longer_to_flush() -> None:
     of = disk()
     acting = Acting("f1", "b1")
     of.dirs[0].slows.append((77, acting))

@@ -1,4 +1,4 @@
-"""Any schedule, however its windows overlap, leaves nothing behind."""
+"""Any schedule leaves nothing behind, however its windows overlap."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ from nemesis.faults import (
 )
 from nemesis.schedule import Window
 from nemesis.targets import AnyTarget, Everyone, Minority, Named, Random
-from tests.highwater.backends.sim.stages import Cast, plan
+from tests.highwater.backends.sim.simulations import Cast, plan
 
 END_MS = 3000
 
@@ -68,16 +68,16 @@ def windows(drawn: list[Drawn]) -> list[Window]:
 
 
 @given(st.lists(st.tuples(faults, targets, spans), max_size=10), st.integers(0, 100))
-def test_when_everything_is_healed_nothing_of_a_fault_is_left(drawn: list[Drawn], draws: int) -> None:
+def test_healing_leaves_nothing_of_any_fault(drawn: list[Drawn], draws: int) -> None:
     world = World(plan(*windows(drawn), draws=draws), Cast())
-    scheduler = world.stage.scheduler
+    scheduler = world.sim.scheduler
     for node in world.nodes.values():
         node.start()
     world.faults.plan(0)
     scheduler.run_until(END_MS * MS)
     world.faults.heal()
-    begun = [e for e in world.stage.recorder.events if e.kind is EventKind.FAULT_BEGUN]
-    ended = [e for e in world.stage.recorder.events if e.kind is EventKind.FAULT_ENDED]
+    begun = [e for e in world.sim.recorder.events if e.kind is EventKind.FAULT_BEGUN]
+    ended = [e for e in world.sim.recorder.events if e.kind is EventKind.FAULT_ENDED]
     scheduler.run_until((END_MS + 30_000) * MS)
 
     assert len({(e.fault, e.node) for e in begun}) == len({(e.fault, e.node) for e in ended})
@@ -87,13 +87,13 @@ def test_when_everything_is_healed_nothing_of_a_fault_is_left(drawn: list[Drawn]
         assert not any(directory.refusals or directory.slows for directory in node.disk.dirs)
         now = node.clock.now()
         assert now.wall_ms == EPOCH_NS // MS + scheduler.now // MS
-    for link in world.stage.network.links():
+    for link in world.sim.network.links():
         assert [link.cuts, link.clogs, link.stops, link.slows, link.held] == [[], [], [], [], []]
-    assert not world.stage.transport.lossy()
+    assert not world.sim.transport.lossy()
 
 
 @given(st.lists(spans, min_size=1, max_size=6))
-def test_a_process_is_down_exactly_while_some_window_holds_it(crashes: list[tuple[int, int]]) -> None:
+def test_process_is_down_exactly_while_a_window_holds_it(crashes: list[tuple[int, int]]) -> None:
     schedule = windows([(Crash(), Named(brokers=(2,)), span) for span in crashes])
     world = World(plan(*schedule), Cast())
     for node in world.nodes.values():
@@ -101,8 +101,8 @@ def test_a_process_is_down_exactly_while_some_window_holds_it(crashes: list[tupl
     world.faults.plan(0)
     late_ms = 5  # a blow may wait a moment for a better place to fall
     for instant in sorted({edge for span in crashes for edge in span}):
-        world.stage.scheduler.run_until((instant + late_ms) * MS)
-        at = world.stage.scheduler.now // MS
+        world.sim.scheduler.run_until((instant + late_ms) * MS)
+        at = world.sim.scheduler.now // MS
         held = any(start + late_ms <= at < end for start, end in crashes)
         free = not any(start <= at < end for start, end in crashes)
         node = next(node for node in world.nodes.values() if node.address == "b2")
@@ -119,16 +119,16 @@ def test_a_process_is_down_exactly_while_some_window_holds_it(crashes: list[tupl
         (ClockJump(offset_ms=0), (0, 0), 0),
     ],
 )
-def test_a_clock_fault_moves_the_clock_and_counts_only_then(fault: AnyFault, off: tuple[int, int], acted: int) -> None:
-    """A fault that is counted and does nothing makes a campaign believe in what it never tried."""
+def test_clock_fault_counts_only_when_it_moves_the_clock(fault: AnyFault, off: tuple[int, int], acted: int) -> None:
+    """Counting a fault without effect would overstate a campaign's coverage."""
     world = World(plan(*windows([(fault, Named(brokers=(1,)), (100, 900))])), Cast())
     first, second, *_ = world.nodes.values()
     for node in world.nodes.values():
         node.start()
     world.faults.plan(0)
-    world.stage.scheduler.run_until(500 * MS)
+    world.sim.scheduler.run_until(500 * MS)
     during = (first.clock.off, second.clock.off)
-    world.stage.scheduler.run_until(1000 * MS)
+    world.sim.scheduler.run_until(1000 * MS)
 
     assert during == (off, (0, 0))
     assert first.clock.off == (0, 0)

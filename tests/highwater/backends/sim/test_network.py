@@ -1,20 +1,20 @@
-"""Connections behave as TCP, whatever is done to their links."""
+"""Connections behave like TCP under every fault of their links."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from highwater.backends.sim.network import PATIENCE_MS_MAX, Acting, Connection, Link, Stop
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
-from tests.highwater.backends.sim.stages import stage
+from highwater.backends.sim.simulation import Simulation
+from tests.highwater.backends.sim.simulations import simulation
 
 
 class Wire:
-    """A connection from a to b, with what came out at either end and when (ms)."""
+    """A connection from a to b, with the messages received at both ends and their times (ms)."""
 
-    def __init__(self, on: Stage | None = None) -> None:
-        self.stage = on or stage()
-        self.link: Link = self.stage.network.link("a", "b")
+    def __init__(self, on: Simulation | None = None) -> None:
+        self.sim = on or simulation()
+        self.link: Link = self.sim.network.link("a", "b")
         self.served: list[object] = []
         self.times: list[int] = []
         self.received: list[object] = []
@@ -23,17 +23,17 @@ class Wire:
 
     def _serve(self, payload: object) -> None:
         self.served.append(payload)
-        self.times.append(self.stage.scheduler.now // MS)
+        self.times.append(self.sim.scheduler.now // MS)
 
     def _lost(self) -> None:
-        self.lost_ms.append(self.stage.scheduler.now // MS)
+        self.lost_ms.append(self.sim.scheduler.now // MS)
 
     def send(self, *payloads: object) -> None:
         for payload in payloads:
-            self.stage.network.send(self.connection.forth, payload)
+            self.sim.network.send(self.connection.forth, payload)
 
     def run(self, ms: int) -> None:
-        self.stage.scheduler.run_until(self.stage.scheduler.now + ms * MS)
+        self.sim.scheduler.run_until(self.sim.scheduler.now + ms * MS)
 
     def cut(self, link: Link) -> Acting:
         acting = Acting("f1", "a")
@@ -42,10 +42,10 @@ class Wire:
 
     def join(self, link: Link) -> None:
         link.cuts.clear()
-        self.stage.network.release(link)
+        self.sim.network.release(link)
 
 
-def test_the_first_message_takes_a_round_trip_longer() -> None:
+def test_first_message_takes_a_round_trip_longer() -> None:
     wire = Wire()
     wire.send("hello")
     wire.run(10)
@@ -63,9 +63,9 @@ changes = st.one_of(
 
 
 @given(st.lists(changes, max_size=60), st.integers(0, 1000))
-def test_what_arrives_is_always_a_prefix_of_what_was_sent(story: list[tuple[str, int]], draws: int) -> None:
+def test_received_messages_are_a_prefix_of_the_sent(story: list[tuple[str, int]], draws: int) -> None:
     """In order, at most once, without a gap: through cuts, clogs, and after a reset."""
-    wire = Wire(stage(draws, delay_us=(100, 300_000)))
+    wire = Wire(simulation(draws, delay_us=(100, 300_000)))
     sent = 0
     for what, ms in story:
         match what:
@@ -82,9 +82,9 @@ def test_what_arrives_is_always_a_prefix_of_what_was_sent(story: list[tuple[str,
                 wire.link.clogs.append(Stop(Acting("f2", "a"), None))
             case "unclog":
                 wire.link.clogs.clear()
-                wire.stage.network.release(wire.link)
+                wire.sim.network.release(wire.link)
             case "sever" if not wire.connection.broken:
-                wire.stage.network.sever(wire.connection, some_arrive=True)
+                wire.sim.network.sever(wire.connection, some_arrive=True)
             case _:
                 pass
     wire.link.clogs.clear()
@@ -115,7 +115,7 @@ def test_bytes_wait_for_a_short_cut_to_end() -> None:
     assert not wire.connection.broken
 
 
-def test_a_long_cut_breaks_the_connection_and_loses_what_waited() -> None:
+def test_long_cut_breaks_the_connection_and_loses_bytes() -> None:
     wire = Wire()
     wire.cut(wire.link)
     wire.send("lost")
@@ -127,7 +127,7 @@ def test_a_long_cut_breaks_the_connection_and_loses_what_waited() -> None:
     assert len(wire.lost_ms) == 1
 
 
-def test_an_idle_connection_survives_any_cut() -> None:
+def test_idle_connection_survives_any_cut() -> None:
     wire = Wire()
     wire.send("before")
     wire.run(10)
@@ -140,18 +140,18 @@ def test_an_idle_connection_survives_any_cut() -> None:
     assert wire.served == ["before", "after"]
 
 
-def test_a_cut_one_way_lets_the_other_way_pass() -> None:
+def test_one_way_cut_leaves_the_other_way() -> None:
     wire = Wire()
     wire.send("hello")
     wire.run(10)
     wire.cut(wire.link)
-    wire.stage.network.send(wire.connection.back, "answer")
+    wire.sim.network.send(wire.connection.back, "answer")
     wire.run(10)
 
     assert wire.received == ["answer"]
 
 
-def test_nobody_connects_while_either_way_is_cut() -> None:
+def test_connecting_fails_while_either_way_is_cut() -> None:
     wire = Wire()
     wire.cut(wire.link.back)
     wire.send("hello")
@@ -164,7 +164,7 @@ def test_nobody_connects_while_either_way_is_cut() -> None:
     assert wire.served == ["hello"]
 
 
-def test_a_clog_delivers_everything_afterwards_however_long_it_lasted() -> None:
+def test_clog_of_any_length_delivers_all_afterwards() -> None:
     wire = Wire()
     stop = Stop(Acting("f1", "a"), None)
     wire.link.clogs.append(stop)
@@ -172,7 +172,7 @@ def test_a_clog_delivers_everything_afterwards_however_long_it_lasted() -> None:
     wire.run(60_000)
     held = list(wire.served)
     wire.link.clogs.remove(stop)
-    wire.stage.network.release(wire.link)
+    wire.sim.network.release(wire.link)
     wire.run(100)
 
     assert held == []
@@ -180,7 +180,7 @@ def test_a_clog_delivers_everything_afterwards_however_long_it_lasted() -> None:
     assert not wire.connection.broken
 
 
-def test_a_clog_of_one_kind_lets_the_others_overtake() -> None:
+def test_clog_of_one_kind_lets_others_overtake() -> None:
     wire = Wire()
     stop = Stop(Acting("f1", "a"), frozenset({str}))
     wire.link.stops.append(stop)
@@ -188,21 +188,21 @@ def test_a_clog_of_one_kind_lets_the_others_overtake() -> None:
     wire.run(100)
     passed = list(wire.served)
     wire.link.stops.remove(stop)
-    wire.stage.network.release(wire.link)
+    wire.sim.network.release(wire.link)
     wire.run(100)
 
     assert passed == [1, 2]
     assert wire.served == [1, 2, "held"]
 
 
-def test_after_a_reset_old_bytes_may_arrive_behind_those_of_the_next_connection() -> None:
+def test_old_bytes_may_arrive_late_after_a_reset() -> None:
     overtaken = 0
     for draws in range(20):
-        old = Wire(stage(draws, delay_us=(1000, 50_000)))
-        new = Wire(old.stage)
+        old = Wire(simulation(draws, delay_us=(1000, 50_000)))
+        new = Wire(old.sim)
         new.served = old.served
         old.send("old")
-        old.stage.network.sever(old.connection, some_arrive=True)
+        old.sim.network.sever(old.connection, some_arrive=True)
         new.send("new")
         old.run(1000)
         assert old.served in (["new"], ["old", "new"], ["new", "old"])
@@ -211,9 +211,9 @@ def test_after_a_reset_old_bytes_may_arrive_behind_those_of_the_next_connection(
     assert overtaken > 0
 
 
-def test_what_is_sent_over_a_broken_connection_is_lost() -> None:
+def test_send_over_a_broken_connection_is_lost() -> None:
     wire = Wire()
-    wire.stage.network.sever(wire.connection, some_arrive=True)
+    wire.sim.network.sever(wire.connection, some_arrive=True)
     wire.send("late")
     wire.run(1000)
 
@@ -221,10 +221,10 @@ def test_what_is_sent_over_a_broken_connection_is_lost() -> None:
     assert wire.lost_ms == [1]
 
 
-def test_a_reset_that_cannot_come_through_is_noticed_later() -> None:
+def test_reset_over_a_cut_link_is_noticed_later() -> None:
     wire = Wire()
     wire.cut(wire.link.back)
-    wire.stage.network.sever(wire.connection, some_arrive=False)
+    wire.sim.network.sever(wire.connection, some_arrive=False)
     wire.run(400)
     early = list(wire.lost_ms)
     wire.run(PATIENCE_MS_MAX)
@@ -233,7 +233,7 @@ def test_a_reset_that_cannot_come_through_is_noticed_later() -> None:
     assert len(wire.lost_ms) == 1
 
 
-def test_a_slow_link_takes_longer_and_says_so() -> None:
+def test_slow_link_takes_longer_and_counts() -> None:
     wire = Wire()
     acting = Acting("f1", "a")
     wire.link.slows.append((500 * MS, acting))
@@ -245,10 +245,10 @@ def test_a_slow_link_takes_longer_and_says_so() -> None:
     assert acting.count == 2
 
 
-def test_a_message_alone_is_lost_where_the_link_is_cut() -> None:
+def test_lone_message_over_a_cut_link_is_lost() -> None:
     wire = Wire()
     acting = wire.cut(wire.link)
-    wire.stage.network.send_alone(wire.link, 0, wire.served.append, "alone")
+    wire.sim.network.send_alone(wire.link, 0, wire.served.append, "alone")
     wire.run(100)
     wire.join(wire.link)
     wire.run(1000)

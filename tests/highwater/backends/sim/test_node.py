@@ -1,4 +1,4 @@
-"""A process: its effects, its pauses, and its ways to die."""
+"""A simulated process: effects, pauses, and ends."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from reference.effects import AnyEffect, Append, CreateReplica, Flush, Halt, Not
 from reference.events import AnyEvent, Booted, ConnectionLost, DirFailed, Flushed, TimerFired
 from reference.messages import Batch
 from reference.types import NO_TOPIC_ID, Address, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
-from tests.highwater.backends.sim.stages import Cast, stage
+from tests.highwater.backends.sim.simulations import Cast, simulation
 
 T0 = TopicPartition("t-0")
 CREATE = CreateReplica(0, T0)
@@ -24,7 +24,7 @@ POKE = ConnectionLost(Address("b2"))
 
 
 def poked(*effects: AnyEffect) -> Cast:
-    """Machines that do this when they are poked."""
+    """Machines that return these effects when they are poked."""
 
     def script(event: AnyEvent) -> Sequence[AnyEffect]:
         return effects if event == POKE else ()
@@ -33,32 +33,32 @@ def poked(*effects: AnyEffect) -> Cast:
 
 
 class Den:
-    """One node on a stage."""
+    """One node of a simulation."""
 
     def __init__(self, cast: Cast, draws: int = 1) -> None:
         self.cast = cast
-        self.stage = stage(draws)
+        self.sim = simulation(draws)
         self.node = NodeHost(
-            self.stage, ZkServer(self.stage, ZkEvidence(self.stage.recorder)), broker_config(self.stage.plan, BrokerId(1)), cast
+            self.sim, ZkServer(self.sim, ZkEvidence(self.sim.recorder)), broker_config(self.sim.plan, BrokerId(1)), cast
         )
-        self.stage.transport.join(self.node)
+        self.sim.transport.join(self.node)
         self.node.start()
 
     def poke(self) -> None:
         self.node.take("b2", POKE)
 
     def run(self, ms: int) -> None:
-        self.stage.scheduler.run_until(self.stage.scheduler.now + ms * MS)
+        self.sim.scheduler.run_until(self.sim.scheduler.now + ms * MS)
 
     def told(self) -> list[AnyEvent]:
-        """By the last life."""
+        """The events of the last life."""
         return self.cast.machines[-1].told
 
     def kinds(self) -> list[EventKind]:
-        return [event.kind for event in self.stage.recorder.events]
+        return [event.kind for event in self.sim.recorder.events]
 
 
-def test_a_life_begins_with_booted_and_the_image_of_the_disk() -> None:
+def test_life_begins_with_booted_and_the_disk_image() -> None:
     den = Den(poked(CREATE, APPEND))
     den.poke()
     den.node.stop("crash")
@@ -70,7 +70,7 @@ def test_a_life_begins_with_booted_and_the_image_of_the_disk() -> None:
     assert den.kinds() == [EventKind.NODE_STARTED, EventKind.NODE_STOPPED, EventKind.NODE_STARTED]
 
 
-def test_a_flush_is_answered_when_it_is_done() -> None:
+def test_flush_is_answered_when_it_ends() -> None:
     den = Den(poked(CREATE, APPEND, Flush(0, 7)))
     den.poke()
     at_once = list(den.told())
@@ -81,7 +81,7 @@ def test_a_flush_is_answered_when_it_is_done() -> None:
     assert den.node.disk.lose_unflushed(0, "test", torn=False, all_of_it=True) == []
 
 
-def test_a_refused_effect_is_told_at_once_and_nothing_is_said_of_its_replica() -> None:
+def test_refused_effect_is_reported_at_once() -> None:
     den = Den(poked(CREATE, Note(kind="resigned", tp=T0)))
     den.node.disk.dirs[0].refusals.append(Refusal(Acting("f1", "b1"), "EIO", reads=False))
     den.poke()
@@ -91,7 +91,7 @@ def test_a_refused_effect_is_told_at_once_and_nothing_is_said_of_its_replica() -
     assert den.node.failed_dirs
 
 
-def test_a_directory_that_fails_during_a_flush_makes_nothing_durable() -> None:
+def test_directory_failure_during_flush_fails_the_flush() -> None:
     den = Den(poked(CREATE, APPEND, Flush(0, 7)))
     den.poke()
     den.node.disk.dirs[0].refusals.append(Refusal(Acting("f1", "b1"), "EIO", reads=False))
@@ -101,16 +101,16 @@ def test_a_directory_that_fails_during_a_flush_makes_nothing_durable() -> None:
     assert den.node.disk.lose_unflushed(0, "test", torn=False, all_of_it=True) == [(T0, NO_TOPIC_ID, 0)]
 
 
-def test_halt_ends_the_process_and_what_stood_behind_it() -> None:
+def test_halt_ends_the_process_and_later_effects() -> None:
     den = Den(poked(Halt("no directory left"), Note(kind="resigned")))
     den.poke()
 
     assert not den.node.up
     assert den.kinds() == [EventKind.NODE_STARTED, EventKind.NODE_STOPPED]
-    assert den.stage.recorder.events[-1].detail == "halt:no directory left"
+    assert den.sim.recorder.events[-1].detail == "halt:no directory left"
 
 
-def test_an_assertion_inside_the_machine_is_evidence_and_ends_the_process() -> None:
+def test_failed_assertion_is_recorded_and_ends_the_process() -> None:
     def script(event: AnyEvent) -> Sequence[AnyEffect]:
         assert event != POKE, "hw beyond leo"
         return ()
@@ -118,7 +118,7 @@ def test_an_assertion_inside_the_machine_is_evidence_and_ends_the_process() -> N
     den = Den(Cast(script))
     den.poke()
 
-    row = den.stage.recorder.events[1]
+    row = den.sim.recorder.events[1]
     assert (row.kind, row.node, row.life) == (EventKind.ASSERTION, "b1", 1)
     assert row.detail is not None
     assert row.detail.startswith("tests.")
@@ -127,7 +127,7 @@ def test_an_assertion_inside_the_machine_is_evidence_and_ends_the_process() -> N
     assert not den.node.up
 
 
-def test_a_machine_that_keeps_using_a_failed_directory_is_stopped() -> None:
+def test_machine_that_keeps_using_a_failed_dir_is_stopped() -> None:
     den = Den(Cast(lambda event: (CREATE,) if event != Booted() else ()))
     den.node.disk.dirs[0].refusals.append(Refusal(Acting("f1", "b1"), "EIO", reads=False))
     den.poke()
@@ -135,7 +135,7 @@ def test_a_machine_that_keeps_using_a_failed_directory_is_stopped() -> None:
     assert EventKind.ASSERTION in den.kinds()
 
 
-def test_what_comes_during_a_pause_waits_in_order_from_each_source() -> None:
+def test_events_during_a_pause_wait_in_order_per_source() -> None:
     orders = set()
     for draws in range(30):
         den = Den(Cast(), draws)
@@ -167,7 +167,7 @@ def test_overdue_timers_fire_after_a_pause() -> None:
     assert last.monotonic_ms - first.monotonic_ms == 500
 
 
-def test_timers_and_flushes_of_a_life_end_with_it() -> None:
+def test_timers_and_flushes_end_with_their_life() -> None:
     cast = poked(CREATE, APPEND, Flush(0, 1), SetTimer("t", Millis(50), Millis(50)))
     den = Den(cast)
     den.poke()
@@ -178,7 +178,7 @@ def test_timers_and_flushes_of_a_life_end_with_it() -> None:
     assert den.told() == [Booted()]
 
 
-def test_a_crash_may_fall_between_two_effects() -> None:
+def test_crash_may_fall_between_two_effects() -> None:
     notes = [Note(kind="resigned"), Note(kind="resigned"), Note(kind="resigned")]
     counts = set()
     for draws in range(40):
@@ -201,7 +201,7 @@ def test_notes_become_rows() -> None:
     den = Den(poked(Note(kind="append", tp=T0, batches=batches, detail="leader"), Note(kind="registered", incarnation=None)))
     den.poke()
 
-    rows = den.stage.recorder.events[1:]
+    rows = den.sim.recorder.events[1:]
     assert [(row.topic, row.partition, row.offset, row.value, row.leader_epoch, row.detail) for row in rows] == [
         ("t", 0, 4, "a", 2, "leader"),
         ("t", 0, 5, "b", 2, "leader"),

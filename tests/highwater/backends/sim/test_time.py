@@ -1,4 +1,4 @@
-"""The queue, the clocks of a node, and its timers."""
+"""The scheduler, the clocks of a node, and its timers."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ def set_timer(name: str, lo_ms: int, hi_ms: int | None = None) -> SetTimer:
 
 
 class Desk:
-    """A clock with timers, and what rang when (in virtual ms)."""
+    """A clock with timers, and the timers that fired with their virtual times (ms)."""
 
     def __init__(self, ppm: int = 0) -> None:
         self.scheduler = Scheduler()
@@ -30,7 +30,7 @@ class Desk:
 
 
 @given(st.lists(st.integers(0, 5), max_size=30))
-def test_events_come_by_time_and_then_in_the_order_asked_for(times: list[int]) -> None:
+def test_scheduler_runs_by_time_then_insertion_order(times: list[int]) -> None:
     scheduler, seen = Scheduler(), list[tuple[int, int]]()
     for order, time in enumerate(times):
         scheduler.at(time, lambda time, order: seen.append((time, order)), time, order)
@@ -42,7 +42,7 @@ def test_events_come_by_time_and_then_in_the_order_asked_for(times: list[int]) -
     assert scheduler.now == 10
 
 
-def test_what_is_due_later_waits() -> None:
+def test_later_actions_wait() -> None:
     scheduler, seen = Scheduler(), list[int]()
     scheduler.after(5, seen.append, 1)
     scheduler.after(6, seen.append, 2)
@@ -53,7 +53,7 @@ def test_what_is_due_later_waits() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**12), st.integers(-500_000, 500_000)), max_size=8))
-def test_a_monotonic_clock_never_goes_back(changes: list[tuple[int, int]]) -> None:
+def test_monotonic_clock_never_goes_back(changes: list[tuple[int, int]]) -> None:
     scheduler = Scheduler()
     clock = Clock(scheduler, monotonic_ns=0)
     last = clock.monotonic_ns()
@@ -66,7 +66,7 @@ def test_a_monotonic_clock_never_goes_back(changes: list[tuple[int, int]]) -> No
 
 
 @given(st.integers(-500_000, 500_000), st.integers(1, 10**11))
-def test_the_clock_knows_when_it_will_show_a_time(ppm: int, wait: int) -> None:
+def test_clock_predicts_when_it_shows_a_time(ppm: int, wait: int) -> None:
     scheduler = Scheduler()
     clock = Clock(scheduler, monotonic_ns=123)
     clock.drift(ppm)
@@ -75,7 +75,7 @@ def test_the_clock_knows_when_it_will_show_a_time(ppm: int, wait: int) -> None:
     assert 0 <= clock.monotonic_ns() - (123 + wait) <= 4
 
 
-def test_a_jump_moves_the_wall_clock_alone() -> None:
+def test_jump_moves_only_the_wall_clock() -> None:
     desk = Desk()
     before = desk.clock.now()
     desk.clock.jump(-5000 * MS)
@@ -84,7 +84,7 @@ def test_a_jump_moves_the_wall_clock_alone() -> None:
     assert desk.clock.now().wall_ms == before.wall_ms - 5000
 
 
-def test_a_clock_set_right_shows_true_time() -> None:
+def test_clock_set_right_shows_true_time() -> None:
     desk = Desk(ppm=100_000)
     desk.clock.jump(77 * MS)
     desk.scheduler.run_until(1000 * MS)
@@ -95,7 +95,7 @@ def test_a_clock_set_right_shows_true_time() -> None:
     assert desk.clock.now().monotonic_ms == monotonic_ms
 
 
-def test_a_timer_runs_on_the_clock_of_its_node() -> None:
+def test_timer_runs_on_the_clock_of_its_node() -> None:
     desk = Desk(ppm=-500_000)
     desk.timers.arm(set_timer("t", 100))
     desk.scheduler.run_until(1000 * MS)
@@ -103,7 +103,7 @@ def test_a_timer_runs_on_the_clock_of_its_node() -> None:
     assert desk.rang == [("t", 200)]
 
 
-def test_a_timer_armed_again_rings_once_at_the_new_time() -> None:
+def test_rearmed_timer_fires_once_at_the_new_time() -> None:
     desk = Desk()
     desk.timers.arm(set_timer("later", 100))
     desk.timers.arm(set_timer("later", 300))
@@ -114,7 +114,7 @@ def test_a_timer_armed_again_rings_once_at_the_new_time() -> None:
     assert desk.rang == [("sooner", 100), ("later", 300)]
 
 
-def test_a_cancelled_timer_is_silent_and_may_be_armed_again() -> None:
+def test_cancelled_timer_is_silent_and_may_be_rearmed() -> None:
     desk = Desk()
     desk.timers.arm(set_timer("t", 100))
     desk.timers.cancel("t")
@@ -125,7 +125,7 @@ def test_a_cancelled_timer_is_silent_and_may_be_armed_again() -> None:
     assert desk.rang == [("t", 150)]
 
 
-def test_a_change_of_drift_moves_timers_that_are_armed() -> None:
+def test_drift_change_moves_armed_timers() -> None:
     desk = Desk()
     desk.timers.arm(set_timer("t", 200))
     desk.scheduler.run_until(100 * MS)
@@ -137,7 +137,7 @@ def test_a_change_of_drift_moves_timers_that_are_armed() -> None:
 
 
 @given(st.integers(0, 2**64 - 1))
-def test_a_range_is_drawn_within_its_bounds(draws: int) -> None:
+def test_timer_range_is_drawn_within_its_bounds(draws: int) -> None:
     desk = Desk()
     desk.timers = Timers(desk.scheduler, Draws(draws), desk.clock, owner="b1", fire=desk._fire)
     desk.timers.arm(set_timer("t", 100, 200))

@@ -18,39 +18,39 @@ from workloads.client import Phase
 
 
 class Storm(World):
-    """An administrator deletes the first topic whenever it has been there for a second, and makes it again when it is gone."""
+    """An administrator deletes the first topic one second after its creation, and creates it again when it is gone."""
 
     def _phase(self, phase: Phase) -> None:
         super()._phase(phase)
         if phase == "faults":
-            self.topic = self.stage.plan.cluster.topics[0].name
-            self.stage.scheduler.after(2000 * MS, self._delete)
+            self.topic = self.sim.plan.cluster.topics[0].name
+            self.sim.scheduler.after(2000 * MS, self._delete)
 
     def _delete(self) -> None:
         if self.healed_at_ns is None:
             asked = paths.delete_topics_payload((self.topic,))
             self.server.administer((Create("/admin", b""), Create(paths.DELETE_TOPICS, asked)))
-            self.stage.scheduler.after(50 * MS, self._make)
+            self.sim.scheduler.after(50 * MS, self._make)
 
     def _make(self) -> None:
         if paths.topic_path(self.topic) in self.server.tree.nodes:
-            self.stage.scheduler.after(50 * MS, self._make)
+            self.sim.scheduler.after(50 * MS, self._make)
         else:
-            payload = paths.topic_payload(assign(self.stage.plan)[self.topic])
+            payload = paths.topic_payload(assign(self.sim.plan)[self.topic])
             self.server.administer((Create(paths.topic_path(self.topic), payload),))
-            self.stage.scheduler.after(1000 * MS, self._delete)
+            self.sim.scheduler.after(1000 * MS, self._delete)
 
 
 @pytest.mark.parametrize(("protocol", "validity"), [("safe", Validity.VALID), ("no-topic-id", Validity.INVALID)])
-def test_a_topic_made_again_has_nothing_of_the_one_before(protocol: str, validity: Validity) -> None:
-    """B-61, B-62: ids tell the topics apart; without them a log of the old one lives on below the records of the new one."""
+def test_recreated_topic_has_no_records_of_the_old_one(protocol: str, validity: Validity) -> None:
+    """B-61, B-62: without topic ids a log of the old topic stays below the records of the new one."""
     plan = derive(4, protocol=protocol, seconds=12)
     world = Storm(plan)
     world.play()
     facts = manifest(
         plan, Provenance(run_id="r", plan_digest=""), backend="sim", outcome="completed", faults=world.faults.counts()
     )
-    history = world.stage.recorder.history(facts)
+    history = world.sim.recorder.history(facts)
 
     assert sum(event.kind is EventKind.TOPIC_DELETED for event in history.events) > 2
     assert judge(history).validity is validity

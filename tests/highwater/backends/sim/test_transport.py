@@ -1,24 +1,24 @@
-"""Requests find processes, answers find the life that asked."""
+"""Requests reach processes; answers reach the life that sent the request."""
 
 from highwater.backends.sim.network import Acting
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.transport import PacketLoss, kinds_named
 from nemesis.faults import Packets
 from reference.errors import ErrorCode
 from reference.events import AnyEvent, ConnectionLost, Received
 from reference.messages import LogInfo, LogInfoReply, Metadata, MetadataReply, Produce, ProduceReply
 from reference.types import Address, BrokerId, ControllerEpoch, Incarnation, Millis, TopicPartition
-from tests.highwater.backends.sim.stages import stage
+from tests.highwater.backends.sim.simulations import simulation
 
 T0 = TopicPartition("t-0")
 
 
 class Process:
-    """Remembers what it was told; answers nothing by itself."""
+    """Keeps the events that it gets, and sends no answers by itself."""
 
-    def __init__(self, on: Stage, address: str) -> None:
-        self.stage = on
+    def __init__(self, on: Simulation, address: str) -> None:
+        self.sim = on
         self.address = Address(address)
         self.life = 1
         self.up = True
@@ -32,29 +32,29 @@ class Process:
         return [event.message for event in self.told if isinstance(event, Received)]
 
     def send(self, to: "Process", message: Metadata | MetadataReply | Produce | ProduceReply | LogInfo | LogInfoReply) -> None:
-        self.stage.transport.send(self, to.address, message)
+        self.sim.transport.send(self, to.address, message)
 
     def correlation(self) -> int:
-        """Of the last request."""
+        """The correlation of the last request."""
         event = self.told[-1]
         assert isinstance(event, Received)
         return event.message.correlation
 
     def die(self) -> None:
         self.up = False
-        self.stage.transport.ended(self.address, silent_ns=None)
+        self.sim.transport.ended(self.address, silent_ns=None)
 
     def live_again(self) -> None:
         self.up = True
         self.life += 1
 
 
-def pair() -> tuple[Stage, Process, Process]:
-    on = stage()
+def pair() -> tuple[Simulation, Process, Process]:
+    on = simulation()
     return on, Process(on, "b1"), Process(on, "b2")
 
 
-def run(on: Stage, ms: int = 100) -> None:
+def run(on: Simulation, ms: int = 100) -> None:
     on.scheduler.run_until(on.scheduler.now + ms * MS)
 
 
@@ -62,7 +62,7 @@ def log_info(correlation: int) -> LogInfo:
     return LogInfo(correlation, BrokerId(1), ControllerEpoch(1), Incarnation(1), (T0,))
 
 
-def test_an_answer_comes_back_under_the_correlation_of_the_request() -> None:
+def test_answer_has_the_correlation_of_its_request() -> None:
     on, asker, server = pair()
     asker.send(server, Metadata(41))
     asker.send(server, Metadata(42))
@@ -74,7 +74,7 @@ def test_an_answer_comes_back_under_the_correlation_of_the_request() -> None:
     assert asker.messages() == [MetadataReply(42, (), ())]
 
 
-def test_a_second_answer_to_one_request_goes_nowhere() -> None:
+def test_second_answer_to_one_request_is_dropped() -> None:
     on, asker, server = pair()
     asker.send(server, Metadata(1))
     run(on)
@@ -85,8 +85,8 @@ def test_a_second_answer_to_one_request_goes_nowhere() -> None:
     assert len(asker.messages()) == 1
 
 
-def test_an_answer_never_reaches_the_next_life_of_who_asked() -> None:
-    """Both lives count their requests from 1: the answer would be taken for that to another question."""
+def test_answer_never_reaches_the_requesters_next_life() -> None:
+    """Both lives number their requests from 1, so the answer would match another request."""
     on, asker, server = pair()
     asker.send(server, Metadata(1))
     run(on)
@@ -104,7 +104,7 @@ def test_an_answer_never_reaches_the_next_life_of_who_asked() -> None:
     assert asker.messages() == [MetadataReply(1, (), ())]
 
 
-def test_who_has_a_connection_to_a_process_that_dies_is_told() -> None:
+def test_peers_of_a_dead_process_learn_of_the_loss() -> None:
     on, asker, server = pair()
     asker.send(server, Metadata(1))
     run(on)
@@ -114,7 +114,7 @@ def test_who_has_a_connection_to_a_process_that_dies_is_told() -> None:
     assert asker.told == [ConnectionLost(server.address)]
 
 
-def test_the_peers_of_a_host_without_power_notice_late() -> None:
+def test_peers_of_a_host_without_power_notice_late() -> None:
     on, asker, server = pair()
     asker.send(server, Metadata(1))
     run(on)
@@ -128,7 +128,7 @@ def test_the_peers_of_a_host_without_power_notice_late() -> None:
     assert asker.told == [ConnectionLost(server.address)]
 
 
-def test_nobody_listens_where_a_process_is_down() -> None:
+def test_connection_to_a_stopped_process_is_refused() -> None:
     on, asker, server = pair()
     server.die()
     asker.send(server, Metadata(1))
@@ -138,7 +138,7 @@ def test_nobody_listens_where_a_process_is_down() -> None:
     assert asker.told == [ConnectionLost(server.address)]
 
 
-def test_a_new_connection_reaches_the_next_life() -> None:
+def test_new_connection_reaches_the_next_life() -> None:
     on, asker, server = pair()
     asker.send(server, Metadata(1))
     run(on)
@@ -153,13 +153,13 @@ def test_a_new_connection_reaches_the_next_life() -> None:
     assert asker.messages() == [MetadataReply(2, (), ())]
 
 
-def lossy(on: Stage, fault: Packets) -> Acting:
+def lossy(on: Simulation, fault: Packets) -> Acting:
     acting = Acting("f1", "b1")
     on.transport.lose(on.network.link("b1", "b2"), PacketLoss(acting, fault))
     return acting
 
 
-def test_packets_lose_control_requests() -> None:
+def test_packets_drops_control_requests() -> None:
     on, asker, server = pair()
     acting = lossy(on, Packets(drop_per_mille=1000))
     asker.send(server, log_info(1))
@@ -169,7 +169,7 @@ def test_packets_lose_control_requests() -> None:
     assert acting.count == 1
 
 
-def test_packets_double_control_requests_and_one_answer_is_enough() -> None:
+def test_duplicated_request_needs_one_answer() -> None:
     on, asker, server = pair()
     lossy(on, Packets(duplicate_per_mille=1000))
     asker.send(server, log_info(7))
@@ -183,8 +183,8 @@ def test_packets_double_control_requests_and_one_answer_is_enough() -> None:
     assert asker.messages() == [LogInfoReply(7, ErrorCode.NONE)] * 2
 
 
-def test_a_doubled_control_request_may_reach_the_next_life() -> None:
-    """Kafka's controllers send again what was not answered; brokers must tell by the incarnation whom it was meant for."""
+def test_duplicated_request_may_reach_the_next_life() -> None:
+    """Kafka's controllers repeat unanswered requests; a broker must check the incarnation to which they are sent."""
     on, asker, server = pair()
     lossy(on, Packets(duplicate_per_mille=1000))
     asker.send(server, log_info(1))
@@ -197,8 +197,8 @@ def test_a_doubled_control_request_may_reach_the_next_life() -> None:
     assert len(server.told) == 2
 
 
-def test_the_copy_of_a_doubled_request_may_come_into_another_life() -> None:
-    """What was meant for a life that is over must be refused by the one that gets it (KIP-380)."""
+def test_copy_of_a_request_may_reach_a_later_life() -> None:
+    """A life must refuse requests that were sent to an earlier life (KIP-380)."""
     on, asker, server = pair()
     lossy(on, Packets(duplicate_per_mille=1000, copy_late_ms_max=30_000))
     for correlation in range(20):
@@ -213,7 +213,7 @@ def test_the_copy_of_a_doubled_request_may_come_into_another_life() -> None:
     assert len(server.told) == 40
 
 
-def test_packets_let_messages_overtake_each_other() -> None:
+def test_packets_reorders_messages() -> None:
     on, asker, server = pair()
     acting = lossy(on, Packets(reorder_per_mille=1000))
     for correlation in range(20):
@@ -226,8 +226,8 @@ def test_packets_let_messages_overtake_each_other() -> None:
     assert acting.count == 20
 
 
-def test_packets_never_touch_what_clients_send() -> None:
-    on = stage()
+def test_packets_never_touches_client_requests() -> None:
+    on = simulation()
     asker, server, acting = Process(on, "c1"), Process(on, "b2"), Acting("f1", "b2")
     on.transport.lose(on.network.link("c1", "b2"), PacketLoss(acting, Packets(drop_per_mille=1000)))
     asker.send(server, Produce(1, T0, -1, ("v",), Millis(100)))
@@ -237,5 +237,5 @@ def test_packets_never_touch_what_clients_send() -> None:
     assert acting.count == 0
 
 
-def test_kinds_are_named_as_in_plans() -> None:
+def test_message_kinds_are_named_as_in_plans() -> None:
     assert kinds_named(("log-info", "produce")) == frozenset({LogInfo, Produce})

@@ -1,4 +1,4 @@
-"""Crash points that a window names: the process dies right after or right before one effect."""
+"""Crash points: the process is killed right after or right before one effect."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from reference.errors import ErrorCode
 from reference.events import AnyEvent, Booted
 from reference.messages import Batch, LeaderAndIsrReply, UpdateMetadataReply
 from reference.types import Address, BrokerId, LeaderEpoch, Offset, TopicPartition
-from tests.highwater.backends.sim.stages import Cast, plan
+from tests.highwater.backends.sim.simulations import Cast, plan
 
 TP = TopicPartition("t-0")
 
@@ -24,7 +24,7 @@ def batch(offset: int) -> Batch:
 
 
 def script(event: AnyEvent) -> tuple[AnyEffect, ...]:
-    """On its start each machine creates a log, writes twice, and answers in two ways."""
+    """At its start each machine creates a log, appends twice, sends two answers and writes a checkpoint."""
     if not isinstance(event, Booted):
         return ()
     return (
@@ -38,11 +38,11 @@ def script(event: AnyEvent) -> tuple[AnyEffect, ...]:
 
 
 def played(fault: CrashAt) -> World:
-    """b2 is started within the window and looked at before its end."""
+    """Start b2 within the window, and look at it before the window ends."""
     window = Window(id="f1", kind="it", at_ms=100, until_ms=900, fault=fault, target=Named(brokers=(2,)))
     world = World(plan(window), Cast(script))
     world.faults.plan(0)
-    world.stage.scheduler.run_until(200 * MS)
+    world.sim.scheduler.run_until(200 * MS)
     node(world).start()
     return world
 
@@ -52,7 +52,7 @@ def node(world: World) -> NodeHost:
 
 
 def on_disk(world: World) -> tuple[int, int]:
-    """Batches and entries of the checkpoint."""
+    """The number of batches and of checkpoint entries."""
     (directory,) = node(world).disk.dirs
     return len(directory.logs[TP].batches) if TP in directory.logs else -1, len(directory.checkpoint)
 
@@ -70,28 +70,28 @@ def on_disk(world: World) -> tuple[int, int]:
         (CrashAt(effect="write-checkpoint"), (2, 1)),
     ],
 )
-def test_what_stands_before_the_named_effect_is_done_and_nothing_behind_it(fault: CrashAt, left: tuple[int, int]) -> None:
-    """A crash may fall between any two effects (reference.effects): here the plan says between which."""
+def test_crash_at_performs_only_effects_before_the_point(fault: CrashAt, left: tuple[int, int]) -> None:
+    """A crash may fall between any two effects (reference.effects); here the plan names them."""
     world = played(fault)
 
     assert on_disk(world) == left
     assert not node(world).up
 
 
-def test_the_process_is_started_again_when_the_window_ends_and_the_fault_counts_once() -> None:
+def test_crash_at_counts_once_and_restarts_at_window_end() -> None:
     world = played(CrashAt(effect="create-replica"))
     # the next life finds the log there
     node(world).disk.dirs[0].logs.clear()
-    world.stage.scheduler.run_until(1000 * MS)
+    world.sim.scheduler.run_until(1000 * MS)
 
-    kinds = [event.kind for event in world.stage.recorder.events if event.node == "b2"]
+    kinds = [event.kind for event in world.sim.recorder.events if event.node == "b2"]
     assert kinds[:4] == [EventKind.FAULT_BEGUN, EventKind.NODE_STARTED, EventKind.NODE_STOPPED, EventKind.NODE_STARTED]
     assert [count.acted for count in world.faults.counts()] == [1]
 
 
-def test_a_window_in_which_the_effect_does_not_come_that_often_hurts_nobody() -> None:
+def test_crash_at_without_enough_effects_kills_nobody() -> None:
     world = played(CrashAt(effect="append", nth=3))
-    world.stage.scheduler.run_until(1000 * MS)
+    world.sim.scheduler.run_until(1000 * MS)
 
     assert on_disk(world) == (2, 1)
     assert [count.acted for count in world.faults.counts()] == [0]

@@ -1,4 +1,4 @@
-"""Whole runs of the real protocol: repeatable, disturbed by every fault, healed in the end."""
+"""Whole runs of the protocol: repeatable, under every fault, healed at the end."""
 
 import msgspec
 import pytest
@@ -35,7 +35,7 @@ from nemesis.schedule import Window
 from nemesis.targets import AnyTarget, Controller, Everyone, IsrMember, LeaderOf, Minority, Named, Random
 from reference.config import TopicSpec
 from reference.events import AnyEvent
-from tests.highwater.backends.sim.stages import Cast, Scripted, plan
+from tests.highwater.backends.sim.simulations import Cast, Scripted, plan
 
 LEADER = LeaderOf(topic="t", partition=0)
 
@@ -56,18 +56,18 @@ def nodes(run: Run, *kinds: EventKind) -> list[str | None]:
     return [event.node for event in events(run, *kinds)]
 
 
-def test_a_plan_performed_twice_is_the_same_history() -> None:
+def test_plan_performed_twice_gives_the_same_history() -> None:
     of = plan(window(Partition()), window(Pause(), Random(), 700, 1500, "f2"))
 
     assert perform(of).history.manifest.digest == perform(of).history.manifest.digest
 
 
-def test_other_draws_make_another_history() -> None:
+def test_other_draws_give_another_history() -> None:
     assert perform(plan(draws=1)).history.manifest.digest != perform(plan(draws=2)).history.manifest.digest
 
 
-def test_taking_a_later_fault_out_changes_nothing_before_it() -> None:
-    """Draws are keyed by what they are for: the shrinker stands on it."""
+def test_removing_a_later_fault_changes_nothing_before_it() -> None:
+    """Draws are named by their purpose; the shrinker depends on that."""
     early, late = window(Slow(extra_ms=50), Random()), window(Crash(), Minority(), 2500, 2800, "f2")
     both, one = perform(plan(early, late)).history, perform(plan(early)).history
     (opened,) = {event.time_ns for event in both.events if event.kind is EventKind.FAULT_BEGUN and event.fault == "f2"}
@@ -76,7 +76,7 @@ def test_taking_a_later_fault_out_changes_nothing_before_it() -> None:
     assert [op for op in both.operations if op.time_ns < opened] == [op for op in one.operations if op.time_ns < opened]
 
 
-def test_a_calm_run_acknowledges_and_reads_everything() -> None:
+def test_calm_run_acknowledges_and_reads_everything() -> None:
     run = perform(plan())
     manifest = run.history.manifest
 
@@ -101,7 +101,7 @@ def test_phases_follow_each_other_as_planned() -> None:
     assert final.time_ns - healed.time_ns >= 2_000_000_000
 
 
-def test_zookeeper_says_who_leads_and_who_is_registered() -> None:
+def test_zookeeper_rows_show_leaders_and_registrations() -> None:
     run = perform(plan())
 
     written = events(run, EventKind.STATE_WRITTEN)
@@ -149,8 +149,8 @@ def named(fault: AnyFault) -> str:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=named)
-def test_every_fault_bites_is_witnessed_and_heals(fault: AnyFault) -> None:
-    """Each process runs in the end, and the topic takes writes again."""
+def test_every_fault_acts_is_recorded_and_heals(fault: AnyFault) -> None:
+    """At the end each process runs, and the topic accepts writes."""
     of = plan(window(fault), draws=2)
     if isinstance(fault, DiskSlow):
         topic = msgspec.structs.replace(of.cluster.topics[0], flush="before_ack")
@@ -180,21 +180,21 @@ def test_every_fault_bites_is_witnessed_and_heals(fault: AnyFault) -> None:
         (LeaderOf(topic="t", partition=7), set()),
     ],
 )
-def test_a_fault_hits_whom_it_names(target: AnyTarget, hit: set[str]) -> None:
+def test_fault_hits_its_named_target(target: AnyTarget, hit: set[str]) -> None:
     assert set(nodes(perform(plan(window(Slow(extra_ms=1), target))), EventKind.FAULT_BEGUN)) == hit
 
 
 @pytest.mark.parametrize(
     ("target", "count"), [(Controller(), 1), (IsrMember(topic="t", partition=0), 1), (Minority(), 1), (Random(count=2), 2)]
 )
-def test_a_fault_hits_as_many_as_its_role_has(target: AnyTarget, count: int) -> None:
+def test_fault_hits_as_many_brokers_as_its_role_has(target: AnyTarget, count: int) -> None:
     hit = nodes(perform(plan(window(Slow(extra_ms=1), target))), EventKind.FAULT_BEGUN)
 
     assert len(set(hit)) == count
     assert not isinstance(target, IsrMember) or hit != ["b1"]
 
 
-def test_a_process_stays_down_until_the_last_fault_that_stops_it_is_over() -> None:
+def test_process_stays_down_until_its_last_hold_ends() -> None:
     first, second = window(Crash(), Named(brokers=(2,)), 500, 1500), window(Crash(), Named(brokers=(2,)), 1000, 2500, "f2")
     run = perform(plan(first, second))
     (end,) = (event.time_ns for event in events(run, EventKind.FAULT_ENDED) if event.fault == "f2")
@@ -203,8 +203,8 @@ def test_a_process_stays_down_until_the_last_fault_that_stops_it_is_over() -> No
     assert starts[1:] == [end]
 
 
-def test_a_bounce_at_once_is_registered_anew_before_its_session_would_have_ended() -> None:
-    """B-47, KAFKA-1120: the list of brokers shows the same ids before and after, though one of them lives anew."""
+def test_bounce_at_once_registers_within_the_session_timeout() -> None:
+    """B-47, KAFKA-1120: the list of brokers has the same ids before and after, although one is a new incarnation."""
     run = perform(plan(window(Restart(session_ends=True), Named(brokers=(2,)))))
     (stopped,) = (event.time_ns for event in events(run, EventKind.NODE_STOPPED))
     first, second = (event for event in events(run, EventKind.REGISTERED) if event.node == "b2")
@@ -213,15 +213,15 @@ def test_a_bounce_at_once_is_registered_anew_before_its_session_would_have_ended
     assert second.time_ns - stopped < 100_000_000
 
 
-def test_a_directory_that_cannot_be_read_withholds_its_replicas() -> None:
+def test_unreadable_directory_withholds_its_replicas() -> None:
     run = perform(plan(window(DirUnreadable())))
 
     rows = [(event.node, event.topic, event.partition, event.dir) for event in events(run, EventKind.FAULT_BEGUN)]
     assert rows == [("b1", None, None, None), ("b1", "t", 0, 0)]
 
 
-def test_a_file_in_the_place_of_a_directory_fails_every_access_and_the_directory_comes_back() -> None:
-    """R-321: as the earlier text of KIP-112 makes a directory fail; moved aside it loses nothing."""
+def test_dir_file_fails_every_access_until_the_window_ends() -> None:
+    """R-321: the earlier text of KIP-112 makes a directory fail so; a directory that is moved aside loses nothing."""
     run = perform(plan(window(DirFile())))
 
     assert [event.detail for event in events(run, EventKind.DIR_FAILED)] == ["ENOTDIR"]
@@ -229,8 +229,8 @@ def test_a_file_in_the_place_of_a_directory_fails_every_access_and_the_directory
     assert len({event.leo for event in events(run, EventKind.LOG_ON_DISK)}) == 1
 
 
-def test_a_directory_that_was_removed_comes_back_empty() -> None:
-    """R-321, R-303: with its last process what it held is gone, and its broker makes its replicas anew."""
+def test_removed_directory_comes_back_empty() -> None:
+    """R-321, R-303: its logs are lost when the process ends, and the broker creates its replicas again."""
     run = perform(plan(window(DirFile(removed=True))))
 
     rows = [event for event in run.history.events if event.node == "b1"]
@@ -241,7 +241,7 @@ def test_a_directory_that_was_removed_comes_back_empty() -> None:
     assert len({event.leo for event in events(run, EventKind.LOG_ON_DISK)}) == 1
 
 
-def test_losing_power_wounds_what_was_not_flushed() -> None:
+def test_power_loss_wounds_unflushed_records() -> None:
     run = perform(plan(window(PowerLoss(lose_all=True), Named(brokers=(2,)))))
 
     (wound,) = events(run, EventKind.WOUND)
@@ -250,8 +250,8 @@ def test_losing_power_wounds_what_was_not_flushed() -> None:
     assert (wound.incarnation, wound.detail) == (registered.incarnation, "power-loss")
 
 
-def test_a_device_forgets_what_was_not_synced_only_once_nobody_has_it_in_memory() -> None:
-    """A process goes on with its page cache until it notices: what it still answers from was not destroyed yet."""
+def test_dropped_device_wounds_only_after_its_process_ended() -> None:
+    """A process serves from its page cache until it notices the failure, so nothing is destroyed before."""
     run = perform(plan(window(DirFailure(drop_unflushed=True), Named(brokers=(2,)))))
 
     rows = [event for event in run.history.events if event.node == "b2"]
@@ -261,7 +261,7 @@ def test_a_device_forgets_what_was_not_synced_only_once_nobody_has_it_in_memory(
     assert before == [EventKind.NODE_STARTED, EventKind.NODE_STOPPED]
 
 
-def test_what_is_flushed_before_it_is_acknowledged_survives_a_loss_of_power_everywhere() -> None:
+def test_flush_before_ack_survives_power_loss_everywhere() -> None:
     of = plan(window(PowerLoss(lose_all=True), Everyone()))
     topic = TopicSpec(name="t", partitions=1, replication_factor=3, min_insync_replicas=2, flush="before_ack")
     of = msgspec.structs.replace(of, cluster=msgspec.structs.replace(of.cluster, topics=(topic,)), quiet_ms=8000)
@@ -273,7 +273,7 @@ def test_what_is_flushed_before_it_is_acknowledged_survives_a_loss_of_power_ever
     assert acked <= {op.value for op in run.history.operations if op.f == "poll" and op.time_ns > final}
 
 
-def test_the_bound_on_events_ends_a_run_as_a_failure_of_the_laboratory() -> None:
+def test_event_limit_ends_a_run_as_harness_fault() -> None:
     run = perform(msgspec.structs.replace(plan(), limit_events=100))
 
     assert run.history.manifest.outcome == "harness-fault"
@@ -281,7 +281,7 @@ def test_the_bound_on_events_ends_a_run_as_a_failure_of_the_laboratory() -> None
     assert "100" in run.failure
 
 
-def test_an_interrupted_run_keeps_what_it_recorded() -> None:
+def test_interrupted_run_keeps_its_rows() -> None:
     def script(event: AnyEvent) -> tuple[()]:
         if sum(len(machine.told) for machine in cast.machines) > 5:
             raise KeyboardInterrupt
@@ -295,7 +295,7 @@ def test_an_interrupted_run_keeps_what_it_recorded() -> None:
     assert isinstance(cast.machines[0], Scripted)
 
 
-def test_a_node_whose_machine_asserted_is_not_started_again() -> None:
+def test_node_with_a_failed_assertion_stays_down() -> None:
     def script(event: AnyEvent) -> tuple[()]:
         raise AssertionError("wrong from the start")
 

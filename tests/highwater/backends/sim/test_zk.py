@@ -1,13 +1,15 @@
-"""Sessions as ZooKeeper's own client and server keep them."""
+"""Sessions, requests and watches behave as with ZooKeeper's own client and server."""
 
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 
 from highwater.backends.sim.network import Acting
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import ZkServer
 from highwater.backends.sim.zk_client import ZkClient
+from highwater.rig.commits import AnyCommit, NodeCreated, SessionEnded
 from highwater.rig.cuts import ZOOKEEPER
 from reference.coordination.api import (
     AnyAnswer,
@@ -25,30 +27,30 @@ from reference.coordination.api import (
 from reference.effects import ZkRequest
 from reference.events import AnyEvent, ZkReplied, ZkState, ZkWatch
 from reference.types import Address
-from tests.highwater.backends.sim.stages import stage
+from tests.highwater.backends.sim.simulations import simulation
 
 TIMEOUT_MS = 1500
 
 
 class Seen:
-    """A witness that remembers."""
+    """A witness that keeps the commits."""
 
     def __init__(self) -> None:
-        self.performed_by: list[tuple[Address, int]] = []
-        self.gone: list[tuple[str, ...]] = []
+        self.commits: list[tuple[AnyCommit, Address | None, int | None]] = []
 
-    def performed(self, node: Address, life: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> None:
-        self.performed_by.append((node, life))
+    def committed(self, commits: Iterable[AnyCommit], *, writer: Address | None = None, life: int | None = None) -> None:
+        self.commits += [(commit, writer, life) for commit in commits]
 
-    def session_over(self, ephemerals: tuple[str, ...]) -> None:
-        self.gone.append(ephemerals)
+    @property
+    def ended(self) -> list[int]:
+        return [commit.session for commit, _, _ in self.commits if isinstance(commit, SessionEnded)]
 
 
 class Process:
-    """A process with nothing but the library in it; can stand still."""
+    """A process with only the client library; it can be paused."""
 
-    def __init__(self, on: Stage, server: ZkServer, name: str) -> None:
-        self.stage = on
+    def __init__(self, on: Simulation, server: ZkServer, name: str) -> None:
+        self.sim = on
         self.address = Address(name)
         self.life = 1
         self.paused = False
@@ -68,7 +70,7 @@ class Process:
         self.told.append(event)
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        self.stage.scheduler.after(delay_ns, self.run, source, action)
+        self.sim.scheduler.after(delay_ns, self.run, source, action)
 
     def resume(self) -> None:
         self.paused = False
@@ -92,47 +94,47 @@ class Town:
     """A server and two processes, connected."""
 
     def __init__(self) -> None:
-        self.stage = stage()
+        self.sim = simulation()
         self.seen = Seen()
-        self.server = ZkServer(self.stage, self.seen)
-        self.a = Process(self.stage, self.server, "b1")
-        self.b = Process(self.stage, self.server, "b2")
+        self.server = ZkServer(self.sim, self.seen)
+        self.a = Process(self.sim, self.server, "b1")
+        self.b = Process(self.sim, self.server, "b2")
         self.run(100)
 
     def run(self, ms: int) -> None:
-        self.stage.scheduler.run_until(self.stage.scheduler.now + ms * MS)
+        self.sim.scheduler.run_until(self.sim.scheduler.now + ms * MS)
 
     def cut(self, there: bool = True, back: bool = True) -> None:
-        link = self.stage.network.link("b1", ZOOKEEPER)
+        link = self.sim.network.link("b1", ZOOKEEPER)
         for cut, way in ((there, link), (back, link.back)):
             if cut:
                 way.cuts.append(Acting("f1", "b1"))
 
     def join(self) -> None:
-        link = self.stage.network.link("b1", ZOOKEEPER)
+        link = self.sim.network.link("b1", ZOOKEEPER)
         for way in (link, link.back):
             way.cuts.clear()
-            self.stage.network.release(way)
+            self.sim.network.release(way)
 
 
-def test_a_session_lives_as_long_as_its_client_pings() -> None:
+def test_session_lives_while_its_client_pings() -> None:
     town = Town()
     town.run(20 * TIMEOUT_MS)
 
     assert town.a.states() == ["connected"]
-    assert town.seen.gone == []
+    assert town.seen.ended == []
 
 
-def test_requests_are_answered_and_witnessed_as_they_are_performed() -> None:
+def test_requests_are_answered_and_witnessed() -> None:
     town = Town()
     request = town.a.ask(Create("/a", b"1"), GetData("/no"))
     town.run(10)
 
     assert town.a.answers(request) == (Created("/a"), NoNode())
-    assert town.seen.performed_by == [("b1", 1)]
+    assert town.seen.commits == [(NodeCreated(zxid=1, session=town.a.zk.session, path="/a", data=b"1", ephemeral=False), "b1", 1)]
 
 
-def test_a_short_disconnect_keeps_the_session_and_makes_requests_unknown() -> None:
+def test_short_disconnect_keeps_the_session() -> None:
     town = Town()
     town.a.ask(Create("/mine", b"", ephemeral=True))
     town.run(10)
@@ -152,8 +154,8 @@ def test_a_short_disconnect_keeps_the_session_and_makes_requests_unknown() -> No
     assert isinstance(found, Data)
 
 
-def test_the_unknown_may_have_happened() -> None:
-    """Its answer was lost, not the request."""
+def test_unknown_request_may_have_been_performed() -> None:
+    """The answer was lost, and not the request."""
     town = Town()
     town.cut(there=False)
     request = town.a.ask(Create("/a", b""))
@@ -163,23 +165,24 @@ def test_the_unknown_may_have_happened() -> None:
     assert "/a" in town.server.tree.nodes
 
 
-def test_expiry_goes_by_the_servers_clock_and_is_learnt_from_a_server_only() -> None:
+def test_session_expires_by_the_servers_clock() -> None:
     town = Town()
     town.a.ask(Create("/mine", b"", ephemeral=True))
     town.run(10)
     town.cut()
     town.run(10 * TIMEOUT_MS)
     before = town.a.states()
-    gone = list(town.seen.gone)
+    ended = list(town.seen.ended)
     town.join()
     town.run(2000)
 
-    assert gone == [("/mine",)]
+    assert len(ended) == 1
+    assert "/mine" not in town.server.tree.nodes
     assert before == ["connected", "disconnected"]
     assert town.a.states() == ["connected", "disconnected", "expired"]
 
 
-def test_after_expiry_nothing_is_done_until_a_new_session_is_asked_for() -> None:
+def test_expired_client_does_nothing_before_a_new_session() -> None:
     town = Town()
     town.server.expire(town.a.zk.session)
     town.run(2000)
@@ -194,7 +197,7 @@ def test_after_expiry_nothing_is_done_until_a_new_session_is_asked_for() -> None
     assert town.a.states()[-1] == "connected"
 
 
-def test_a_paused_process_loses_its_session_and_learns_it_when_it_goes_on() -> None:
+def test_paused_process_learns_of_expiry_on_resume() -> None:
     town = Town()
     town.a.ask(Create("/mine", b"", ephemeral=True))
     town.run(10)
@@ -204,12 +207,13 @@ def test_a_paused_process_loses_its_session_and_learns_it_when_it_goes_on() -> N
     town.a.resume()
     town.run(2000)
 
-    assert town.seen.gone == [("/mine",)]
+    assert len(town.seen.ended) == 1
+    assert "/mine" not in town.server.tree.nodes
     assert during == ["connected"]
     assert town.a.states() == ["connected", "disconnected", "expired"]
 
 
-def test_a_watch_reaches_who_set_it_before_the_answer_to_a_later_read() -> None:
+def test_watch_event_precedes_the_answer_to_a_later_read() -> None:
     town = Town()
     town.b.ask(Create("/a", b"0"))
     town.run(10)
@@ -227,7 +231,7 @@ def test_a_watch_reaches_who_set_it_before_the_answer_to_a_later_read() -> None:
     assert watched < read
 
 
-def test_what_changed_during_a_disconnect_is_told_after_it() -> None:
+def test_changes_during_a_disconnect_fire_watches_afterwards() -> None:
     town = Town()
     town.a.ask(Exists("/a", watch=True))
     town.run(10)
@@ -242,7 +246,7 @@ def test_what_changed_during_a_disconnect_is_told_after_it() -> None:
     assert town.a.states() == ["connected", "disconnected", "connected"]
 
 
-def test_a_watch_that_fired_into_a_broken_connection_fires_again() -> None:
+def test_watch_fired_into_a_broken_connection_fires_again() -> None:
     town = Town()
     town.b.ask(Create("/a", b"0"))
     town.run(10)
@@ -257,7 +261,7 @@ def test_a_watch_that_fired_into_a_broken_connection_fires_again() -> None:
     assert [event for event in town.a.told if isinstance(event, ZkWatch)] == [ZkWatch("/a", "changed")]
 
 
-def test_requests_made_while_disconnected_wait_for_the_connection() -> None:
+def test_requests_while_disconnected_wait_for_the_connection() -> None:
     town = Town()
     town.a.zk.reset()
     town.run(2)
@@ -268,7 +272,7 @@ def test_requests_made_while_disconnected_wait_for_the_connection() -> None:
     assert town.a.answers(request) == (Created("/a"),)
 
 
-def test_a_process_that_dies_leaves_its_session_to_time_out() -> None:
+def test_session_of_a_dead_process_times_out() -> None:
     town = Town()
     town.a.ask(Create("/mine", b"", ephemeral=True))
     town.run(10)

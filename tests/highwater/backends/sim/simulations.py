@@ -1,8 +1,8 @@
-"""Small plans, a stage without a workload, and machines that do what a test tells them."""
+"""Small plans, a simulation without a workload, and machines with scripted effects."""
 
 from collections.abc import Callable, Sequence
 
-from highwater.backends.sim.stage import Stage
+from highwater.backends.sim.simulation import Simulation
 from highwater.plans.plan import ClusterShape, NetworkShape, Plan, WorkloadSpec
 from history.promise import Promise, TopicPromise
 from nemesis.schedule import Window
@@ -33,9 +33,9 @@ def plan(*schedule: Window, draws: int = 1, faults_ms: int = 3000, network: Netw
     )
 
 
-def stage(draws: int = 1, *, delay_us: tuple[int, int] = (1000, 1000)) -> Stage:
-    """A stage whose links all take a millisecond unless told otherwise."""
-    return Stage(plan(draws=draws, network=NetworkShape(delay_us_min=delay_us[0], delay_us_max=delay_us[1])))
+def simulation(draws: int = 1, *, delay_us: tuple[int, int] = (1000, 1000)) -> Simulation:
+    """A simulation whose links all take 1 ms unless `delay_us` (min, max) says otherwise."""
+    return Simulation(plan(draws=draws, network=NetworkShape(delay_us_min=delay_us[0], delay_us_max=delay_us[1])))
 
 
 Script = Callable[[AnyEvent], Sequence[AnyEffect]]

@@ -1,4 +1,4 @@
-"""What every part of a simulated world shares: time, chance, the network, and the record that is kept."""
+"""What every part of a simulated run shares: plan, time, draws, the network and the recorder."""
 
 from typing import Final
 
@@ -10,8 +10,8 @@ from history.recorder import Recorder
 from history.seed import Draws
 
 
-class Stage:
-    """One for each run. `handled` counts the events that machines, clients and ZooKeeper were given."""
+class Simulation:
+    """One for each run; `handled` counts the events that machines, clients and ZooKeeper were given."""
 
     __slots__ = ("draws", "handled", "network", "plan", "recorder", "scheduler", "transport")
 

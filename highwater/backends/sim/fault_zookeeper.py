@@ -1,0 +1,18 @@
+"""Faults of the simulated ZooKeeper, whose one server stands for the ensemble: brokers cannot reach it, or it answers late."""
+
+from highwater.backends.sim.fault_links import LinkFaults
+from highwater.backends.sim.open_window import OpenWindow
+from nemesis.faults import Clog, Partition, ZooKeeperFault
+from reference.types import BrokerId
+
+
+class ZooKeeperFaults:
+    """Performs faults of ZooKeeper as faults of the links to it."""
+
+    def __init__(self, links: LinkFaults) -> None:
+        self._links = links
+
+    def do(self, opened: OpenWindow, fault: ZooKeeperFault, brokers: tuple[BrokerId, ...]) -> None:
+        """Clog the links between these brokers and ZooKeeper for `pause`, cut them for `kill` and `cut`."""
+        down = Clog(links=("zookeeper",)) if fault.how == "pause" else Partition(links=("zookeeper",))
+        self._links.do(opened, down, brokers)

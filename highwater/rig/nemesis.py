@@ -1,0 +1,149 @@
+"""The part of a nemesis that all backends share: open windows, targets, holds, rows of evidence, counts.
+
+A backend opens and closes the windows of the schedule at their times. It asks `begin` which brokers a window hits, does what the
+fault says to them, undoes it when `end` has closed the window, and calls `ended`. How a fault is done and undone is the
+backend's, in one module for each family of faults (`nemesis.faults`).
+
+Rows: FAULT_BEGUN and FAULT_ENDED for each broker hit, and for each replica that the fault withholds there; FAULT_ACTED with how
+often the fault took effect; WOUND for each log of which records were destroyed; HEALED when everything is undone.
+"""
+
+from collections.abc import Callable, Iterable
+
+from highwater.plans.plan import Plan
+from highwater.rig.scene import brokers_of
+from highwater.rig.targets import resolve
+from highwater.rig.topics import written
+from history.event import EventKind
+from history.manifest import FaultCount
+from history.recorder import Recorder
+from history.seed import Draws
+from nemesis.faults import DiskFault, hits_every_broker, withholds
+from nemesis.schedule import Window
+from reference.coordination.memory import MemoryZooKeeper
+from reference.types import Address, BrokerId, TopicId, TopicPartition, broker_address, index_of, topic_of
+
+Wounds = Iterable[tuple[TopicPartition, TopicId, int]]  # (log, its topic, first offset destroyed)
+
+
+class Holds:
+    """How many open windows keep one process down, and how many pause it. Windows may overlap."""
+
+    __slots__ = ("down", "pauses")
+
+    def __init__(self) -> None:
+        self.down = 0
+        self.pauses = 0
+
+    def release(self) -> bool:
+        """One window less keeps the process down; True where none does any more."""
+        self.down = max(0, self.down - 1)  # a process that is healed early has no holds left to release
+        return not self.down
+
+    def unpause(self) -> bool:
+        """One window less pauses the process; True where none does any more."""
+        self.pauses = max(0, self.pauses - 1)
+        return not self.pauses
+
+
+class Nemesis:
+    """The bookkeeping of one run's schedule.
+
+    `logs` lists the replicas in a log directory of a broker, `incarnation` gives the last registration of a node where the
+    backend knows it at once.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        recorder: Recorder,
+        draws: Draws,
+        *,
+        logs: Callable[[BrokerId, int], Iterable[TopicPartition]] = lambda _, __: (),
+        incarnation: Callable[[Address], int | None] = lambda _: None,
+    ) -> None:
+        self._plan = plan
+        self._logs = logs
+        self._incarnation = incarnation
+        self._open: dict[str, tuple[Window, tuple[BrokerId, ...]]] = {}
+        self._begun = {window.kind: 0 for window in plan.schedule}
+        self._acted = dict(self._begun)
+        self.recorder = recorder
+        self.draws = draws
+        self.holds = {broker: Holds() for broker in brokers_of(plan)}
+
+    # --- windows -----------------------------------------------------------------------------------------------------------
+
+    def begin(self, window: Window, tree: MemoryZooKeeper) -> tuple[BrokerId, ...]:
+        """Open a window: the brokers that it hits, by what ZooKeeper holds now; none where its target is vacant."""
+        brokers = resolve(window.target, self._plan, tree, self.draws, purpose=f"target {window.id}")
+        if hits_every_broker(window.fault):
+            brokers = brokers_of(self._plan)
+        if brokers:
+            self._begun[window.kind] = self._begun.get(window.kind, 0) + 1
+            self._open[window.id] = (window, brokers)
+        for broker in brokers:
+            self._say(EventKind.FAULT_BEGUN, window, broker)
+        return brokers
+
+    def open_windows(self) -> tuple[str, ...]:
+        """The ids of the windows that are open, in the order in which they were opened."""
+        return tuple(self._open)
+
+    def end(self, window_id: str) -> tuple[Window, tuple[BrokerId, ...]] | None:
+        """Close a window: it and the brokers that it hit, or None where it is not open."""
+        return self._open.pop(window_id, None)
+
+    def ended(self, window: Window, broker: BrokerId) -> None:
+        """What the window did to this broker is undone."""
+        self._say(EventKind.FAULT_ENDED, window, broker)
+
+    def healed(self) -> None:
+        """Every window is closed and everything that they did is undone."""
+        self.recorder.event(EventKind.HEALED)
+
+    def _say(self, kind: EventKind, window: Window, broker: BrokerId) -> None:
+        node = broker_address(broker)
+        self.recorder.event(kind, fault=window.id, node=node, detail=window.kind)
+        if isinstance(window.fault, DiskFault) and withholds(window.fault):
+            index = window.fault.dir
+            for tp in self._logs(broker, index):
+                topic, partition = topic_of(tp), index_of(tp)
+                self.recorder.event(
+                    kind, fault=window.id, node=node, topic=topic, partition=partition, dir=index, detail=window.kind
+                )
+
+    # --- what windows did --------------------------------------------------------------------------------------------------
+
+    def acted(self, window: Window, node: Address, count: int) -> None:
+        """The fault took effect so often on this node; no row for 0."""
+        self._acted[window.kind] = self._acted.get(window.kind, 0) + count
+        if count:
+            self.recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node, detail=window.kind, offset=count)
+
+    def wounded(self, node: Address, dir_: int, wounds: Wounds, why: str) -> None:
+        """Logs in a directory of this node lost records."""
+        for tp, topic_id, offset in wounds:
+            self.recorder.event(
+                EventKind.WOUND,
+                node=node,
+                incarnation=self._incarnation(node),
+                topic=topic_of(tp),
+                topic_id=written(topic_id),
+                partition=index_of(tp),
+                dir=dir_,
+                offset=offset,
+                detail=why,
+            )
+
+    def swapped(self, node: Address, dir_: int, wounds: Wounds) -> None:
+        """A directory of this node was replaced by an empty one.
+
+        The row without a partition covers replicas that were counted on before the broker created them on its disk.
+        """
+        self.wounded(node, dir_, wounds, "swapped")
+        self.recorder.event(EventKind.WOUND, node=node, incarnation=self._incarnation(node), dir=dir_, detail="swapped")
+
+    def counts(self) -> tuple[FaultCount, ...]:
+        """For each kind of the schedule, how many windows began and how often they took effect."""
+        return tuple(FaultCount(kind=kind, begun=self._begun[kind], acted=self._acted[kind]) for kind in sorted(self._begun))

@@ -1,0 +1,101 @@
+"""Kinds of faults of log directories."""
+
+from history.seed import Rng
+from nemesis.blows import Kind, blow, brief, lasting, one, some_role
+from nemesis.faults import AnyFault, DirFailure, DirFile, DirUnreadable, DiskFull, DiskSlow, DiskSwap
+from nemesis.schedule import Shape
+
+
+def _dir_unreadable(rng: Rng, shape: Shape) -> AnyFault:
+    """All permissions revoked."""
+    return DirUnreadable(dir=rng.below(shape.log_dirs))
+
+
+def _dir_file(rng: Rng, shape: Shape) -> AnyFault:
+    """A file in the place of a directory that comes back with its logs."""
+    return DirFile(dir=rng.below(shape.log_dirs))
+
+
+def _dir_removed(rng: Rng, shape: Shape) -> AnyFault:
+    """A file in the place of a directory that comes back empty."""
+    return DirFile(dir=rng.below(shape.log_dirs), removed=True)
+
+
+def _dir_failure(rng: Rng, shape: Shape) -> AnyFault:
+    """A device that fails and loses nothing."""
+    return DirFailure(dir=rng.below(shape.log_dirs))
+
+
+def _dir_drop(rng: Rng, shape: Shape) -> AnyFault:
+    """A device that fails and loses what was not synced."""
+    return DirFailure(dir=rng.below(shape.log_dirs), drop_unflushed=True)
+
+
+def _disk_full(rng: Rng, shape: Shape) -> AnyFault:
+    """No space left on the device."""
+    return DiskFull(dir=rng.below(shape.log_dirs))
+
+
+def _disk_slow(rng: Rng, shape: Shape) -> AnyFault:
+    """Flushes that take 50 ms longer, up to the lag limit, which takes the broker out of the ISR."""
+    return DiskSlow(dir=rng.below(shape.log_dirs), extra_ms=rng.pick((50, 200, 1000, shape.replica_lag_time_max_ms)))
+
+
+def _disk_swap(rng: Rng, shape: Shape) -> AnyFault:
+    """An empty directory in the place of the old one."""
+    return DiskSwap(dir=rng.below(shape.log_dirs))
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        name="dir-unreadable",
+        family="disk",
+        says="a log directory without permissions",
+        draw=blow(_dir_unreadable, some_role, brief),
+    ),
+    Kind(
+        name="dir-file",
+        family="disk",
+        says="a file in the place of a log directory",
+        draw=blow(_dir_file, some_role, brief),
+    ),
+    Kind(
+        name="dir-removed",
+        family="disk",
+        says="a log directory that is removed, with a file in its place",
+        draw=blow(_dir_removed, one, brief),
+        destroys="everything",
+    ),
+    Kind(
+        name="dir-failure",
+        family="disk",
+        says="a log directory that fails with I/O errors",
+        draw=blow(_dir_failure, some_role, brief),
+    ),
+    Kind(
+        name="dir-drop",
+        family="disk",
+        says="a log directory that fails and loses what was not synced",
+        draw=blow(_dir_drop, some_role, brief),
+        destroys="unflushed",
+    ),
+    Kind(
+        name="disk-full",
+        family="disk",
+        says="a log directory without space",
+        draw=blow(_disk_full, some_role, brief),
+    ),
+    Kind(
+        name="disk-slow",
+        family="disk",
+        says="flushes that take longer, up to the lag limit",
+        draw=blow(_disk_slow, some_role, lasting),
+    ),
+    Kind(
+        name="disk-swap",
+        family="disk",
+        says="a log directory that comes back empty",
+        draw=blow(_disk_swap, one, brief),
+        destroys="everything",
+    ),
+)

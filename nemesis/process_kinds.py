@@ -1,0 +1,172 @@
+"""Kinds of faults of processes: pauses, crashes, crash points, power losses, ended sessions."""
+
+from history.seed import Rng
+from nemesis.blows import (
+    Aim,
+    Blow,
+    Kind,
+    above_session,
+    around_session,
+    below_session,
+    blow,
+    brief,
+    command,
+    controller,
+    everyone,
+    isr_member,
+    lasting,
+    leader,
+    one,
+    several,
+    some_role,
+)
+from nemesis.faults import AnyFault, Crash, CrashAt, ExpireSession, Pause, PowerLoss, Restart, Shutdown
+from nemesis.schedule import Shape
+from nemesis.targets import Controller
+
+_EFFECTS = (
+    "zk-request",
+    "append",
+    "truncate",
+    "flush",
+    "write-checkpoint",
+    "create-replica",
+    "delete-replica",
+    "mark-dir",
+    "send",
+)
+
+
+def _power_loss(rng: Rng, _: Shape) -> AnyFault:
+    """Unflushed suffixes are lost whole, or in part."""
+    return PowerLoss(torn=rng.ratio(1, 2), lose_all=rng.ratio(1, 4))
+
+
+def _bounce(rng: Rng, aim: Aim) -> Blow:
+    """A restart within the session timeout: the old registration still exists when the new process registers."""
+    if rng.ratio(1, 2):
+        return Blow(fault=Restart(), target=some_role(rng, aim), lasts_ms=rng.between(300, 1000))
+    return Blow(fault=Crash(), target=some_role(rng, aim), lasts_ms=rng.between(50, max(50, aim.shape.session_timeout_ms // 2)))
+
+
+def _bounce_at_once(rng: Rng, aim: Aim) -> Blow:
+    """A new incarnation is registered before the controller has read that the old one is gone (B-47)."""
+    return Blow(fault=Restart(session_ends=True), target=some_role(rng, aim), lasts_ms=rng.between(300, 1000))
+
+
+def _crash_at(rng: Rng, aim: Aim) -> Blow:
+    """A crash between two effects: a broker's write and the message that follows it are not one step."""
+    effect = rng.pick((*_EFFECTS, f"send:{command(rng, aim.shape)}"))
+    point = CrashAt(effect=effect, nth=rng.between(1, 6), before=rng.ratio(1, 2))
+    return Blow(fault=point, target=some_role(rng, aim), lasts_ms=around_session(rng, aim.shape))
+
+
+def _controller_crash_at(rng: Rng, aim: Aim) -> Blow:
+    """A crash of the controller within a procedure: a znode is written and no broker is told, or only half of them."""
+    effect = rng.pick(("zk-request", f"send:{rng.pick(aim.shape.control_requests)}"))
+    point = CrashAt(effect=effect, nth=rng.between(1, 12), before=rng.ratio(1, 2))
+    return Blow(fault=point, target=Controller(), lasts_ms=above_session(rng, aim.shape))
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        name="pause-short",
+        family="pause",
+        says="a process paused for less than its session timeout",
+        draw=blow(Pause(), some_role, below_session),
+    ),
+    Kind(
+        name="pause-long",
+        family="pause",
+        says="a process paused until after its session ended",
+        draw=blow(Pause(), some_role, above_session),
+    ),
+    Kind(
+        name="controller-kill",
+        family="crash",
+        says="kill -9 of the controller",
+        draw=blow(Crash(), controller, around_session),
+    ),
+    Kind(
+        name="crash-leader",
+        family="crash",
+        says="kill -9 of a leader",
+        draw=blow(Crash(), leader, around_session),
+    ),
+    Kind(
+        name="crash-isr-member",
+        family="crash",
+        says="kill -9 of a follower in the ISR",
+        draw=blow(Crash(), isr_member, around_session),
+    ),
+    Kind(
+        name="crash-random",
+        family="crash",
+        says="kill -9 of any broker",
+        draw=blow(Crash(), one, lasting),
+    ),
+    Kind(
+        name="crash-several",
+        family="crash",
+        says="kill -9 of a minority or more at once",
+        draw=blow(Crash(), several, around_session),
+    ),
+    Kind(
+        name="crash-everyone",
+        family="crash",
+        says="kill -9 of all brokers at once",
+        draw=blow(Crash(), everyone, brief),
+        everyone=True,
+    ),
+    Kind(
+        name="shutdown",
+        family="crash",
+        says="a controlled shutdown, then a start",
+        draw=blow(Shutdown(), some_role, around_session),
+    ),
+    Kind(
+        name="bounce",
+        family="crash",
+        says="kill -9, and a start before the session ends",
+        draw=_bounce,
+    ),
+    Kind(
+        name="point-random",
+        family="point",
+        says="kill -9 of a broker between two effects, at a named effect",
+        draw=_crash_at,
+    ),
+    Kind(
+        name="point-controller",
+        family="point",
+        says="kill -9 of the controller between two effects",
+        draw=_controller_crash_at,
+    ),
+    Kind(
+        name="power-loss",
+        family="power",
+        says="power loss: what was not flushed is gone",
+        draw=blow(_power_loss, some_role, around_session),
+        destroys="unflushed",
+    ),
+    Kind(
+        name="power-loss-everyone",
+        family="power",
+        says="power loss of all brokers at once",
+        draw=blow(_power_loss, everyone, brief),
+        destroys="unflushed",
+        everyone=True,
+    ),
+    Kind(
+        name="expire-session",
+        family="session",
+        says="ZooKeeper ends a session",
+        draw=blow(ExpireSession(), some_role, brief),
+    ),
+    Kind(
+        name="bounce-at-once",
+        family="session",
+        says="kill -9, the session ended, and a new registration before the controller reads",
+        draw=_bounce_at_once,
+    ),
+)

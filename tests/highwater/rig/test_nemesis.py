@@ -1,0 +1,68 @@
+"""The bookkeeping of windows that all backends share."""
+
+from highwater.rig.nemesis import Holds, Nemesis
+from history.event import EventKind
+from history.manifest import FaultCount
+from history.recorder import Recorder
+from history.seed import Draws
+from nemesis.faults import AnyFault, Crash, DirUnreadable, Partition
+from nemesis.schedule import Window
+from nemesis.targets import AnyTarget, Controller, Named
+from reference.coordination.memory import MemoryZooKeeper
+from reference.types import Address, BrokerId, TopicPartition
+from tests.highwater.backends.sim.simulations import plan
+
+TREE = MemoryZooKeeper.boot()
+B1 = Named(brokers=(1,))
+
+
+def window(fault: AnyFault, target: AnyTarget = B1) -> Window:
+    return Window(id="f1", kind="k", at_ms=0, until_ms=9, fault=fault, target=target)
+
+
+def nemesis(opened: Window) -> Nemesis:
+    logs = (TopicPartition("t-0"),)
+    return Nemesis(plan(opened), Recorder(lambda: 0), Draws(1), logs=lambda _, __: logs)
+
+
+def test_vacant_target_begins_nothing() -> None:
+    opened = window(Crash(), Controller())
+    found = nemesis(opened)
+
+    assert found.begin(opened, TREE) == ()
+    assert found.open_windows() == ()
+    assert found.recorder.events == []
+    assert found.counts() == (FaultCount(kind="k", begun=0, acted=0),)
+
+
+def test_partition_into_halves_begins_on_every_broker() -> None:
+    opened = window(Partition(shape="halves"))
+
+    assert nemesis(opened).begin(opened, TREE) == (1, 2, 3)
+
+
+def test_window_of_a_withheld_directory_has_rows_for_its_replicas() -> None:
+    opened = window(DirUnreadable())
+    found = nemesis(opened)
+    (broker,) = found.begin(opened, TREE)
+    assert found.end("f1") == (opened, (BrokerId(1),))
+    found.acted(opened, Address("b1"), 2)
+    found.acted(opened, Address("b1"), 0)
+    found.ended(opened, broker)
+
+    assert [(row.kind, row.node, row.topic, row.offset) for row in found.recorder.events] == [
+        (EventKind.FAULT_BEGUN, "b1", None, None),
+        (EventKind.FAULT_BEGUN, "b1", "t", None),
+        (EventKind.FAULT_ACTED, "b1", None, 2),
+        (EventKind.FAULT_ENDED, "b1", None, None),
+        (EventKind.FAULT_ENDED, "b1", "t", None),
+    ]
+    assert found.counts() == (FaultCount(kind="k", begun=1, acted=2),)
+    assert found.end("f1") is None
+
+
+def test_process_runs_only_when_the_last_hold_is_released() -> None:
+    holds = Holds()
+    holds.down = 2
+
+    assert [holds.release(), holds.release(), holds.release()] == [False, True, True]
