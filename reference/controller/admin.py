@@ -5,7 +5,9 @@ A procedure reads its znodes, waits for brokers where it must, and then does `wr
 answer or by the controller's death, is begun again by reading (B-62). Every step can therefore be repeated.
 """
 
-from reference.controller import deletion, partitions, preferred, state_change
+from typing import Literal
+
+from reference.controller import deletion, leader_election, partitions
 from reference.controller.context import ADMIN_KINDS, AdminKind, AdminProcedure, Controller
 from reference.coordination import paths
 from reference.coordination.api import (
@@ -15,6 +17,7 @@ from reference.coordination.api import (
     Check,
     Created,
     Data,
+    Delete,
     Deleted,
     Exists,
     GetChildren,
@@ -24,6 +27,8 @@ from reference.coordination.api import (
 )
 from reference.effects import ZkRequest
 from reference.machine import Turn
+
+_Election = Literal["preferred", "unclean"]
 
 _PATHS: dict[AdminKind, str] = {
     "add": paths.PARTITIONS_ADD,
@@ -83,7 +88,7 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
     procedure = controller.admin[kind]
     procedure.request = 0
     if isinstance(answers[0], Unknown):
-        state_change.later(turn)
+        leader_election.later(turn)
     elif procedure.step == "writing":
         return _on_written(turn, controller, kind, answers)
     else:
@@ -91,7 +96,7 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
             case "add" | "remove":
                 partitions.on_read(turn, controller, kind, answers)
             case "preferred" | "unclean":
-                preferred.on_read(turn, controller, kind, answers)
+                _on_elections_read(turn, controller, kind, answers)
             case "delete":
                 deletion.on_read(turn, controller, answers)
     return True
@@ -104,7 +109,7 @@ def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tu
         return False
     if not all(isinstance(answer, (Written, Deleted, Created)) for answer in answers[1 if guard else 0 :]):
         # Somebody changed what was read. Not at once: a writer that is always faster would keep this controller busy.
-        state_change.later(turn)
+        leader_election.later(turn)
         return True
     procedure.writes = procedure.writes[1:]
     procedure.step = "ready"
@@ -124,7 +129,7 @@ def proceed(turn: Turn, controller: Controller) -> None:
         if procedure.step == "stopping":
             deletion.stop(controller, procedure)
         elif procedure.step == "electing":
-            preferred.wait(controller, kind, procedure)
+            _wait_for_elections(controller, kind, procedure)
         if procedure.step == "ready" and procedure.writes:
             guard = turn.config.variant.zk_guard
             check = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version),) if guard else ()
@@ -141,3 +146,26 @@ def retry(turn: Turn, controller: Controller) -> None:
     for kind, procedure in _procedures(controller):
         if procedure.request == 0 and procedure.step not in ("idle", "stopping", "electing", "ready"):
             _start(turn, kind, procedure)
+
+
+def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answers: tuple[AnyAnswer, ...]) -> None:
+    """Go through V3 §A step 3 for each partition that is listed, with another wish."""
+    procedure = controller.admin[kind]
+    found = answers[0]
+    if not isinstance(found, Data):
+        procedure.step = "idle"
+        return
+    listed = sorted(set(paths.decode_preferred(found.data)))
+    procedure.partitions = {tp: controller.assignments[tp] for tp in listed if tp in controller.assignments}
+    path = paths.PREFERRED_ELECTION if kind == "preferred" else paths.UNCLEAN_ELECTION
+    procedure.writes = [(Delete(path, found.version),)]
+    procedure.step = "electing"
+    for tp in procedure.partitions:
+        leader_election.start(turn, controller, tp, kind)
+
+
+def _wait_for_elections(controller: Controller, kind: str, procedure: AdminProcedure) -> None:
+    """All done (R-147); one that waits for the logs of brokers has no leader to replace, but perhaps one to be elected."""
+    changes = [controller.changes[tp] for tp in procedure.partitions if tp in controller.changes]
+    if all(change.step == "asking" and kind == "preferred" for change in changes):
+        procedure.step = "ready"

@@ -1,6 +1,6 @@
 """Brokers come and go (V3 §A). A registration under another czxid is another broker (KIP-380): bounces are seen."""
 
-from reference.controller import channel, standings, state_change
+from reference.controller import channel, leader_election, standings
 from reference.controller.context import Controller, LiveBroker, live_ids
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData, Unknown
@@ -28,7 +28,7 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     listing = controller.brokers_listing
     listing.request = 0
     if any(isinstance(a, Unknown) for a in answers):
-        state_change.later(turn)
+        leader_election.later(turn)
         return
     if listing.step == "children":
         listing.names = answers[0].names if isinstance(answers[0], Children) else ()
@@ -99,4 +99,4 @@ def look_at(turn: Turn, controller: Controller, moved: set[BrokerId]) -> None:
         if any(b in moved for b in replicas):
             channel.tell_offline(controller, tp)  # R-304: its offline replicas are others now
         if state is None or state.leader is None or any(b in moved for b in replicas):
-            state_change.start(turn, controller, tp)
+            leader_election.start(turn, controller, tp)

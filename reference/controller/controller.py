@@ -4,13 +4,12 @@ from reference.controller import (
     admin,
     broker_change,
     channel,
-    election,
+    controller_election,
     failover,
     heartbeats,
     isr_change,
+    leader_election,
     log_dirs,
-    resign,
-    state_change,
     topics,
 )
 from reference.controller.channel import ControlReply
@@ -38,14 +37,14 @@ def on_registered(turn: Turn, controller: Controller) -> None:
     """This broker is in the cluster and may become controller."""
     if controller.locked:
         return  # B-46
-    election.look(turn, controller)
+    controller_election.look(turn, controller)
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> None:
     """A watch fired (V3 §A, §B, §D)."""
     active = controller.step == "active"
     if path == paths.CONTROLLER and controller.step != "off":
-        election.look(turn, controller)
+        controller_election.look(turn, controller)
     elif path == paths.BROKER_IDS:
         if active:
             broker_change.on_watch(turn, controller)
@@ -68,8 +67,8 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
         return request == controller.request  # the node hears of the expiry by itself
     if request == controller.request:
         controller.request = 0
-        if election.is_unknown(answers):
-            election.on_lost_answer(turn, controller)
+        if controller_election.is_unknown(answers):
+            controller_election.on_lost_answer(turn, controller)
         else:
             _on_step(turn, controller, answers, session)
     elif request == controller.brokers_listing.request:
@@ -77,7 +76,7 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
     elif request == controller.topics_listing.request:
         topics.on_answer(turn, controller, answers)
     else:
-        known = state_change.on_answer(turn, controller, request, answers)
+        known = leader_election.on_answer(turn, controller, request, answers)
         if known is None:
             known = log_dirs.on_answer(turn, controller, request, answers)
         if known is None:
@@ -87,8 +86,8 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
         if known is None:
             return False
         if not known:
-            resign.resign(turn, controller)
-            election.look(turn, controller)
+            controller_election.resign(turn, controller)
+            controller_election.look(turn, controller)
     _proceed(turn, controller)
     return True
 
@@ -103,11 +102,11 @@ def _proceed(turn: Turn, controller: Controller) -> None:
 def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
     match controller.step:
         case "looking" | "active":
-            election.on_looked(turn, controller, answers, session)
+            controller_election.on_looked(turn, controller, answers, session)
         case "claiming":
-            election.on_claimed(turn, controller, answers)
+            controller_election.on_claimed(turn, controller, answers)
         case "raising-epoch":
-            election.on_epoch_raised(turn, controller, answers)
+            controller_election.on_epoch_raised(turn, controller, answers)
         case "listing":
             failover.on_listed(turn, controller, answers)
         case "reading":
@@ -121,13 +120,13 @@ def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...],
 def on_timer(turn: Turn, controller: Controller) -> None:
     """Go on with every step whose answer was lost."""
     if controller.step == "looking" and controller.request == 0:
-        election.look(turn, controller)
+        controller_election.look(turn, controller)
     elif controller.step == "active":
         if controller.request == 0:
-            election.look(turn, controller)
+            controller_election.look(turn, controller)
         broker_change.retry(turn, controller)
         topics.retry(turn, controller)
-        state_change.retry(turn, controller)
+        leader_election.retry(turn, controller)
         log_dirs.retry(turn, controller)
         admin.retry(turn, controller)
         reassignment.retry(turn, controller)
@@ -149,10 +148,10 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
     if request is None:
         return
     if reply.error is ErrorCode.STALE_CONTROLLER_EPOCH:
-        election.look(turn, controller)  # there is a newer controller: see, and resign if it is so
+        controller_election.look(turn, controller)  # there is a newer controller: see, and resign if it is so
     elif isinstance(request, LogInfo) and isinstance(reply, LogInfoReply):
         log_dirs.on_log_info(turn, controller, broker, reply)
-        state_change.on_log_info(turn, controller, broker, request, reply)
+        leader_election.on_log_info(turn, controller, broker, request, reply)
         _proceed(turn, controller)
     elif isinstance(request, LeaderAndIsr) and isinstance(reply, LeaderAndIsrReply):
         log_dirs.on_told(turn, controller, broker, request, reply)
@@ -185,4 +184,4 @@ def on_expired(turn: Turn, controller: Controller) -> None:
     if turn.config.variant.session_handler_lock and controller.step == "active":
         # KAFKA-4360: the handler of the new session waits for a lock that the resigning controller holds
         controller.locked = True
-    resign.resign(turn, controller)
+    controller_election.resign(turn, controller)

@@ -4,7 +4,7 @@ Everything is read from ZooKeeper, which is the truth (R-066), and told to every
 controller may have been lost (R-044).
 """
 
-from reference.controller import admin, broker_change, channel, log_dirs, standings, state_change, topics
+from reference.controller import admin, broker_change, channel, leader_election, log_dirs, standings, topics
 from reference.controller.context import ADMIN_KINDS, Controller
 from reference.controller.reassign import reassignment
 from reference.coordination import paths
@@ -82,7 +82,7 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     # V3 §D step 5: on_broker_change(), and step 6: init_leaders() for the partitions without a leader. No change of the
     # former controller's time was seen here, so each partition is looked at.
     for tp in sorted(controller.assignments):
-        state_change.start(turn, controller, tp)
+        leader_election.start(turn, controller, tp)
     # watches may have fired between the listing and now
     if controller.brokers_listing.again:
         broker_change.on_watch(turn, controller)

@@ -4,7 +4,7 @@ What a leader may ask for is judged in `proposals`, one partition at a time and 
 controller that was replaced without knowing it must not refuse by what it remembers (B-55, KAFKA-14154).
 """
 
-from reference.controller import proposals, state_change
+from reference.controller import leader_election, proposals
 from reference.controller.context import Controller, IsrRequest
 from reference.errors import ErrorCode
 from reference.machine import Turn
@@ -27,7 +27,7 @@ def on_isr_change(turn: Turn, controller: Controller, source: Address, asked: Is
         _judge_from_memory(turn, controller, request)
     for place, change in enumerate(asked.changes):
         if request.results[place] is None:
-            state_change.start(turn, controller, change.tp)
+            leader_election.start(turn, controller, change.tp)
     proposals.answer(turn, controller)
 
 

@@ -7,7 +7,7 @@ die (U-22): the next one asks every broker with its first commands (R-307), so n
 controller of the present epoch deletes: a deposed one would else take a notification away that its successor has not seen.
 """
 
-from reference.controller import channel, state_change
+from reference.controller import channel, leader_election
 from reference.controller.context import Controller, DirEvents
 from reference.coordination import paths
 from reference.coordination.api import (
@@ -75,7 +75,7 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
     events.request = 0
     guard = turn.config.variant.zk_guard
     if any(isinstance(answer, Unknown) for answer in answers):
-        state_change.later(turn)
+        leader_election.later(turn)
     elif events.step == "listing":
         _read(turn, events, answers[0])
     elif events.step == "reading":
@@ -146,4 +146,4 @@ def _learn(turn: Turn, controller: Controller, broker: BrokerId, tp: TopicPartit
     told.offline = tuple(sorted((*told.offline, tp))) if offline else tuple(other for other in told.offline if other != tp)
     channel.tell_offline(controller, tp)
     if tp in controller.assignments:
-        state_change.start(turn, controller, tp)  # the replica leaves the ISR, somebody else leads (U-16)
+        leader_election.start(turn, controller, tp)  # the replica leaves the ISR, somebody else leads (U-16)

@@ -7,7 +7,7 @@ broker that starts in between would take its replica for a stray one and delete 
 
 from typing import Literal
 
-from reference.controller import deletion, state_change
+from reference.controller import deletion, leader_election
 from reference.controller.context import AdminProcedure, Controller
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Delete, Exists, GetChildren, GetData, SetData
@@ -108,4 +108,4 @@ def init_leaders(turn: Turn, controller: Controller, procedure: AdminProcedure) 
     for tp, replicas in procedure.partitions.items():
         if tp not in controller.assignments and not deletion.is_under_way(controller, tp):
             controller.assignments[tp] = replicas
-            state_change.start(turn, controller, tp)
+            leader_election.start(turn, controller, tp)

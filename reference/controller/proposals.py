@@ -1,7 +1,7 @@
 """Judging what leaders want their ISR to be (KIP-343 Initiating ISR Changes, R-201, R-202, R-203; KIP-497, KIP-841, KIP-903).
 
 A proposal is judged by the state as just read from ZooKeeper, within the one change of that partition that is under way
-(`state_change`), and written on the version that was read. So it is the leader's word of that very state, or refused.
+(`leader_election`), and written on the version that was read. So it is the leader's word of that very state, or refused.
 """
 
 from msgspec.structs import replace

@@ -4,7 +4,7 @@ A topic is its znode: one that was deleted and made again is another topic thoug
 czxid of its znode where the list of names shows no difference (KIP-516, B-61).
 """
 
-from reference.controller import channel, state_change
+from reference.controller import channel, leader_election
 from reference.controller.context import Controller, forget_partition
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData, Unknown
@@ -33,7 +33,7 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     listing = controller.topics_listing
     listing.request = 0
     if any(isinstance(a, Unknown) for a in answers):
-        state_change.later(turn)
+        leader_election.later(turn)
         return
     if listing.step == "children":
         names = answers[0].names if isinstance(answers[0], Children) else ()
@@ -63,7 +63,7 @@ def _see(turn: Turn, controller: Controller, topic: str, znode: Data) -> None:
     controller.topic_ids[topic] = TopicId(znode.czxid)
     for tp, replicas in paths.decode_topic(topic, znode.data):
         controller.assignments[tp] = replicas
-        state_change.start(turn, controller, tp)  # V3 §B step 1.1: init_leaders (R-027)
+        leader_election.start(turn, controller, tp)  # V3 §B step 1.1: init_leaders (R-027)
 
 
 def _delete(turn: Turn, controller: Controller, topics: tuple[str, ...]) -> None:

@@ -17,9 +17,9 @@ repeated, by this controller or by the next.
 from msgspec.structs import replace
 
 from reference.config import Variant
-from reference.controller import channel, state_change
+from reference.controller import channel, leader_election
 from reference.controller.context import Controller, LiveBroker, Move, MoveStep, staying
-from reference.controller.reassign import selection as reassign_selection
+from reference.controller.leader_selection import held_by, members_wanted, newcomers
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import PartitionState, StopPartition, StopReplicaReply
@@ -51,8 +51,8 @@ def is_ready(turn: Turn, controller: Controller, state: PartitionState, move: Mo
     variant = turn.config.variant
     if not (move.back or move.dropping) and variant.reassign_complete == "isr_is_all":
         return set(brokers_of(state.isr)) == set(controller.assignments[state.tp]) | set(move.target)
-    held = reassign_selection.held_by(variant, state, move.target, staying(controller, state.tp))
-    return len(held) >= reassign_selection.members_wanted(turn.config, replace(state, replicas=move.target), move)
+    held = held_by(variant, state, move.target, staying(controller, state.tp))
+    return len(held) >= members_wanted(turn.config, replace(state, replicas=move.target), move)
 
 
 def join(turn: Turn, controller: Controller, tp: TopicPartition, full: tuple[BrokerId, ...]) -> None:
@@ -64,10 +64,10 @@ def join(turn: Turn, controller: Controller, tp: TopicPartition, full: tuple[Bro
     move.step = "joining"
     controller.assignments[tp] = full
     if turn.config.variant.reassign_widens:
-        state_change.start(turn, controller, tp, anew=True)
+        leader_election.start(turn, controller, tp, anew=True)
     elif tp in controller.states:
         channel.tell_state(controller, controller.states[tp], to=move.target)
-        channel.mark_new(controller, tp, reassign_selection.newcomers(move, controller.states[tp]))
+        channel.mark_new(controller, tp, newcomers(move, controller.states[tp]))
 
 
 def lead(turn: Turn, controller: Controller, tp: TopicPartition) -> None:
@@ -78,7 +78,7 @@ def lead(turn: Turn, controller: Controller, tp: TopicPartition) -> None:
     move = controller.agent.moves[tp]
     controller.assignments[tp] = move.target
     move.step = "leading" if turn.config.variant.reassign_widens else "shrinking"
-    state_change.start(turn, controller, tp, "lead" if move.step == "leading" else "shrink")
+    leader_election.start(turn, controller, tp, "lead" if move.step == "leading" else "shrink")
 
 
 def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) -> None:
@@ -91,7 +91,7 @@ def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) 
             _begin_again(controller, move)
         else:
             move.step = "shrinking"
-            state_change.start(turn, controller, tp, "shrink")
+            leader_election.start(turn, controller, tp, "shrink")
     elif move.step == "shrinking":
         if any(b not in move.target for b in brokers_of((*state.isr, *state.elr))):  # KIP-966: who counts is not deleted
             _begin_again(controller, move)

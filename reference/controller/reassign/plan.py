@@ -5,7 +5,7 @@ out, entries from /admin/reassign_partitions_extra put in. It is conditional on 
 """
 
 from reference.config import Variant, min_isr_of
-from reference.controller import channel, state_change
+from reference.controller import channel, leader_election
 from reference.controller.context import Controller, Move, live_ids
 from reference.controller.reassign import in_flight as reassign_in_flight
 from reference.controller.reassign import move as reassign_move
@@ -66,7 +66,7 @@ def _leave(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tup
             channel.tell_state(controller, state, to=())  # R-238: resend the metadata to every broker
     else:
         controller.assignments[tp] = assigned
-        state_change.start(turn, controller, tp, anew=True)
+        leader_election.start(turn, controller, tp, anew=True)
 
 
 def _words(move: Move) -> str:

@@ -6,7 +6,7 @@ What was asked for and what was there before stay in ZooKeeper until the last wr
 reading (B-58, B-62); a step whose answer was lost is read back and repeated. By which proposal it is asked is a switch (C-19).
 """
 
-from reference.controller import state_change
+from reference.controller import leader_election
 from reference.controller.context import Controller
 from reference.controller.reassign import move as reassign_move
 from reference.controller.reassign import plan as reassign_plan
@@ -83,7 +83,7 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
         return None
     agent.request = 0
     if isinstance(answers[0], Unknown):
-        state_change.later(turn)
+        leader_election.later(turn)
     elif agent.step == "writing":
         return _on_written(turn, controller, answers)
     elif agent.step == "reading":
@@ -136,7 +136,7 @@ def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ..
         controller.agent.step = "idle"
         controller.agent.again = True
     else:
-        state_change.later(turn)  # not at once: a writer that is always faster would keep this controller busy
+        leader_election.later(turn)  # not at once: a writer that is always faster would keep this controller busy
     return True
 
 

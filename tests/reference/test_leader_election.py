@@ -2,7 +2,7 @@
 
 import pytest
 
-from reference.controller import state_change
+from reference.controller import leader_election
 from reference.controller.context import IsrRequest, Wish
 from reference.effects import ZkRequest
 from reference.machine import Now, Turn
@@ -28,7 +28,7 @@ class Desk:
         (asked,) = [effect for effect in self.turn.effects if isinstance(effect, ZkRequest)]
         self.turn.effects.clear()
         answers, _ = self.lab.zk.submit(self.lab.sessions[1], asked.ops, atomic=asked.atomic)
-        assert state_change.on_answer(self.turn, self.controller, asked.id, answers)
+        assert leader_election.on_answer(self.turn, self.controller, asked.id, answers)
 
     def propose(self) -> None:
         """Its leader wants an ISR without b3."""
@@ -40,7 +40,7 @@ class Desk:
     def widen(self) -> None:
         """Another assignment, to be told in a new epoch."""
         self.controller.assignments[T0] = WIDER
-        state_change.start(self.turn, self.controller, T0, anew=True)
+        leader_election.start(self.turn, self.controller, T0, anew=True)
 
     def end(self) -> PartitionState:
         """What all are told when it has come to rest."""
@@ -57,7 +57,7 @@ def test_an_isr_that_is_being_written_begins_no_epoch(answered: int) -> None:
     desk = Desk()
     before = desk.controller.states[T0]
     desk.propose()
-    state_change.start(desk.turn, desk.controller, T0)
+    leader_election.start(desk.turn, desk.controller, T0)
     for _ in range(answered):
         desk.answer()
     desk.widen()
@@ -71,7 +71,7 @@ def test_an_isr_that_is_being_written_begins_no_epoch(answered: int) -> None:
 def test_an_epoch_that_is_being_written_for_the_old_assignment_is_followed_by_another(answered: int) -> None:
     desk = Desk()
     before = desk.controller.states[T0]
-    state_change.start(desk.turn, desk.controller, T0, anew=True)
+    leader_election.start(desk.turn, desk.controller, T0, anew=True)
     for _ in range(answered):
         desk.answer()
     desk.widen()
@@ -87,7 +87,7 @@ def test_an_order_of_an_operator_does_not_take_its_place(wish: Wish) -> None:
     desk = Desk()
     before = desk.controller.states[T0]
     desk.widen()
-    state_change.start(desk.turn, desk.controller, T0, wish)
+    leader_election.start(desk.turn, desk.controller, T0, wish)
 
     after = desk.end()
 

@@ -17,13 +17,16 @@ from reference.controller.leader_selection import (
     Live,
     Offline,
     first_leader,
+    lead_from_target,
     longest,
+    members_wanted,
+    newcomers,
     ordered,
     prefer,
     select,
+    shrink_to_target,
     stay,
 )
-from reference.controller.reassign import selection as reassign_selection
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
@@ -169,10 +172,10 @@ def _wished(turn: Turn, controller: Controller, wish: Wish, base: PartitionState
     variant, live = turn.config.variant, staying(controller, base.tp)
     if wish == "preferred":
         return prefer(variant, base, live)
-    enough = reassign_selection.members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
+    enough = members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
     if wish == "lead":
-        return reassign_selection.lead(variant, base, live, enough)
-    return reassign_selection.shrink(variant, base, live, enough)
+        return lead_from_target(variant, base, live, enough)
+    return shrink_to_target(variant, base, live, enough)
 
 
 def _keep(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
@@ -286,7 +289,7 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
         channel.tell_metadata(controller, state)
         proposals.applied(turn, controller, change.proposal, state)
     if change.beginning:  # also where somebody had to be elected at the same time, which is a new epoch too
-        channel.mark_new(controller, state.tp, reassign_selection.newcomers(controller.agent.moves.get(state.tp), state))
+        channel.mark_new(controller, state.tp, newcomers(controller.agent.moves.get(state.tp), state))
         change.anew = False
     if change.granting:
         change.wish = None

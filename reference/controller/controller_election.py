@@ -5,8 +5,8 @@ does the one after the other, V3 knows no epoch.
 """
 
 from reference.config import Variant, asks_controller, sends_heartbeats
-from reference.controller import failover, resign, state_change
-from reference.controller.context import Controller
+from reference.controller import channel, failover, leader_election, proposals, standings
+from reference.controller.context import Agent, Controller, DirEvents, Listing
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
@@ -20,7 +20,7 @@ from reference.coordination.api import (
     Unknown,
     Written,
 )
-from reference.effects import Note, ZkRequest
+from reference.effects import CancelTimer, Note, ZkRequest
 from reference.machine import Turn
 from reference.types import BrokerId, ControllerEpoch, ZkVersion
 
@@ -46,7 +46,7 @@ def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     ours = isinstance(found, Data) and found.owner == session
     if controller.step == "active":
         if not ours:
-            resign.resign(turn, controller)
+            resign(turn, controller)
             look(turn, controller)
         return
     known = int(epoch.data) if isinstance(epoch, Data) else 0
@@ -150,9 +150,34 @@ def on_lost_answer(turn: Turn, controller: Controller) -> None:
     """The answer to a step was lost: look again after a pause; what was done will be seen."""
     if controller.step != "active":
         controller.step = "looking"
-    state_change.later(turn)
+    leader_election.later(turn)
 
 
 def is_unknown(answers: tuple[AnyAnswer, ...]) -> bool:
     """Did the connection fail under this request?"""
     return isinstance(answers[0], Unknown)
+
+
+def resign(turn: Turn, controller: Controller) -> None:
+    """Somebody else is controller, or nobody can tell (R-071 for controllers)."""
+    if controller.step in ("active", "listing", "reading", "states"):
+        epoch = controller.epoch if turn.config.variant.controller_epoch else None
+        turn.note(Note(kind="controller-resigned", controller_epoch=epoch))
+    channel.close(turn, controller)
+    proposals.disown(turn, controller)
+    standings.forget(turn, controller)
+    controller.step = "off"
+    controller.request = 0
+    controller.live = ()
+    controller.topics = ()
+    controller.assignments = {}
+    controller.topic_ids = {}
+    controller.states = {}
+    controller.changes = {}
+    controller.brokers_listing = Listing()
+    controller.topics_listing = Listing()
+    controller.admin = {}
+    controller.agent = Agent()
+    turn.effects.append(CancelTimer("reassign"))
+    controller.dir_events = DirEvents()
+    turn.effects.append(CancelTimer("controller"))
