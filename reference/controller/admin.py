@@ -8,24 +8,20 @@ answer or by the controller's death, is begun again by reading (B-62). Every ste
 from typing import Literal
 
 from reference.controller import deletion, leader_election, partitions
-from reference.controller.context import ADMIN_KINDS, AdminKind, AdminProcedure, Controller
+from reference.controller.context import ADMIN_KINDS, AdminKind, AdminPath, AdminProcedure, Controller
+from reference.controller.outstanding import ask, is_outstanding, retry_later, write
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
     AnyOp,
-    BadVersion,
-    Check,
     Created,
     Data,
     Delete,
     Deleted,
     Exists,
     GetChildren,
-    NoNode,
-    Unknown,
     Written,
 )
-from reference.effects import ZkRequest
 from reference.machine import Turn
 
 _Election = Literal["preferred", "unclean"]
@@ -58,7 +54,7 @@ def begin(turn: Turn, controller: Controller) -> None:
     """V3 §D step 8: call on_partitions_add(), V3 §D step 9: call on_partitions_remove(); and the article's paths."""
     for kind, procedure in _procedures(controller):
         if procedure.again:
-            _start(turn, kind, procedure)
+            _start(turn, controller, kind)
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> None:
@@ -66,58 +62,47 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> None:
     for kind, procedure in _procedures(controller):
         if path == _PATHS[kind] or path.startswith(f"{_PATHS[kind]}/"):
             if controller.step == "active" and procedure.step == "idle":
-                _start(turn, kind, procedure)
+                _start(turn, controller, kind)
             else:
                 procedure.again = True
 
 
-def _start(turn: Turn, kind: AdminKind, procedure: AdminProcedure) -> None:
+def _start(turn: Turn, controller: Controller, kind: AdminKind) -> None:
+    procedure = controller.admin[kind]
     procedure.again = False
     procedure.writes = []
     path = _PATHS[kind]
     children = (GetChildren(path, watch=True),) if kind in ("add", "remove") else ()
-    procedure.step, procedure.request = "listing", turn.zk_id()
-    turn.effects.append(ZkRequest(procedure.request, (Exists(path, watch=True), *children)))
+    procedure.step = "listing"
+    ask(turn, controller, AdminPath(kind), (Exists(path, watch=True), *children))
 
 
-def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...]) -> bool | None:
-    """ZooKeeper answered. None: not a request of a procedure. False: this controller has been replaced."""
-    kind = next((k for k, p in controller.admin.items() if p.request == request), None)
-    if kind is None:
-        return None
+def on_answer(turn: Turn, controller: Controller, kind: AdminKind, answers: tuple[AnyAnswer, ...]) -> None:
+    """The answers to the reads of a procedure, or to one of its writes."""
+    if controller.admin[kind].step == "writing":
+        _on_written(turn, controller, kind, answers)
+        return
+    match kind:
+        case "add" | "remove":
+            partitions.on_read(turn, controller, kind, answers)
+        case "preferred" | "unclean":
+            _on_elections_read(turn, controller, kind, answers)
+        case "delete":
+            deletion.on_read(turn, controller, answers)
+
+
+def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tuple[AnyAnswer, ...]) -> None:
     procedure = controller.admin[kind]
-    procedure.request = 0
-    if isinstance(answers[0], Unknown):
-        leader_election.later(turn)
-    elif procedure.step == "writing":
-        return _on_written(turn, controller, kind, answers)
-    else:
-        match kind:
-            case "add" | "remove":
-                partitions.on_read(turn, controller, kind, answers)
-            case "preferred" | "unclean":
-                _on_elections_read(turn, controller, kind, answers)
-            case "delete":
-                deletion.on_read(turn, controller, answers)
-    return True
-
-
-def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tuple[AnyAnswer, ...]) -> bool:
-    procedure = controller.admin[kind]
-    guard = turn.config.variant.zk_guard
-    if guard and isinstance(answers[0], (BadVersion, NoNode)):
-        return False
-    if not all(isinstance(answer, (Written, Deleted, Created)) for answer in answers[1 if guard else 0 :]):
+    if not all(isinstance(answer, (Written, Deleted, Created)) for answer in answers):
         # Somebody changed what was read. Not at once: a writer that is always faster would keep this controller busy.
-        leader_election.later(turn)
-        return True
+        retry_later(turn)
+        return
     procedure.writes = procedure.writes[1:]
     procedure.step = "ready"
     if kind == "add" and procedure.writes:  # the topic path lists them; once they are cleared the topic may be gone again
         partitions.init_leaders(turn, controller, procedure)
     elif kind == "delete":
-        deletion.on_erased(turn, controller, kind)
-    return True
+        deletion.on_erased(turn, controller)
 
 
 def proceed(turn: Turn, controller: Controller) -> None:
@@ -131,21 +116,20 @@ def proceed(turn: Turn, controller: Controller) -> None:
         elif procedure.step == "electing":
             _wait_for_elections(controller, kind, procedure)
         if procedure.step == "ready" and procedure.writes:
-            guard = turn.config.variant.zk_guard
-            check = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version),) if guard else ()
-            procedure.step, procedure.request = "writing", turn.zk_id()
-            turn.effects.append(ZkRequest(procedure.request, (*check, *procedure.writes[0]), atomic=True))
+            procedure.step = "writing"
+            write(turn, controller, AdminPath(kind), procedure.writes[0], atomic=True)
         elif procedure.step == "ready":
             procedure.step = "idle"
         if procedure.step == "idle" and procedure.again:
-            _start(turn, kind, procedure)
+            _start(turn, controller, kind)
 
 
 def retry(turn: Turn, controller: Controller) -> None:
     """An answer was lost, or a write refused: begin again by reading."""
     for kind, procedure in _procedures(controller):
-        if procedure.request == 0 and procedure.step not in ("idle", "stopping", "electing", "ready"):
-            _start(turn, kind, procedure)
+        at_rest = procedure.step in ("idle", "stopping", "electing", "ready")
+        if not at_rest and not is_outstanding(controller, AdminPath(kind)):
+            _start(turn, controller, kind)
 
 
 def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answers: tuple[AnyAnswer, ...]) -> None:

@@ -1,10 +1,10 @@
 """Brokers come and go (V3 §A). A registration under another czxid is another broker (KIP-380): bounces are seen."""
 
 from reference.controller import channel, leader_election, standings
-from reference.controller.context import Controller, LiveBroker, live_ids
+from reference.controller.context import BrokerList, Controller, LiveBroker, live_ids
+from reference.controller.outstanding import ask, is_outstanding
 from reference.coordination import paths
-from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData, Unknown
-from reference.effects import ZkRequest
+from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData
 from reference.machine import Turn
 from reference.types import BrokerId, Incarnation
 
@@ -19,23 +19,18 @@ def on_watch(turn: Turn, controller: Controller) -> None:
 
 def _read_children(turn: Turn, controller: Controller) -> None:
     listing = controller.brokers_listing
-    listing.step, listing.again, listing.request = "children", False, turn.zk_id()
-    turn.effects.append(ZkRequest(listing.request, (GetChildren(paths.BROKER_IDS, watch=True),)))
+    listing.step, listing.again = "children", False
+    ask(turn, controller, BrokerList(), (GetChildren(paths.BROKER_IDS, watch=True),))
 
 
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """The children, or their data."""
     listing = controller.brokers_listing
-    listing.request = 0
-    if any(isinstance(a, Unknown) for a in answers):
-        leader_election.later(turn)
-        return
     if listing.step == "children":
         listing.names = answers[0].names if isinstance(answers[0], Children) else ()
         if listing.names:
-            listing.step, listing.request = "data", turn.zk_id()
-            ops = tuple(GetData(f"{paths.BROKER_IDS}/{name}") for name in listing.names)
-            turn.effects.append(ZkRequest(listing.request, ops))
+            listing.step = "data"
+            ask(turn, controller, BrokerList(), tuple(GetData(f"{paths.BROKER_IDS}/{name}") for name in listing.names))
             return
         answers = ()
     live = registrations(listing.names, answers)
@@ -61,8 +56,7 @@ def legacy_registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...])
 
 def retry(turn: Turn, controller: Controller) -> None:
     """A read lost its answer."""
-    listing = controller.brokers_listing
-    if listing.step != "idle" and listing.request == 0:
+    if controller.brokers_listing.step != "idle" and not is_outstanding(controller, BrokerList()):
         _read_children(turn, controller)
 
 

@@ -61,10 +61,9 @@ class IsrRequest(Struct):
 
 
 class StateChange(Struct):
-    """V3 §A step 3 for one partition. A `request` of 0 waits for the retry timer; `again` starts over when this one is done."""
+    """V3 §A step 3 for one partition; `again` starts over when this one is done."""
 
     step: Literal["reading", "asking", "writing"]
-    request: int = 0
     wanted: PartitionState | None = None  # being written
     base: PartitionState | None = None  # as read in step 3.1
     waiting: tuple[BrokerId, ...] = ()  # whose log ends are still missing
@@ -81,16 +80,14 @@ class Listing(Struct):
     """Reading the children of a path and then each of them; `again` where a watch fired meanwhile."""
 
     step: Literal["idle", "children", "data"] = "idle"
-    request: int = 0
     names: tuple[str, ...] = ()
     again: bool = False
 
 
 class DirEvents(Struct):
-    """Notifications of failed log directories being worked off (R-300). A `request` of 0 while not idle waits for the timer."""
+    """Notifications of failed log directories being worked off (R-300)."""
 
     step: Literal["idle", "listing", "reading", "deleting"] = "idle"
-    request: int = 0
     names: tuple[str, ...] = ()
     brokers: tuple[BrokerId, ...] = ()  # who left them
     again: bool = False  # a watch fired meanwhile
@@ -131,10 +128,9 @@ class Erased(Struct, frozen=True):
 
 
 class AdminProcedure(Struct):
-    """One admin path being worked off. A `request` of 0 while reading or writing waits for the retry timer."""
+    """One admin path being worked off."""
 
     step: Literal["idle", "listing", "topics", "reading", "stopping", "electing", "ready", "writing"] = "idle"
-    request: int = 0
     again: bool = False  # a watch fired meanwhile
     version: int = -1  # of the znode that holds the request
     topics: tuple[str, ...] = ()
@@ -166,7 +162,6 @@ class Agent(Struct):
     """V3 §F's reassignment agent: what it has read last, and the partitions on their way."""
 
     step: Literal["idle", "listing", "topics", "entries", "reading", "writing"] = "idle"
-    request: int = 0
     again: bool = False  # notified meanwhile
     resumed: bool = False  # this controller has gone through what it found at its failover
     asked: tuple[AnyOp, ...] = ()  # the reads under way
@@ -185,11 +180,58 @@ class Agent(Struct):
     moves: dict[TopicPartition, Move] = {}
 
 
+class Pending(Struct, frozen=True, tag=True):
+    """Base of the procedures that wait for answers of ZooKeeper."""
+
+
+class OwnElection(Pending, frozen=True, tag=True):
+    """Becoming controller and taking over; `Controller.step` says which answer is meant."""
+
+
+class BrokerList(Pending, frozen=True, tag=True):
+    """Reading /brokers/ids."""
+
+
+class TopicList(Pending, frozen=True, tag=True):
+    """Reading /brokers/topics."""
+
+
+class LeaderElection(Pending, frozen=True, tag=True):
+    """Reading or writing the state znode of a partition."""
+
+    tp: TopicPartition
+
+
+class DirNotifications(Pending, frozen=True, tag=True):
+    """Reading or deleting notifications of failed log directories."""
+
+
+class AdminPath(Pending, frozen=True, tag=True):
+    """Reading an admin path, or carrying it out."""
+
+    kind: AdminKind
+
+
+class Reassigning(Pending, frozen=True, tag=True):
+    """The reassignment agent reading or writing."""
+
+
+AnyPending = OwnElection | BrokerList | TopicList | LeaderElection | DirNotifications | AdminPath | Reassigning
+
+
+class Outstanding(Struct, frozen=True):
+    """A request to ZooKeeper that is not answered yet. `guarded`: its first operation checks /controller_epoch."""
+
+    request: int
+    pending: AnyPending
+    guarded: bool = False
+
+
 class Controller(Struct):
-    """One broker's controller module. Everything but `step`, `request` and `elected` belongs to the reign and goes with it."""
+    """One broker's controller module. Everything but `step` and `elected` belongs to the reign and goes with it."""
 
     step: Literal["off", "looking", "watching", "claiming", "raising-epoch", "listing", "reading", "states", "active"] = "off"
-    request: int = 0
+    outstanding: list[Outstanding] = []  # in the order of their ids
     epoch: ControllerEpoch = ControllerEpoch(0)
     epoch_version: ZkVersion = ZkVersion(-1)
     elected: BrokerId | None = None  # whom /controller named when it was last read; outlives the reign

@@ -1,5 +1,7 @@
 """The controller module of a broker: dispatch of what concerns the controller (V3 overview, §A, §B, §D)."""
 
+from typing import assert_never
+
 from reference.controller import (
     admin,
     broker_change,
@@ -13,11 +15,22 @@ from reference.controller import (
     topics,
 )
 from reference.controller.channel import ControlReply
-from reference.controller.context import Controller
+from reference.controller.context import (
+    AdminPath,
+    AnyPending,
+    BrokerList,
+    Controller,
+    DirNotifications,
+    LeaderElection,
+    OwnElection,
+    Reassigning,
+    TopicList,
+)
+from reference.controller.outstanding import is_outstanding, retry_later
 from reference.controller.reassign import move as reassign_move
 from reference.controller.reassign import reassignment
 from reference.coordination import paths
-from reference.coordination.api import AnyAnswer, SessionExpired
+from reference.coordination.api import AnyAnswer, BadVersion, NoNode, SessionExpired, Unknown
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import (
@@ -62,34 +75,45 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> None:
 
 
 def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...], session: int) -> bool:
-    """ZooKeeper answered; False where the request is not the controller's."""
+    """Hand an answer of ZooKeeper to the procedure that waits for it. False: the controller waits for no such answer."""
+    sent = next((sent for sent in controller.outstanding if sent.request == request), None)
+    if sent is None:
+        return False
     if isinstance(answers[0], SessionExpired):
-        return request == controller.request  # the node hears of the expiry by itself
-    if request == controller.request:
-        controller.request = 0
-        if controller_election.is_unknown(answers):
-            controller_election.on_lost_answer(turn, controller)
-        else:
-            _on_step(turn, controller, answers, session)
-    elif request == controller.brokers_listing.request:
-        broker_change.on_answer(turn, controller, answers)
-    elif request == controller.topics_listing.request:
-        topics.on_answer(turn, controller, answers)
+        return True  # ZkState("expired") follows
+    controller.outstanding.remove(sent)
+    if isinstance(answers[0], Unknown):
+        if isinstance(sent.pending, OwnElection) and controller.step != "active":
+            controller.step = "looking"
+        retry_later(turn)
+    elif sent.guarded and isinstance(answers[0], (BadVersion, NoNode)):
+        # /controller_epoch is another one: this controller has been replaced
+        controller_election.resign(turn, controller)
+        controller_election.look(turn, controller)
     else:
-        known = leader_election.on_answer(turn, controller, request, answers)
-        if known is None:
-            known = log_dirs.on_answer(turn, controller, request, answers)
-        if known is None:
-            known = admin.on_answer(turn, controller, request, answers)
-        if known is None:
-            known = reassignment.on_answer(turn, controller, request, answers)
-        if known is None:
-            return False
-        if not known:
-            controller_election.resign(turn, controller)
-            controller_election.look(turn, controller)
+        _dispatch(turn, controller, sent.pending, answers[1:] if sent.guarded else answers, session)
     _proceed(turn, controller)
     return True
+
+
+def _dispatch(turn: Turn, controller: Controller, pending: AnyPending, answers: tuple[AnyAnswer, ...], session: int) -> None:
+    match pending:
+        case OwnElection():
+            _on_step(turn, controller, answers, session)
+        case BrokerList():
+            broker_change.on_answer(turn, controller, answers)
+        case TopicList():
+            topics.on_answer(turn, controller, answers)
+        case LeaderElection(tp=tp):
+            leader_election.on_answer(turn, controller, tp, answers)
+        case DirNotifications():
+            log_dirs.on_answer(turn, controller, answers)
+        case AdminPath(kind=kind):
+            admin.on_answer(turn, controller, kind, answers)
+        case Reassigning():
+            reassignment.on_answer(turn, controller, answers)
+        case _ as unreachable:
+            assert_never(unreachable)
 
 
 def _proceed(turn: Turn, controller: Controller) -> None:
@@ -119,11 +143,9 @@ def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...],
 
 def on_timer(turn: Turn, controller: Controller) -> None:
     """Go on with every step whose answer was lost."""
-    if controller.step == "looking" and controller.request == 0:
+    if controller.step in ("looking", "active") and not is_outstanding(controller, OwnElection()):
         controller_election.look(turn, controller)
-    elif controller.step == "active":
-        if controller.request == 0:
-            controller_election.look(turn, controller)
+    if controller.step == "active":
         broker_change.retry(turn, controller)
         topics.retry(turn, controller)
         leader_election.retry(turn, controller)

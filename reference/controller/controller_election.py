@@ -5,8 +5,9 @@ does the one after the other, V3 knows no epoch.
 """
 
 from reference.config import Variant, asks_controller, sends_heartbeats
-from reference.controller import channel, failover, leader_election, proposals, standings
-from reference.controller.context import Agent, Controller, DirEvents, Listing
+from reference.controller import channel, failover, proposals, standings
+from reference.controller.context import Agent, Controller, DirEvents, Listing, OwnElection
+from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
@@ -17,25 +18,18 @@ from reference.coordination.api import (
     Exists,
     GetData,
     SetData,
-    Unknown,
     Written,
 )
-from reference.effects import CancelTimer, Note, ZkRequest
+from reference.effects import CancelTimer, Note
 from reference.machine import Turn
 from reference.types import BrokerId, ControllerEpoch, ZkVersion
 
 
 def look(turn: Turn, controller: Controller) -> None:
     """V3 §D: set an exists watcher on the ControllerPath, and see who is there (R-040, R-146)."""
-    ask(turn, controller, (Exists(paths.CONTROLLER, watch=True), GetData(paths.CONTROLLER_EPOCH)))
+    ask(turn, controller, OwnElection(), (Exists(paths.CONTROLLER, watch=True), GetData(paths.CONTROLLER_EPOCH)))
     if controller.step != "active":
         controller.step = "looking"
-
-
-def ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> None:
-    """Send the request of the step."""
-    controller.request = turn.zk_id()
-    turn.effects.append(ZkRequest(controller.request, ops, atomic))
 
 
 def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
@@ -86,9 +80,9 @@ def _claim(turn: Turn, controller: Controller, known: int, version: int) -> None
     controller.epoch = ControllerEpoch(known + 1 if variant.controller_epoch else 0)
     controller.epoch_version = ZkVersion(version)
     if _raises(variant) and variant.zk_guard:
-        ask(turn, controller, (create, _epoch_op(known, version)), atomic=True)
+        ask(turn, controller, OwnElection(), (create, _epoch_op(known, version)), atomic=True)
     else:
-        ask(turn, controller, (create,))
+        ask(turn, controller, OwnElection(), (create,))
 
 
 def _raises(variant: Variant) -> bool:
@@ -118,7 +112,7 @@ def on_claimed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...
 def _raise_epoch(turn: Turn, controller: Controller, known: int, version: int) -> None:
     controller.step = "raising-epoch"
     controller.epoch = ControllerEpoch(known + 1)
-    ask(turn, controller, (_epoch_op(known, version),))
+    ask(turn, controller, OwnElection(), (_epoch_op(known, version),))
 
 
 def on_epoch_raised(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
@@ -146,18 +140,6 @@ def _won(turn: Turn, controller: Controller) -> None:
     failover.begin(turn, controller)
 
 
-def on_lost_answer(turn: Turn, controller: Controller) -> None:
-    """The answer to a step was lost: look again after a pause; what was done will be seen."""
-    if controller.step != "active":
-        controller.step = "looking"
-    leader_election.later(turn)
-
-
-def is_unknown(answers: tuple[AnyAnswer, ...]) -> bool:
-    """Did the connection fail under this request?"""
-    return isinstance(answers[0], Unknown)
-
-
 def resign(turn: Turn, controller: Controller) -> None:
     """Somebody else is controller, or nobody can tell (R-071 for controllers)."""
     if controller.step in ("active", "listing", "reading", "states"):
@@ -167,7 +149,7 @@ def resign(turn: Turn, controller: Controller) -> None:
     proposals.disown(turn, controller)
     standings.forget(turn, controller)
     controller.step = "off"
-    controller.request = 0
+    controller.outstanding = []
     controller.live = ()
     controller.topics = ()
     controller.assignments = {}

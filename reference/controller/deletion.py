@@ -6,10 +6,10 @@ goes in the same multi as the topics: found again after them it would hit the ne
 """
 
 from reference.controller import broker_change, channel
-from reference.controller.context import AdminKind, AdminProcedure, Controller, Erased, LiveBroker, forget_partition
+from reference.controller.context import AdminPath, AdminProcedure, Controller, Erased, LiveBroker, forget_partition
+from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Data, Delete, Exists, GetData
-from reference.effects import ZkRequest
 from reference.machine import Turn
 from reference.messages import StopPartition
 from reference.types import EPOCH_DURING_DELETE, NO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition, topic_of
@@ -44,8 +44,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
             _plan(turn, controller, procedure, answers)
             return
     if ops:
-        procedure.request = turn.zk_id()
-        turn.effects.append(ZkRequest(procedure.request, ops))
+        ask(turn, controller, AdminPath("delete"), ops)
     else:
         procedure.partitions = {}
         procedure.writes = [(Delete(paths.DELETE_TOPICS, procedure.version),)]
@@ -66,17 +65,16 @@ def _plan(turn: Turn, controller: Controller, procedure: AdminProcedure, answers
         procedure.epochs = dict.fromkeys(procedure.partitions, EPOCH_DURING_DELETE)  # KIP-570: the id says which topic is meant
 
 
-def on_erased(turn: Turn, controller: Controller, kind: AdminKind) -> None:
+def on_erased(turn: Turn, controller: Controller) -> None:
     """The write is done: the topics are no more, and whoever registers from now on knows nothing of them."""
-    procedure = controller.admin[kind]
+    procedure = controller.admin["delete"]
     for tp, brokers in procedure.partitions.items():
         topic_id = controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID)
         stop = StopPartition(tp, procedure.epochs[tp], topic_id=topic_id)
         procedure.erased = (*procedure.erased, Erased(stop, brokers, procedure.told))
     broker_change.on_watch(turn, controller)
-    if kind == "delete":
-        forget(controller, procedure.topics)
-        procedure.topics = ()
+    forget(controller, procedure.topics)
+    procedure.topics = ()
 
 
 def tell_late(controller: Controller, procedure: AdminProcedure) -> None:

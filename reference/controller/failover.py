@@ -5,11 +5,11 @@ controller may have been lost (R-044).
 """
 
 from reference.controller import admin, broker_change, channel, leader_election, log_dirs, standings, topics
-from reference.controller.context import ADMIN_KINDS, Controller
+from reference.controller.context import ADMIN_KINDS, Controller, OwnElection
+from reference.controller.outstanding import ask
 from reference.controller.reassign import reassignment
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
-from reference.effects import ZkRequest
 from reference.machine import Turn
 from reference.types import TopicId
 
@@ -25,12 +25,7 @@ def begin(turn: Turn, controller: Controller) -> None:
         *admin.watches(),
         *log_dirs.watches(turn),
     )
-    _ask(turn, controller, ops)
-
-
-def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
-    controller.request = turn.zk_id()
-    turn.effects.append(ZkRequest(controller.request, ops))
+    ask(turn, controller, OwnElection(), ops)
 
 
 def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
@@ -45,7 +40,7 @@ def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     controller.step = "reading"
     ops: list[AnyOp] = [GetData(f"{paths.BROKER_IDS}/{name}") for name in controller.brokers_listing.names]
     ops += [GetData(paths.topic_path(topic)) for topic in controller.topics]
-    _ask(turn, controller, tuple(ops))  # never empty: this broker is registered
+    ask(turn, controller, OwnElection(), tuple(ops))  # never empty: this broker is registered
 
 
 def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
@@ -60,7 +55,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
             controller.assignments.update(paths.decode_topic(topic, answer.data))
     controller.step = "states"
     if controller.assignments:
-        _ask(turn, controller, tuple(GetData(paths.state_path(tp)) for tp in sorted(controller.assignments)))
+        ask(turn, controller, OwnElection(), tuple(GetData(paths.state_path(tp)) for tp in sorted(controller.assignments)))
     else:
         on_states(turn, controller, ())
 
@@ -73,7 +68,6 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
         if isinstance(answer, Data)
     }
     controller.step = "active"
-    controller.request = 0
     standings.take_over(turn, controller)
     channel.open_channels(turn, controller, controller.live)
     for live in controller.live:

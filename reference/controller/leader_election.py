@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reference.config import Variant, min_isr_of
 from reference.controller import channel, proposals
-from reference.controller.context import Controller, StateChange, Wish, electable, leaving, staying
+from reference.controller.context import Controller, LeaderElection, StateChange, Wish, electable, leaving, staying
 from reference.controller.leader_selection import (
     AskLogs,
     Choice,
@@ -27,22 +27,19 @@ from reference.controller.leader_selection import (
     shrink_to_target,
     stay,
 )
+from reference.controller.outstanding import ask, is_outstanding, write
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
     AnyOp,
-    BadVersion,
-    Check,
     Create,
     Created,
     Data,
     GetData,
-    NoNode,
     SetData,
-    Unknown,
     Written,
 )
-from reference.effects import SetTimer, ZkRequest
+from reference.effects import ZkRequest
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import IsrMember, LogEnd, LogInfo, LogInfoReply, PartitionState
@@ -68,48 +65,31 @@ def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | N
     if change is not None:  # what was wished, an operator's order too, outlives the brokers that were asked for their logs
         wish, anew = wish or change.wish, anew or change.anew
     controller.changes[tp] = StateChange(step="reading", wish=wish, anew=anew)
-    _read(turn, tp, controller.changes[tp])
+    _read(turn, controller, tp, controller.changes[tp])
 
 
-def _read(turn: Turn, tp: TopicPartition, change: StateChange) -> None:
+def _read(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange) -> None:
     """V3 §A step 3.1: read the current ISR from the LeaderAndISR path."""
     change.step = "reading"
     change.again = False
     change.proposal, change.granting, change.beginning = None, False, False
-    change.request = turn.zk_id()
-    turn.effects.append(ZkRequest(change.request, (GetData(paths.state_path(tp)),)))
+    ask(turn, controller, LeaderElection(tp), (GetData(paths.state_path(tp)),))
 
 
 def retry(turn: Turn, controller: Controller) -> None:
     """Go on with what lost its answer: by reading again, for a lost write may have been done."""
     for tp, change in sorted(controller.changes.items()):
-        if change.request == 0 and change.step != "asking":
-            _read(turn, tp, change)
+        if change.step != "asking" and not is_outstanding(controller, LeaderElection(tp)):
+            _read(turn, controller, tp, change)
 
 
-def later(turn: Turn) -> None:
-    """Arm the retry timer."""
-    pause = turn.config.retry_backoff_ms
-    turn.effects.append(SetTimer("controller", pause, 2 * pause))
-
-
-def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...]) -> bool | None:
-    """ZooKeeper answered. None: not a request of this module. False: this controller has been replaced."""
-    tp = next((tp for tp, change in controller.changes.items() if change.request == request), None)
-    if tp is None:
-        return None
+def on_answer(turn: Turn, controller: Controller, tp: TopicPartition, answers: tuple[AnyAnswer, ...]) -> None:
+    """The state of the partition was read or written."""
     change = controller.changes[tp]
-    change.request = 0
-    if isinstance(answers[0], Unknown):
-        later(turn)
-        return True
     if change.step == "reading":
         _choose(turn, controller, tp, change, answers[0])
-        return True
-    if turn.config.variant.zk_guard and isinstance(answers[0], (BadVersion, NoNode)):
-        return False
-    _written(turn, controller, tp, change, answers[-1])
-    return True
+    else:
+        _written(turn, controller, tp, change, answers[0])
 
 
 def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
@@ -244,12 +224,9 @@ def _create(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
 
 
 def _send_write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState, op: AnyOp) -> None:
-    guard = turn.config.variant.zk_guard
-    ops = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version), op) if guard else (op,)
     change.step = "writing"
     change.wanted = wanted
-    change.request = turn.zk_id()
-    turn.effects.append(ZkRequest(change.request, ops, guard))
+    write(turn, controller, LeaderElection(wanted.tp), (op,))
 
 
 def _written(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
@@ -264,7 +241,7 @@ def _written(turn: Turn, controller: Controller, tp: TopicPartition, change: Sta
         case _:
             # V3 §A step 3.3: the version moved, so somebody else wrote between our read and our write. Read again (step 3.1)
             # rather than retry: the ISR that we chose from may have shrunk meanwhile.
-            _read(turn, tp, change)
+            _read(turn, controller, tp, change)
 
 
 def _at_version(state: PartitionState, version: int) -> PartitionState:
@@ -298,7 +275,7 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
 
 def _finish(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange) -> None:
     if change.again or proposals.pending(controller, tp):
-        _read(turn, tp, change)
+        _read(turn, controller, tp, change)
     else:
         del controller.changes[tp]
 

@@ -8,22 +8,10 @@ controller of the present epoch deletes: a deposed one would else take a notific
 """
 
 from reference.controller import channel, leader_election
-from reference.controller.context import Controller, DirEvents
+from reference.controller.context import Controller, DirEvents, DirNotifications
+from reference.controller.outstanding import ask, is_outstanding, write
 from reference.coordination import paths
-from reference.coordination.api import (
-    AnyAnswer,
-    AnyOp,
-    BadVersion,
-    Check,
-    Children,
-    Data,
-    Delete,
-    Deleted,
-    GetChildren,
-    GetData,
-    Unknown,
-)
-from reference.effects import ZkRequest
+from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Delete, Deleted, GetChildren, GetData
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import LeaderAndIsr, LeaderAndIsrReply, LogInfoReply
@@ -59,49 +47,35 @@ def on_watch(turn: Turn, controller: Controller) -> None:
 def _list(turn: Turn, controller: Controller) -> None:
     events = controller.dir_events
     events.again, events.step = False, "listing"
-    _ask(turn, events, (GetChildren(paths.LOG_DIR_EVENTS, watch=True),))
+    ask(turn, controller, DirNotifications(), (GetChildren(paths.LOG_DIR_EVENTS, watch=True),))
 
 
-def _ask(turn: Turn, events: DirEvents, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> None:
-    events.request = turn.zk_id()
-    turn.effects.append(ZkRequest(events.request, ops, atomic))
-
-
-def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...]) -> bool | None:
-    """ZooKeeper answered. None: not a request of this module. False: this controller has been replaced."""
+def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """The names of the notifications, then their data, then their deletion."""
     events = controller.dir_events
-    if request != events.request:
-        return None
-    events.request = 0
-    guard = turn.config.variant.zk_guard
-    if any(isinstance(answer, Unknown) for answer in answers):
-        leader_election.later(turn)
-    elif events.step == "listing":
-        _read(turn, events, answers[0])
+    if events.step == "listing":
+        _read(turn, controller, answers[0])
     elif events.step == "reading":
         events.brokers = tuple(sorted({broker for answer in answers if (broker := _broker_of(answer)) is not None}))
         events.step = "deleting"
         # U-22: whoever dies after this leaves no notification; its successor asks everybody (R-307)
-        check = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version),) if guard else ()
         deletes = tuple(Delete(f"{paths.LOG_DIR_EVENTS}/{name}") for name in events.names)
-        _ask(turn, events, (*check, *deletes), atomic=guard)
-    elif guard and isinstance(answers[0], BadVersion):
-        return False
+        write(turn, controller, DirNotifications(), deletes)
     else:
         # What was gone already was deleted by a request whose answer was lost: its broker is asked all the same.
         events.step = "idle"
-        events.again = events.again or not all(isinstance(answer, Deleted) for answer in answers[1 if guard else 0 :])
+        events.again = events.again or not all(isinstance(answer, Deleted) for answer in answers)
         _query(turn, controller)
     if events.step == "idle" and events.again:
         _list(turn, controller)
-    return True
 
 
-def _read(turn: Turn, events: DirEvents, answer: AnyAnswer) -> None:
+def _read(turn: Turn, controller: Controller, answer: AnyAnswer) -> None:
+    events = controller.dir_events
     events.names = answer.names if isinstance(answer, Children) else ()
     events.step = "reading" if events.names else "idle"
     if events.names:
-        _ask(turn, events, tuple(GetData(f"{paths.LOG_DIR_EVENTS}/{name}") for name in events.names))
+        ask(turn, controller, DirNotifications(), tuple(GetData(f"{paths.LOG_DIR_EVENTS}/{name}") for name in events.names))
 
 
 def _broker_of(answer: AnyAnswer) -> BrokerId | None:
@@ -117,7 +91,7 @@ def _query(turn: Turn, controller: Controller) -> None:
 
 def retry(turn: Turn, controller: Controller) -> None:
     """An answer was lost: begin again by listing."""
-    if controller.dir_events.step != "idle" and controller.dir_events.request == 0:
+    if controller.dir_events.step != "idle" and not is_outstanding(controller, DirNotifications()):
         _query(turn, controller)  # the lost request may have deleted what was read
         _list(turn, controller)
 

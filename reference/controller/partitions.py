@@ -8,10 +8,10 @@ broker that starts in between would take its replica for a stray one and delete 
 from typing import Literal
 
 from reference.controller import deletion, leader_election
-from reference.controller.context import AdminProcedure, Controller
+from reference.controller.context import AdminPath, AdminProcedure, Controller
+from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Delete, Exists, GetChildren, GetData, SetData
-from reference.effects import ZkRequest
 from reference.machine import Turn
 from reference.types import BrokerId, TopicPartition, topic_of, topic_partition
 
@@ -44,8 +44,7 @@ def on_read(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyA
             _plan(turn, controller, kind, answers)
             return
     if ops:
-        procedure.request = turn.zk_id()
-        turn.effects.append(ZkRequest(procedure.request, ops))
+        ask(turn, controller, AdminPath(kind), ops)
     else:
         procedure.step = "idle"
 

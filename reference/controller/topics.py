@@ -5,10 +5,10 @@ czxid of its znode where the list of names shows no difference (KIP-516, B-61).
 """
 
 from reference.controller import channel, leader_election
-from reference.controller.context import Controller, forget_partition
+from reference.controller.context import Controller, TopicList, forget_partition
+from reference.controller.outstanding import ask, is_outstanding
 from reference.coordination import paths
-from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData, Unknown
-from reference.effects import ZkRequest
+from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData
 from reference.machine import Turn
 from reference.messages import StopPartition
 from reference.types import EPOCH_DURING_DELETE, TopicId, topic_of
@@ -24,25 +24,21 @@ def on_watch(turn: Turn, controller: Controller) -> None:
 
 def _read_children(turn: Turn, controller: Controller) -> None:
     listing = controller.topics_listing
-    listing.step, listing.again, listing.request = "children", False, turn.zk_id()
-    turn.effects.append(ZkRequest(listing.request, (GetChildren(paths.TOPICS, watch=True),)))
+    listing.step, listing.again = "children", False
+    ask(turn, controller, TopicList(), (GetChildren(paths.TOPICS, watch=True),))
 
 
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """The children, or the assignments of new topics."""
     listing = controller.topics_listing
-    listing.request = 0
-    if any(isinstance(a, Unknown) for a in answers):
-        leader_election.later(turn)
-        return
     if listing.step == "children":
         names = answers[0].names if isinstance(answers[0], Children) else ()
         _delete(turn, controller, tuple(t for t in controller.topics if t not in names))
         listing.names = names if turn.config.variant.topic_id else tuple(n for n in names if n not in controller.topics)
         if listing.names:
             # V3 §B step 1: read the topic's replica assignment
-            listing.step, listing.request = "data", turn.zk_id()
-            turn.effects.append(ZkRequest(listing.request, tuple(GetData(paths.topic_path(t)) for t in listing.names)))
+            listing.step = "data"
+            ask(turn, controller, TopicList(), tuple(GetData(paths.topic_path(t)) for t in listing.names))
             return
     else:
         for topic, answer in zip(listing.names, answers, strict=True):
@@ -84,6 +80,5 @@ def _delete(turn: Turn, controller: Controller, topics: tuple[str, ...]) -> None
 
 def retry(turn: Turn, controller: Controller) -> None:
     """A read lost its answer."""
-    listing = controller.topics_listing
-    if listing.step != "idle" and listing.request == 0:
+    if controller.topics_listing.step != "idle" and not is_outstanding(controller, TopicList()):
         _read_children(turn, controller)

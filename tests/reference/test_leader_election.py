@@ -28,7 +28,8 @@ class Desk:
         (asked,) = [effect for effect in self.turn.effects if isinstance(effect, ZkRequest)]
         self.turn.effects.clear()
         answers, _ = self.lab.zk.submit(self.lab.sessions[1], asked.ops, atomic=asked.atomic)
-        assert leader_election.on_answer(self.turn, self.controller, asked.id, answers)
+        self.controller.outstanding.clear()
+        leader_election.on_answer(self.turn, self.controller, T0, answers[-1:])
 
     def propose(self) -> None:
         """Its leader wants an ISR without b3."""

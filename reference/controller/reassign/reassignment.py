@@ -6,26 +6,14 @@ What was asked for and what was there before stay in ZooKeeper until the last wr
 reading (B-58, B-62); a step whose answer was lost is read back and repeated. By which proposal it is asked is a switch (C-19).
 """
 
-from reference.controller import leader_election
-from reference.controller.context import Controller
+from reference.controller.context import Controller, Reassigning
+from reference.controller.outstanding import ask, is_outstanding, retry_later, write
 from reference.controller.reassign import move as reassign_move
 from reference.controller.reassign import plan as reassign_plan
 from reference.controller.reassign import read as reassign_read
 from reference.coordination import paths
-from reference.coordination.api import (
-    AnyAnswer,
-    AnyOp,
-    BadVersion,
-    Check,
-    Created,
-    Data,
-    Deleted,
-    Exists,
-    NoNode,
-    Unknown,
-    Written,
-)
-from reference.effects import CancelTimer, SetTimer, ZkRequest
+from reference.coordination.api import AnyAnswer, AnyOp, Created, Data, Deleted, Exists, Written
+from reference.effects import CancelTimer, SetTimer
 from reference.machine import Turn
 
 
@@ -70,27 +58,20 @@ def wake(turn: Turn, controller: Controller) -> None:
         _ask(turn, controller, reassign_read.listing(turn.config.variant, agent))
 
 
-def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> None:
-    agent = controller.agent
-    agent.asked, agent.request = ops, turn.zk_id()
-    turn.effects.append(ZkRequest(agent.request, ops, atomic))
+def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
+    controller.agent.asked = ops
+    ask(turn, controller, Reassigning(), ops)
 
 
-def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...]) -> bool | None:
-    """ZooKeeper answered. None: not the agent's request. False: this controller has been replaced."""
+def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """The answers to the agent's reads, or to its write."""
     agent = controller.agent
-    if request != agent.request:
-        return None
-    agent.request = 0
-    if isinstance(answers[0], Unknown):
-        leader_election.later(turn)
-    elif agent.step == "writing":
-        return _on_written(turn, controller, answers)
+    if agent.step == "writing":
+        _on_written(turn, controller, answers)
     elif agent.step == "reading":
         _act(turn, controller, answers)
     else:
         _read_on(turn, controller, reassign_read.on_listed(turn.config.variant, agent, answers))
-    return True
 
 
 def _read_on(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
@@ -118,26 +99,21 @@ def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> 
     else:
         turn.effects.append(CancelTimer("reassign"))
     if ops:
-        guard = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version),) if turn.config.variant.zk_guard else ()
         agent.step = "writing"
-        _ask(turn, controller, (*guard, *ops), atomic=True)
+        write(turn, controller, Reassigning(), ops, atomic=True)
 
 
-def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> bool:
+def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """What was written is taken up by reading it; so is what somebody else wrote first.
 
     R-053, V3 §F step 3.2.1, V3 §F step 3.2.7: the controller's lock is that one machine takes one event at a time and does one
     write after the other; another controller is kept out by the epoch that each write checks.
     """
-    guard = turn.config.variant.zk_guard
-    if guard and isinstance(answers[0], (BadVersion, NoNode)):
-        return False
-    if all(isinstance(answer, (Written, Deleted, Created)) for answer in answers[1 if guard else 0 :]):
+    if all(isinstance(answer, (Written, Deleted, Created)) for answer in answers):
         controller.agent.step = "idle"
         controller.agent.again = True
     else:
-        leader_election.later(turn)  # not at once: a writer that is always faster would keep this controller busy
-    return True
+        retry_later(turn)  # not at once: a writer that is always faster would keep this controller busy
 
 
 def proceed(turn: Turn, controller: Controller) -> None:
@@ -154,6 +130,6 @@ def proceed(turn: Turn, controller: Controller) -> None:
 def retry(turn: Turn, controller: Controller) -> None:
     """An answer was lost, or a write refused: begin again by reading."""
     agent = controller.agent
-    if agent.step != "idle" and agent.request == 0:
+    if agent.step != "idle" and not is_outstanding(controller, Reassigning()):
         agent.step = "idle"
         wake(turn, controller)
