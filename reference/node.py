@@ -73,6 +73,7 @@ from reference.messages import (
     UpdateMetadataReply,
 )
 from reference.replica import follower
+from reference.timers import Timer, timer_named
 from reference.types import Address, BrokerId, TopicPartition
 
 
@@ -209,42 +210,42 @@ class Node:
 
     def _on_timer(self, turn: Turn, name: str) -> None:
         broker, controller = self.state.broker, self.state.controller
-        kind, _, what = name.partition(":")
-        match kind:
-            case "fetch":
-                partition = broker.partitions.get(TopicPartition(what))
+        timer, about = timer_named(name)
+        match timer:
+            case Timer.FETCH:
+                partition = broker.partitions.get(TopicPartition(about))
                 if partition is not None:
                     follower.ask(turn, partition)
-            case "park":
+            case Timer.PARK:
                 brokers.on_park_timer(turn, broker)
-            case "isr":
+            case Timer.ISR:
                 brokers.on_isr_timer(turn, broker)
-            case "ask-isr":
-                isr_change.on_timer(turn, broker, TopicPartition(what))
-            case "heartbeat":
+            case Timer.ASK_ISR:
+                isr_change.on_timer(turn, broker, TopicPartition(about))
+            case Timer.HEARTBEAT:
                 heartbeats.beat(turn, broker)
-            case "fence":
+            case Timer.FENCE:
                 heartbeats.on_fence_timer(turn, broker)
-            case "hand-over":
+            case Timer.HAND_OVER:
                 controlled_shutdown.on_timer(turn, broker)
-            case "silent":
-                controllers.on_silence(turn, controller, BrokerId(int(what)))
-            case "checkpoint":
+            case Timer.SILENCE:
+                controllers.on_silence(turn, controller, BrokerId(int(about)))
+            case Timer.CHECKPOINT:
                 brokers.on_checkpoint_timer(turn, broker)
-            case "register":
+            case Timer.REGISTER:
                 startup.on_timer(turn, broker)
-            case "strays":
+            case Timer.STRAYS:
                 strays.on_timer(turn, broker)
-            case "dir-event":
+            case Timer.DIR_EVENT:
                 log_dirs.on_timer(turn, broker)
-            case "controller":
+            case Timer.CONTROLLER_RETRY:
                 controllers.on_timer(turn, controller)
-            case "reassign":
+            case Timer.REASSIGN:
                 controllers.on_reassign_timer(turn, controller)
-            case "channel":
-                controllers.on_channel_timer(turn, controller, BrokerId(int(what)))
-            case _:
-                raise AssertionError(f"no timer is called {name}")
+            case Timer.CHANNEL:
+                controllers.on_channel_timer(turn, controller, BrokerId(int(about)))
+            case _ as unreachable:
+                assert_never(unreachable)
 
     def _on_zk_reply(self, turn: Turn, request: int, answers: tuple[AnyAnswer, ...]) -> None:
         state = self.state

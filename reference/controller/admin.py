@@ -8,7 +8,15 @@ answer or by the controller's death, is begun again by reading (B-62). Every ste
 from typing import Literal
 
 from reference.controller import deletion, leader_election, partitions
-from reference.controller.context import ADMIN_KINDS, AdminKind, AdminPath, AdminProcedure, Controller
+from reference.controller.context import (
+    ADMIN_KINDS,
+    AdminKind,
+    AdminPath,
+    AdminProcedure,
+    Controller,
+    PreferredLeader,
+    UncleanLeader,
+)
 from reference.controller.outstanding import ask, is_outstanding, retry_later, write
 from reference.coordination import paths
 from reference.coordination.api import (
@@ -145,7 +153,7 @@ def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answ
     procedure.writes = [(Delete(path, found.version),)]
     procedure.step = "electing"
     for tp in procedure.partitions:
-        leader_election.start(turn, controller, tp, kind)
+        leader_election.start(turn, controller, tp, PreferredLeader() if kind == "preferred" else UncleanLeader())
 
 
 def _wait_for_elections(controller: Controller, kind: str, procedure: AdminProcedure) -> None:

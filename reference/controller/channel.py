@@ -22,6 +22,7 @@ from reference.messages import (
     UpdateMetadata,
     UpdateMetadataReply,
 )
+from reference.timers import Timer, name_of
 from reference.types import NO_TOPIC_ID, BrokerId, TopicPartition, broker_address, topic_of
 
 ControlRequest = LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo
@@ -43,7 +44,7 @@ def open_channels(turn: Turn, controller: Controller, live: tuple[LiveBroker, ..
         if LiveBroker(channel.broker, channel.incarnation) in live:
             kept.append(channel)
         else:
-            turn.effects.append(CancelTimer(f"channel:{channel.broker}"))
+            turn.effects.append(CancelTimer(name_of(Timer.CHANNEL, channel.broker)))
     known = {channel.broker for channel in kept}
     fresh = [Channel(broker=b.broker, incarnation=b.incarnation) for b in live if b.broker not in known]
     controller.channels = sorted(kept + fresh, key=_by_broker)
@@ -219,7 +220,7 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         return
     turn.send(broker_address(channel.broker), channel.in_flight)
     timeout = turn.config.request_timeout_ms
-    turn.effects.append(SetTimer(f"channel:{channel.broker}", timeout, timeout))
+    turn.effects.append(SetTimer(name_of(Timer.CHANNEL, channel.broker), timeout, timeout))
 
 
 def _with_offline(controller: Controller, state: PartitionState) -> PartitionState:
@@ -269,10 +270,10 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
         _requeue(channel)
         channel.backing_off = True
         pause = turn.config.retry_backoff_ms
-        turn.effects.append(SetTimer(f"channel:{broker}", pause, 2 * pause))
+        turn.effects.append(SetTimer(name_of(Timer.CHANNEL, broker), pause, 2 * pause))
         return None
     channel.in_flight = None
-    turn.effects.append(CancelTimer(f"channel:{broker}"))
+    turn.effects.append(CancelTimer(name_of(Timer.CHANNEL, broker)))
     if isinstance(request, LeaderAndIsr) and reply.error is ErrorCode.NONE:
         channel.new = tuple(tp for tp in channel.new if tp not in request.new)
     if reply.error is ErrorCode.NONE:

@@ -39,9 +39,44 @@ class LiveBroker(Struct, frozen=True, order=True):
     incarnation: Incarnation
 
 
-# What a change shall bring about where nobody has died: the first replica leads; anybody leads where nobody can; the leader is
-# one of AR; the ISR too
-Wish = Literal["preferred", "unclean", "lead", "shrink"]
+class Goal(Struct, frozen=True, tag=True):
+    """Base of what a change of a partition's state is for; `leader_election` has the table of what each leads to."""
+
+
+class Repair(Goal, frozen=True, tag=True):
+    """Leader and ISR are live. Every round sees to this first."""
+
+
+class NewEpoch(Goal, frozen=True, tag=True):
+    """A new leader epoch begins, whatever else changes, and all replicas hear of it: the assignment is another one."""
+
+
+class PreferredLeader(Goal, frozen=True, tag=True):
+    """The first replica of the assignment leads (R-147)."""
+
+
+class UncleanLeader(Goal, frozen=True, tag=True):
+    """Where no leader can be elected without loss, an operator orders one (docs/promise.md DUR-7)."""
+
+
+class LeaderInTarget(Goal, frozen=True, tag=True):
+    """A partition moves: the leader is one of the replicas that it moves to (R-235)."""
+
+
+class IsrInTarget(Goal, frozen=True, tag=True):
+    """A partition moves: the ISR is among the replicas that it moves to (R-236)."""
+
+
+class ProposedIsr(Goal, frozen=True, tag=True):
+    """The ISR that the leader proposed (KIP-343)."""
+
+    proposal: IsrProposal
+
+
+Order = PreferredLeader | UncleanLeader | LeaderInTarget | IsrInTarget
+AnyGoal = Repair | NewEpoch | Order | ProposedIsr
+REPAIR = Repair()
+NEW_EPOCH = NewEpoch()
 
 
 class Standing(Struct):
@@ -61,7 +96,11 @@ class IsrRequest(Struct):
 
 
 class StateChange(Struct):
-    """V3 §A step 3 for one partition; `again` starts over when this one is done."""
+    """V3 §A step 3 for one partition; `again` reads the state once more when this round is done.
+
+    `goals` are still to be reached, besides Repair: NewEpoch, then one order. `serves` are the goals that the write under way
+    reaches.
+    """
 
     step: Literal["reading", "asking", "writing"]
     wanted: PartitionState | None = None  # being written
@@ -69,11 +108,8 @@ class StateChange(Struct):
     waiting: tuple[BrokerId, ...] = ()  # whose log ends are still missing
     ends: list[tuple[BrokerId, LogEnd]] = []
     again: bool = False
-    wish: Wish | None = None
-    granting: bool = False  # what is being written is the wish
-    anew: bool = False  # a new epoch is to begin whatever else comes, of which all replicas hear
-    beginning: bool = False  # what is being written begins it
-    proposal: IsrProposal | None = None  # of the leader, being written
+    goals: tuple[AnyGoal, ...] = ()
+    serves: tuple[AnyGoal, ...] = ()
 
 
 class Listing(Struct):

@@ -22,6 +22,7 @@ from reference.coordination.api import (
 )
 from reference.effects import CancelTimer, Note
 from reference.machine import Turn
+from reference.timers import Timer, name_of
 from reference.types import BrokerId, ControllerEpoch, ZkVersion
 
 
@@ -160,6 +161,6 @@ def resign(turn: Turn, controller: Controller) -> None:
     controller.topics_listing = Listing()
     controller.admin = {}
     controller.agent = Agent()
-    turn.effects.append(CancelTimer("reassign"))
+    turn.effects.append(CancelTimer(name_of(Timer.REASSIGN)))
     controller.dir_events = DirEvents()
-    turn.effects.append(CancelTimer("controller"))
+    turn.effects.append(CancelTimer(name_of(Timer.CONTROLLER_RETRY)))

@@ -1,14 +1,50 @@
-"""One partition gets a leader and an ISR: read, choose, write conditionally, tell (V3 §A step 3 and 4, §B init_leaders).
+"""Leader election of one partition: read its state znode, choose, write conditionally, tell the brokers (V3 §A step 3 and 4).
 
-Every write is conditional on the version read, and in `safe` also on /controller_epoch, so that a controller that has been
-replaced without knowing writes nothing (KAFKA-6082). Every write raises the leader epoch.
+A round first repairs: leader and ISR must be live. Where nothing is to be repaired it serves a goal (`context.AnyGoal`). The rows
+are tried from top to bottom; "live" means registered, as stamped in the ISR, with its directory in service, and not inactive.
+
+    state znode                     goal             leader                  ISR                epoch source
+    none                            any              first live of AR        live part of AR    0     V3 §B init_leaders step 1.1
+    leader or ISR member not live   any              kept, or first of AR    live part of ISR   + 1   V3 §A step 3.2, R-021, R-144
+    ISR not live, ELR member live   any              first of them in AR     the leader         + 1   KIP-966
+    neither; unclean_election       any              first live of AR        the leader         + 1   R-022, R-145
+    neither; recovery_election and
+      all of ISR and ELR registered any              longest of their logs   the leader         + 1   docs/promise.md DUR-6
+    no leader by the rows above     UncleanLeader    longest safe log of AR  the leader, no ELR + 1   docs/promise.md DUR-7
+    none of these, leader named     any              none                    kept (U-18)        + 1   R-023
+    live                            PreferredLeader  AR[0] if in the ISR     kept               + 1   R-147
+    live                            LeaderInTarget   first of AR in the ISR  kept               + 1   R-235, KIP-236
+    live                            IsrInTarget      kept, or first of AR    ISR without non-AR + 1   R-236, V3 §F step 3.2.2
+    live                            NewEpoch         kept                    kept               + 1   R-051, V3 §F step 2.1
+    live                            ProposedIsr      kept                    as proposed        kept  R-203, KIP-343
+    live                            Repair           no write
+
+`+ 1` is the switch `epoch_bump`. A broker in controlled shutdown leads, or stays in the ISR, where no other broker can (R-184).
+Every write is conditional on the version that was read, and in `safe` also on /controller_epoch (KAFKA-6082).
 """
 
 from msgspec.structs import replace
 
 from reference.config import Variant, min_isr_of
 from reference.controller import channel, proposals
-from reference.controller.context import Controller, LeaderElection, StateChange, Wish, electable, leaving, staying
+from reference.controller.context import (
+    NEW_EPOCH,
+    REPAIR,
+    AnyGoal,
+    Controller,
+    IsrInTarget,
+    LeaderElection,
+    LeaderInTarget,
+    NewEpoch,
+    Order,
+    PreferredLeader,
+    ProposedIsr,
+    StateChange,
+    UncleanLeader,
+    electable,
+    leaving,
+    staying,
+)
 from reference.controller.leader_selection import (
     AskLogs,
     Choice,
@@ -47,32 +83,42 @@ from reference.replica import eligible
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
 
 
-def start(turn: Turn, controller: Controller, tp: TopicPartition, wish: Wish | None = None, *, anew: bool = False) -> None:
-    """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1; one under way is gone through again afterwards.
+def start(turn: Turn, controller: Controller, tp: TopicPartition, goal: AnyGoal = REPAIR) -> None:
+    """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1. Where a change is under way, a round follows it.
 
     Partitions do not wait for one another: one read and one write for each, all in flight at once (R-067, R-068).
-    `anew`: in a new epoch even where all stays as it is, for the assignment is another one. What is being written already does
-    not begin it: it may be an ISR, which raises no epoch, or go to those who were assigned before.
     """
     change = controller.changes.get(tp)
     if change is not None and change.step != "asking":
         change.again = True
-        if wish is not None:
-            change.wish, change.granting = wish, False
-        if anew:
-            change.anew, change.beginning = True, False
+        _add_goal(change, goal)
         return
-    if change is not None:  # what was wished, an operator's order too, outlives the brokers that were asked for their logs
-        wish, anew = wish or change.wish, anew or change.anew
-    controller.changes[tp] = StateChange(step="reading", wish=wish, anew=anew)
-    _read(turn, controller, tp, controller.changes[tp])
+    # A goal, an operator's order too, outlives the brokers that were asked for their logs.
+    goals = () if change is None else change.goals
+    change = controller.changes[tp] = StateChange(step="reading", goals=goals)
+    _add_goal(change, goal)
+    _read(turn, controller, tp, change)
+
+
+def _add_goal(change: StateChange, goal: AnyGoal) -> None:
+    """A later order replaces an earlier one; NewEpoch stands beside an order, in front of it.
+
+    A write that is under way does not serve a goal that came after it: it may be an ISR, which raises no epoch, or go to the
+    replicas that were assigned before.
+    """
+    if isinstance(goal, NewEpoch):
+        change.goals = (goal, *(other for other in change.goals if other != goal))
+        change.serves = tuple(other for other in change.serves if other != goal)
+    elif isinstance(goal, Order):
+        change.goals = (*(other for other in change.goals if not isinstance(other, Order)), goal)
+        change.serves = tuple(other for other in change.serves if not isinstance(other, Order))
 
 
 def _read(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange) -> None:
     """V3 §A step 3.1: read the current ISR from the LeaderAndISR path."""
     change.step = "reading"
     change.again = False
-    change.proposal, change.granting, change.beginning = None, False, False
+    change.serves = ()
     ask(turn, controller, LeaderElection(tp), (GetData(paths.state_path(tp)),))
 
 
@@ -111,20 +157,21 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
     base = paths.decode_state(tp, replicas, answer)
     change.base = base
     choice = select(turn.config.variant, base, live, leaving(controller))
-    if change.wish == "unclean":
+    order = _order_of(change)
+    if isinstance(order, UncleanLeader):
         choice = _unclean(base, choice, live)
-    elif change.wish is not None and isinstance(choice, Keep):
-        choice = _wished(turn, controller, change.wish, base)
-        change.granting = True
-    if change.anew and isinstance(choice, Keep):
-        choice = stay(base)
-    change.beginning = change.anew
+    elif order is not None and isinstance(choice, Keep):
+        choice = _ordered(turn, controller, order, base)
+        change.serves = (order,)
+    if NEW_EPOCH in change.goals:
+        choice = stay(base) if isinstance(choice, Keep) else choice
+        change.serves = (NEW_EPOCH, *change.serves)
     match choice:
         case Keep():
             _keep(turn, controller, change, base)
         case Elect(leader=leader, isr=isr):
             wanted = _next_state(turn, controller, base, leader, isr)
-            if change.granting and change.wish == "shrink":  # who loses its replica is not waited for
+            if IsrInTarget() in change.serves:  # a broker that loses its replica does not count any more
                 wanted = replace(wanted, elr=tuple(m for m in wanted.elr if m.broker in base.replicas))
             _write(turn, controller, change, wanted)
         case Offline(isr=isr):
@@ -147,29 +194,38 @@ def _unclean(base: PartitionState, choice: Choice, live: Live) -> Choice:
     return choice if led or not brokers else AskLogs(brokers)
 
 
-def _wished(turn: Turn, controller: Controller, wish: Wish, base: PartitionState) -> Choice:
-    """Nobody has died: what somebody asked for. Who is in controlled shutdown is given nothing (R-184)."""
+def _order_of(change: StateChange) -> Order | None:
+    return next((goal for goal in change.goals if isinstance(goal, Order)), None)
+
+
+def _ordered(
+    turn: Turn, controller: Controller, order: PreferredLeader | LeaderInTarget | IsrInTarget, base: PartitionState
+) -> Choice:
+    """Nothing is to be repaired: serve the order. A broker in controlled shutdown is given nothing (R-184)."""
     variant, live = turn.config.variant, staying(controller, base.tp)
-    if wish == "preferred":
-        return prefer(variant, base, live)
     enough = members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
-    if wish == "lead":
-        return lead_from_target(variant, base, live, enough)
-    return shrink_to_target(variant, base, live, enough)
+    match order:
+        case PreferredLeader():
+            return prefer(variant, base, live)
+        case LeaderInTarget():
+            return lead_from_target(variant, base, live, enough)
+        case IsrInTarget():
+            return shrink_to_target(variant, base, live, enough)
 
 
 def _keep(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
-    """The leader stays; it may have the ISR that it asked for (R-065: leaders change only by the controller's own choice)."""
-    change.wish, change.anew = None, False
+    """The leader stays, and may have the ISR that it proposed (R-065: leaders change only by the controller's own choice)."""
+    change.goals, change.serves = (), ()
     known = controller.states.get(base.tp)
     controller.states[base.tp] = base
     if known is None or known.leader_epoch != base.leader_epoch:
         channel.tell_state(controller, base)
-    change.proposal = proposals.choose(turn, controller, base)
-    if change.proposal is None:
+    proposal = proposals.choose(turn, controller, base)
+    if proposal is None:
         _finish(turn, controller, base.tp, change)
     else:
-        _write(turn, controller, change, proposals.wanted(turn, controller, change.proposal, base))
+        change.serves = (ProposedIsr(proposal),)
+        _write(turn, controller, change, proposals.wanted(turn, controller, proposal, base))
 
 
 def _next_state(
@@ -249,27 +305,24 @@ def _at_version(state: PartitionState, version: int) -> PartitionState:
 
 
 def _landed(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
-    """V3 §A step 4: send the command to the affected brokers, now that ZooKeeper has it (R-076); nothing of a topic that was
-    deleted meanwhile.
-    """
+    """V3 §A step 4: send the command to the affected brokers, now that ZooKeeper has it (R-076), if the topic still exists."""
     if state.tp not in controller.assignments:
         del controller.changes[state.tp]
         proposals.refuse(turn, controller, state.tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
     controller.states[state.tp] = state
-    if change.proposal is None:
-        # R-236, V3 §F step 3.2.3: of an ISR that was shrunk the leader alone need hear; but where fetches are fenced its
-        # followers must know the epoch that this write began.
-        alone = change.granting and change.wish == "shrink" and not turn.config.variant.fetch_fencing
-        channel.tell_state(controller, state, to=(state.leader,) if alone and state.leader is not None else None)
-    else:
-        channel.tell_metadata(controller, state)
-        proposals.applied(turn, controller, change.proposal, state)
-    if change.beginning:  # also where somebody had to be elected at the same time, which is a new epoch too
+    match change.serves:
+        case (ProposedIsr(proposal=proposal),):
+            channel.tell_metadata(controller, state)
+            proposals.applied(turn, controller, proposal, state)
+        case _:
+            # R-236, V3 §F step 3.2.3: of an ISR that was shrunk the leader alone need hear; but where fetches are fenced its
+            # followers must know the epoch that this write began.
+            alone = IsrInTarget() in change.serves and not turn.config.variant.fetch_fencing
+            channel.tell_state(controller, state, to=(state.leader,) if alone and state.leader is not None else None)
+    if NEW_EPOCH in change.serves:  # also where a leader had to be elected in the same round, which is a new epoch too
         channel.mark_new(controller, state.tp, newcomers(controller.agent.moves.get(state.tp), state))
-        change.anew = False
-    if change.granting:
-        change.wish = None
+    change.goals = tuple(goal for goal in change.goals if goal not in change.serves)
     _finish(turn, controller, state.tp, change)
 
 
@@ -305,7 +358,8 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
         assert base is not None
         live = electable(controller, tp)
         winner = longest(turn.config.variant, base, live, change.ends)
-        by_order, change.wish = change.wish == "unclean", None
+        by_order = UncleanLeader() in change.goals
+        change.goals = tuple(goal for goal in change.goals if not isinstance(goal, Order))
         if by_order:
             winner = ordered(turn.config.variant, base, live, change.ends, controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID))
         if winner is not None:

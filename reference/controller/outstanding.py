@@ -9,6 +9,7 @@ from reference.coordination import paths
 from reference.coordination.api import AnyOp, Check
 from reference.effects import SetTimer, ZkRequest
 from reference.machine import Turn
+from reference.timers import Timer, name_of
 
 
 def ask(turn: Turn, controller: Controller, pending: AnyPending, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> None:
@@ -40,4 +41,4 @@ def is_outstanding(controller: Controller, pending: AnyPending) -> bool:
 def retry_later(turn: Turn) -> None:
     """Arm the timer that takes up every procedure whose answer was lost."""
     pause = turn.config.retry_backoff_ms
-    turn.effects.append(SetTimer("controller", pause, 2 * pause))
+    turn.effects.append(SetTimer(name_of(Timer.CONTROLLER_RETRY), pause, 2 * pause))

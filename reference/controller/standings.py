@@ -8,6 +8,7 @@ registration that is gone stays, inactive, so that late heartbeats of it are kno
 from reference.controller.context import Controller, LiveBroker, Standing
 from reference.effects import CancelTimer, Note, SetTimer
 from reference.machine import Turn
+from reference.timers import Timer, name_of
 from reference.types import BrokerId, BrokerState
 
 
@@ -24,7 +25,7 @@ def take_registrations(turn: Turn, controller: Controller, first: BrokerState = 
     expected = {live.broker: live for live in controller.live if live not in controller.legacy}
     for standing in controller.standings:
         if expected.get(standing.broker) != LiveBroker(standing.broker, standing.incarnation):
-            turn.effects.append(CancelTimer(_timer(standing.broker)))
+            turn.effects.append(CancelTimer(name_of(Timer.SILENCE, standing.broker)))
             standing.state = BrokerState.INACTIVE
     for broker, live in expected.items():
         known = of(controller, broker)
@@ -55,7 +56,7 @@ def move(turn: Turn, controller: Controller, standing: Standing, state: BrokerSt
     """The broker is in this state from now on, and while it is more than inactive its silence is timed (R-187)."""
     if state is not BrokerState.INACTIVE:
         timeout = turn.config.controller_heartbeat_timeout_ms
-        turn.effects.append(SetTimer(_timer(standing.broker), timeout, timeout))
+        turn.effects.append(SetTimer(name_of(Timer.SILENCE, standing.broker), timeout, timeout))
     if standing.state is state:
         return
     standing.state = state
@@ -73,10 +74,6 @@ def move(turn: Turn, controller: Controller, standing: Standing, state: BrokerSt
 def forget(turn: Turn, controller: Controller) -> None:
     """The reign is over."""
     for standing in controller.standings:
-        turn.effects.append(CancelTimer(_timer(standing.broker)))
+        turn.effects.append(CancelTimer(name_of(Timer.SILENCE, standing.broker)))
     controller.standings = []
     controller.legacy = ()
-
-
-def _timer(broker: BrokerId) -> str:
-    return f"silent:{broker}"

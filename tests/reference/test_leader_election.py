@@ -3,7 +3,7 @@
 import pytest
 
 from reference.controller import leader_election
-from reference.controller.context import IsrRequest, Wish
+from reference.controller.context import NEW_EPOCH, AnyGoal, IsrRequest, PreferredLeader, UncleanLeader
 from reference.effects import ZkRequest
 from reference.machine import Now, Turn
 from reference.messages import IsrChange, IsrProposal, PartitionState
@@ -41,7 +41,7 @@ class Desk:
     def widen(self) -> None:
         """Another assignment, to be told in a new epoch."""
         self.controller.assignments[T0] = WIDER
-        leader_election.start(self.turn, self.controller, T0, anew=True)
+        leader_election.start(self.turn, self.controller, T0, NEW_EPOCH)
 
     def end(self) -> PartitionState:
         """What all are told when it has come to rest."""
@@ -72,7 +72,7 @@ def test_an_isr_that_is_being_written_begins_no_epoch(answered: int) -> None:
 def test_an_epoch_that_is_being_written_for_the_old_assignment_is_followed_by_another(answered: int) -> None:
     desk = Desk()
     before = desk.controller.states[T0]
-    leader_election.start(desk.turn, desk.controller, T0, anew=True)
+    leader_election.start(desk.turn, desk.controller, T0, NEW_EPOCH)
     for _ in range(answered):
         desk.answer()
     desk.widen()
@@ -82,13 +82,13 @@ def test_an_epoch_that_is_being_written_for_the_old_assignment_is_followed_by_an
     assert (after.leader_epoch, after.replicas) == (before.leader_epoch + 1 + answered, WIDER)
 
 
-@pytest.mark.parametrize("wish", ["preferred", "unclean"])
-def test_an_order_of_an_operator_does_not_take_its_place(wish: Wish) -> None:
+@pytest.mark.parametrize("order", [PreferredLeader(), UncleanLeader()])
+def test_an_order_of_an_operator_does_not_take_its_place(order: AnyGoal) -> None:
     """The preferred leader leads already, so that the order changes nothing."""
     desk = Desk()
     before = desk.controller.states[T0]
     desk.widen()
-    leader_election.start(desk.turn, desk.controller, T0, wish)
+    leader_election.start(desk.turn, desk.controller, T0, order)
 
     after = desk.end()
 

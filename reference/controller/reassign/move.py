@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from reference.config import Variant
 from reference.controller import channel, leader_election
-from reference.controller.context import Controller, LiveBroker, Move, MoveStep, staying
+from reference.controller.context import NEW_EPOCH, Controller, IsrInTarget, LeaderInTarget, LiveBroker, Move, MoveStep, staying
 from reference.controller.leader_selection import held_by, members_wanted, newcomers
 from reference.errors import ErrorCode
 from reference.machine import Turn
@@ -64,7 +64,7 @@ def join(turn: Turn, controller: Controller, tp: TopicPartition, full: tuple[Bro
     move.step = "joining"
     controller.assignments[tp] = full
     if turn.config.variant.reassign_widens:
-        leader_election.start(turn, controller, tp, anew=True)
+        leader_election.start(turn, controller, tp, NEW_EPOCH)
     elif tp in controller.states:
         channel.tell_state(controller, controller.states[tp], to=move.target)
         channel.mark_new(controller, tp, newcomers(move, controller.states[tp]))
@@ -78,7 +78,7 @@ def lead(turn: Turn, controller: Controller, tp: TopicPartition) -> None:
     move = controller.agent.moves[tp]
     controller.assignments[tp] = move.target
     move.step = "leading" if turn.config.variant.reassign_widens else "shrinking"
-    leader_election.start(turn, controller, tp, "lead" if move.step == "leading" else "shrink")
+    leader_election.start(turn, controller, tp, LeaderInTarget() if move.step == "leading" else IsrInTarget())
 
 
 def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) -> None:
@@ -91,7 +91,7 @@ def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) 
             _begin_again(controller, move)
         else:
             move.step = "shrinking"
-            leader_election.start(turn, controller, tp, "shrink")
+            leader_election.start(turn, controller, tp, IsrInTarget())
     elif move.step == "shrinking":
         if any(b not in move.target for b in brokers_of((*state.isr, *state.elr))):  # KIP-966: who counts is not deleted
             _begin_again(controller, move)

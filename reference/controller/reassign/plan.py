@@ -6,7 +6,7 @@ out, entries from /admin/reassign_partitions_extra put in. It is conditional on 
 
 from reference.config import Variant, min_isr_of
 from reference.controller import channel, leader_election
-from reference.controller.context import Controller, Move, live_ids
+from reference.controller.context import NEW_EPOCH, Controller, Move, live_ids
 from reference.controller.reassign import in_flight as reassign_in_flight
 from reference.controller.reassign import move as reassign_move
 from reference.controller.reassign.in_flight_read import in_use
@@ -66,7 +66,7 @@ def _leave(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tup
             channel.tell_state(controller, state, to=())  # resend the metadata to every broker
     else:
         controller.assignments[tp] = assigned
-        leader_election.start(turn, controller, tp, anew=True)
+        leader_election.start(turn, controller, tp, NEW_EPOCH)
 
 
 def _words(move: Move) -> str:

@@ -15,6 +15,7 @@ from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Created, Data, Deleted, Exists, Written
 from reference.effects import CancelTimer, SetTimer
 from reference.machine import Turn
+from reference.timers import Timer, name_of
 
 
 def watches(turn: Turn) -> tuple[AnyOp, ...]:
@@ -95,9 +96,9 @@ def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> 
     forgotten = turn.config.variant.reassign_failover == "zombie" and not agent.moves
     if (agent.moves or agent.entries or agent.extra) and not forgotten:
         pause = turn.config.reassign_interval_ms
-        turn.effects.append(SetTimer("reassign", pause, pause))
+        turn.effects.append(SetTimer(name_of(Timer.REASSIGN), pause, pause))
     else:
-        turn.effects.append(CancelTimer("reassign"))
+        turn.effects.append(CancelTimer(name_of(Timer.REASSIGN)))
     if ops:
         agent.step = "writing"
         write(turn, controller, Reassigning(), ops, atomic=True)
