@@ -1,6 +1,6 @@
-"""One broker process: session, broker and controller machines behind one `handle`. Pure; every backend drives this machine.
+"""One broker process: session, broker and controller behind one `handle`. Pure; every backend drives this machine.
 
-What survives a restart is what the directories hold (`reference.events.DirImage`); everything else of a life ends with it.
+A restart keeps what the log directories hold (`reference.events.DirImage`) and nothing else.
 """
 
 from hashlib import blake2b
@@ -26,8 +26,10 @@ from reference.broker import (
 )
 from reference.broker.broker import Broker
 from reference.config import BrokerConfig
+from reference.controller import channel
 from reference.controller import controller as controllers
 from reference.controller.context import Controller
+from reference.controller.reassign import reassignment
 from reference.coordination.api import AnyAnswer
 from reference.effects import AnyEffect
 from reference.events import (
@@ -78,11 +80,11 @@ from reference.types import Address, BrokerId, TopicPartition
 
 
 class NodeState(Struct):
-    """All that a node remembers, as data: cloned and fingerprinted by its encoding."""
+    """The state of a node, as data: cloned and fingerprinted by its encoding."""
 
     config: BrokerConfig
     life: int
-    image: tuple[DirImage, ...]  # what the directories held at the start of this life; gone after the first event
+    image: tuple[DirImage, ...]  # what the directories held at the start of this life; dropped after the first event
     session: int = 0
     ids: Ids = msgspec.field(default_factory=Ids)
     broker: Broker = msgspec.field(default_factory=Broker)
@@ -94,7 +96,7 @@ _decoder = msgspec.msgpack.Decoder(NodeState)
 
 
 class Node:
-    """The machine of one broker process."""
+    """The machine of one broker process: `handle` changes `state` and returns effects."""
 
     __slots__ = ("state",)
 
@@ -103,12 +105,12 @@ class Node:
 
     @classmethod
     def boot(cls, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> Self:
-        """A process that has just started, with what its log directories hold. Its first event is Booted."""
+        """A process that has just started on these log directories. Its first event must be Booted."""
         return cls(NodeState(config=config, life=life, image=image))
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """The node that was encoded."""
+        """The inverse of `encode`."""
         return cls(_decoder.decode(data))
 
     def encode(self) -> bytes:
@@ -204,7 +206,7 @@ class Node:
             case IsrChangeReply():
                 isr_change.on_reply(turn, broker, message)
             case ProduceReply() | InitProducerIdReply() | ListOffsetsReply() | MetadataReply():
-                pass  # answers to clients: not for a broker
+                pass  # a broker asks for none of these
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -241,9 +243,9 @@ class Node:
             case Timer.CONTROLLER_RETRY:
                 controllers.on_timer(turn, controller)
             case Timer.REASSIGN:
-                controllers.on_reassign_timer(turn, controller)
+                reassignment.wake(turn, controller)
             case Timer.CHANNEL:
-                controllers.on_channel_timer(turn, controller, BrokerId(int(about)))
+                channel.on_timer(turn, controller, BrokerId(int(about)))
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -265,7 +267,7 @@ class Node:
             brokers.on_isr_answer(turn, state.broker, request, answers[0])
 
     def _on_session(self, turn: Turn, event: ZkState) -> None:
-        """A session begins, is out of reach, is back, or is over."""
+        """The ZooKeeper session begins, is disconnected, is connected again, or has expired."""
         state = self.state
         match event.state:
             case "connected":
@@ -275,7 +277,7 @@ class Node:
                     state.session = event.session
                     startup.register(turn, state.broker)
             case "disconnected":
-                pass  # the session lives on; whoever is cut off goes on as leader or controller
+                pass  # the session lives on: a broker that is cut off goes on as leader or controller
             case "expired":
                 controllers.on_expired(turn, state.controller)
                 heartbeats.on_expired(turn, state.broker)

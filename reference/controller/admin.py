@@ -1,8 +1,8 @@
-"""What an administrator asks for through /admin: watched by the controller alone, carried out by data-driven procedures.
+"""Requests of an administrator under /admin: only the controller watches them, and a procedure carries each out.
 
 A procedure reads its znodes, waits for brokers where it must, and then does `writes`, one multi after the other, each checking
-/controller_epoch (KAFKA-6082). What was asked for stays in ZooKeeper until the last write, so whatever is interrupted, by a lost
-answer or by the controller's death, is begun again by reading (B-62). Every step can therefore be repeated.
+/controller_epoch (KAFKA-6082). The request stays in ZooKeeper until the last write. If an answer is lost or the controller dies,
+the procedure starts again by reading (B-62), so every step can be repeated.
 """
 
 from typing import Literal
@@ -19,17 +19,7 @@ from reference.controller.context import (
 )
 from reference.controller.outstanding import ask, is_outstanding, retry_later, write
 from reference.coordination import paths
-from reference.coordination.api import (
-    AnyAnswer,
-    AnyOp,
-    Created,
-    Data,
-    Delete,
-    Deleted,
-    Exists,
-    GetChildren,
-    Written,
-)
+from reference.coordination.api import AnyAnswer, AnyOp, Created, Data, Delete, Deleted, Exists, GetChildren, Written
 from reference.machine import Turn
 
 _Election = Literal["preferred", "unclean"]
@@ -44,17 +34,17 @@ _PATHS: dict[AdminKind, str] = {
 
 
 def watches() -> tuple[AnyOp, ...]:
-    """What a new controller watches; answered to `on_listed`."""
+    """Reads with the watches of a new controller; `on_listed` takes the answers."""
     return tuple(Exists(_PATHS[kind], watch=True) for kind in ADMIN_KINDS)
 
 
 def on_listed(controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Remember what is there; `begin` goes on with it once this controller is active."""
+    """Remember which requests exist; `begin` starts them once this controller is active."""
     controller.admin = {k: AdminProcedure(again=isinstance(a, Data)) for k, a in zip(ADMIN_KINDS, answers, strict=True)}
 
 
 def _procedures(controller: Controller) -> list[tuple[AdminKind, AdminProcedure]]:
-    """In the order of V3 §D; that of the mapping is another one after a clone."""
+    """In the order of V3 §D; the mapping has another order after a clone."""
     return [(kind, controller.admin[kind]) for kind in ADMIN_KINDS if kind in controller.admin]
 
 
@@ -66,7 +56,7 @@ def begin(turn: Turn, controller: Controller) -> None:
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> None:
-    """Something changed at or below an admin path."""
+    """A watch at or below an admin path fired."""
     for kind, procedure in _procedures(controller):
         if path == _PATHS[kind] or path.startswith(f"{_PATHS[kind]}/"):
             if controller.step == "active" and procedure.step == "idle":
@@ -86,7 +76,7 @@ def _start(turn: Turn, controller: Controller, kind: AdminKind) -> None:
 
 
 def on_answer(turn: Turn, controller: Controller, kind: AdminKind, answers: tuple[AnyAnswer, ...]) -> None:
-    """The answers to the reads of a procedure, or to one of its writes."""
+    """Answers to the reads of a procedure, or to one of its writes."""
     if controller.admin[kind].step == "writing":
         _on_written(turn, controller, kind, answers)
         return
@@ -102,19 +92,19 @@ def on_answer(turn: Turn, controller: Controller, kind: AdminKind, answers: tupl
 def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tuple[AnyAnswer, ...]) -> None:
     procedure = controller.admin[kind]
     if not all(isinstance(answer, (Written, Deleted, Created)) for answer in answers):
-        # Somebody changed what was read. Not at once: a writer that is always faster would keep this controller busy.
+        # Another client changed a znode that was read. Not at once: a faster writer would keep this controller busy.
         retry_later(turn)
         return
     procedure.writes = procedure.writes[1:]
     procedure.step = "ready"
-    if kind == "add" and procedure.writes:  # the topic path lists them; once they are cleared the topic may be gone again
+    if kind == "add" and procedure.writes:  # the topic path lists them now; after the next write it may be deleted
         partitions.init_leaders(turn, controller, procedure)
     elif kind == "delete":
         deletion.on_erased(turn, controller)
 
 
 def proceed(turn: Turn, controller: Controller) -> None:
-    """Take each procedure as far as it goes: what it waited for may have happened. Nothing before the failover is done."""
+    """Take each procedure as far as it goes: what it waited for may have happened. Wait until this controller is active."""
     if controller.step != "active":
         return
     for kind, procedure in _procedures(controller):
@@ -133,7 +123,7 @@ def proceed(turn: Turn, controller: Controller) -> None:
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """An answer was lost, or a write refused: begin again by reading."""
+    """Start again by reading each procedure whose answer was lost or whose write failed."""
     for kind, procedure in _procedures(controller):
         at_rest = procedure.step in ("idle", "stopping", "electing", "ready")
         if not at_rest and not is_outstanding(controller, AdminPath(kind)):
@@ -141,7 +131,11 @@ def retry(turn: Turn, controller: Controller) -> None:
 
 
 def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answers: tuple[AnyAnswer, ...]) -> None:
-    """Go through V3 §A step 3 for each partition that is listed, with another wish."""
+    """Start a change with this goal for each listed partition (R-147, docs/promise.md DUR-7).
+
+    A preferred replica that is not live, or not in the ISR as stamped there, does not become leader: this is balance, not repair.
+    An unclean election leaves a partition alone that has a leader or can elect one without loss, so it is safe to repeat.
+    """
     procedure = controller.admin[kind]
     found = answers[0]
     if not isinstance(found, Data):
@@ -157,7 +151,7 @@ def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answ
 
 
 def _wait_for_elections(controller: Controller, kind: str, procedure: AdminProcedure) -> None:
-    """All done (R-147); one that waits for the logs of brokers has no leader to replace, but perhaps one to be elected."""
+    """Go on when no change is left (R-147). A change that waits for logs has no leader that could be replaced."""
     changes = [controller.changes[tp] for tp in procedure.partitions if tp in controller.changes]
     if all(change.step == "asking" and kind == "preferred" for change in changes):
         procedure.step = "ready"

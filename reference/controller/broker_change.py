@@ -1,4 +1,7 @@
-"""Brokers come and go (V3 §A). A registration under another czxid is another broker (KIP-380): bounces are seen."""
+"""Brokers register and leave (V3 §A).
+
+A registration with another czxid counts as another broker, so that the controller sees a bounce (KIP-380).
+"""
 
 from reference.controller import channel, leader_election, standings
 from reference.controller.context import BrokerList, Controller, LiveBroker, live_ids
@@ -10,7 +13,7 @@ from reference.types import BrokerId, Incarnation
 
 
 def on_watch(turn: Turn, controller: Controller) -> None:
-    """V3 §A step 1: get the current live brokers; once more where a read is under way."""
+    """V3 §A step 1: get the current live brokers. If a read is under way, read once more after it."""
     if controller.brokers_listing.step == "idle":
         _read_children(turn, controller)
     else:
@@ -24,7 +27,7 @@ def _read_children(turn: Turn, controller: Controller) -> None:
 
 
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """The children, or their data."""
+    """The children of /brokers/ids, or their data."""
     listing = controller.brokers_listing
     if listing.step == "children":
         listing.names = answers[0].names if isinstance(answers[0], Children) else ()
@@ -42,26 +45,26 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
 
 
 def registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...]) -> tuple[LiveBroker, ...]:
-    """Names and data of /brokers/ids as live brokers; one that went between the two reads is not live."""
+    """Names and data of /brokers/ids as live brokers; a broker that left between the two reads is not live."""
     found = zip(names, answers, strict=True)
     return tuple(sorted(LiveBroker(BrokerId(int(name)), Incarnation(a.czxid)) for name, a in found if isinstance(a, Data)))
 
 
 def legacy_registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...]) -> tuple[LiveBroker, ...]:
-    """Those of them that send no heartbeats (R-206)."""
+    """The live brokers that send no heartbeats (R-206)."""
     found = zip(names, answers, strict=True)
     legacy = [(name, a.czxid) for name, a in found if isinstance(a, Data) and paths.is_legacy_registration(a.data)]
     return tuple(sorted(LiveBroker(BrokerId(int(name)), Incarnation(czxid)) for name, czxid in legacy))
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """A read lost its answer."""
+    """Read again if an answer was lost."""
     if controller.brokers_listing.step != "idle" and not is_outstanding(controller, BrokerList()):
         _read_children(turn, controller)
 
 
 def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker, ...]) -> None:
-    """V3 §A on_broker_change."""
+    """V3 §A on_broker_change: `live` are the registrations now."""
     variant = turn.config.variant
     before, before_ids = controller.live, live_ids(controller)
     controller.live = live
@@ -79,18 +82,18 @@ def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker,
 
 
 def revisit(turn: Turn, controller: Controller, moved: set[BrokerId]) -> None:
-    """These brokers came, went, or are to be treated as if they had."""
+    """Tell every broker who is live; then `look_at` the partitions of the moved brokers."""
     channel.tell_live_brokers(controller)
     look_at(turn, controller, moved)
 
 
 def look_at(turn: Turn, controller: Controller, moved: set[BrokerId]) -> None:
-    """Go through the partitions that these brokers have a part in."""
-    # V3 §A step 2: partitions whose leader is no longer live, or whose ISR will change because a broker is down; and those
-    # that wait for a leader
+    """Start a change of each partition that has a replica on a moved broker, or no leader."""
+    # V3 §A step 2: partitions whose leader is no longer live, or whose ISR changes because a broker is down; and partitions
+    # without a leader
     for tp, replicas in sorted(controller.assignments.items()):
         state = controller.states.get(tp)
         if any(b in moved for b in replicas):
-            channel.tell_offline(controller, tp)  # R-304: its offline replicas are others now
+            channel.tell_offline(controller, tp)  # R-304: its offline replicas have changed
         if state is None or state.leader is None or any(b in moved for b in replicas):
             leader_election.start(turn, controller, tp)

@@ -1,4 +1,4 @@
-"""The controller module of a broker: dispatch of what concerns the controller (V3 overview, §A, §B, §D)."""
+"""The controller of a broker: dispatch of watches, answers, timers and messages to its procedures (V3 overview, §A, §B, §D)."""
 
 from typing import assert_never
 
@@ -47,7 +47,7 @@ from reference.types import Address, BrokerId
 
 
 def on_registered(turn: Turn, controller: Controller) -> None:
-    """This broker is in the cluster and may become controller."""
+    """This broker has registered and may become controller."""
     if controller.locked:
         return  # B-46
     controller_election.look(turn, controller)
@@ -117,7 +117,7 @@ def _dispatch(turn: Turn, controller: Controller, pending: AnyPending, answers: 
 
 
 def _proceed(turn: Turn, controller: Controller) -> None:
-    """Something was waited for: every procedure goes as far as it can."""
+    """Take every procedure as far as it goes: what it waited for may have happened."""
     reassignment.proceed(turn, controller)
     admin.proceed(turn, controller)
     channel.pump(turn, controller)
@@ -130,7 +130,7 @@ def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...],
         case "claiming":
             controller_election.on_claimed(turn, controller, answers)
         case "raising-epoch":
-            controller_election.on_epoch_raised(turn, controller, answers)
+            controller_election.on_epoch_raised(turn, controller, answers[0])
         case "listing":
             failover.on_listed(turn, controller, answers)
         case "reading":
@@ -142,7 +142,7 @@ def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...],
 
 
 def on_timer(turn: Turn, controller: Controller) -> None:
-    """Go on with every step whose answer was lost."""
+    """Repeat every step whose answer was lost."""
     if controller.step in ("looking", "active") and not is_outstanding(controller, OwnElection()):
         controller_election.look(turn, controller)
     if controller.step == "active":
@@ -154,23 +154,13 @@ def on_timer(turn: Turn, controller: Controller) -> None:
         reassignment.retry(turn, controller)
 
 
-def on_reassign_timer(turn: Turn, controller: Controller) -> None:
-    """A certain amount of time has passed for the reassignment agent (V3 §F)."""
-    reassignment.wake(turn, controller)
-
-
-def on_channel_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """A broker has not answered."""
-    channel.on_timer(turn, controller, broker)
-
-
 def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: ControlReply) -> None:
     """A broker answered a control request."""
     request = channel.on_reply(turn, controller, broker, reply)
     if request is None:
         return
     if reply.error is ErrorCode.STALE_CONTROLLER_EPOCH:
-        controller_election.look(turn, controller)  # there is a newer controller: see, and resign if it is so
+        controller_election.look(turn, controller)  # there may be a newer controller: then this one resigns
     elif isinstance(request, LogInfo) and isinstance(reply, LogInfoReply):
         log_dirs.on_log_info(turn, controller, broker, reply)
         leader_election.on_log_info(turn, controller, broker, request, reply)
@@ -184,25 +174,25 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
 
 
 def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: MetadataHeartbeat) -> None:
-    """A broker shows itself (KIP-343)."""
+    """MetadataHeartbeat of a broker (KIP-343)."""
     heartbeats.on_heartbeat(turn, controller, source, request)
     channel.pump(turn, controller)
 
 
 def on_silence(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """A broker has not shown itself for too long (KIP-343)."""
+    """A broker sent no heartbeat in time (KIP-343)."""
     heartbeats.on_silence(turn, controller, broker)
     channel.pump(turn, controller)
 
 
 def on_isr_change(turn: Turn, controller: Controller, source: Address, request: IsrChange) -> None:
-    """A leader asks for another ISR (KIP-343)."""
+    """A leader proposes another ISR (KIP-343)."""
     isr_change.on_isr_change(turn, controller, source, request)
     channel.pump(turn, controller)
 
 
 def on_expired(turn: Turn, controller: Controller) -> None:
-    """The session is over, and with it /controller if it was ours."""
+    """The session is over, and /controller with it if this broker created it."""
     if turn.config.variant.session_handler_lock and controller.step == "active":
         # KAFKA-4360: the handler of the new session waits for a lock that the resigning controller holds
         controller.locked = True

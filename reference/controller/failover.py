@@ -1,7 +1,7 @@
 """A new controller takes over (V3 §D steps 3 to 9).
 
-Everything is read from ZooKeeper, which is the truth (R-066), and told to every broker, since commands of the former
-controller may have been lost (R-044).
+The new controller reads everything from ZooKeeper, which is the truth (R-066), and tells every broker everything, because
+commands of the former controller may have been lost (R-044).
 """
 
 from reference.controller import admin, broker_change, channel, leader_election, log_dirs, standings, topics
@@ -61,7 +61,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
 
 
 def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """V3 §D steps 4 to 6: everybody is told everything, so nothing that was lost stays lost (R-044)."""
+    """V3 §D steps 4 to 6: tell every broker everything (R-044)."""
     controller.states = {
         tp: paths.decode_state(tp, replicas, answer)
         for (tp, replicas), answer in zip(sorted(controller.assignments.items()), answers, strict=True)
@@ -73,8 +73,8 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     for live in controller.live:
         # V3 §D step 4: LeaderAndISR with the flag INIT; its answers say which replicas are offline (R-307)
         channel.tell_everything(controller, live.broker, init=True)
-    # V3 §D step 5: on_broker_change(), and step 6: init_leaders() for the partitions without a leader. No change of the
-    # former controller's time was seen here, so each partition is looked at.
+    # V3 §D step 5: on_broker_change(), and step 6: init_leaders() for the partitions without a leader. This broker saw no change
+    # while the former controller was in office, so it looks at each partition.
     for tp in sorted(controller.assignments):
         leader_election.start(turn, controller, tp)
     # watches may have fired between the listing and now

@@ -26,7 +26,7 @@ Every write is conditional on the version that was read, and in `safe` also on /
 from msgspec.structs import replace
 
 from reference.config import Variant, min_isr_of
-from reference.controller import channel, proposals
+from reference.controller import channel, leader_selection, proposals
 from reference.controller.context import (
     NEW_EPOCH,
     REPAIR,
@@ -45,36 +45,10 @@ from reference.controller.context import (
     leaving,
     staying,
 )
-from reference.controller.leader_selection import (
-    AskLogs,
-    Choice,
-    Elect,
-    Keep,
-    Live,
-    Offline,
-    first_leader,
-    lead_from_target,
-    longest,
-    members_wanted,
-    newcomers,
-    ordered,
-    prefer,
-    select,
-    shrink_to_target,
-    stay,
-)
+from reference.controller.leader_selection import AskLogs, Choice, Elect, Keep, Live, Offline
 from reference.controller.outstanding import ask, is_outstanding, write
 from reference.coordination import paths
-from reference.coordination.api import (
-    AnyAnswer,
-    AnyOp,
-    Create,
-    Created,
-    Data,
-    GetData,
-    SetData,
-    Written,
-)
+from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, GetData, SetData, Written
 from reference.effects import ZkRequest
 from reference.errors import ErrorCode
 from reference.machine import Turn
@@ -123,7 +97,7 @@ def _read(turn: Turn, controller: Controller, tp: TopicPartition, change: StateC
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """Go on with what lost its answer: by reading again, for a lost write may have been done."""
+    """Read again where an answer was lost: a lost write may have been done."""
     for tp, change in sorted(controller.changes.items()):
         if change.step != "asking" and not is_outstanding(controller, LeaderElection(tp)):
             _read(turn, controller, tp, change)
@@ -147,7 +121,7 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
         proposals.refuse(turn, controller, tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return
     if not isinstance(answer, Data):
-        first = first_leader(replicas, {b: i for b, i in live.items() if b not in leaving(controller)} or live)
+        first = leader_selection.first_leader(replicas, {b: i for b, i in live.items() if b not in leaving(controller)} or live)
         if first is None:
             proposals.refuse(turn, controller, tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             _finish(turn, controller, tp, change)
@@ -156,7 +130,7 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
         return
     base = paths.decode_state(tp, replicas, answer)
     change.base = base
-    choice = select(turn.config.variant, base, live, leaving(controller))
+    choice = leader_selection.select(turn.config.variant, base, live, leaving(controller))
     order = _order_of(change)
     if isinstance(order, UncleanLeader):
         choice = _unclean(base, choice, live)
@@ -164,7 +138,7 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
         choice = _ordered(turn, controller, order, base)
         change.serves = (order,)
     if NEW_EPOCH in change.goals:
-        choice = stay(base) if isinstance(choice, Keep) else choice
+        choice = leader_selection.stay(base) if isinstance(choice, Keep) else choice
         change.serves = (NEW_EPOCH, *change.serves)
     match choice:
         case Keep():
@@ -186,9 +160,7 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
 
 
 def _unclean(base: PartitionState, choice: Choice, live: Live) -> Choice:
-    """docs/promise.md DUR-7, SILENT-2: an operator orders a leader where none can be found; whose log is how long must be known
-    first.
-    """
+    """docs/promise.md DUR-7, SILENT-2: if no leader can be elected otherwise, ask for the ends of all live logs first."""
     brokers = tuple(broker for broker in base.replicas if broker in live)
     led = isinstance(choice, Elect) or (isinstance(choice, Keep) and base.leader is not None)
     return choice if led or not brokers else AskLogs(brokers)
@@ -203,14 +175,14 @@ def _ordered(
 ) -> Choice:
     """Nothing is to be repaired: serve the order. A broker in controlled shutdown is given nothing (R-184)."""
     variant, live = turn.config.variant, staying(controller, base.tp)
-    enough = members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
+    enough = leader_selection.members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
     match order:
         case PreferredLeader():
-            return prefer(variant, base, live)
+            return leader_selection.prefer(variant, base, live)
         case LeaderInTarget():
-            return lead_from_target(variant, base, live, enough)
+            return leader_selection.lead_from_target(variant, base, live, enough)
         case IsrInTarget():
-            return shrink_to_target(variant, base, live, enough)
+            return leader_selection.shrink_to_target(variant, base, live, enough)
 
 
 def _keep(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
@@ -290,18 +262,14 @@ def _written(turn: Turn, controller: Controller, tp: TopicPartition, change: Sta
     assert wanted is not None
     match answer:
         case Written(version=version):
-            _landed(turn, controller, change, _at_version(wanted, version))
+            _landed(turn, controller, change, replace(wanted, zk_version=ZkVersion(version)))
         case Created():
             _landed(turn, controller, change, wanted)
             channel.mark_new(controller, tp, wanted.replicas)
         case _:
-            # V3 §A step 3.3: the version moved, so somebody else wrote between our read and our write. Read again (step 3.1)
+            # V3 §A step 3.3: the version moved, so another client wrote between our read and our write. Read again (step 3.1)
             # rather than retry: the ISR that we chose from may have shrunk meanwhile.
             _read(turn, controller, tp, change)
-
-
-def _at_version(state: PartitionState, version: int) -> PartitionState:
-    return replace(state, zk_version=ZkVersion(version))
 
 
 def _landed(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
@@ -321,7 +289,7 @@ def _landed(turn: Turn, controller: Controller, change: StateChange, state: Part
             alone = IsrInTarget() in change.serves and not turn.config.variant.fetch_fencing
             channel.tell_state(controller, state, to=(state.leader,) if alone and state.leader is not None else None)
     if NEW_EPOCH in change.serves:  # also where a leader had to be elected in the same round, which is a new epoch too
-        channel.mark_new(controller, state.tp, newcomers(controller.agent.moves.get(state.tp), state))
+        channel.mark_new(controller, state.tp, leader_selection.newcomers(controller.agent.moves.get(state.tp), state))
     change.goals = tuple(goal for goal in change.goals if goal not in change.serves)
     _finish(turn, controller, state.tp, change)
 
@@ -334,14 +302,14 @@ def _finish(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
 
 
 def _is_meant(turn: Turn, controller: Controller, end: LogEnd) -> bool:
-    """The log of an earlier topic of the same name says nothing of this one (KIP-516)."""
+    """Whether a log belongs to the present topic, not to an earlier one of the same name (KIP-516)."""
     return not turn.config.variant.topic_id or end.topic_id == controller.topic_ids.get(topic_of(end.tp), NO_TOPIC_ID)
 
 
 def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: LogInfo, reply: LogInfoReply) -> None:
-    """A broker told how far its logs reach: elect where all members of a stale ISR have answered.
+    """A broker answered with the ends of its logs: elect where all brokers that were asked have answered.
 
-    A partition that was asked for and is not in the answer has no log there; one that was not asked for says nothing.
+    A requested partition without an end in the answer has no log there.
     """
     if reply.error is not ErrorCode.NONE:
         return
@@ -357,18 +325,19 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
         base = change.base
         assert base is not None
         live = electable(controller, tp)
-        winner = longest(turn.config.variant, base, live, change.ends)
+        winner = leader_selection.longest(turn.config.variant, base, live, change.ends)
         by_order = UncleanLeader() in change.goals
         change.goals = tuple(goal for goal in change.goals if not isinstance(goal, Order))
         if by_order:
-            winner = ordered(turn.config.variant, base, live, change.ends, controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID))
+            topic_id = controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID)
+            winner = leader_selection.ordered(turn.config.variant, base, live, change.ends, topic_id)
         if winner is not None:
             wanted = _next_state(turn, controller, base, winner.leader, winner.isr)
-            # who was counted on is counted on no more, for the new leader may lack what they hold
+            # the former ISR and ELR do not count any more, for the new leader may lack records that they hold
             _write(turn, controller, change, replace(wanted, elr=()) if by_order else wanted)
         elif base.leader is not None:
-            # Nothing is left of what was counted on: the partition stays offline until an operator orders otherwise, and
-            # nobody may go on believing in a leader (docs/promise.md SILENT-2).
+            # No log of the ISR and ELR is left: the partition is offline until an operator orders a leader, and no broker may
+            # take itself for the leader (docs/promise.md SILENT-2).
             _write(turn, controller, change, _next_state(turn, controller, base, None, base.isr))
         else:
             _finish(turn, controller, tp, change)

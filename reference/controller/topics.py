@@ -1,7 +1,7 @@
-"""Topics come and go (V3 §B; R-026).
+"""Topics are created and deleted (V3 §B; R-026).
 
-A topic is its znode: one that was deleted and made again is another topic though its name is the same, and is found by the
-czxid of its znode where the list of names shows no difference (KIP-516, B-61).
+A topic is its znode. A topic that was deleted and created again under the same name is another topic; the controller tells them
+apart by the czxid of the znode (KIP-516, B-61).
 """
 
 from reference.controller import channel, leader_election
@@ -15,7 +15,7 @@ from reference.types import EPOCH_DURING_DELETE, TopicId, topic_of
 
 
 def on_watch(turn: Turn, controller: Controller) -> None:
-    """V3 §B on_topic_change: look what is new and what is gone; the list of topics is kept in memory (R-026)."""
+    """V3 §B on_topic_change: find new and deleted topics; the list of topics is kept in memory (R-026)."""
     if controller.topics_listing.step == "idle":
         _read_children(turn, controller)
     else:
@@ -29,7 +29,7 @@ def _read_children(turn: Turn, controller: Controller) -> None:
 
 
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """The children, or the assignments of new topics."""
+    """The children of /brokers/topics, or the assignments of new topics."""
     listing = controller.topics_listing
     if listing.step == "children":
         names = answers[0].names if isinstance(answers[0], Children) else ()
@@ -50,7 +50,7 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
 
 
 def _see(turn: Turn, controller: Controller, topic: str, znode: Data) -> None:
-    """A topic that is there: new, the one that is known, or another one under its name."""
+    """A topic that exists: it is new, or known, or another topic has taken its name."""
     if topic in controller.topics:
         if controller.topic_ids.get(topic) == znode.czxid:
             return
@@ -79,6 +79,6 @@ def _delete(turn: Turn, controller: Controller, topics: tuple[str, ...]) -> None
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """A read lost its answer."""
+    """Read again if an answer was lost."""
     if controller.topics_listing.step != "idle" and not is_outstanding(controller, TopicList()):
         _read_children(turn, controller)

@@ -1,9 +1,9 @@
 """The reassignment agent: partitions are given other replicas while they serve (V3 §F, KIP-236).
 
-"Wakes up if notified or a certain amount of time has passed": it then reads what is asked for and how far it is, takes each
-partition one step on (`reassign_plan`, `reassign_move`), and does at most one multi, which checks /controller_epoch (KAFKA-6082).
-What was asked for and what was there before stay in ZooKeeper until the last write, so the next controller begins again by
-reading (B-58, B-62); a step whose answer was lost is read back and repeated. By which proposal it is asked is a switch (C-19).
+"Wakes up if notified or a certain amount of time has passed": it then reads the requests and the state of their partitions, takes
+each partition one step on (`plan`, `move`), and does at most one multi, which checks /controller_epoch (KAFKA-6082). The request
+and the original replicas stay in ZooKeeper until the last write, so the next controller starts again by reading (B-58, B-62); a
+step whose answer was lost is read back and repeated. A switch says which proposal of KIP-236 holds (C-19).
 """
 
 from reference.controller.context import Controller, Reassigning
@@ -19,14 +19,14 @@ from reference.timers import Timer, name_of
 
 
 def watches(turn: Turn) -> tuple[AnyOp, ...]:
-    """What a new controller watches; answered to `on_listed`."""
+    """Reads with the watches of a new controller; `on_listed` takes the answers."""
     return tuple(Exists(path, watch=True) for path in reassign_read.roots(turn.config.variant))
 
 
 def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Remember that there is something to do; `begin` goes on with it once this controller is active.
+    """Remember whether there are requests; `begin` wakes the agent once this controller is active.
 
-    R-252: what is in flight has no watch, so a new controller looks.
+    R-252: entries in flight have no watch, so a new controller always reads them.
     """
     in_flight = turn.config.variant.reassignment == "B"
     controller.agent.again = in_flight or any(isinstance(answer, Data) for answer in answers)
@@ -41,7 +41,7 @@ def begin(turn: Turn, controller: Controller) -> None:
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> bool:
-    """V3 §F step 1: something is asked for; or the state of a partition that is moved has changed. False: it is neither."""
+    """V3 §F step 1: a request came, or the state of a moving partition changed. False: the watch is another procedure's."""
     roots = reassign_read.roots(turn.config.variant)
     asked = any(path == root or path.startswith(f"{root}/") for root in roots)
     if asked or paths.tp_of_state_path(path) in controller.agent.moves:
@@ -51,7 +51,7 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> bool:
 
 
 def wake(turn: Turn, controller: Controller) -> None:
-    """V3 §F step 1.1.2: wake up the reassignment agent; once more where it is awake. A broker without the office sleeps on."""
+    """V3 §F step 1.1.2: wake up the agent; once more after this round if it is awake. Only the active controller does so."""
     agent = controller.agent
     agent.again = controller.step != "active" or agent.step != "idle"
     if not agent.again:
@@ -92,7 +92,7 @@ def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> 
     agent = controller.agent
     ops = reassign_plan.plan(turn, controller, reassign_read.seen(agent.asked, answers))
     agent.step, agent.asked = "idle", ()
-    # B-58, KAFKA-9478: nobody looks again at entries that nobody works off
+    # B-58, KAFKA-9478: entries without a move are never read again
     forgotten = turn.config.variant.reassign_failover == "zombie" and not agent.moves
     if (agent.moves or agent.entries or agent.extra) and not forgotten:
         pause = turn.config.reassign_interval_ms
@@ -105,7 +105,7 @@ def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> 
 
 
 def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """What was written is taken up by reading it; so is what somebody else wrote first.
+    """Read again what was written, or what another client wrote first.
 
     R-053, V3 §F step 3.2.1, V3 §F step 3.2.7: the controller's lock is that one machine takes one event at a time and does one
     write after the other; another controller is kept out by the epoch that each write checks.
@@ -114,11 +114,11 @@ def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ..
         controller.agent.step = "idle"
         controller.agent.again = True
     else:
-        retry_later(turn)  # not at once: a writer that is always faster would keep this controller busy
+        retry_later(turn)  # not at once: a faster writer would keep this controller busy
 
 
 def proceed(turn: Turn, controller: Controller) -> None:
-    """Something that a move waited for may have happened."""
+    """Take every move as far as it goes: what it waited for may have happened."""
     if controller.step != "active":
         return
     agent = controller.agent
@@ -129,7 +129,7 @@ def proceed(turn: Turn, controller: Controller) -> None:
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """An answer was lost, or a write refused: begin again by reading."""
+    """Start again by reading where an answer was lost or a write failed."""
     agent = controller.agent
     if agent.step != "idle" and not is_outstanding(controller, Reassigning()):
         agent.step = "idle"
