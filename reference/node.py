@@ -26,7 +26,7 @@ from reference.broker import (
 )
 from reference.broker.broker import Broker
 from reference.config import BrokerConfig
-from reference.controller import channel
+from reference.controller import channel, outstanding
 from reference.controller import controller as controllers
 from reference.controller.context import Controller
 from reference.controller.reassign import reassignment
@@ -261,9 +261,9 @@ class Node:
             strays.on_answer(turn, state.broker, answers)
         elif request == state.broker.dir_event_request:
             log_dirs.on_notified(turn, state.broker, answers)
-        elif not stop_replica.on_answer(turn, state.broker, request, answers[0]) and not controllers.on_answer(
-            turn, state.controller, request, answers, state.session
-        ):
+        elif (sent := outstanding.sent_with(state.controller, request)) is not None:
+            controllers.on_answer(turn, state.controller, sent, answers, state.session)
+        elif not stop_replica.on_answer(turn, state.broker, request, answers[0]):
             brokers.on_isr_answer(turn, state.broker, request, answers[0])
 
     def _on_session(self, turn: Turn, event: ZkState) -> None:

@@ -22,6 +22,7 @@ from reference.controller.context import (
     Controller,
     DirNotifications,
     LeaderElection,
+    Outstanding,
     OwnElection,
     Reassigning,
     TopicList,
@@ -74,13 +75,10 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> None:
         admin.on_watch(turn, controller, path)
 
 
-def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...], session: int) -> bool:
-    """Hand an answer of ZooKeeper to the procedure that waits for it. False: the controller waits for no such answer."""
-    sent = next((sent for sent in controller.outstanding if sent.request == request), None)
-    if sent is None:
-        return False
+def on_answer(turn: Turn, controller: Controller, sent: Outstanding, answers: tuple[AnyAnswer, ...], session: int) -> None:
+    """Hand an answer of ZooKeeper to the procedure that waits for it."""
     if isinstance(answers[0], SessionExpired):
-        return True  # ZkState("expired") follows
+        return  # ZkState("expired") follows
     controller.outstanding.remove(sent)
     if isinstance(answers[0], Unknown):
         if isinstance(sent.pending, OwnElection) and controller.step != "active":
@@ -93,7 +91,6 @@ def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[A
     else:
         _dispatch(turn, controller, sent.pending, answers[1:] if sent.guarded else answers, session)
     _proceed(turn, controller)
-    return True
 
 
 def _dispatch(turn: Turn, controller: Controller, pending: AnyPending, answers: tuple[AnyAnswer, ...], session: int) -> None:

@@ -33,6 +33,11 @@ def _send(turn: Turn, controller: Controller, sent: Outstanding, ops: tuple[AnyO
     turn.effects.append(ZkRequest(sent.request, ops, atomic))
 
 
+def sent_with(controller: Controller, request: int) -> Outstanding | None:
+    """The outstanding request with this id; None if the controller awaits no answer to it."""
+    return next((sent for sent in controller.outstanding if sent.request == request), None)
+
+
 def is_outstanding(controller: Controller, pending: AnyPending) -> bool:
     """Whether this procedure waits for an answer; False where the answer was lost."""
     return any(sent.pending == pending for sent in controller.outstanding)

@@ -132,7 +132,8 @@ def test_a_deposed_controller_takes_no_notification_away() -> None:
     notifications.on_answer(turn, controller, (Data(paths.log_dir_event_payload(BrokerId(1)), 0, 5),))
     (request,) = [e for e in turn.effects if isinstance(e, ZkRequest)]
     answers, _ = lab.zk.submit(lab.admin, request.ops, atomic=request.atomic)
-    controllers.on_answer(turn, controller, request.id, answers, lab.sessions[old])
+    (sent,) = [sent for sent in controller.outstanding if sent.request == request.id]
+    controllers.on_answer(turn, controller, sent, answers, lab.sessions[old])
 
     assert controller.step == "looking"
     assert [type(sent.pending) for sent in controller.outstanding] == [OwnElection]
