@@ -68,13 +68,13 @@ class IsrInTarget(Goal, frozen=True, tag=True):
 
 
 class ProposedIsr(Goal, frozen=True, tag=True):
-    """The ISR that the leader proposed (KIP-343)."""
+    """The ISR that the leader proposed (KIP-343); proposals wait in `Controller.isr_requests` until a round takes one up."""
 
     proposal: IsrProposal
 
 
 Order = PreferredLeader | UncleanLeader | LeaderInTarget | IsrInTarget
-AnyGoal = Repair | NewEpoch | Order | ProposedIsr
+AnyGoal = Repair | NewEpoch | Order
 REPAIR = Repair()
 NEW_EPOCH = NewEpoch()
 
@@ -109,7 +109,7 @@ class StateChange(Struct):
     ends: list[tuple[BrokerId, LogEnd]] = []
     again: bool = False
     goals: tuple[AnyGoal, ...] = ()
-    serves: tuple[AnyGoal, ...] = ()
+    serves: tuple[AnyGoal | ProposedIsr, ...] = ()
 
 
 class Listing(Struct):

@@ -23,6 +23,8 @@ are tried from top to bottom; "live" means registered, as stamped in the ISR, wi
 Every write is conditional on the version that was read, and in `safe` also on /controller_epoch (KAFKA-6082).
 """
 
+from typing import assert_never
+
 from msgspec.structs import replace
 
 from reference.config import Variant, min_isr_of
@@ -39,6 +41,7 @@ from reference.controller.context import (
     Order,
     PreferredLeader,
     ProposedIsr,
+    Repair,
     StateChange,
     UncleanLeader,
     electable,
@@ -80,12 +83,17 @@ def _add_goal(change: StateChange, goal: AnyGoal) -> None:
     A write that is under way does not serve a goal that came after it: it may be an ISR, which raises no epoch, or go to the
     replicas that were assigned before.
     """
-    if isinstance(goal, NewEpoch):
-        change.goals = (goal, *(other for other in change.goals if other != goal))
-        change.serves = tuple(other for other in change.serves if other != goal)
-    elif isinstance(goal, Order):
-        change.goals = (*(other for other in change.goals if not isinstance(other, Order)), goal)
-        change.serves = tuple(other for other in change.serves if not isinstance(other, Order))
+    match goal:
+        case Repair():
+            pass  # every round begins with it
+        case NewEpoch():
+            change.goals = (goal, *(other for other in change.goals if other != goal))
+            change.serves = tuple(other for other in change.serves if other != goal)
+        case PreferredLeader() | UncleanLeader() | LeaderInTarget() | IsrInTarget():
+            change.goals = (*(other for other in change.goals if not isinstance(other, Order)), goal)
+            change.serves = tuple(other for other in change.serves if not isinstance(other, Order))
+        case _ as unreachable:
+            assert_never(unreachable)
 
 
 def _read(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from reference.controller import leader_election
-from reference.controller.context import NEW_EPOCH, AnyGoal, IsrRequest, PreferredLeader, UncleanLeader
+from reference.controller.context import NEW_EPOCH, AnyGoal, IsrRequest, LeaderElection, PreferredLeader, UncleanLeader
 from reference.effects import ZkRequest
 from reference.machine import Now, Turn
 from reference.messages import IsrChange, IsrProposal, PartitionState
@@ -93,3 +93,24 @@ def test_an_order_of_an_operator_does_not_take_its_place(order: AnyGoal) -> None
     after = desk.end()
 
     assert (after.leader_epoch, after.replicas) == (before.leader_epoch + 1, WIDER)
+
+
+def test_later_order_replaces_the_earlier_beside_a_new_epoch() -> None:
+    desk = Desk()
+    for goal in (PreferredLeader(), NEW_EPOCH, UncleanLeader()):
+        leader_election.start(desk.turn, desk.controller, T0, goal)
+
+    assert desk.controller.changes[T0].goals == (NEW_EPOCH, UncleanLeader())
+
+
+def test_clone_keeps_goals_and_outstanding_requests() -> None:
+    """The explorer clones machines by their encoding, so both unions must be told apart by their tags."""
+    desk = Desk()
+    desk.widen()
+    original = desk.lab.nodes[1]
+
+    clone = original.clone()
+
+    assert clone.state.controller == original.state.controller
+    assert clone.fingerprint() == original.fingerprint()
+    assert [sent.pending for sent in clone.state.controller.outstanding] == [LeaderElection(T0)]
