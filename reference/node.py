@@ -1,6 +1,6 @@
-"""One broker process: session, broker and controller machines behind one `handle`. Pure; every backend drives this machine.
+"""One broker process: session, broker and controller behind one `handle`. Pure; every backend drives this machine.
 
-What survives a restart is what the directories hold (`reference.events.DirImage`); everything else of a life ends with it.
+A restart keeps what the log directories hold (`reference.events.DirImage`) and nothing else.
 """
 
 from hashlib import blake2b
@@ -13,8 +13,10 @@ from reference.broker import broker as brokers
 from reference.broker import commands, heartbeats, isr_change, log_dirs, metadata, producer_ids, shutdown, startup, strays
 from reference.broker.broker import Broker
 from reference.config import BrokerConfig
+from reference.controller import channel, outstanding
 from reference.controller import controller as controllers
 from reference.controller.context import Controller
+from reference.controller.reassign import reassignment
 from reference.coordination.api import AnyAnswer
 from reference.effects import AnyEffect
 from reference.events import (
@@ -60,15 +62,16 @@ from reference.messages import (
     UpdateMetadataReply,
 )
 from reference.replica import follower
+from reference.timers import Timer, timer_named
 from reference.types import Address, BrokerId, TopicPartition
 
 
 class NodeState(Struct):
-    """All that a node remembers, as data: cloned and fingerprinted by its encoding."""
+    """The state of a node, as data: cloned and fingerprinted by its encoding."""
 
     config: BrokerConfig
     life: int
-    image: tuple[DirImage, ...]  # what the directories held at the start of this life; gone after the first event
+    image: tuple[DirImage, ...]  # what the directories held at the start of this life; dropped after the first event
     session: int = 0
     ids: Ids = msgspec.field(default_factory=Ids)
     broker: Broker = msgspec.field(default_factory=Broker)
@@ -80,7 +83,7 @@ _decoder = msgspec.msgpack.Decoder(NodeState)
 
 
 class Node:
-    """The machine of one broker process."""
+    """The machine of one broker process: `handle` changes `state` and returns effects."""
 
     __slots__ = ("state",)
 
@@ -89,12 +92,12 @@ class Node:
 
     @classmethod
     def boot(cls, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> Self:
-        """A process that has just started, with what its log directories hold. Its first event is Booted."""
+        """A process that has just started on these log directories. Its first event must be Booted."""
         return cls(NodeState(config=config, life=life, image=image))
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """The node that was encoded."""
+        """The inverse of `encode`."""
         return cls(_decoder.decode(data))
 
     def encode(self) -> bytes:
@@ -188,48 +191,48 @@ class Node:
             case IsrChangeReply():
                 isr_change.on_reply(turn, broker, message)
             case ProduceReply() | InitProducerIdReply() | ListOffsetsReply() | MetadataReply():
-                pass  # answers to clients: not for a broker
+                pass  # a broker asks for none of these
             case _ as unreachable:
                 assert_never(unreachable)
 
     def _on_timer(self, turn: Turn, name: str) -> None:
         broker, controller = self.state.broker, self.state.controller
-        kind, _, what = name.partition(":")
-        match kind:
-            case "fetch":
-                partition = broker.partitions.get(TopicPartition(what))
+        timer, about = timer_named(name)
+        match timer:
+            case Timer.FETCH:
+                partition = broker.partitions.get(TopicPartition(about))
                 if partition is not None:
                     follower.ask(turn, partition)
-            case "park":
+            case Timer.PARK:
                 brokers.on_park_timer(turn, broker)
-            case "isr":
+            case Timer.ISR:
                 brokers.on_isr_timer(turn, broker)
-            case "ask-isr":
-                isr_change.ask_again(turn, broker, (TopicPartition(what),))
-            case "heartbeat":
+            case Timer.ASK_ISR:
+                isr_change.ask_again(turn, broker, (TopicPartition(about),))
+            case Timer.HEARTBEAT:
                 heartbeats.beat(turn, broker)
-            case "fence":
+            case Timer.FENCE:
                 heartbeats.on_fence_timer(turn, broker)
-            case "hand-over":
+            case Timer.HAND_OVER:
                 shutdown.on_timer(turn, broker)
-            case "silent":
-                controllers.on_silence(turn, controller, BrokerId(int(what)))
-            case "checkpoint":
+            case Timer.SILENCE:
+                controllers.on_silence(turn, controller, BrokerId(int(about)))
+            case Timer.CHECKPOINT:
                 brokers.on_checkpoint_timer(turn, broker)
-            case "register":
+            case Timer.REGISTER:
                 startup.on_timer(turn, broker)
-            case "strays":
+            case Timer.STRAYS:
                 strays.ask(turn, broker)
-            case "dir-event":
+            case Timer.DIR_EVENT:
                 log_dirs.notify(turn, broker)
-            case "controller":
+            case Timer.CONTROLLER_RETRY:
                 controllers.on_timer(turn, controller)
-            case "reassign":
-                controllers.on_reassign_timer(turn, controller)
-            case "channel":
-                controllers.on_channel_timer(turn, controller, BrokerId(int(what)))
-            case _:
-                raise AssertionError(f"no timer is called {name}")
+            case Timer.REASSIGN:
+                reassignment.wake(turn, controller)
+            case Timer.CHANNEL:
+                channel.on_timer(turn, controller, BrokerId(int(about)))
+            case _ as unreachable:
+                assert_never(unreachable)
 
     def _on_zk_reply(self, turn: Turn, request: int, answers: tuple[AnyAnswer, ...]) -> None:
         state = self.state
@@ -243,13 +246,13 @@ class Node:
             strays.on_answer(turn, state.broker, answers)
         elif request == state.broker.dir_event_request:
             log_dirs.on_notified(turn, state.broker, answers)
-        elif not commands.on_settled(turn, state.broker, request, answers[0]) and not controllers.on_answer(
-            turn, state.controller, request, answers, state.session
-        ):
+        elif (sent := outstanding.sent_with(state.controller, request)) is not None:
+            controllers.on_answer(turn, state.controller, sent, answers, state.session)
+        elif not commands.on_settled(turn, state.broker, request, answers[0]):
             brokers.on_isr_answer(turn, state.broker, request, answers[0])
 
     def _on_session(self, turn: Turn, event: ZkState) -> None:
-        """A session begins, is out of reach, is back, or is over."""
+        """The ZooKeeper session begins, is disconnected, is connected again, or has expired."""
         state = self.state
         match event.state:
             case "connected":
@@ -259,7 +262,7 @@ class Node:
                     state.session = event.session
                     startup.register(turn, state.broker)
             case "disconnected":
-                pass  # the session lives on; whoever is cut off goes on as leader or controller
+                pass  # the session lives on: a broker that is cut off goes on as leader or controller
             case "expired":
                 controllers.on_expired(turn, state.controller)
                 heartbeats.on_expired(turn, state.broker)

@@ -196,13 +196,8 @@ def _rename_requests(core: Core, asked: tuple[int, ...]) -> None:
         return asked.index(request) + 1 if request in asked else 0
 
     core.broker.registration_request = new(core.broker.registration_request)
-    controller = core.controller
-    controller.request = new(controller.request)
-    controller.brokers_listing.request = new(controller.brokers_listing.request)
-    controller.topics_listing.request = new(controller.topics_listing.request)
-    controller.dir_events.request = new(controller.dir_events.request)
-    for change in controller.changes.values():
-        change.request = new(change.request)
+    outstanding = core.controller.outstanding
+    core.controller.outstanding = [replace(sent, request=new(sent.request)) for sent in outstanding if sent.request in asked]
     for partition in core.broker.partitions.values():
         if isinstance(partition.role, Leader) and partition.role.change is not None:
             partition.role.change.request = new(partition.role.change.request)

@@ -1,29 +1,28 @@
-"""What an administrator asks for through /admin: watched by the controller alone, carried out by data-driven procedures.
+"""Requests of an administrator under /admin: only the controller watches them, and a procedure carries each out.
 
 A procedure reads its znodes, waits for brokers where it must, and then does `writes`, one multi after the other, each checking
-/controller_epoch (KAFKA-6082). What was asked for stays in ZooKeeper until the last write, so whatever is interrupted, by a lost
-answer or by the controller's death, is begun again by reading (B-62). Every step can therefore be repeated.
+/controller_epoch (KAFKA-6082). The request stays in ZooKeeper until the last write. If an answer is lost or the controller dies,
+the procedure starts again by reading (B-62), so every step can be repeated.
 """
 
-from reference.controller import deletion, partitions, preferred, state_change
-from reference.controller.context import ADMIN_KINDS, AdminKind, AdminProcedure, Controller
-from reference.coordination import paths
-from reference.coordination.api import (
-    AnyAnswer,
-    AnyOp,
-    BadVersion,
-    Check,
-    Created,
-    Data,
-    Deleted,
-    Exists,
-    GetChildren,
-    NoNode,
-    Unknown,
-    Written,
+from typing import Literal
+
+from reference.controller import deletion, leader_election, partitions
+from reference.controller.context import (
+    ADMIN_KINDS,
+    AdminKind,
+    AdminPath,
+    AdminProcedure,
+    Controller,
+    PreferredLeader,
+    UncleanLeader,
 )
-from reference.effects import ZkRequest
+from reference.controller.outstanding import ask, is_outstanding, retry_later, write
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, AnyOp, Created, Data, Delete, Deleted, Exists, GetChildren, Written
 from reference.machine import Turn
+
+_Election = Literal["preferred", "unclean"]
 
 _PATHS: dict[AdminKind, str] = {
     "add": paths.PARTITIONS_ADD,
@@ -35,17 +34,17 @@ _PATHS: dict[AdminKind, str] = {
 
 
 def watches() -> tuple[AnyOp, ...]:
-    """What a new controller watches; answered to `on_listed`."""
+    """Reads with the watches of a new controller; `on_listed` takes the answers."""
     return tuple(Exists(_PATHS[kind], watch=True) for kind in ADMIN_KINDS)
 
 
 def on_listed(controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Remember what is there; `begin` goes on with it once this controller is active."""
+    """Remember which requests exist; `begin` starts them once this controller is active."""
     controller.admin = {k: AdminProcedure(again=isinstance(a, Data)) for k, a in zip(ADMIN_KINDS, answers, strict=True)}
 
 
 def _procedures(controller: Controller) -> list[tuple[AdminKind, AdminProcedure]]:
-    """In the order of V3 §D; that of the mapping is another one after a clone."""
+    """In the order of V3 §D; the mapping has another order after a clone."""
     return [(kind, controller.admin[kind]) for kind in ADMIN_KINDS if kind in controller.admin]
 
 
@@ -53,70 +52,59 @@ def begin(turn: Turn, controller: Controller) -> None:
     """V3 §D step 8: call on_partitions_add(), V3 §D step 9: call on_partitions_remove(); and the article's paths."""
     for kind, procedure in _procedures(controller):
         if procedure.again:
-            _start(turn, kind, procedure)
+            _start(turn, controller, kind)
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> None:
-    """Something changed at or below an admin path."""
+    """A watch at or below an admin path fired."""
     for kind, procedure in _procedures(controller):
         if path == _PATHS[kind] or path.startswith(f"{_PATHS[kind]}/"):
             if controller.step == "active" and procedure.step == "idle":
-                _start(turn, kind, procedure)
+                _start(turn, controller, kind)
             else:
                 procedure.again = True
 
 
-def _start(turn: Turn, kind: AdminKind, procedure: AdminProcedure) -> None:
+def _start(turn: Turn, controller: Controller, kind: AdminKind) -> None:
+    procedure = controller.admin[kind]
     procedure.again = False
     procedure.writes = []
     path = _PATHS[kind]
     children = (GetChildren(path, watch=True),) if kind in ("add", "remove") else ()
-    procedure.step, procedure.request = "listing", turn.zk_id()
-    turn.effects.append(ZkRequest(procedure.request, (Exists(path, watch=True), *children)))
+    procedure.step = "listing"
+    ask(turn, controller, AdminPath(kind), (Exists(path, watch=True), *children))
 
 
-def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...]) -> bool | None:
-    """ZooKeeper answered. None: not a request of a procedure. False: this controller has been replaced."""
-    kind = next((k for k, p in controller.admin.items() if p.request == request), None)
-    if kind is None:
-        return None
+def on_answer(turn: Turn, controller: Controller, kind: AdminKind, answers: tuple[AnyAnswer, ...]) -> None:
+    """Answers to the reads of a procedure, or to one of its writes."""
+    if controller.admin[kind].step == "writing":
+        _on_written(turn, controller, kind, answers)
+        return
+    match kind:
+        case "add" | "remove":
+            partitions.on_read(turn, controller, kind, answers)
+        case "preferred" | "unclean":
+            _on_elections_read(turn, controller, kind, answers)
+        case "delete":
+            deletion.on_read(turn, controller, answers)
+
+
+def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tuple[AnyAnswer, ...]) -> None:
     procedure = controller.admin[kind]
-    procedure.request = 0
-    if isinstance(answers[0], Unknown):
-        state_change.later(turn)
-    elif procedure.step == "writing":
-        return _on_written(turn, controller, kind, answers)
-    else:
-        match kind:
-            case "add" | "remove":
-                partitions.on_read(turn, controller, kind, answers)
-            case "preferred" | "unclean":
-                preferred.on_read(turn, controller, kind, answers)
-            case "delete":
-                deletion.on_read(turn, controller, answers)
-    return True
-
-
-def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tuple[AnyAnswer, ...]) -> bool:
-    procedure = controller.admin[kind]
-    guard = turn.config.variant.zk_guard
-    if guard and isinstance(answers[0], (BadVersion, NoNode)):
-        return False
-    if not all(isinstance(answer, (Written, Deleted, Created)) for answer in answers[1 if guard else 0 :]):
-        # Somebody changed what was read. Not at once: a writer that is always faster would keep this controller busy.
-        state_change.later(turn)
-        return True
+    if not all(isinstance(answer, (Written, Deleted, Created)) for answer in answers):
+        # Another client changed a znode that was read. Not at once: a faster writer would keep this controller busy.
+        retry_later(turn)
+        return
     procedure.writes = procedure.writes[1:]
     procedure.step = "ready"
-    if kind == "add" and procedure.writes:  # the topic path lists them; once they are cleared the topic may be gone again
+    if kind == "add" and procedure.writes:  # the topic path lists them now; after the next write it may be deleted
         partitions.init_leaders(turn, controller, procedure)
     elif kind == "delete":
-        deletion.on_erased(turn, controller, kind)
-    return True
+        deletion.on_erased(turn, controller)
 
 
 def proceed(turn: Turn, controller: Controller) -> None:
-    """Take each procedure as far as it goes: what it waited for may have happened. Nothing before the failover is done."""
+    """Take each procedure as far as it goes: what it waited for may have happened. Wait until this controller is active."""
     if controller.step != "active":
         return
     for kind, procedure in _procedures(controller):
@@ -124,20 +112,46 @@ def proceed(turn: Turn, controller: Controller) -> None:
         if procedure.step == "stopping":
             deletion.stop(controller, procedure)
         elif procedure.step == "electing":
-            preferred.wait(controller, kind, procedure)
+            _wait_for_elections(controller, kind, procedure)
         if procedure.step == "ready" and procedure.writes:
-            guard = turn.config.variant.zk_guard
-            check = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version),) if guard else ()
-            procedure.step, procedure.request = "writing", turn.zk_id()
-            turn.effects.append(ZkRequest(procedure.request, (*check, *procedure.writes[0]), atomic=True))
+            procedure.step = "writing"
+            write(turn, controller, AdminPath(kind), procedure.writes[0], atomic=True)
         elif procedure.step == "ready":
             procedure.step = "idle"
         if procedure.step == "idle" and procedure.again:
-            _start(turn, kind, procedure)
+            _start(turn, controller, kind)
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """An answer was lost, or a write refused: begin again by reading."""
+    """Start again by reading each procedure whose answer was lost or whose write failed."""
     for kind, procedure in _procedures(controller):
-        if procedure.request == 0 and procedure.step not in ("idle", "stopping", "electing", "ready"):
-            _start(turn, kind, procedure)
+        at_rest = procedure.step in ("idle", "stopping", "electing", "ready")
+        if not at_rest and not is_outstanding(controller, AdminPath(kind)):
+            _start(turn, controller, kind)
+
+
+def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answers: tuple[AnyAnswer, ...]) -> None:
+    """Start a change with this goal for each listed partition (R-147, docs/promise.md DUR-7).
+
+    A preferred replica that is not live, or not in the ISR as stamped there, does not become leader: this is balance, not repair.
+    An unclean election leaves a partition alone that has a leader or can elect one without loss, so it is safe to repeat.
+    """
+    procedure = controller.admin[kind]
+    found = answers[0]
+    if not isinstance(found, Data):
+        procedure.step = "idle"
+        return
+    listed = sorted(set(paths.decode_preferred(found.data)))
+    procedure.partitions = {tp: controller.assignments[tp] for tp in listed if tp in controller.assignments}
+    path = paths.PREFERRED_ELECTION if kind == "preferred" else paths.UNCLEAN_ELECTION
+    procedure.writes = [(Delete(path, found.version),)]
+    procedure.step = "electing"
+    for tp in procedure.partitions:
+        leader_election.start(turn, controller, tp, PreferredLeader() if kind == "preferred" else UncleanLeader())
+
+
+def _wait_for_elections(controller: Controller, kind: str, procedure: AdminProcedure) -> None:
+    """Go on when no change is left (R-147). A change that waits for logs has no leader that could be replaced."""
+    changes = [controller.changes[tp] for tp in procedure.partitions if tp in controller.changes]
+    if all(change.step == "asking" and kind == "preferred" for change in changes):
+        procedure.step = "ready"

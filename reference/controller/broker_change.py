@@ -1,16 +1,19 @@
-"""Brokers come and go (V3 §A). A registration under another czxid is another broker (KIP-380): bounces are seen."""
+"""Brokers register and leave (V3 §A).
 
-from reference.controller import channel, standings, state_change
-from reference.controller.context import Controller, LiveBroker, live_ids
+A registration with another czxid counts as another broker, so that the controller sees a bounce (KIP-380).
+"""
+
+from reference.controller import channel, leader_election, standings
+from reference.controller.context import BrokerList, Controller, LiveBroker, live_ids
+from reference.controller.outstanding import ask, is_outstanding
 from reference.coordination import paths
-from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData, Unknown
-from reference.effects import ZkRequest
+from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData
 from reference.machine import Turn
 from reference.types import BrokerId, Incarnation
 
 
 def on_watch(turn: Turn, controller: Controller) -> None:
-    """V3 §A step 1: get the current live brokers; once more where a read is under way."""
+    """V3 §A step 1: get the current live brokers. If a read is under way, read once more after it."""
     if controller.brokers_listing.step == "idle":
         _read_children(turn, controller)
     else:
@@ -19,23 +22,18 @@ def on_watch(turn: Turn, controller: Controller) -> None:
 
 def _read_children(turn: Turn, controller: Controller) -> None:
     listing = controller.brokers_listing
-    listing.step, listing.again, listing.request = "children", False, turn.zk_id()
-    turn.effects.append(ZkRequest(listing.request, (GetChildren(paths.BROKER_IDS, watch=True),)))
+    listing.step, listing.again = "children", False
+    ask(turn, controller, BrokerList(), (GetChildren(paths.BROKER_IDS, watch=True),))
 
 
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """The children, or their data."""
+    """The children of /brokers/ids, or their data."""
     listing = controller.brokers_listing
-    listing.request = 0
-    if any(isinstance(a, Unknown) for a in answers):
-        state_change.later(turn)
-        return
     if listing.step == "children":
         listing.names = answers[0].names if isinstance(answers[0], Children) else ()
         if listing.names:
-            listing.step, listing.request = "data", turn.zk_id()
-            ops = tuple(GetData(f"{paths.BROKER_IDS}/{name}") for name in listing.names)
-            turn.effects.append(ZkRequest(listing.request, ops))
+            listing.step = "data"
+            ask(turn, controller, BrokerList(), tuple(GetData(f"{paths.BROKER_IDS}/{name}") for name in listing.names))
             return
         answers = ()
     live = registrations(listing.names, answers)
@@ -47,27 +45,26 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
 
 
 def registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...]) -> tuple[LiveBroker, ...]:
-    """Names and data of /brokers/ids as live brokers; one that went between the two reads is not live."""
+    """Names and data of /brokers/ids as live brokers; a broker that left between the two reads is not live."""
     found = zip(names, answers, strict=True)
     return tuple(sorted(LiveBroker(BrokerId(int(name)), Incarnation(a.czxid)) for name, a in found if isinstance(a, Data)))
 
 
 def legacy_registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...]) -> tuple[LiveBroker, ...]:
-    """Those of them that send no heartbeats (R-206)."""
+    """The live brokers that send no heartbeats (R-206)."""
     found = zip(names, answers, strict=True)
     legacy = [(name, a.czxid) for name, a in found if isinstance(a, Data) and paths.is_legacy_registration(a.data)]
     return tuple(sorted(LiveBroker(BrokerId(int(name)), Incarnation(czxid)) for name, czxid in legacy))
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """A read lost its answer."""
-    listing = controller.brokers_listing
-    if listing.step != "idle" and listing.request == 0:
+    """Read again if an answer was lost."""
+    if controller.brokers_listing.step != "idle" and not is_outstanding(controller, BrokerList()):
         _read_children(turn, controller)
 
 
 def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker, ...]) -> None:
-    """V3 §A on_broker_change."""
+    """V3 §A on_broker_change: `live` are the registrations now."""
     variant = turn.config.variant
     before, before_ids = controller.live, live_ids(controller)
     controller.live = live
@@ -85,18 +82,18 @@ def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker,
 
 
 def revisit(turn: Turn, controller: Controller, moved: set[BrokerId]) -> None:
-    """These brokers came, went, or are to be treated as if they had."""
+    """Tell every broker who is live; then `look_at` the partitions of the moved brokers."""
     channel.tell_live_brokers(controller)
     look_at(turn, controller, moved)
 
 
 def look_at(turn: Turn, controller: Controller, moved: set[BrokerId]) -> None:
-    """Go through the partitions that these brokers have a part in."""
-    # V3 §A step 2: partitions whose leader is no longer live, or whose ISR will change because a broker is down; and those
-    # that wait for a leader
+    """Start a change of each partition that has a replica on a moved broker, or no leader."""
+    # V3 §A step 2: partitions whose leader is no longer live, or whose ISR changes because a broker is down; and partitions
+    # without a leader
     for tp, replicas in sorted(controller.assignments.items()):
         state = controller.states.get(tp)
         if any(b in moved for b in replicas):
-            channel.tell_offline(controller, tp)  # R-304: its offline replicas are others now
+            channel.tell_offline(controller, tp)  # R-304: its offline replicas have changed
         if state is None or state.leader is None or any(b in moved for b in replicas):
-            state_change.start(turn, controller, tp)
+            leader_election.start(turn, controller, tp)

@@ -1,8 +1,10 @@
 """Control requests to brokers: direct RPC, batched, one in flight for each broker, sent again until answered (V3 §A step 4).
 
-A state that changes while a request is under way replaces what is queued, so a broker is always told the latest (B-54). The
-queue ends with the registration it was made for.
+A state that changes while a request is in flight replaces the queued one, so a broker is always told the latest (B-54). The queue
+ends with the registration that it was made for.
 """
+
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -22,6 +24,7 @@ from reference.messages import (
     UpdateMetadata,
     UpdateMetadataReply,
 )
+from reference.timers import Timer, name_of
 from reference.types import NO_TOPIC_ID, BrokerId, TopicPartition, broker_address, topic_of
 
 ControlRequest = LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo
@@ -29,7 +32,7 @@ ControlReply = LeaderAndIsrReply | StopReplicaReply | UpdateMetadataReply | LogI
 
 
 def channel_of(controller: Controller, broker: BrokerId) -> Channel | None:
-    """The channel of a live broker."""
+    """The channel of a broker; None where it is not live."""
     for channel in controller.channels:
         if channel.broker == broker:
             return channel
@@ -37,35 +40,26 @@ def channel_of(controller: Controller, broker: BrokerId) -> Channel | None:
 
 
 def open_channels(turn: Turn, controller: Controller, live: tuple[LiveBroker, ...]) -> tuple[BrokerId, ...]:
-    """Make the channels those of `live`; the ids of brokers whose channel is new."""
+    """Keep the channels of registrations in `live`, open the missing ones and return their brokers."""
     kept = []
     for channel in controller.channels:
         if LiveBroker(channel.broker, channel.incarnation) in live:
             kept.append(channel)
         else:
-            turn.effects.append(CancelTimer(f"channel:{channel.broker}"))
+            turn.effects.append(CancelTimer(name_of(Timer.CHANNEL, channel.broker)))
     known = {channel.broker for channel in kept}
     fresh = [Channel(broker=b.broker, incarnation=b.incarnation) for b in live if b.broker not in known]
-    controller.channels = sorted(kept + fresh, key=_by_broker)
+    controller.channels = sorted(kept + fresh, key=attrgetter("broker"))
     return tuple(channel.broker for channel in fresh)
 
 
-def _by_broker(channel: Channel) -> BrokerId:
-    return channel.broker
-
-
-def close(turn: Turn, controller: Controller) -> None:
-    """Nothing more is sent."""
-    open_channels(turn, controller, ())
-
-
 def stamped(controller: Controller, state: PartitionState) -> PartitionState:
-    """The state with the id of its topic, as every broker is told it (KIP-516)."""
+    """The state with the id of its topic (KIP-516)."""
     return replace(state, topic_id=controller.topic_ids.get(topic_of(state.tp), NO_TOPIC_ID))
 
 
 def tell_state(controller: Controller, state: PartitionState, *, to: tuple[BrokerId, ...] | None = None) -> None:
-    """Queue a state: the command for its replicas, or for `to` of them; the metadata for everybody (V3 §A step 4, R-238)."""
+    """Queue the command for the replicas, or for `to`; queue the metadata for every broker (V3 §A step 4, R-238)."""
     state = stamped(controller, state)
     for channel in controller.channels:
         if channel.broker in (state.replicas if to is None else to):
@@ -74,7 +68,7 @@ def tell_state(controller: Controller, state: PartitionState, *, to: tuple[Broke
 
 
 def tell_metadata(controller: Controller, state: PartitionState) -> None:
-    """Queue a state whose leader knows it already; a command for it that still waits must not tell of an older one."""
+    """Queue the metadata of a state that its leader knows. A command that is still queued must not carry an older state."""
     state = stamped(controller, state)
     for channel in controller.channels:
         if state.tp in channel.states:
@@ -83,14 +77,14 @@ def tell_metadata(controller: Controller, state: PartitionState) -> None:
 
 
 def _queue_metadata(channel: Channel, state: PartitionState) -> None:
-    """A full update takes what there is when it is sent: what is queued beside it would only grow old."""
+    """Queue one state, unless a full update is due, which takes every state when it is sent."""
     if not channel.metadata_full:
         channel.metadata[state.tp] = state
     channel.metadata_due = True
 
 
 def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> None:
-    """Queue all that a broker must know: for a new registration, and from a new controller (V3 §D step 4)."""
+    """Queue all states and metadata for a broker: a new registration, or a new controller (V3 §D step 4)."""
     channel = channel_of(controller, broker)
     if channel is None:
         return
@@ -102,18 +96,17 @@ def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> 
 
 
 def tell_what_is_gone(controller: Controller) -> None:
-    """Partitions are no more: clients of every broker shall hear of it."""
+    """Queue full metadata for every broker, because partitions are gone."""
     for channel in controller.channels:
         _tell_all_metadata(channel)
 
 
 def _tell_all_metadata(channel: Channel) -> None:
-    """What there is when it is sent."""
     channel.metadata, channel.metadata_due, channel.metadata_full = {}, True, True
 
 
 def tell_offline(controller: Controller, tp: TopicPartition) -> None:
-    """Queue the metadata of one partition for everybody: which of its replicas are offline has changed (R-304)."""
+    """Queue the metadata of one partition for every broker: its offline replicas have changed (R-304)."""
     state = controller.states.get(tp)
     if state is not None:
         for channel in controller.channels:
@@ -121,9 +114,9 @@ def tell_offline(controller: Controller, tp: TopicPartition) -> None:
 
 
 def mark_new(controller: Controller, tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> None:
-    """R-302: these brokers are to make this replica, which they never had (NewReplica to Online). Said until it is answered.
+    """R-302: these brokers are to create this replica, which they never had (NewReplica to Online). Repeated until answered.
 
-    To be called when the state is queued. It ends with the registration: a broker that starts with a bad directory may have made
+    Call this after the state is queued. It ends with the registration: a broker that starts with a bad directory may have created
     the replica there in its former life.
     """
     for channel in controller.channels:
@@ -132,13 +125,13 @@ def mark_new(controller: Controller, tp: TopicPartition, brokers: tuple[BrokerId
 
 
 def tell_live_brokers(controller: Controller) -> None:
-    """Queue the list of live brokers for everybody."""
+    """Queue the list of live brokers for every broker."""
     for channel in controller.channels:
         channel.metadata_due = True
 
 
 def stop_replica(controller: Controller, stop: StopPartition, replicas: tuple[BrokerId, ...]) -> None:
-    """Queue the end of a partition on these brokers (V3 §B step 2); the one to be deleted replaces the one to be stopped."""
+    """Queue StopReplica to these brokers (V3 §B step 2), and drop every queued command for the partition."""
     tp = stop.tp
     if stop.topic_id == NO_TOPIC_ID:
         stop = replace(stop, topic_id=controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID))
@@ -149,7 +142,7 @@ def stop_replica(controller: Controller, stop: StopPartition, replicas: tuple[Br
 
 
 def drop_replica(controller: Controller, stop: StopPartition, replicas: tuple[BrokerId, ...]) -> None:
-    """Queue the end of a replica on these brokers while others keep theirs (R-236, R-237)."""
+    """Queue StopReplica to these brokers while the others keep their replicas (R-236, R-237)."""
     stop = replace(stop, topic_id=controller.topic_ids.get(topic_of(stop.tp), NO_TOPIC_ID), moved=True)
     for channel in controller.channels:
         if channel.broker in replicas:
@@ -158,14 +151,14 @@ def drop_replica(controller: Controller, stop: StopPartition, replicas: tuple[Br
 
 
 def stop_late(controller: Controller, stop: StopPartition, brokers: tuple[BrokerId, ...]) -> None:
-    """Queue the end of a partition of a topic that is gone. A command for it is one for the next topic of that name."""
+    """Queue StopReplica of a deleted topic. Keep queued commands: they belong to the next topic of that name."""
     for channel in controller.channels:
         if channel.broker in brokers and stop.tp not in channel.stops:
             channel.stops[stop.tp] = stop
 
 
 def is_stopping(channel: Channel, tp: TopicPartition) -> bool:
-    """A StopReplica for this partition has not been answered yet."""
+    """Whether a StopReplica for this partition is not answered yet."""
     in_flight = channel.in_flight.partitions if isinstance(channel.in_flight, StopReplica) else ()
     return tp in channel.stops or any(stop.tp == tp for stop in in_flight)
 
@@ -173,21 +166,21 @@ def is_stopping(channel: Channel, tp: TopicPartition) -> bool:
 def _forget_command(channel: Channel, tp: TopicPartition) -> None:
     if isinstance(channel.in_flight, LeaderAndIsr):
         kept = tuple(state for state in channel.in_flight.states if state.tp != tp)
-        channel.in_flight = replace(channel.in_flight, states=kept)  # sent again it must not make the replica anew
+        channel.in_flight = replace(channel.in_flight, states=kept)  # sent again, it must not create the replica again
     channel.states.pop(tp, None)
     channel.new = tuple(other for other in channel.new if other != tp)
     channel.offline = tuple(other for other in channel.offline if other != tp)
 
 
 def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> None:
-    """Queue the question how far a log reaches."""
+    """Queue a LogInfo: the end of this log is needed for an election."""
     channel = channel_of(controller, broker)
     if channel is not None and tp not in channel.logs:
         channel.logs = (*channel.logs, tp)
 
 
 def pump(turn: Turn, controller: Controller) -> None:
-    """Send what is queued where nothing is in flight: direct RPC, one for each broker (R-017, R-069, R-156, C-05)."""
+    """Send the next queued request to each broker that has none in flight (R-017, R-069, R-156, C-05)."""
     for channel in controller.channels:
         if channel.in_flight is None and not channel.backing_off:
             _send_next(turn, controller, channel)
@@ -219,17 +212,17 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
         return
     turn.send(broker_address(channel.broker), channel.in_flight)
     timeout = turn.config.request_timeout_ms
-    turn.effects.append(SetTimer(f"channel:{channel.broker}", timeout, timeout))
+    turn.effects.append(SetTimer(name_of(Timer.CHANNEL, channel.broker), timeout, timeout))
 
 
 def _with_offline(controller: Controller, state: PartitionState) -> PartitionState:
-    """R-304, R-311: as it is at the moment of sending."""
+    """R-304, R-311: the offline replicas at the moment of sending."""
     offline = offline_replicas(controller, state.tp, state.replicas)
     return state if offline == state.offline else replace(state, offline=offline)
 
 
 def _requeue(channel: Channel) -> None:
-    """Put back what was in flight, where nothing newer is queued."""
+    """Queue the request in flight again; newer queued states win."""
     match channel.in_flight:
         case StopReplica(partitions=partitions):
             channel.stops = {stop.tp: stop for stop in partitions} | channel.stops
@@ -248,31 +241,31 @@ def _requeue(channel: Channel) -> None:
 
 
 def on_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """No answer in time (R-017, R-077): send again, with what changed meanwhile."""
+    """No answer in time (R-017, R-077): send again, with the changes since."""
     channel = channel_of(controller, broker)
     if channel is not None:
         if turn.config.variant.controller_send_retry or channel.backing_off:
             _requeue(channel)
-        channel.in_flight = None  # B-54: without a retry the queue goes on as if the broker had been told
+        channel.in_flight = None  # B-54: without a retry the channel goes on as if the broker had answered
         channel.backing_off = False
         _send_next(turn, controller, channel)
 
 
 def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: ControlReply) -> ControlRequest | None:
-    """The request that is done with by this answer; None where nobody waits for it, or where it will be sent again."""
+    """The request that this answers; None if the answer is not awaited, or the request is to be sent again."""
     channel = channel_of(controller, broker)
     if channel is None or channel.in_flight is None or channel.in_flight.correlation != reply.correlation:
         return None
     request = channel.in_flight
     if reply.error is ErrorCode.STALE_BROKER_EPOCH and turn.config.variant.broker_epoch_newer == "again":
-        # The broker has not heard yet under which registration it lives (KAFKA-9839), or it has a newer one: the watch tells.
+        # The broker does not know its registration yet (KAFKA-9839), or has a newer one, which the watch will show.
         _requeue(channel)
         channel.backing_off = True
         pause = turn.config.retry_backoff_ms
-        turn.effects.append(SetTimer(f"channel:{broker}", pause, 2 * pause))
+        turn.effects.append(SetTimer(name_of(Timer.CHANNEL, broker), pause, 2 * pause))
         return None
     channel.in_flight = None
-    turn.effects.append(CancelTimer(f"channel:{broker}"))
+    turn.effects.append(CancelTimer(name_of(Timer.CHANNEL, broker)))
     if isinstance(request, LeaderAndIsr) and reply.error is ErrorCode.NONE:
         channel.new = tuple(tp for tp in channel.new if tp not in request.new)
     if reply.error is ErrorCode.NONE:

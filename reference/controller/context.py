@@ -1,4 +1,4 @@
-"""What a controller knows and what it is doing: procedures of several round trips are data, one step at a time."""
+"""The state of a controller: what it has read, and procedures of several round trips as data, one step at a time."""
 
 from typing import Literal
 
@@ -39,13 +39,48 @@ class LiveBroker(Struct, frozen=True, order=True):
     incarnation: Incarnation
 
 
-# What a change shall bring about where nobody has died: the first replica leads; anybody leads where nobody can; the leader is
-# one of AR; the ISR too
-Wish = Literal["preferred", "unclean", "lead", "shrink"]
+class Goal(Struct, frozen=True, tag=True):
+    """Base of what a change of a partition's state is for; `leader_election` has the table of what each leads to."""
+
+
+class Repair(Goal, frozen=True, tag=True):
+    """Leader and ISR are live. Every round sees to this first."""
+
+
+class NewEpoch(Goal, frozen=True, tag=True):
+    """A new leader epoch begins, whatever else changes, and all replicas hear of it: the assignment is another one."""
+
+
+class PreferredLeader(Goal, frozen=True, tag=True):
+    """The first replica of the assignment leads (R-147)."""
+
+
+class UncleanLeader(Goal, frozen=True, tag=True):
+    """Where no leader can be elected without loss, an operator orders one (docs/promise.md DUR-7)."""
+
+
+class LeaderInTarget(Goal, frozen=True, tag=True):
+    """A partition moves: the leader is one of the replicas that it moves to (R-235)."""
+
+
+class IsrInTarget(Goal, frozen=True, tag=True):
+    """A partition moves: the ISR is among the replicas that it moves to (R-236)."""
+
+
+class ProposedIsr(Goal, frozen=True, tag=True):
+    """The ISR that the leader proposed (KIP-343); proposals wait in `Controller.isr_requests` until a round takes one up."""
+
+    proposal: IsrProposal
+
+
+Order = PreferredLeader | UncleanLeader | LeaderInTarget | IsrInTarget
+AnyGoal = Repair | NewEpoch | Order
+REPAIR = Repair()
+NEW_EPOCH = NewEpoch()
 
 
 class Standing(Struct):
-    """What a broker that sends heartbeats is to the controller, and under which registration (R-182)."""
+    """The state of a broker that sends heartbeats, and the registration that it holds under (R-182)."""
 
     broker: BrokerId
     incarnation: Incarnation
@@ -53,7 +88,7 @@ class Standing(Struct):
 
 
 class IsrRequest(Struct):
-    """An IsrChange that is not answered yet: one place for each of its proposals."""
+    """An IsrChange that is not answered yet; `results` has one place for each proposal."""
 
     source: Address
     asked: IsrChange
@@ -61,46 +96,44 @@ class IsrRequest(Struct):
 
 
 class StateChange(Struct):
-    """V3 §A step 3 for one partition. A `request` of 0 waits for the retry timer; `again` starts over when this one is done."""
+    """V3 §A step 3 for one partition; `again` reads the state once more when this round is done.
+
+    `goals` are still to be reached, besides Repair: NewEpoch, then one order. `serves` are the goals that the write under way
+    reaches.
+    """
 
     step: Literal["reading", "asking", "writing"]
-    request: int = 0
     wanted: PartitionState | None = None  # being written
     base: PartitionState | None = None  # as read in step 3.1
-    waiting: tuple[BrokerId, ...] = ()  # whose log ends are still missing
+    waiting: tuple[BrokerId, ...] = ()  # brokers whose log ends are still missing
     ends: list[tuple[BrokerId, LogEnd]] = []
     again: bool = False
-    wish: Wish | None = None
-    granting: bool = False  # what is being written is the wish
-    anew: bool = False  # a new epoch is to begin whatever else comes, of which all replicas hear
-    beginning: bool = False  # what is being written begins it
-    proposal: IsrProposal | None = None  # of the leader, being written
+    goals: tuple[AnyGoal, ...] = ()
+    serves: tuple[AnyGoal | ProposedIsr, ...] = ()
 
 
 class Listing(Struct):
-    """Reading the children of a path and then each of them; `again` where a watch fired meanwhile."""
+    """Reading the children of a path and then each child; `again` if a watch fired meanwhile."""
 
     step: Literal["idle", "children", "data"] = "idle"
-    request: int = 0
     names: tuple[str, ...] = ()
     again: bool = False
 
 
 class DirEvents(Struct):
-    """Notifications of failed log directories being worked off (R-300). A `request` of 0 while not idle waits for the timer."""
+    """Reading and deleting notifications of failed log directories (R-300)."""
 
     step: Literal["idle", "listing", "reading", "deleting"] = "idle"
-    request: int = 0
     names: tuple[str, ...] = ()
-    brokers: tuple[BrokerId, ...] = ()  # who left them
+    brokers: tuple[BrokerId, ...] = ()  # that left the notifications
     again: bool = False  # a watch fired meanwhile
 
 
 class Channel(Struct):
-    """What one broker is to be told. Later states of a partition replace earlier ones; one request is in flight at a time.
+    """The queue of control requests to one broker. A later state of a partition replaces an earlier one; one is in flight.
 
-    `new` are the replicas that the broker is to make because it never had them; `offline` those that it could not reach when it
-    was last asked. Both end with the registration.
+    `new` are replicas that the broker is to create because it never had them. `offline` are replicas that it could not read when
+    it was last asked. Both end with the registration.
     """
 
     broker: BrokerId
@@ -111,7 +144,7 @@ class Channel(Struct):
     offline: tuple[TopicPartition, ...] = ()
     metadata: dict[TopicPartition, PartitionState] = {}
     metadata_due: bool = False
-    metadata_full: bool = True  # the next update lists all there is: this registration was told nothing, or something is gone
+    metadata_full: bool = True  # the next update lists all partitions: the registration is new, or a topic is gone
     stops: dict[TopicPartition, StopPartition] = {}
     logs: tuple[TopicPartition, ...] = ()
     backing_off: bool = False
@@ -123,7 +156,7 @@ ADMIN_KINDS: tuple[AdminKind, ...] = ("add", "remove", "preferred", "delete", "u
 
 
 class Erased(Struct, frozen=True):
-    """A partition that is no more, who had it, and who was told so while it was being deleted."""
+    """A deleted partition, its replicas, and the brokers that were told to stop while it was being deleted."""
 
     stop: StopPartition
     brokers: tuple[BrokerId, ...]
@@ -131,53 +164,51 @@ class Erased(Struct, frozen=True):
 
 
 class AdminProcedure(Struct):
-    """One admin path being worked off. A `request` of 0 while reading or writing waits for the retry timer."""
+    """One admin path being carried out."""
 
     step: Literal["idle", "listing", "topics", "reading", "stopping", "electing", "ready", "writing"] = "idle"
-    request: int = 0
     again: bool = False  # a watch fired meanwhile
     version: int = -1  # of the znode that holds the request
     topics: tuple[str, ...] = ()
     topic_versions: dict[str, int] = {}  # of the topic znodes that were read
     partitions: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    epochs: dict[TopicPartition, LeaderEpoch] = {}  # with which replicas are stopped
-    told: tuple[LiveBroker, ...] = ()  # who was sent StopReplica
-    writes: list[tuple[AnyOp, ...]] = []  # multis still to be done
-    erased: tuple[Erased, ...] = ()  # of which a broker may still be told that registered before they were
+    epochs: dict[TopicPartition, LeaderEpoch] = {}  # that StopReplica carries
+    told: tuple[LiveBroker, ...] = ()  # that were sent StopReplica
+    writes: list[tuple[AnyOp, ...]] = []  # multis that are still to be written
+    erased: tuple[Erased, ...] = ()  # a broker that registered before may still have to be told
 
 
 MoveStep = Literal["widening", "joining", "leading", "shrinking", "stopping", "deleting", "narrowing", "clearing"]
 
 
 class Move(Struct):
-    """One partition on its way to other replicas: an entry of V3 §F's reassigned_partition_map."""
+    """One partition that is being moved: an entry of V3 §F's reassigned_partition_map."""
 
     target: tuple[BrokerId, ...]  # RAR; OAR where it is rolled back
     original: tuple[BrokerId, ...]  # OAR
     back: bool  # a rollback (KIP-236)
-    dropping: bool = False  # on the way to other replicas, those go that serve least (R-254)
-    dropped: tuple[BrokerId, ...] = ()  # who shall hold no replica any more
-    new: tuple[BrokerId, ...] = ()  # who is to hold one for the first time
+    dropping: bool = False  # this move only drops the replicas that serve least (R-254)
+    dropped: tuple[BrokerId, ...] = ()  # brokers that are to hold no replica any more
+    new: tuple[BrokerId, ...] = ()  # brokers that are to hold one for the first time
     step: MoveStep = "widening"
-    told: tuple[LiveBroker, ...] = ()  # who was sent StopReplica in this step
+    told: tuple[LiveBroker, ...] = ()  # that were sent StopReplica in this step
 
 
 class Agent(Struct):
-    """V3 §F's reassignment agent: what it has read last, and the partitions on their way."""
+    """V3 §F's reassignment agent: what it read last, and the partitions that are being moved."""
 
     step: Literal["idle", "listing", "topics", "entries", "reading", "writing"] = "idle"
-    request: int = 0
     again: bool = False  # notified meanwhile
-    resumed: bool = False  # this controller has gone through what it found at its failover
+    resumed: bool = False  # this controller has gone through the entries that it found at its failover
     asked: tuple[AnyOp, ...] = ()  # the reads under way
-    entries: Reassignments = {}  # /admin/reassign_partitions as read
+    entries: Reassignments = {}  # of /admin/reassign_partitions
     version: int = -1  # of that znode; -1 where there is none
-    bad: int = 0  # entries that make no sense
+    bad: int = 0  # entries that could not be decoded
     extra: Reassignments = {}  # /admin/reassign_partitions_extra
     extra_version: int = -1
     extra_bad: int = 0
-    cancelled: bool = False  # /admin/reassign_cancel is there
-    # proposal B, where `entries` are those of /admin/reassignments, and `version` and `bad` of what is legacy
+    cancelled: bool = False  # /admin/reassign_cancel exists
+    # proposal B: `entries` are those of /admin/reassignments; `version` and `bad` belong to `legacy`
     requests: dict[str, Request] = {}  # /admin/reassignment_requests by name, in their order
     legacy: Reassignments = {}  # /admin/reassign_partitions
     versions: dict[TopicPartition, int] = {}  # of the entries
@@ -185,17 +216,64 @@ class Agent(Struct):
     moves: dict[TopicPartition, Move] = {}
 
 
+class Pending(Struct, frozen=True, tag=True):
+    """Base of the procedures that wait for answers of ZooKeeper."""
+
+
+class OwnElection(Pending, frozen=True, tag=True):
+    """Becoming controller and taking over; `Controller.step` says which answer is meant."""
+
+
+class BrokerList(Pending, frozen=True, tag=True):
+    """Reading /brokers/ids."""
+
+
+class TopicList(Pending, frozen=True, tag=True):
+    """Reading /brokers/topics."""
+
+
+class LeaderElection(Pending, frozen=True, tag=True):
+    """Reading or writing the state znode of a partition."""
+
+    tp: TopicPartition
+
+
+class DirNotifications(Pending, frozen=True, tag=True):
+    """Reading or deleting notifications of failed log directories."""
+
+
+class AdminPath(Pending, frozen=True, tag=True):
+    """Reading an admin path, or carrying it out."""
+
+    kind: AdminKind
+
+
+class Reassigning(Pending, frozen=True, tag=True):
+    """The reassignment agent reading or writing."""
+
+
+AnyPending = OwnElection | BrokerList | TopicList | LeaderElection | DirNotifications | AdminPath | Reassigning
+
+
+class Outstanding(Struct, frozen=True):
+    """A request to ZooKeeper that is not answered yet. `guarded`: its first operation checks /controller_epoch."""
+
+    request: int
+    pending: AnyPending
+    guarded: bool = False
+
+
 class Controller(Struct):
-    """One broker's controller module. Everything but `step`, `request` and `elected` belongs to the reign and goes with it."""
+    """The controller of one broker. `controller_election.resign` keeps the epochs, `elected` and `locked`, and nothing else."""
 
     step: Literal["off", "looking", "watching", "claiming", "raising-epoch", "listing", "reading", "states", "active"] = "off"
-    request: int = 0
+    outstanding: list[Outstanding] = []  # in the order of their ids
     epoch: ControllerEpoch = ControllerEpoch(0)
     epoch_version: ZkVersion = ZkVersion(-1)
-    elected: BrokerId | None = None  # whom /controller named when it was last read; outlives the reign
+    elected: BrokerId | None = None  # the broker that /controller named when it was last read
     live: tuple[LiveBroker, ...] = ()
-    legacy: tuple[LiveBroker, ...] = ()  # of those, with an older BrokerInfo (R-206)
-    standings: list[Standing] = []  # of the others
+    legacy: tuple[LiveBroker, ...] = ()  # the live brokers with an older BrokerInfo (R-206)
+    standings: list[Standing] = []  # of the brokers that are not legacy
     isr_requests: list[IsrRequest] = []
     topics: tuple[str, ...] = ()
     assignments: dict[TopicPartition, tuple[BrokerId, ...]] = {}
@@ -208,34 +286,34 @@ class Controller(Struct):
     admin: dict[AdminKind, AdminProcedure] = {}
     agent: Agent = field(default_factory=Agent)
     dir_events: DirEvents = field(default_factory=DirEvents)
-    locked: bool = False  # session_handler_lock: waits for itself, for good
+    locked: bool = False  # session_handler_lock: it waits for a lock that it holds
 
 
 def forget_partition(controller: Controller, tp: TopicPartition) -> PartitionState | None:
-    """Nothing is decided about it any more; what is in flight ends with its answer. The state that was known of it."""
+    """Decide nothing more about a partition; a request in flight ends with its answer. Returns the last known state."""
     controller.assignments.pop(tp, None)
     change = controller.changes.get(tp)
-    if change is not None and change.step == "asking":  # for the logs of brokers that have deleted them
+    if change is not None and change.step == "asking":  # for logs that the brokers have deleted
         del controller.changes[tp]
     return controller.states.pop(tp, None)
 
 
 def electable(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:
-    """The brokers that may be in the ISR of a partition or lead it, with the incarnations under which they are registered.
+    """The brokers that may be in the ISR of a partition or lead it, with their registrations.
 
-    Not an inactive one, which is treated as an absent one (R-183), nor one whose replica is in a bad directory (KIP-112, U-16).
+    An inactive broker counts as absent (R-183), and so does one whose replica is in a bad directory (KIP-112, U-16).
     """
     without = {*_in_state(controller, BrokerState.INACTIVE), *_out_of_reach(controller, tp)}
     return {live.broker: live.incarnation for live in controller.live if live.broker not in without}
 
 
 def leaving(controller: Controller) -> tuple[BrokerId, ...]:
-    """Brokers in controlled shutdown: they lead and stay in sync only where nobody else can (R-184)."""
+    """Brokers in controlled shutdown: they lead and stay in sync only where no other broker can (R-184)."""
     return _in_state(controller, BrokerState.STOPPING)
 
 
 def staying(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:
-    """Those of them that are not on their way out: a partition is given to them alone where there is a choice."""
+    """The electable brokers that are not in controlled shutdown."""
     stopping = leaving(controller)
     return {broker: incarnation for broker, incarnation in electable(controller, tp).items() if broker not in stopping}
 
@@ -249,7 +327,7 @@ def _out_of_reach(controller: Controller, tp: TopicPartition) -> tuple[BrokerId,
 
 
 def offline_replicas(controller: Controller, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
-    """R-304: of these replicas those that are out of service, because of their broker or of its disk."""
+    """R-304: those of these replicas that are out of service because of their broker or its disk."""
     served, unreachable = served_by(controller), _out_of_reach(controller, tp)
     return tuple(broker for broker in replicas if broker not in served or broker in unreachable)
 
@@ -260,6 +338,6 @@ def live_ids(controller: Controller) -> tuple[BrokerId, ...]:
 
 
 def served_by(controller: Controller) -> tuple[BrokerId, ...]:
-    """The brokers that clients and other brokers are told of: inactive ones are not (R-183)."""
+    """The brokers that metadata lists: not the inactive ones (R-183)."""
     inactive = _in_state(controller, BrokerState.INACTIVE)
     return tuple(live.broker for live in controller.live if live.broker not in inactive)

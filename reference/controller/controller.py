@@ -1,24 +1,37 @@
-"""The controller module of a broker: dispatch of what concerns the controller (V3 overview, §A, §B, §D)."""
+"""The controller of a broker: dispatch of watches, answers, timers and messages to its procedures (V3 overview, §A, §B, §D)."""
+
+from typing import assert_never
 
 from reference.controller import (
     admin,
     broker_change,
     channel,
-    election,
+    controller_election,
     failover,
     heartbeats,
     isr_change,
+    leader_election,
     log_dirs,
-    resign,
-    state_change,
     topics,
 )
 from reference.controller.channel import ControlReply
-from reference.controller.context import Controller
+from reference.controller.context import (
+    AdminPath,
+    AnyPending,
+    BrokerList,
+    Controller,
+    DirNotifications,
+    LeaderElection,
+    Outstanding,
+    OwnElection,
+    Reassigning,
+    TopicList,
+)
+from reference.controller.outstanding import is_outstanding, retry_later
 from reference.controller.reassign import move as reassign_move
 from reference.controller.reassign import reassignment
 from reference.coordination import paths
-from reference.coordination.api import AnyAnswer, SessionExpired
+from reference.coordination.api import AnyAnswer, BadVersion, NoNode, SessionExpired, Unknown
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import (
@@ -35,17 +48,17 @@ from reference.types import Address, BrokerId
 
 
 def on_registered(turn: Turn, controller: Controller) -> None:
-    """This broker is in the cluster and may become controller."""
+    """This broker has registered and may become controller."""
     if controller.locked:
         return  # B-46
-    election.look(turn, controller)
+    controller_election.look(turn, controller)
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> None:
     """A watch fired (V3 §A, §B, §D)."""
     active = controller.step == "active"
     if path == paths.CONTROLLER and controller.step != "off":
-        election.look(turn, controller)
+        controller_election.look(turn, controller)
     elif path == paths.BROKER_IDS:
         if active:
             broker_change.on_watch(turn, controller)
@@ -62,39 +75,46 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> None:
         admin.on_watch(turn, controller, path)
 
 
-def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...], session: int) -> bool:
-    """ZooKeeper answered; False where the request is not the controller's."""
+def on_answer(turn: Turn, controller: Controller, sent: Outstanding, answers: tuple[AnyAnswer, ...], session: int) -> None:
+    """Hand an answer of ZooKeeper to the procedure that waits for it."""
     if isinstance(answers[0], SessionExpired):
-        return request == controller.request  # the node hears of the expiry by itself
-    if request == controller.request:
-        controller.request = 0
-        if election.is_unknown(answers):
-            election.on_lost_answer(turn, controller)
-        else:
-            _on_step(turn, controller, answers, session)
-    elif request == controller.brokers_listing.request:
-        broker_change.on_answer(turn, controller, answers)
-    elif request == controller.topics_listing.request:
-        topics.on_answer(turn, controller, answers)
+        return  # ZkState("expired") follows
+    controller.outstanding.remove(sent)
+    if isinstance(answers[0], Unknown):
+        if isinstance(sent.pending, OwnElection) and controller.step != "active":
+            controller.step = "looking"
+        retry_later(turn)
+    elif sent.guarded and isinstance(answers[0], (BadVersion, NoNode)):
+        # /controller_epoch is another one: this controller has been replaced
+        controller_election.resign(turn, controller)
+        controller_election.look(turn, controller)
     else:
-        known = state_change.on_answer(turn, controller, request, answers)
-        if known is None:
-            known = log_dirs.on_answer(turn, controller, request, answers)
-        if known is None:
-            known = admin.on_answer(turn, controller, request, answers)
-        if known is None:
-            known = reassignment.on_answer(turn, controller, request, answers)
-        if known is None:
-            return False
-        if not known:
-            resign.resign(turn, controller)
-            election.look(turn, controller)
+        _dispatch(turn, controller, sent.pending, answers[1:] if sent.guarded else answers, session)
     _proceed(turn, controller)
-    return True
+
+
+def _dispatch(turn: Turn, controller: Controller, pending: AnyPending, answers: tuple[AnyAnswer, ...], session: int) -> None:
+    match pending:
+        case OwnElection():
+            _on_step(turn, controller, answers, session)
+        case BrokerList():
+            broker_change.on_answer(turn, controller, answers)
+        case TopicList():
+            topics.on_answer(turn, controller, answers)
+        case LeaderElection(tp=tp):
+            leader_election.on_answer(turn, controller, tp, answers)
+        case DirNotifications():
+            log_dirs.on_answer(turn, controller, answers)
+        case AdminPath(kind=kind):
+            admin.on_answer(turn, controller, kind, answers)
+        case Reassigning():
+            reassignment.on_answer(turn, controller, answers)
+        case _ as unreachable:
+            assert_never(unreachable)
 
 
 def _proceed(turn: Turn, controller: Controller) -> None:
-    """Something was waited for: every procedure goes as far as it can."""
+    """Take every procedure as far as it goes: what it waited for may have happened."""
     reassignment.proceed(turn, controller)
     admin.proceed(turn, controller)
     channel.pump(turn, controller)
@@ -103,11 +123,11 @@ def _proceed(turn: Turn, controller: Controller) -> None:
 def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
     match controller.step:
         case "looking" | "active":
-            election.on_looked(turn, controller, answers, session)
+            controller_election.on_looked(turn, controller, answers, session)
         case "claiming":
-            election.on_claimed(turn, controller, answers)
+            controller_election.on_claimed(turn, controller, answers)
         case "raising-epoch":
-            election.on_epoch_raised(turn, controller, answers)
+            controller_election.on_epoch_raised(turn, controller, answers[0])
         case "listing":
             failover.on_listed(turn, controller, answers)
         case "reading":
@@ -119,28 +139,16 @@ def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...],
 
 
 def on_timer(turn: Turn, controller: Controller) -> None:
-    """Go on with every step whose answer was lost."""
-    if controller.step == "looking" and controller.request == 0:
-        election.look(turn, controller)
-    elif controller.step == "active":
-        if controller.request == 0:
-            election.look(turn, controller)
+    """Repeat every step whose answer was lost."""
+    if controller.step in ("looking", "active") and not is_outstanding(controller, OwnElection()):
+        controller_election.look(turn, controller)
+    if controller.step == "active":
         broker_change.retry(turn, controller)
         topics.retry(turn, controller)
-        state_change.retry(turn, controller)
+        leader_election.retry(turn, controller)
         log_dirs.retry(turn, controller)
         admin.retry(turn, controller)
         reassignment.retry(turn, controller)
-
-
-def on_reassign_timer(turn: Turn, controller: Controller) -> None:
-    """A certain amount of time has passed for the reassignment agent (V3 §F)."""
-    reassignment.wake(turn, controller)
-
-
-def on_channel_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """A broker has not answered."""
-    channel.on_timer(turn, controller, broker)
 
 
 def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: ControlReply) -> None:
@@ -149,10 +157,10 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
     if request is None:
         return
     if reply.error is ErrorCode.STALE_CONTROLLER_EPOCH:
-        election.look(turn, controller)  # there is a newer controller: see, and resign if it is so
+        controller_election.look(turn, controller)  # there may be a newer controller: then this one resigns
     elif isinstance(request, LogInfo) and isinstance(reply, LogInfoReply):
         log_dirs.on_log_info(turn, controller, broker, reply)
-        state_change.on_log_info(turn, controller, broker, request, reply)
+        leader_election.on_log_info(turn, controller, broker, request, reply)
         _proceed(turn, controller)
     elif isinstance(request, LeaderAndIsr) and isinstance(reply, LeaderAndIsrReply):
         log_dirs.on_told(turn, controller, broker, request, reply)
@@ -163,26 +171,26 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
 
 
 def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: MetadataHeartbeat) -> None:
-    """A broker shows itself (KIP-343)."""
+    """MetadataHeartbeat of a broker (KIP-343)."""
     heartbeats.on_heartbeat(turn, controller, source, request)
     channel.pump(turn, controller)
 
 
 def on_silence(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """A broker has not shown itself for too long (KIP-343)."""
+    """A broker sent no heartbeat in time (KIP-343)."""
     heartbeats.on_silence(turn, controller, broker)
     channel.pump(turn, controller)
 
 
 def on_isr_change(turn: Turn, controller: Controller, source: Address, request: IsrChange) -> None:
-    """A leader asks for another ISR (KIP-343)."""
+    """A leader proposes another ISR (KIP-343)."""
     isr_change.on_isr_change(turn, controller, source, request)
     channel.pump(turn, controller)
 
 
 def on_expired(turn: Turn, controller: Controller) -> None:
-    """The session is over, and with it /controller if it was ours."""
+    """The session is over, and /controller with it if this broker created it."""
     if turn.config.variant.session_handler_lock and controller.step == "active":
         # KAFKA-4360: the handler of the new session waits for a lock that the resigning controller holds
         controller.locked = True
-    resign.resign(turn, controller)
+    controller_election.resign(turn, controller)

@@ -1,22 +1,22 @@
 """Topics are deleted through /admin/delete_topics (R-149), partitions through V3 §H: first the replicas, then the znodes.
 
-Every live replica answers before a znode goes, since the znodes are what the next controller finds its way by (B-62). Who is down
-finds no assignment when it starts, or that of a later topic, and deletes its replica itself (V3 §E step 4). What was asked for
-goes in the same multi as the topics: found again after them it would hit the next topics of these names.
+Every live replica answers before a znode is deleted, because the next controller goes by the znodes (B-62). A broker that is down
+finds no assignment when it starts, or that of a later topic, and deletes its replica (V3 §E step 4). The request is deleted in
+the same multi as the topics: if it stayed, it would delete the next topics of these names.
 """
 
 from reference.controller import broker_change, channel
-from reference.controller.context import AdminKind, AdminProcedure, Controller, Erased, LiveBroker, forget_partition
+from reference.controller.context import AdminPath, AdminProcedure, Controller, Erased, LiveBroker, forget_partition
+from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Data, Delete, Exists, GetData
-from reference.effects import ZkRequest
 from reference.machine import Turn
 from reference.messages import StopPartition
 from reference.types import EPOCH_DURING_DELETE, NO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition, topic_of
 
 
 def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """The list of topics; then their assignments; then which of their znodes exist."""
+    """Read the list of topics, then their assignments, then which of their znodes exist."""
     procedure = controller.admin["delete"]
     ops: tuple[AnyOp, ...]
     match procedure.step:
@@ -44,8 +44,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
             _plan(turn, controller, procedure, answers)
             return
     if ops:
-        procedure.request = turn.zk_id()
-        turn.effects.append(ZkRequest(procedure.request, ops))
+        ask(turn, controller, AdminPath("delete"), ops)
     else:
         procedure.partitions = {}
         procedure.writes = [(Delete(paths.DELETE_TOPICS, procedure.version),)]
@@ -58,7 +57,7 @@ def _plan(turn: Turn, controller: Controller, procedure: AdminProcedure, answers
     for topic, above in zip(procedure.topics, answers[count:], strict=True):
         base = paths.topic_path(topic)
         erase += (Delete(f"{base}/partitions"),) if isinstance(above, Data) else ()
-        # Conditional: whoever was assigned since, by a move or as a new partition, has not been told to stop.
+        # Conditional: a replica that was assigned since, by a move or a new partition, was not told to stop.
         erase += (Delete(base, procedure.topic_versions[topic]),)
     procedure.writes = [(*erase, Delete(paths.DELETE_TOPICS, procedure.version))]
     begin_stopping(controller, procedure)
@@ -66,23 +65,22 @@ def _plan(turn: Turn, controller: Controller, procedure: AdminProcedure, answers
         procedure.epochs = dict.fromkeys(procedure.partitions, EPOCH_DURING_DELETE)  # KIP-570: the id says which topic is meant
 
 
-def on_erased(turn: Turn, controller: Controller, kind: AdminKind) -> None:
-    """The write is done: the topics are no more, and whoever registers from now on knows nothing of them."""
-    procedure = controller.admin[kind]
+def on_erased(turn: Turn, controller: Controller) -> None:
+    """The topics are deleted: a broker that registers from now on cannot read of them."""
+    procedure = controller.admin["delete"]
     for tp, brokers in procedure.partitions.items():
         topic_id = controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID)
         stop = StopPartition(tp, procedure.epochs[tp], topic_id=topic_id)
         procedure.erased = (*procedure.erased, Erased(stop, brokers, procedure.told))
     broker_change.on_watch(turn, controller)
-    if kind == "delete":
-        forget(controller, procedure.topics)
-        procedure.topics = ()
+    forget(controller, procedure.topics)
+    procedure.topics = ()
 
 
 def tell_late(controller: Controller, procedure: AdminProcedure) -> None:
-    """Who registered before the znodes went, and was not seen before, may have read of them: it is told now.
+    """Send StopReplica to brokers that registered before the znodes were deleted and that the controller did not know then.
 
-    The list of brokers that this goes by was read after the znodes were gone.
+    This needs a list of brokers that was read after the deletion.
     """
     if not procedure.erased or controller.brokers_listing.step != "idle" or controller.brokers_listing.again:
         return
@@ -94,7 +92,7 @@ def tell_late(controller: Controller, procedure: AdminProcedure) -> None:
 
 
 def forget(controller: Controller, topics: tuple[str, ...]) -> None:
-    """Topics that are gone: whatever comes under the same name is new, though the watch on all topics may show no difference."""
+    """Forget deleted topics: a topic of the same name is new, though the list of names may show no difference."""
     controller.topics = tuple(t for t in controller.topics if t not in topics)
     for tp in [tp for tp in controller.assignments if topic_of(tp) in topics]:
         forget_partition(controller, tp)
@@ -103,13 +101,13 @@ def forget(controller: Controller, topics: tuple[str, ...]) -> None:
 
 
 def erasures(tps: tuple[TopicPartition, ...], answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
-    """Delete the state of each partition and the node above it, where they were seen (two answers for each partition)."""
+    """Delete the state znode of each partition and its parent, where they exist (two answers for each partition)."""
     nodes = [path for tp in tps for path in (paths.state_path(tp), paths.state_parents(tp)[1])]
     return tuple(Delete(path) for path, answer in zip(nodes, answers, strict=True) if isinstance(answer, Data))
 
 
 def is_under_way(controller: Controller, tp: TopicPartition) -> bool:
-    """Are its replicas being stopped, while the topic path still lists it?"""
+    """Whether the replicas of a partition are being stopped while the topic path still lists it."""
     for procedure in (controller.admin[kind] for kind in ("delete", "remove") if kind in controller.admin):
         if procedure.step in ("stopping", "ready", "writing") and tp in procedure.partitions:
             path = paths.topic_path(topic_of(tp))
@@ -118,28 +116,28 @@ def is_under_way(controller: Controller, tp: TopicPartition) -> bool:
 
 
 def begin_stopping(controller: Controller, procedure: AdminProcedure) -> None:
-    """Nothing is decided about these partitions any more."""
+    """Decide nothing more about these partitions, and note the epochs that StopReplica is to carry."""
     procedure.told = ()
     procedure.step = "stopping"
     epochs = procedure.epochs
     procedure.epochs = {}
     for tp in procedure.partitions:
         state = forget_partition(controller, tp)
-        # No later epoch was told to anybody: this controller tells of what it has in `states`, older ones are fenced. Where
-        # there was never a state, nobody was told of any.
+        # No broker was told a later epoch: this controller tells only what is in `states`, and older controllers are fenced.
+        # Without a state no broker was told any epoch.
         procedure.epochs[tp] = epochs.get(tp, LeaderEpoch(0)) if state is None else state.leader_epoch
     channel.tell_what_is_gone(controller)
 
 
 def stop(controller: Controller, procedure: AdminProcedure) -> None:
-    """V3 §H on_partitions_remove step 2: StopReplica to the affected brokers; go on when all that are live have answered."""
+    """V3 §H on_partitions_remove step 2: StopReplica to the affected brokers; go on when all live ones have answered."""
     replicas = {broker for brokers in procedure.partitions.values() for broker in brokers}
-    # R-309: whatever a broker answers, it is done; a replica that it cannot reach is treated as if the broker were down
+    # R-309: any answer will do; a replica that the broker cannot reach counts as on a broker that is down
     waiting = False
     for peer in controller.channels:
         registration = LiveBroker(peer.broker, peer.incarnation)
         if peer.broker in replicas and registration not in procedure.told:
-            # also one that registers meanwhile: it may have read the assignment before it went
+            # also a broker that registers meanwhile: it may have read the assignment before it was deleted
             procedure.told = (*procedure.told, registration)
             for tp, brokers in procedure.partitions.items():
                 if peer.broker in brokers:

@@ -1,15 +1,15 @@
 """A new controller takes over (V3 §D steps 3 to 9).
 
-Everything is read from ZooKeeper, which is the truth (R-066), and told to every broker, since commands of the former
-controller may have been lost (R-044).
+The new controller reads everything from ZooKeeper, which is the truth (R-066), and tells every broker everything, because
+commands of the former controller may have been lost (R-044).
 """
 
-from reference.controller import admin, broker_change, channel, log_dirs, standings, state_change, topics
-from reference.controller.context import ADMIN_KINDS, Controller
+from reference.controller import admin, broker_change, channel, leader_election, log_dirs, standings, topics
+from reference.controller.context import ADMIN_KINDS, Controller, OwnElection
+from reference.controller.outstanding import ask
 from reference.controller.reassign import reassignment
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
-from reference.effects import ZkRequest
 from reference.machine import Turn
 from reference.types import TopicId
 
@@ -25,12 +25,7 @@ def begin(turn: Turn, controller: Controller) -> None:
         *admin.watches(),
         *log_dirs.watches(turn),
     )
-    _ask(turn, controller, ops)
-
-
-def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
-    controller.request = turn.zk_id()
-    turn.effects.append(ZkRequest(controller.request, ops))
+    ask(turn, controller, OwnElection(), ops)
 
 
 def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
@@ -45,7 +40,7 @@ def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     controller.step = "reading"
     ops: list[AnyOp] = [GetData(f"{paths.BROKER_IDS}/{name}") for name in controller.brokers_listing.names]
     ops += [GetData(paths.topic_path(topic)) for topic in controller.topics]
-    _ask(turn, controller, tuple(ops))  # never empty: this broker is registered
+    ask(turn, controller, OwnElection(), tuple(ops))  # never empty: this broker is registered
 
 
 def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
@@ -60,29 +55,28 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
             controller.assignments.update(paths.decode_topic(topic, answer.data))
     controller.step = "states"
     if controller.assignments:
-        _ask(turn, controller, tuple(GetData(paths.state_path(tp)) for tp in sorted(controller.assignments)))
+        ask(turn, controller, OwnElection(), tuple(GetData(paths.state_path(tp)) for tp in sorted(controller.assignments)))
     else:
         on_states(turn, controller, ())
 
 
 def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """V3 §D steps 4 to 6: everybody is told everything, so nothing that was lost stays lost (R-044)."""
+    """V3 §D steps 4 to 6: tell every broker everything (R-044)."""
     controller.states = {
         tp: paths.decode_state(tp, replicas, answer)
         for (tp, replicas), answer in zip(sorted(controller.assignments.items()), answers, strict=True)
         if isinstance(answer, Data)
     }
     controller.step = "active"
-    controller.request = 0
     standings.take_over(turn, controller)
     channel.open_channels(turn, controller, controller.live)
     for live in controller.live:
         # V3 §D step 4: LeaderAndISR with the flag INIT; its answers say which replicas are offline (R-307)
         channel.tell_everything(controller, live.broker, init=True)
-    # V3 §D step 5: on_broker_change(), and step 6: init_leaders() for the partitions without a leader. No change of the
-    # former controller's time was seen here, so each partition is looked at.
+    # V3 §D step 5: on_broker_change(), and step 6: init_leaders() for the partitions without a leader. This broker saw no change
+    # while the former controller was in office, so it looks at each partition.
     for tp in sorted(controller.assignments):
-        state_change.start(turn, controller, tp)
+        leader_election.start(turn, controller, tp)
     # watches may have fired between the listing and now
     if controller.brokers_listing.again:
         broker_change.on_watch(turn, controller)

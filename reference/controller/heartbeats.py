@@ -1,8 +1,8 @@
-"""Heartbeats of brokers and what the controller makes of them (KIP-343 Controller Logic, R-187, R-189, R-190, R-191).
+"""The controller handles heartbeats of brokers (KIP-343 Controller Logic, R-187, R-189, R-190, R-191).
 
-A heartbeat names the registration that it is of. An older one than is known, or one that is gone, is refused: whoever sent it
-lives in the past and fences itself (B-43, B-49). A newer one is believed at once, before the watch on /brokers/ids tells of it;
-ZooKeeper is read all the same, for the heartbeat may have been long on its way.
+A heartbeat carries the registration of its sender. The controller refuses an older registration than it knows, and one that is
+gone; the sender then fences itself (B-43, B-49). It takes a newer registration as valid before the watch on /brokers/ids fires,
+and reads ZooKeeper all the same, because the heartbeat may be late.
 """
 
 from reference.controller import broker_change, standings
@@ -14,7 +14,7 @@ from reference.types import Address, BrokerId, BrokerState
 
 
 def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: MetadataHeartbeat) -> None:
-    """MetadataHeartbeatRequest (R-194, R-195, R-196): the broker is what it wants to be (R-191)."""
+    """MetadataHeartbeatRequest (R-194, R-195, R-196): the broker takes the state that it asks for (R-191)."""
     error, words = _error(turn, controller, request)
     if error is not ErrorCode.NONE:
         turn.send(source, MetadataHeartbeatReply(request.correlation, error, words, BrokerState.INACTIVE))
@@ -22,14 +22,14 @@ def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: M
     standing = standings.of(controller, request.broker)
     state = BrokerState.ACTIVE  # of a legacy registration, whatever it sends (R-206)
     if standing is not None:
-        # Nobody comes back from stopping in one life: a late copy of an earlier heartbeat must not undo it.
+        # STOPPING lasts until the registration ends: a late copy of an earlier heartbeat must not undo it.
         state = BrokerState.STOPPING if standing.state is BrokerState.STOPPING else request.target_state
         changed = standing.state is not state
         standings.move(turn, controller, standing, state)
         if changed:
             broker_change.revisit(turn, controller, {request.broker})
         elif state is BrokerState.STOPPING:
-            # R-184: gradually. Somebody may have joined the ISR since, of a partition that it alone could lead.
+            # R-184: gradually. A replica may have joined the ISR of a partition that only this broker could lead before.
             broker_change.look_at(turn, controller, {request.broker})
     turn.send(source, MetadataHeartbeatReply(request.correlation, ErrorCode.NONE, None, state))
 
@@ -38,7 +38,7 @@ def _error(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> tu
     if controller.step != "active":
         return ErrorCode.NOT_CONTROLLER, "this broker is not the controller"
     if request.broker < 0 or request.target_state not in (BrokerState.ACTIVE, BrokerState.STOPPING):
-        # R-196; the text also speaks of endpoint fields, which the request does not have (C-16)
+        # R-196; the text also names endpoint fields, which the request does not have (C-16)
         return ErrorCode.INVALID_REQUEST, f"broker {request.broker} cannot become {request.target_state.name.lower()}"
     live = next((b for b in controller.live if b.broker == request.broker), None)
     known = standings.of(controller, request.broker)
@@ -53,7 +53,7 @@ def _error(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> tu
 
 
 def _adopt(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> None:
-    """R-190: a higher registration is adopted in memory, and treated as valid."""
+    """R-190: adopt a higher registration in memory, as valid."""
     others = tuple(live for live in controller.live if live.broker != request.broker)
     adopted = LiveBroker(request.broker, request.incarnation)
     broker_change.on_broker_change(turn, controller, tuple(sorted((*others, adopted))))
@@ -61,7 +61,7 @@ def _adopt(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> No
 
 
 def on_silence(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """R-187: no heartbeat for controller.heartbeat.timeout.ms. For most purposes the broker is absent from here (R-183)."""
+    """R-187: no heartbeat for controller.heartbeat.timeout.ms. For most purposes the broker is now absent (R-183)."""
     standing = standings.of(controller, broker)
     if controller.step == "active" and standing is not None and standing.state is not BrokerState.INACTIVE:
         standings.move(turn, controller, standing, BrokerState.INACTIVE)

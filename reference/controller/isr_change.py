@@ -1,10 +1,10 @@
-"""Leaders ask for another ISR (KIP-343 IsrChangeRequest, R-192): the way in, and what is wrong with a request as a whole.
+"""Leaders propose another ISR (KIP-343 IsrChangeRequest, R-192): checks of a request as a whole.
 
-What a leader may ask for is judged in `proposals`, one partition at a time and only after its state was read from ZooKeeper: a
-controller that was replaced without knowing it must not refuse by what it remembers (B-55, KAFKA-14154).
+`proposals` judges each partition after its state was read from ZooKeeper: a controller that was replaced without knowing it must
+not refuse by its memory (B-55, KAFKA-14154).
 """
 
-from reference.controller import proposals, state_change
+from reference.controller import leader_election, proposals
 from reference.controller.context import Controller, IsrRequest
 from reference.errors import ErrorCode
 from reference.machine import Turn
@@ -18,7 +18,7 @@ def on_isr_change(turn: Turn, controller: Controller, source: Address, asked: Is
     if error is not ErrorCode.NONE:
         turn.send(source, IsrChangeReply(asked.correlation, error, words))
         return
-    # What a leader asks for again it no longer expects under the earlier request.
+    # A leader that asks again no longer waits for the answer to the earlier request.
     tps = {change.tp for change in asked.changes}
     kept = [r for r in controller.isr_requests if r.source != source or not {c.tp for c in r.asked.changes} <= tps]
     request = IsrRequest(source=source, asked=asked, results=[None] * len(asked.changes))
@@ -27,7 +27,7 @@ def on_isr_change(turn: Turn, controller: Controller, source: Address, asked: Is
         _judge_from_memory(turn, controller, request)
     for place, change in enumerate(asked.changes):
         if request.results[place] is None:
-            state_change.start(turn, controller, change.tp)
+            leader_election.start(turn, controller, change.tp)
     proposals.answer(turn, controller)
 
 
@@ -36,13 +36,13 @@ def _error(turn: Turn, controller: Controller, asked: IsrChange) -> tuple[ErrorC
         return ErrorCode.NOT_CONTROLLER, "this broker is not the controller"  # R-199
     registered = next((b.incarnation for b in controller.live if b.broker == asked.broker), None)
     if turn.config.variant.broker_incarnation and registered != asked.incarnation:
-        # R-200: another process has registered under this id, or none has
+        # R-200: another process has registered under this id, or no process
         return ErrorCode.INVALID_INCARNATION_ID, f"broker {asked.broker} is not registered under {asked.incarnation}"
     return ErrorCode.NONE, None
 
 
 def _judge_from_memory(turn: Turn, controller: Controller, request: IsrRequest) -> None:
-    """B-55: refuse by what this controller remembers, which may be what the cluster was under it."""
+    """B-55: refuse by the state in memory, which may be older than that of a later controller."""
     for place, change in enumerate(request.asked.changes):
         known = controller.states.get(change.tp)
         if known is None:

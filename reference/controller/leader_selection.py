@@ -1,31 +1,35 @@
-"""Who shall lead? Pure: a state as read, the live registrations, the switches (V3 §A step 3.2, R-144, docs/promise.md DUR-7)."""
+"""Choose leader and ISR from a state as read, the live registrations and the switches (V3 §A step 3.2, R-144).
+
+Pure functions; `leader_election` writes what they choose (docs/promise.md DUR-7).
+"""
 
 from msgspec import Struct
 
-from reference.config import Variant
+from reference.config import BrokerConfig, Variant, min_isr_of
+from reference.controller.context import Move
 from reference.messages import IsrMember, LogEnd, PartitionState
-from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, Incarnation, TopicId
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, Incarnation, TopicId, topic_of
 
 
 class Keep(Struct, frozen=True):
-    """The state is right as it is."""
+    """Leader and ISR stay."""
 
 
 class Elect(Struct, frozen=True):
-    """This leader, this ISR."""
+    """This leader, with this ISR."""
 
     leader: IsrMember
     isr: tuple[IsrMember, ...]
 
 
 class Offline(Struct, frozen=True):
-    """Nobody may lead; the ISR that must be waited for."""
+    """No broker may lead. `isr` is the ISR to wait for."""
 
     isr: tuple[IsrMember, ...]
 
 
 class AskLogs(Struct, frozen=True):
-    """Everyone who is counted on is registered, none as it was: the longest of their logs decides."""
+    """All replicas that count are registered, none as stamped: the longest of their logs leads."""
 
     brokers: tuple[BrokerId, ...]
 
@@ -36,9 +40,9 @@ Ends = list[tuple[BrokerId, LogEnd]]
 
 
 def select(variant: Variant, state: PartitionState, live: Live, leaving: tuple[BrokerId, ...] = ()) -> Choice:
-    """V3 §A step 3.2: out of ISR ∩ live (R-021, R-144), else any live replica or nobody (R-022, R-145), else nobody (R-023).
+    """V3 §A step 3.2: a leader from ISR ∩ live (R-021, R-144), else any live replica or none (R-022, R-145), else none (R-023).
 
-    Who is `leaving` (R-184) hands over to the rest of the ISR, and stays where there is no rest.
+    A `leaving` broker (R-184) hands over to the rest of the ISR, and stays if there is no rest.
     """
     alive = tuple(m for m in state.isr if as_stamped(variant, m, live))
     alive = tuple(m for m in alive if m.broker not in leaving) or alive
@@ -56,19 +60,19 @@ def select(variant: Variant, state: PartitionState, live: Live, leaving: tuple[B
             return Elect(member, (member,))
     elif variant.recovery_election and state.isr and all(m.broker in live for m in counted_on(state)):
         return AskLogs(tuple(m.broker for m in counted_on(state)))
-    isr = () if variant.empty_isr else state.isr  # KAFKA-708: keep whom to wait for
+    isr = () if variant.empty_isr else state.isr  # KAFKA-708: keep the ISR to wait for
     return Keep() if state.leader is None and isr == state.isr else Offline(isr)
 
 
 def as_stamped(variant: Variant, member: IsrMember, live: Live) -> bool:
-    """Registered, and (KIP-380) under the registration with which it joined: else it may have lost what it held."""
+    """Whether a member is live as stamped: under a later registration it may have lost records (KIP-380)."""
     if not variant.broker_incarnation:
         return member.broker in live
     return live.get(member.broker) == member.incarnation
 
 
 def _among(state: PartitionState, alive: tuple[IsrMember, ...]) -> Choice:
-    """The present leader if it is among them, else the first in the order of the assignment."""
+    """The present leader if it is alive, else the first of `alive` in the order of the assignment."""
     ids = {m.broker: m for m in alive}
     if state.leader is not None and state.leader in ids:
         member = ids[state.leader]
@@ -78,13 +82,13 @@ def _among(state: PartitionState, alive: tuple[IsrMember, ...]) -> Choice:
 
 
 def prefer(variant: Variant, state: PartitionState, live: Live) -> Choice:
-    """R-147: the first assigned replica leads if it is live and in the ISR as stamped; else all stays as it is."""
+    """R-147: the first assigned replica leads if it is live and in the ISR as stamped; else nothing changes."""
     first = next((m for m in state.isr if m.broker == state.replicas[0] and as_stamped(variant, m, live)), None)
     return Keep() if first is None or state.leader == first.broker else Elect(first, state.isr)
 
 
 def stay(state: PartitionState) -> Choice:
-    """The same leader and ISR in a new epoch; where nobody leads there is nobody to tell of one."""
+    """The same leader and ISR in a new epoch; without a leader no new epoch is needed."""
     leader = next((m for m in state.isr if m.broker == state.leader), None)
     return Keep() if leader is None else Elect(leader, state.isr)
 
@@ -99,26 +103,25 @@ def first_leader(replicas: tuple[BrokerId, ...], live: Live) -> Elect | None:
 
 
 def counted_on(state: PartitionState) -> tuple[IsrMember, ...]:
-    """ISR and ELR: between them they hold all that was committed (docs/promise.md §1)."""
+    """The replicas that count: ISR and ELR together hold all committed records (docs/promise.md §1)."""
     return state.isr + state.elr
 
 
 def longest(variant: Variant, state: PartitionState, live: Live, ends: Ends) -> Elect | None:
-    """Of those that are counted on the one with the greatest (last epoch, log end offset), alone in its ISR.
+    """The replica that counts and has the greatest (last epoch, log end offset), alone in its ISR. None if no log is left.
 
-    A log that was born after its replica was stamped is not the log that was counted on: a directory came back empty meanwhile,
-    and the replica may follow but never lead by it (docs/promise.md DUR-6). None where no log is left.
+    A log that was created after its replica was stamped does not count: a directory came back empty meanwhile, so the replica may
+    follow but never lead by this log (docs/promise.md DUR-6).
     """
     stamps = {m.broker: m.incarnation for m in counted_on(state)}
     return _greatest(live, [(b, end) for b, end in ends if b in stamps and (not variant.log_birth or end.born <= stamps[b])])
 
 
 def ordered(variant: Variant, state: PartitionState, live: Live, ends: Ends, topic: TopicId) -> Elect | None:
-    """An operator wants a leader (docs/promise.md DUR-7): whose log reaches furthest, where all who are counted on were asked
-    too.
+    """An operator orders a leader (docs/promise.md DUR-7): the longest log of ISR and ELR if all answered, else of any replica.
 
-    Of the others nobody wrote down with which log they last held what was committed. But a log in a directory that is older than
-    the topic was never emptied while there was anything to lose; any other may have been, and DUR-6 knows no exception.
+    For a replica outside ISR and ELR no stamp says with which log it held the committed records. A log in a directory that is
+    older than the topic was never emptied while it could hold records; any other log may have been, and DUR-6 has no exception.
     """
     clean = longest(variant, state, live, ends) if {m.broker for m in counted_on(state)} <= {b for b, _ in ends} else None
     if clean is not None:
@@ -130,9 +133,70 @@ def ordered(variant: Variant, state: PartitionState, live: Live, ends: Ends, top
 
 
 def _greatest(live: Live, ends: Ends) -> Elect | None:
-    """The greatest (last epoch, log end offset); of equals the broker with the least id."""
+    """The greatest (last epoch, log end offset); among equals the broker with the least id."""
     ranks = [(end.last_epoch, end.leo, -broker) for broker, end in ends if broker in live]
     if not ranks:
         return None
     winner = BrokerId(-max(ranks)[2])
     return Elect(IsrMember(winner, live[winner]), (IsrMember(winner, live[winner]),))
+
+
+# --- a partition that is moved (V3 §F, KIP-236) ------------------------------------------------------------------------------
+# `state.replicas` is AR as the controller has it in memory: RAR, or OAR where the reassignment is rolled back.
+
+
+def members_wanted(config: BrokerConfig, state: PartitionState, move: Move | None) -> int:
+    """How many replicas of AR must be in the ISR before the others may leave it.
+
+    Forward: all of them (C-11: RAR is in the ISR). A rollback must be fast (R-244): min.insync.replicas, which hold all committed
+    records if one fails. With `cancel_requires_isr` off, the letter of KIP-236: none (U-21). R-254: replicas that are dropped at
+    once go whatever the ISR is, unless they are in ISR or ELR themselves.
+    """
+    if move is not None and move.back:
+        enough = min(max(min_isr_of(config, topic_of(state.tp)), 1), len(state.replicas))
+        return enough if config.variant.cancel_requires_isr else 0
+    if move is not None and move.dropping:
+        counted = [m for m in (*state.isr, *state.elr) if m.broker in move.dropped]
+        return min(max(min_isr_of(config, topic_of(state.tp)), 1), len(state.replicas)) if counted else 1
+    return len(state.replicas)
+
+
+def newcomers(move: Move | None, state: PartitionState) -> tuple[BrokerId, ...]:
+    """R-308: brokers that are to create a replica that they never had, and are not in the ISR yet.
+
+    The next controller tells them again: else a broker with a directory that cannot be read would refuse to create the replica in
+    another directory, and the move would never end (KAFKA-10314).
+    """
+    counted = {member.broker for member in (*state.isr, *state.elr)}
+    return () if move is None else tuple(b for b in move.new if b not in counted)
+
+
+def held_by(variant: Variant, state: PartitionState, replicas: tuple[BrokerId, ...], live: Live) -> tuple[IsrMember, ...]:
+    """The members of the ISR that are among `replicas` and live as stamped."""
+    return tuple(m for m in state.isr if m.broker in replicas and as_stamped(variant, m, live))
+
+
+def lead_from_target(variant: Variant, state: PartitionState, live: Live, enough: int) -> Choice:
+    """KIP-236 step 2 (R-235), also forward: the leader becomes one of AR; if it is one already, it gets a new epoch."""
+    held = {m.broker: m for m in held_by(variant, state, state.replicas, live)}
+    if len(held) < enough:
+        return Keep()
+    if state.leader in held:
+        return Elect(held[state.leader], state.isr)
+    leader = next((held[b] for b in state.replicas if b in held), None)
+    if leader is not None:
+        return Elect(leader, state.isr)
+    # B-60: "elect a new leader from OAR" has no condition on the ISR there
+    alive = next((IsrMember(b, live[b]) for b in state.replicas if b in live), None)
+    return Keep() if alive is None or enough > 0 else Elect(alive, (alive,))
+
+
+def shrink_to_target(variant: Variant, state: PartitionState, live: Live, enough: int) -> Choice:
+    """R-236, V3 §F step 3.2.2: the ISR keeps only the members that stay assigned."""
+    held = held_by(variant, state, state.replicas, live)
+    if not held or len(held) < enough or held == state.isr:
+        return Keep()
+    leaders = {m.broker: m for m in held}
+    # V3 §F does not mention a leader outside of RAR; a leader must be in its ISR.
+    first = next(b for b in (state.leader, *state.replicas) if b in leaders)
+    return Elect(leaders[first], held)

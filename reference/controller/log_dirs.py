@@ -1,29 +1,17 @@
-"""Which replicas are offline on live brokers (KIP-112): learned from what brokers answer, acted on by elections.
+"""The controller learns which replicas are offline on live brokers (KIP-112), and starts elections.
 
 A broker whose directory failed leaves a notification. The controller reads it, deletes it, and asks that broker for the state of
-all its replicas with a LeaderAndIsr (R-300). Whoever answers KAFKA_STORAGE_ERROR for a replica does not lead it and leaves its
-ISR, until the broker registers anew (`Channel.offline`, `context.electable`). Between deletion and question the controller may
-die (U-22): the next one asks every broker with its first commands (R-307), so nothing is lost with the notification. Only the
-controller of the present epoch deletes: a deposed one would else take a notification away that its successor has not seen.
+all its replicas with a LeaderAndIsr (R-300). A broker that answers KAFKA_STORAGE_ERROR for a replica does not lead it and leaves
+its ISR, until the broker registers again (`Channel.offline`, `context.electable`). If the controller dies between deletion and
+question (U-22), the next controller asks every broker with its first commands (R-307). Only the controller of the present epoch
+deletes a notification: a deposed controller could delete one that its successor has not seen.
 """
 
-from reference.controller import channel, state_change
-from reference.controller.context import Controller, DirEvents
+from reference.controller import channel, leader_election
+from reference.controller.context import Controller, DirEvents, DirNotifications
+from reference.controller.outstanding import ask, is_outstanding, write
 from reference.coordination import paths
-from reference.coordination.api import (
-    AnyAnswer,
-    AnyOp,
-    BadVersion,
-    Check,
-    Children,
-    Data,
-    Delete,
-    Deleted,
-    GetChildren,
-    GetData,
-    Unknown,
-)
-from reference.effects import ZkRequest
+from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Delete, Deleted, GetChildren, GetData
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import LeaderAndIsr, LeaderAndIsrReply, LogInfoReply
@@ -33,23 +21,23 @@ from reference.types import BrokerId, TopicPartition
 
 
 def watches(turn: Turn) -> tuple[AnyOp, ...]:
-    """What a new controller watches; answered to `on_listed`. Nothing before KIP-112."""
+    """Reads with the watches of a new controller; `on_listed` takes the answers. None before KIP-112."""
     return (GetChildren(paths.LOG_DIR_EVENTS, watch=True),) if turn.config.variant.log_dir_failure == "replicas" else ()
 
 
 def on_listed(controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Remember whether there is anything; `begin` goes on with it once this controller is active."""
+    """Remember whether there are notifications; `begin` reads them once this controller is active."""
     controller.dir_events = DirEvents(again=any(isinstance(a, Children) and a.names for a in answers))
 
 
 def begin(turn: Turn, controller: Controller) -> None:
-    """This controller is active: read what it has found, and what came meanwhile."""
+    """This controller is active: read the notifications, also those that came meanwhile."""
     if controller.dir_events.again:
         _list(turn, controller)
 
 
 def on_watch(turn: Turn, controller: Controller) -> None:
-    """R-300: a notification came, or went."""
+    """R-300: a notification was created or deleted."""
     if controller.step == "active" and controller.dir_events.step == "idle":
         _list(turn, controller)
     else:
@@ -59,49 +47,35 @@ def on_watch(turn: Turn, controller: Controller) -> None:
 def _list(turn: Turn, controller: Controller) -> None:
     events = controller.dir_events
     events.again, events.step = False, "listing"
-    _ask(turn, events, (GetChildren(paths.LOG_DIR_EVENTS, watch=True),))
+    ask(turn, controller, DirNotifications(), (GetChildren(paths.LOG_DIR_EVENTS, watch=True),))
 
 
-def _ask(turn: Turn, events: DirEvents, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> None:
-    events.request = turn.zk_id()
-    turn.effects.append(ZkRequest(events.request, ops, atomic))
-
-
-def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...]) -> bool | None:
-    """ZooKeeper answered. None: not a request of this module. False: this controller has been replaced."""
+def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """The names of the notifications, then their data, then their deletion."""
     events = controller.dir_events
-    if request != events.request:
-        return None
-    events.request = 0
-    guard = turn.config.variant.zk_guard
-    if any(isinstance(answer, Unknown) for answer in answers):
-        state_change.later(turn)
-    elif events.step == "listing":
-        _read(turn, events, answers[0])
+    if events.step == "listing":
+        _read(turn, controller, answers[0])
     elif events.step == "reading":
         events.brokers = tuple(sorted({broker for answer in answers if (broker := _broker_of(answer)) is not None}))
         events.step = "deleting"
-        # U-22: whoever dies after this leaves no notification; its successor asks everybody (R-307)
-        check = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version),) if guard else ()
+        # U-22: a controller that dies after this leaves no notification; its successor asks every broker (R-307)
         deletes = tuple(Delete(f"{paths.LOG_DIR_EVENTS}/{name}") for name in events.names)
-        _ask(turn, events, (*check, *deletes), atomic=guard)
-    elif guard and isinstance(answers[0], BadVersion):
-        return False
+        write(turn, controller, DirNotifications(), deletes)
     else:
-        # What was gone already was deleted by a request whose answer was lost: its broker is asked all the same.
+        # A notification that was gone was deleted by a request whose answer was lost: ask its broker all the same.
         events.step = "idle"
-        events.again = events.again or not all(isinstance(answer, Deleted) for answer in answers[1 if guard else 0 :])
+        events.again = events.again or not all(isinstance(answer, Deleted) for answer in answers)
         _query(turn, controller)
     if events.step == "idle" and events.again:
         _list(turn, controller)
-    return True
 
 
-def _read(turn: Turn, events: DirEvents, answer: AnyAnswer) -> None:
+def _read(turn: Turn, controller: Controller, answer: AnyAnswer) -> None:
+    events = controller.dir_events
     events.names = answer.names if isinstance(answer, Children) else ()
     events.step = "reading" if events.names else "idle"
     if events.names:
-        _ask(turn, events, tuple(GetData(f"{paths.LOG_DIR_EVENTS}/{name}") for name in events.names))
+        ask(turn, controller, DirNotifications(), tuple(GetData(f"{paths.LOG_DIR_EVENTS}/{name}") for name in events.names))
 
 
 def _broker_of(answer: AnyAnswer) -> BrokerId | None:
@@ -117,16 +91,16 @@ def _query(turn: Turn, controller: Controller) -> None:
 
 def retry(turn: Turn, controller: Controller) -> None:
     """An answer was lost: begin again by listing."""
-    if controller.dir_events.step != "idle" and controller.dir_events.request == 0:
-        _query(turn, controller)  # the lost request may have deleted what was read
+    if controller.dir_events.step != "idle" and not is_outstanding(controller, DirNotifications()):
+        _query(turn, controller)  # the lost request may have deleted the notifications that were read
         _list(turn, controller)
 
 
-# --- what brokers answer ----------------------------------------------------------------------------------------------------
+# --- answers of brokers ----------------------------------------------------------------------------------------------------
 
 
 def on_told(turn: Turn, controller: Controller, broker: BrokerId, request: LeaderAndIsr, reply: LeaderAndIsrReply) -> None:
-    """R-294, R-297, R-307: KAFKA_STORAGE_ERROR says that the replica is offline, everything else that it is not."""
+    """R-294, R-297, R-307: KAFKA_STORAGE_ERROR says that the replica is offline; any other code that it is not."""
     if request.init and not turn.config.variant.failover_query:
         return
     for tp, error in reply.errors:
@@ -134,7 +108,7 @@ def on_told(turn: Turn, controller: Controller, broker: BrokerId, request: Leade
 
 
 def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, reply: LogInfoReply) -> None:
-    """A log that was asked for is in a bad directory: its partition waits until it can be read (docs/promise.md SILENT-1)."""
+    """A log is in a bad directory: its partition waits until the log can be read (docs/promise.md SILENT-1)."""
     for tp in reply.offline:
         _learn(turn, controller, broker, tp, offline=True)
 
@@ -146,4 +120,4 @@ def _learn(turn: Turn, controller: Controller, broker: BrokerId, tp: TopicPartit
     told.offline = tuple(sorted((*told.offline, tp))) if offline else tuple(other for other in told.offline if other != tp)
     channel.tell_offline(controller, tp)
     if tp in controller.assignments:
-        state_change.start(turn, controller, tp)  # the replica leaves the ISR, somebody else leads (U-16)
+        leader_election.start(turn, controller, tp)  # the replica leaves the ISR, another one leads (U-16)

@@ -1,17 +1,17 @@
 """Partitions are added to a topic and removed from it (V3 §H, R-063).
 
-V3 deletes the admin path before it updates the topic path: a controller that dies between the two has forgotten what it was
-asked for. `safe` deletes the admin path last (C-13), and gives a new partition no leader before the topic path lists it: a
-broker that starts in between would take its replica for a stray one and delete it (V3 §E step 4).
+V3 deletes the admin path before it updates the topic path: if the controller dies between the two, the request is lost. `safe`
+deletes the admin path last (C-13), and elects no leader of a new partition before the topic path lists it: a broker that starts
+in between would take its replica for a stray one and delete it (V3 §E step 4).
 """
 
 from typing import Literal
 
-from reference.controller import deletion, state_change
-from reference.controller.context import AdminProcedure, Controller
+from reference.controller import deletion, leader_election
+from reference.controller.context import AdminPath, AdminProcedure, Controller
+from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Delete, Exists, GetChildren, GetData, SetData
-from reference.effects import ZkRequest
 from reference.machine import Turn
 from reference.types import BrokerId, TopicPartition, topic_of, topic_partition
 
@@ -44,8 +44,7 @@ def on_read(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyA
             _plan(turn, controller, kind, answers)
             return
     if ops:
-        procedure.request = turn.zk_id()
-        turn.effects.append(ZkRequest(procedure.request, ops))
+        ask(turn, controller, AdminPath(kind), ops)
     else:
         procedure.step = "idle"
 
@@ -72,7 +71,7 @@ def _plan(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyAns
             topic = topic_of(tp)
             replicas = paths.decode_replicas(answer.data) if isinstance(answer, Data) else ()
             if topic in listed and (replicas or tp in listed[topic]):
-                wanted[tp] = listed[topic].get(tp, replicas)  # asked for again after it was done: it stays as it is
+                wanted[tp] = listed[topic].get(tp, replicas)  # a repeated request leaves the partition as it is
         after = {t: old | {tp: r for tp, r in wanted.items() if topic_of(tp) == t} for t, old in listed.items()}
     else:
         wanted = {tp: listed.get(topic_of(tp), {}).get(tp, ()) for tp in procedure.partitions}
@@ -103,9 +102,9 @@ def _clear(kind: _Kind, procedure: AdminProcedure) -> tuple[AnyOp, ...]:
 def init_leaders(turn: Turn, controller: Controller, procedure: AdminProcedure) -> None:
     """R-063, V3 §H on_partitions_add step 2: call init_leaders(set_p).
 
-    One that is listed already, and is on its way out, is left alone: it would be told to those who have just deleted it.
+    A listed partition that is being removed is left alone: its brokers have just deleted it.
     """
     for tp, replicas in procedure.partitions.items():
         if tp not in controller.assignments and not deletion.is_under_way(controller, tp):
             controller.assignments[tp] = replicas
-            state_change.start(turn, controller, tp)
+            leader_election.start(turn, controller, tp)

@@ -1,7 +1,7 @@
-"""Judging what leaders want their ISR to be (KIP-343 Initiating ISR Changes, R-201, R-202, R-203; KIP-497, KIP-841, KIP-903).
+"""Judge the ISR that a leader proposes (KIP-343 Initiating ISR Changes, R-201, R-202, R-203; KIP-497, KIP-841, KIP-903).
 
-A proposal is judged by the state as just read from ZooKeeper, within the one change of that partition that is under way
-(`state_change`), and written on the version that was read. So it is the leader's word of that very state, or refused.
+`leader_election` reads the state from ZooKeeper, judges a proposal by that state, and writes it on the version that was read. A
+proposal that was made for another state is refused.
 """
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from reference.types import NO_TOPIC_ID, TopicPartition, topic_of
 
 
 def pending(controller: Controller, tp: TopicPartition) -> bool:
-    """Does a leader wait for word on this partition?"""
+    """Whether a leader waits for an answer about this partition."""
     return any(result is None and c.tp == tp for r in controller.isr_requests for c, result in _places(r))
 
 
@@ -25,7 +25,7 @@ def _places(request: IsrRequest) -> list[tuple[IsrProposal, IsrResult | None]]:
 
 
 def choose(turn: Turn, controller: Controller, base: PartitionState) -> IsrProposal | None:
-    """The first proposal that holds against the state as read; those before it that do not are refused."""
+    """The first proposal that is valid for the state as read; refuse those before it."""
     for request in controller.isr_requests:
         for place, (proposal, result) in enumerate(_places(request)):
             if result is not None or proposal.tp != base.tp:
@@ -39,7 +39,7 @@ def choose(turn: Turn, controller: Controller, base: PartitionState) -> IsrPropo
 
 
 def judge(turn: Turn, controller: Controller, request: IsrRequest, proposal: IsrProposal, base: PartitionState) -> ErrorCode:
-    """May this leader have this ISR?"""
+    """NONE if this leader may have this ISR."""
     variant = turn.config.variant
     if base.leader != request.asked.broker:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # R-201
@@ -47,7 +47,7 @@ def judge(turn: Turn, controller: Controller, request: IsrRequest, proposal: Isr
     if variant.topic_id and proposal.topic_id not in (NO_TOPIC_ID, topic_id):
         return ErrorCode.INCONSISTENT_TOPIC_ID
     if proposal.leader_epoch != base.leader_epoch:
-        # KAFKA-14154: whoever speaks of an epoch that ZooKeeper has not shown us yet has another controller
+        # KAFKA-14154: a leader with an epoch that this controller has not read was told it by another controller
         newer = proposal.leader_epoch > base.leader_epoch
         return ErrorCode.NOT_CONTROLLER if newer else ErrorCode.FENCED_LEADER_EPOCH
     ids = [member.broker for member in proposal.isr]
@@ -56,14 +56,14 @@ def judge(turn: Turn, controller: Controller, request: IsrRequest, proposal: Isr
     if base.leader not in ids or len(set(ids)) != len(ids) or strangers:
         return ErrorCode.INVALID_REQUEST  # R-202: no ISR, one without its leader, or one with strangers
     if variant.isr_change_version and proposal.zk_version != base.zk_version:
-        # U-13, B-31: the state has moved since; this may be a copy of what was done long ago (KIP-497)
+        # U-13, B-31: the state has changed since; this may be a late copy of a proposal that was written (KIP-497)
         newer = proposal.zk_version > base.zk_version
         return ErrorCode.NOT_CONTROLLER if newer else ErrorCode.INVALID_UPDATE_VERSION
     return _eligibility(turn, controller, proposal, base)
 
 
 def _eligibility(turn: Turn, controller: Controller, proposal: IsrProposal, base: PartitionState) -> ErrorCode:
-    """Who is added must be in service, and under the registration with which it caught up (B-35, B-36, B-37)."""
+    """A new member must be in service, under the registration with which it caught up (B-35, B-36, B-37)."""
     variant = turn.config.variant
     live, stopping = electable(controller, proposal.tp), leaving(controller)
     for member in proposal.isr:
@@ -82,10 +82,10 @@ def _words(error: ErrorCode) -> str:
 
 
 def wanted(turn: Turn, controller: Controller, proposal: IsrProposal, base: PartitionState) -> PartitionState:
-    """The state with the leader's ISR: the leader stays, and so does its epoch."""
+    """The state with the proposed ISR. Leader and epoch stay."""
     config, isr = turn.config, proposal.isr
     if not config.variant.isr_member_epoch:
-        # B-35: the request names brokers alone, and the controller takes them for those that are registered now
+        # B-35: the request names brokers without registrations; the controller takes the present ones
         live = {b.broker: b.incarnation for b in controller.live}
         old = {m.broker: m for m in base.isr}
         isr = tuple(old.get(m.broker, IsrMember(m.broker, live.get(m.broker, m.incarnation))) for m in isr)
@@ -95,7 +95,7 @@ def wanted(turn: Turn, controller: Controller, proposal: IsrProposal, base: Part
 
 
 def applied(turn: Turn, controller: Controller, proposal: IsrProposal, state: PartitionState) -> None:
-    """R-203: it is written. One copy of it is answered; others are judged by the state that there is now."""
+    """R-203: the proposal is written. Answer one copy of it; others are judged by the new state."""
     for request in controller.isr_requests:
         for place, (other, result) in enumerate(_places(request)):
             if result is None and other == proposal:
@@ -105,7 +105,7 @@ def applied(turn: Turn, controller: Controller, proposal: IsrProposal, state: Pa
 
 
 def refuse(turn: Turn, controller: Controller, tp: TopicPartition, error: ErrorCode, state: PartitionState | None = None) -> None:
-    """Whatever is proposed for this partition is not to be had."""
+    """Refuse every proposal for this partition."""
     for request in controller.isr_requests:
         for place, (proposal, result) in enumerate(_places(request)):
             if result is None and proposal.tp == tp:
@@ -114,7 +114,7 @@ def refuse(turn: Turn, controller: Controller, tp: TopicPartition, error: ErrorC
 
 
 def answer(turn: Turn, controller: Controller) -> None:
-    """Answer the requests of which each proposal has its result, in their order (R-198)."""
+    """Answer, in their order, the requests whose proposals all have results (R-198)."""
     for request in controller.isr_requests:
         results = tuple(result for result in request.results if result is not None)
         if len(results) == len(request.results):
@@ -123,7 +123,7 @@ def answer(turn: Turn, controller: Controller) -> None:
 
 
 def disown(turn: Turn, controller: Controller) -> None:
-    """R-199: this broker is controller no more, and so cannot say what has become of what was proposed."""
+    """R-199: this broker is not controller any more, and cannot say which proposals were written."""
     for request in controller.isr_requests:
         turn.send(request.source, IsrChangeReply(request.asked.correlation, ErrorCode.NOT_CONTROLLER, "controller no more"))
     controller.isr_requests = []

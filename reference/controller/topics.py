@@ -1,21 +1,21 @@
-"""Topics come and go (V3 §B; R-026).
+"""Topics are created and deleted (V3 §B; R-026).
 
-A topic is its znode: one that was deleted and made again is another topic though its name is the same, and is found by the
-czxid of its znode where the list of names shows no difference (KIP-516, B-61).
+A topic is its znode. A topic that was deleted and created again under the same name is another topic; the controller tells them
+apart by the czxid of the znode (KIP-516, B-61).
 """
 
-from reference.controller import channel, state_change
-from reference.controller.context import Controller, forget_partition
+from reference.controller import channel, leader_election
+from reference.controller.context import Controller, TopicList, forget_partition
+from reference.controller.outstanding import ask, is_outstanding
 from reference.coordination import paths
-from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData, Unknown
-from reference.effects import ZkRequest
+from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData
 from reference.machine import Turn
 from reference.messages import StopPartition
 from reference.types import EPOCH_DURING_DELETE, TopicId, topic_of
 
 
 def on_watch(turn: Turn, controller: Controller) -> None:
-    """V3 §B on_topic_change: look what is new and what is gone; the list of topics is kept in memory (R-026)."""
+    """V3 §B on_topic_change: find new and deleted topics; the list of topics is kept in memory (R-026)."""
     if controller.topics_listing.step == "idle":
         _read_children(turn, controller)
     else:
@@ -24,25 +24,21 @@ def on_watch(turn: Turn, controller: Controller) -> None:
 
 def _read_children(turn: Turn, controller: Controller) -> None:
     listing = controller.topics_listing
-    listing.step, listing.again, listing.request = "children", False, turn.zk_id()
-    turn.effects.append(ZkRequest(listing.request, (GetChildren(paths.TOPICS, watch=True),)))
+    listing.step, listing.again = "children", False
+    ask(turn, controller, TopicList(), (GetChildren(paths.TOPICS, watch=True),))
 
 
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """The children, or the assignments of new topics."""
+    """The children of /brokers/topics, or the assignments of new topics."""
     listing = controller.topics_listing
-    listing.request = 0
-    if any(isinstance(a, Unknown) for a in answers):
-        state_change.later(turn)
-        return
     if listing.step == "children":
         names = answers[0].names if isinstance(answers[0], Children) else ()
         _delete(turn, controller, tuple(t for t in controller.topics if t not in names))
         listing.names = names if turn.config.variant.topic_id else tuple(n for n in names if n not in controller.topics)
         if listing.names:
             # V3 §B step 1: read the topic's replica assignment
-            listing.step, listing.request = "data", turn.zk_id()
-            turn.effects.append(ZkRequest(listing.request, tuple(GetData(paths.topic_path(t)) for t in listing.names)))
+            listing.step = "data"
+            ask(turn, controller, TopicList(), tuple(GetData(paths.topic_path(t)) for t in listing.names))
             return
     else:
         for topic, answer in zip(listing.names, answers, strict=True):
@@ -54,7 +50,7 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
 
 
 def _see(turn: Turn, controller: Controller, topic: str, znode: Data) -> None:
-    """A topic that is there: new, the one that is known, or another one under its name."""
+    """A topic that exists: it is new, or known, or another topic has taken its name."""
     if topic in controller.topics:
         if controller.topic_ids.get(topic) == znode.czxid:
             return
@@ -63,7 +59,7 @@ def _see(turn: Turn, controller: Controller, topic: str, znode: Data) -> None:
     controller.topic_ids[topic] = TopicId(znode.czxid)
     for tp, replicas in paths.decode_topic(topic, znode.data):
         controller.assignments[tp] = replicas
-        state_change.start(turn, controller, tp)  # V3 §B step 1.1: init_leaders (R-027)
+        leader_election.start(turn, controller, tp)  # V3 §B step 1.1: init_leaders (R-027)
 
 
 def _delete(turn: Turn, controller: Controller, topics: tuple[str, ...]) -> None:
@@ -83,7 +79,6 @@ def _delete(turn: Turn, controller: Controller, topics: tuple[str, ...]) -> None
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """A read lost its answer."""
-    listing = controller.topics_listing
-    if listing.step != "idle" and listing.request == 0:
+    """Read again if an answer was lost."""
+    if controller.topics_listing.step != "idle" and not is_outstanding(controller, TopicList()):
         _read_children(turn, controller)

@@ -455,13 +455,14 @@ def test_the_controller_alone_watches_and_without_a_request_does_no_more() -> No
     """A new controller reads the admin paths with what it lists anyway."""
     lab = Lab(3)
     bury(lab, 1)
-    procedures = lab.nodes[2].state.controller.admin.values()
+    controller = lab.nodes[2].state.controller
     watching = {path: ids for path, ids in lab.zk.data_watches.items() if path.startswith("/admin")}
 
     reassigning = (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA, admin_paths.REASSIGN_CANCEL)
     wanted = (*ROOTS, paths.PREFERRED_ELECTION, paths.UNCLEAN_ELECTION, paths.DELETE_TOPICS, *reassigning)
     assert watching == {path: [lab.sessions[2]] for path in wanted}
-    assert [(p.step, p.request, p.again) for p in procedures] == [("idle", 0, False)] * 5
+    assert [(p.step, p.again) for p in controller.admin.values()] == [("idle", False)] * 5
+    assert controller.outstanding == []
 
 
 def test_requests_of_several_kinds_are_taken_up_in_one_order() -> None:

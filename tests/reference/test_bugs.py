@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from reference.config import VARIANTS
-from reference.controller import channel, failover, state_change
+from reference.controller import channel, failover, leader_election
 from reference.controller.context import Controller, Listing, StateChange
 from reference.coordination import paths
 from reference.coordination.api import GetChildren
@@ -166,7 +166,7 @@ def test_an_answer_about_other_logs_says_nothing_of_this_one() -> None:
     controller.changes[T0] = asking
     turn = Turn(Now(Millis(0), Millis(0)), lab.nodes[1].state.ids, lab.configs[1], base.leader_incarnation)
     request = LogInfo(1, BrokerId(1), controller.epoch, base.leader_incarnation, (TopicPartition("other-0"),))
-    state_change.on_log_info(turn, controller, BrokerId(1), request, LogInfoReply(1, ErrorCode.NONE))
+    leader_election.on_log_info(turn, controller, BrokerId(1), request, LogInfoReply(1, ErrorCode.NONE))
 
     assert asking.waiting == (1,)
     assert turn.effects == []

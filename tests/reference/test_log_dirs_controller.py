@@ -1,8 +1,9 @@
 """KIP-112 at the controller: who hears of a bad log directory, and what is done about it."""
 
 from reference.config import VARIANTS
+from reference.controller import controller as controllers
 from reference.controller import log_dirs as notifications
-from reference.controller.context import DirEvents, electable
+from reference.controller.context import DirEvents, OwnElection, electable
 from reference.coordination import paths
 from reference.coordination.api import Create, Data, GetData, Unknown
 from reference.effects import ZkRequest
@@ -126,13 +127,16 @@ def test_a_deposed_controller_takes_no_notification_away() -> None:
     assert isinstance(answer, Data)
     assert answer.version > epoch
     controller = lab.nodes[old].state.controller
-    controller.dir_events = DirEvents(step="reading", request=900, names=("log_dir_event_0000000000",))
+    controller.dir_events = DirEvents(step="reading", names=("log_dir_event_0000000000",))
     turn = Turn(Now(Millis(0), Millis(0)), lab.nodes[old].state.ids, lab.configs[old], NO_INCARNATION)
-    notifications.on_answer(turn, controller, 900, (Data(paths.log_dir_event_payload(BrokerId(1)), 0, 5),))
+    notifications.on_answer(turn, controller, (Data(paths.log_dir_event_payload(BrokerId(1)), 0, 5),))
     (request,) = [e for e in turn.effects if isinstance(e, ZkRequest)]
     answers, _ = lab.zk.submit(lab.admin, request.ops, atomic=request.atomic)
+    (sent,) = [sent for sent in controller.outstanding if sent.request == request.id]
+    controllers.on_answer(turn, controller, sent, answers, lab.sessions[old])
 
-    assert notifications.on_answer(turn, controller, request.id, answers) is False
+    assert controller.step == "looking"
+    assert [type(sent.pending) for sent in controller.outstanding] == [OwnElection]
 
 
 def test_everybody_can_see_which_replicas_are_offline() -> None:

@@ -5,8 +5,7 @@ import pytest
 
 from reference.config import VARIANTS
 from reference.controller.context import Move
-from reference.controller.leader_selection import Elect, Keep
-from reference.controller.reassign import selection as reassign_selection
+from reference.controller.leader_selection import Elect, Keep, lead_from_target, members_wanted, shrink_to_target
 from reference.events import Received
 from reference.messages import (
     Fetch,
@@ -58,19 +57,18 @@ def test_the_leader_is_elected_among_those_who_stay() -> None:
     here = live(1, 2, 3, 4, 5)
     moved = state(1, (1, 2, 3, 4, 5), (5, 4))
 
-    assert reassign_selection.lead(VARIANTS["safe"], moved, here, 2) == Elect(IsrMember(BrokerId(5), Incarnation(5)), moved.isr)
+    assert lead_from_target(VARIANTS["safe"], moved, here, 2) == Elect(IsrMember(BrokerId(5), Incarnation(5)), moved.isr)
     kept = state(4, (1, 2, 3, 4, 5), (5, 4))
-    assert reassign_selection.lead(VARIANTS["safe"], kept, here, 2) == Elect(IsrMember(BrokerId(4), Incarnation(4)), kept.isr)
+    assert lead_from_target(VARIANTS["safe"], kept, here, 2) == Elect(IsrMember(BrokerId(4), Incarnation(4)), kept.isr)
 
 
 def test_nobody_is_elected_while_too_few_are_in_sync() -> None:
     """U-21: nor with one that is registered anew, and may have lost what it held."""
     moved = state(1, (1, 4), (4, 5))
 
-    assert reassign_selection.lead(VARIANTS["safe"], moved, live(1, 4, 5), 2) == Keep()
+    assert lead_from_target(VARIANTS["safe"], moved, live(1, 4, 5), 2) == Keep()
     assert (
-        reassign_selection.lead(VARIANTS["safe"], state(1, (1, 4, 5), (4, 5)), {**live(1, 4), BrokerId(5): Incarnation(9)}, 2)
-        == Keep()
+        lead_from_target(VARIANTS["safe"], state(1, (1, 4, 5), (4, 5)), {**live(1, 4), BrokerId(5): Incarnation(9)}, 2) == Keep()
     )
 
 
@@ -78,8 +76,8 @@ def test_the_isr_shrinks_to_those_who_stay() -> None:
     """R-236, V3 §F step 3.2.2: and where the leader goes, one of those who stay leads."""
     left = tuple(IsrMember(b, Incarnation(b)) for b in ids(4, 5))
 
-    assert reassign_selection.shrink(VARIANTS["safe"], state(4, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(left[0], left)
-    assert reassign_selection.shrink(VARIANTS["safe"], state(1, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(left[1], left)
+    assert shrink_to_target(VARIANTS["safe"], state(4, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(left[0], left)
+    assert shrink_to_target(VARIANTS["safe"], state(1, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(left[1], left)
 
 
 @pytest.mark.parametrize(("protocol", "back", "wanted"), [("safe", False, 3), ("safe", True, 2), ("cancel-without-isr", True, 0)])
@@ -88,7 +86,7 @@ def test_a_rollback_waits_for_fewer(protocol: str, back: bool, wanted: int) -> N
     config = cluster(VARIANTS[protocol]).configs[1]
     move = Move(target=ids(*OAR), original=ids(*OAR), back=back)
 
-    assert reassign_selection.members_wanted(config, state(1, OAR, OAR), move) == wanted
+    assert members_wanted(config, state(1, OAR, OAR), move) == wanted
 
 
 def test_a_dropped_replica_that_still_fetches_does_not_come_back() -> None:

@@ -1,12 +1,12 @@
-"""Proposal B of KIP-236 at run time: requests are read, in-flight entries are written (C-19).
+"""Proposal B of KIP-236: requests are read, in-flight entries are written (C-19).
 
-    /admin/reassignment_requests/request_NNN   somebody asks for something; deleted when it is taken up, or refused
-    /admin/reassignments/[topic]/[partition]   what is in flight: created, changed by another request, deleted at the end
-    /admin/reassign_partitions                 the way of old: its entries become a request with a flag, and stay until the end
+    /admin/reassignment_requests/request_NNN   a request; deleted when it is taken up or refused
+    /admin/reassignments/[topic]/[partition]   an entry in flight: created, changed by another request, deleted at the end
+    /admin/reassign_partitions                 the legacy way: its entries become a request with a flag, and stay until the end
 
-How a partition is moved is the same for both proposals (`reassign_move`).
-What is taken up is written with the request's deletion in one multi, before anything is done about it. So each controller goes on
-with what is in flight, then with the requests in their order, then with those of old, which become the last request (R-252).
+Both proposals move a partition in the same way (`reassign.move`).
+One multi writes the entry and deletes the request, before the move begins. So each controller goes on with the entries in flight,
+then with the requests in their order, then with the legacy entries, which become the last request (R-252).
 """
 
 from reference.config import min_isr_of
@@ -23,7 +23,7 @@ from reference.types import BrokerId, TopicPartition, topic_of
 
 
 def take_requests(turn: Turn, controller: Controller, seen: Seen, draft: Draft) -> None:
-    """R-246, R-247, R-252: requests in their order, each upon what those before it have made of what is in flight."""
+    """R-246, R-247, R-252: apply the requests in their order to the entries in flight."""
     for request in controller.agent.requests.values():
         for tp, replicas in request.replicas.items():
             entry, assigned = draft.entries.get(tp), seen.assigned.get(tp, ())
@@ -47,7 +47,7 @@ def _refusal(
     *,
     legacy: bool,
 ) -> str:
-    """Why a request is ignored (R-251, R-253, KAFKA-2234); nothing where it is not."""
+    """Why a request is ignored (R-251, R-253, KAFKA-2234); empty if it is not."""
     min_isr = min_isr_of(turn.config, topic_of(tp))
     if not assigned:
         return "no such partition"
@@ -61,14 +61,14 @@ def _refusal(
 
 
 def done(draft: Draft, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> None:
-    """R-248: what was asked for in the way of old leaves /admin/reassign_partitions, unless something else stands there now."""
+    """R-248: remove a legacy entry from /admin/reassign_partitions, unless it names other replicas now."""
     asked = draft.legacy.get(tp)
     if asked is not None and asked.replicas == replicas:
         del draft.legacy[tp]
 
 
 def writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
-    """The difference between what was read and what shall be. All requests that were read have been taken up or refused."""
+    """The writes that turn what was read into the draft. Every request that was read has been taken up or refused."""
     gone = [tp for tp in sorted(agent.versions) if tp not in draft.entries]
     wanted = {f"{REASSIGNMENTS}/{topic_of(tp)}" for tp in draft.entries}
     empty = [path for path in agent.parents if path.startswith(f"{REASSIGNMENTS}/") and path not in wanted]
@@ -83,13 +83,13 @@ def writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
         elif entry != agent.entries.get(tp):
             ops.append(SetData(path, data, agent.versions[tp]))
     ops += [Delete(path) for path in agent.requests]
-    return (*ops, *_of_old(agent, draft))
+    return (*ops, *_legacy_writes(agent, draft))
 
 
-def _of_old(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
-    """R-250: what stands in /admin/reassign_partitions and is not in flight so becomes one request, with the flag.
+def _legacy_writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
+    """R-250: the entries of /admin/reassign_partitions that are not in flight become one request, with the flag.
 
-    R-248: the znode goes with its last entry.
+    R-248: the znode is deleted with its last entry.
     """
     ops: list[AnyOp] = []
     if agent.version >= 0 and (agent.bad or draft.legacy != agent.legacy or not draft.legacy):

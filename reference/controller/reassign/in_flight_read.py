@@ -1,4 +1,4 @@
-"""What the reassignment agent reads by proposal B of KIP-236 (C-19): requests, and what is in flight."""
+"""The reads of the reassignment agent by proposal B of KIP-236 (C-19): requests and entries in flight."""
 
 from reference.config import Variant
 from reference.controller.context import Agent
@@ -8,7 +8,7 @@ from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists,
 from reference.types import topic_of, topic_partition
 
 ROOTS = (REASSIGN, REQUESTS)  # "requires only 1 more watch than the current version": none for each reassignment
-_LISTING: tuple[AnyOp, ...] = (
+LISTING: tuple[AnyOp, ...] = (
     *(Exists(root, watch=True) for root in ROOTS),
     GetChildren(REQUESTS, watch=True),
     GetChildren(REASSIGNMENTS),
@@ -16,17 +16,12 @@ _LISTING: tuple[AnyOp, ...] = (
 
 
 def in_use(variant: Variant) -> bool:
-    """C-19: is it this proposal that the controller works by?"""
+    """C-19: whether the controller works by proposal B."""
     return variant.reassignment == "B"
 
 
-def listing() -> tuple[AnyOp, ...]:
-    """The first reads."""
-    return _LISTING
-
-
 def on_listed(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
-    """What is to be read next: requests and the topics of what is in flight, then the entries; nothing when all are known."""
+    """The next reads: requests and topics of entries in flight, then the entries; empty when all are known."""
     match agent.step:
         case "listing":
             agent.step = "topics"
@@ -68,12 +63,12 @@ def _on_entries(agent: Agent, answers: tuple[AnyAnswer, ...]) -> None:
             tp = topic_partition(topic, int(index))
             agent.versions[tp] = answer.version
             entry = reassignment_requests.decode_entry(answer.data)
-            if entry is not None:  # else somebody wrote there, and it goes
+            if entry is not None:  # else another client wrote there: the znode is deleted
                 found[tp] = entry
     agent.entries = dict(sorted(found.items()))
 
 
 def topics_asked(agent: Agent) -> tuple[str, ...]:
-    """The topics that requests are about."""
+    """The topics of the requests and of the legacy entries."""
     tps = [tp for request in agent.requests.values() for tp in request.replicas]
     return tuple(sorted({topic_of(tp) for tp in (*tps, *agent.legacy)}))

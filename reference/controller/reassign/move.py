@@ -1,25 +1,25 @@
-"""One partition is moved: what follows from what, once AR is widened and until it is narrowed (V3 §F, KIP-236 steps 1 to 4).
+"""The steps of one move, from widening AR to narrowing it (V3 §F, KIP-236 steps 1 to 4).
 
     widening   AR := OAR + RAR in the topic znode (C-12)
     joining    all of them follow in a new epoch, until RAR is in the ISR
     leading    AR := RAR in memory; the leader is one of RAR, or keeps the role in a new epoch
-    shrinking  the ISR loses those who are not in RAR
+    shrinking  the ISR loses the replicas that are not in RAR
     stopping   StopReplica(delete=false) to them
     deleting   StopReplica(delete=true) to them
-    narrowing  AR := RAR in the topic znode: only now, for it is the one place that says who held a replica (B-59)
+    narrowing  AR := RAR in the topic znode: only now, because it alone says who held a replica (B-59)
     clearing   the entry leaves /admin/reassign_partitions
 
-A rollback is the same with OAR for RAR, but need not wait for all of OAR; so is a drop (R-255), to those who stay.
-Every step looks at what holds and goes back to the first where that is no longer what it stands on, so any of them can be
-repeated, by this controller or by the next.
+A rollback is the same with OAR for RAR, but need not wait for all of OAR; a drop (R-255) is the same with the replicas that stay.
+Every step checks its precondition and goes back to the first step if it does not hold any more, so this controller or the next
+can repeat any step.
 """
 
 from msgspec.structs import replace
 
 from reference.config import Variant
-from reference.controller import channel, state_change
-from reference.controller.context import Controller, LiveBroker, Move, MoveStep, staying
-from reference.controller.reassign import selection as reassign_selection
+from reference.controller import channel, leader_election
+from reference.controller.context import NEW_EPOCH, Controller, IsrInTarget, LeaderInTarget, LiveBroker, Move, MoveStep, staying
+from reference.controller.leader_selection import held_by, members_wanted, newcomers
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import PartitionState, StopPartition, StopReplicaReply
@@ -41,48 +41,48 @@ def go_on(variant: Variant, move: Move) -> None:
 
 
 def is_ready(turn: Turn, controller: Controller, state: PartitionState, move: Move) -> bool:
-    """May those who are not in the target go?
+    """Whether the replicas outside of the target may go.
 
-    C-11, R-052: V3 §F step 3.2 waits for ISR == AR + RAR, and for ever where one of the old replicas is dead; all that is
-    needed is RAR in the ISR. R-308: only replicas in service count.
+    C-11, R-052: V3 §F step 3.2 waits for ISR == AR + RAR, and waits for ever if an old replica is dead. RAR in the ISR is enough.
+    R-308: only replicas in service count.
     """
     if state.leader is None:
         return False
     variant = turn.config.variant
     if not (move.back or move.dropping) and variant.reassign_complete == "isr_is_all":
         return set(brokers_of(state.isr)) == set(controller.assignments[state.tp]) | set(move.target)
-    held = reassign_selection.held_by(variant, state, move.target, staying(controller, state.tp))
-    return len(held) >= reassign_selection.members_wanted(turn.config, replace(state, replicas=move.target), move)
+    held = held_by(variant, state, move.target, staying(controller, state.tp))
+    return len(held) >= members_wanted(turn.config, replace(state, replicas=move.target), move)
 
 
 def join(turn: Turn, controller: Controller, tp: TopicPartition, full: tuple[BrokerId, ...]) -> None:
     """R-051, V3 §F step 2.1, step 2.2: issue LeaderAndISR, so that new replicas start, and mark the partition as in progress.
 
-    In a new epoch and to all of them (Kafka 1.1): the leader must know whom it may take into the ISR.
+    In a new epoch and to all replicas (Kafka 1.1): the leader must know which replicas it may add to the ISR.
     """
     move = controller.agent.moves[tp]
     move.step = "joining"
     controller.assignments[tp] = full
     if turn.config.variant.reassign_widens:
-        state_change.start(turn, controller, tp, anew=True)
+        leader_election.start(turn, controller, tp, NEW_EPOCH)
     elif tp in controller.states:
         channel.tell_state(controller, controller.states[tp], to=move.target)
-        channel.mark_new(controller, tp, reassign_selection.newcomers(move, controller.states[tp]))
+        channel.mark_new(controller, tp, newcomers(move, controller.states[tp]))
 
 
 def lead(turn: Turn, controller: Controller, tp: TopicPartition) -> None:
-    """R-234: AR := OAR in memory, RAR where it goes forward; and R-235: the leader is one of them and adds none of the others.
+    """R-234: AR := OAR in memory, RAR if the move goes forward. R-235: the leader is one of them and adds no other replica.
 
-    C-17: those whom it must not add are RAR - OAR; the text of KIP-236 names OAR - RAR. V3 §F knows no such step.
+    C-17: the leader must not add RAR - OAR; the text of KIP-236 names OAR - RAR. V3 §F has no such step.
     """
     move = controller.agent.moves[tp]
     controller.assignments[tp] = move.target
     move.step = "leading" if turn.config.variant.reassign_widens else "shrinking"
-    state_change.start(turn, controller, tp, "lead" if move.step == "leading" else "shrink")
+    leader_election.start(turn, controller, tp, LeaderInTarget() if move.step == "leading" else IsrInTarget())
 
 
 def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) -> None:
-    """Go as far as it goes without reading."""
+    """Take the move as far as it goes without reading."""
     state = controller.states.get(tp)
     if tp not in controller.assignments or tp in controller.changes or state is None:
         return
@@ -91,9 +91,9 @@ def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) 
             _begin_again(controller, move)
         else:
             move.step = "shrinking"
-            state_change.start(turn, controller, tp, "shrink")
+            leader_election.start(turn, controller, tp, IsrInTarget())
     elif move.step == "shrinking":
-        if any(b not in move.target for b in brokers_of((*state.isr, *state.elr))):  # KIP-966: who counts is not deleted
+        if any(b not in move.target for b in brokers_of((*state.isr, *state.elr))):  # KIP-966: a member of the ELR is not deleted
             _begin_again(controller, move)
         else:
             go_on(turn.config.variant, move)
@@ -104,12 +104,12 @@ def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) 
         go_on(turn.config.variant, move)
         controller.agent.again = True
     if move.step in ("narrowing", "clearing") and turn.config.variant.reassign_order == "ar_last" and _untold(controller, move):
-        move.step = "deleting"  # who registers now may have read the old assignment
+        move.step = "deleting"  # a broker that registered now may have read the old assignment
         _stop(controller, state, move)
 
 
 def _begin_again(controller: Controller, move: Move) -> None:
-    """What this stood on is gone: somebody died meanwhile."""
+    """A precondition does not hold any more, because a broker died meanwhile."""
     move.step = "widening"
     controller.agent.again = True
 
@@ -120,10 +120,10 @@ def _untold(controller: Controller, move: Move) -> tuple[LiveBroker, ...]:
 
 
 def _stop(controller: Controller, state: PartitionState, move: Move) -> bool:
-    """Tell those who are not in the target and live; True when all have answered.
+    """Send StopReplica to the live brokers outside of the target; True when all have answered.
 
-    An answer is enough, also one that says that the directory is offline (R-308): a broker that is down, or cannot delete, does
-    it when it starts and finds no assignment (V3 §E step 4).
+    Any answer is enough, also that the directory is offline (R-308): a broker that is down or cannot delete does so when it
+    starts and finds no assignment (V3 §E step 4).
     """
     for peer in _untold(controller, move):
         move.told = (*move.told, peer)
@@ -134,7 +134,7 @@ def _stop(controller: Controller, state: PartitionState, move: Move) -> bool:
 
 
 def on_stopped(controller: Controller, reply: StopReplicaReply) -> None:
-    """A broker answered. One that knows a later epoch was told of it by a write that we take for lost: begin again above it."""
+    """A broker that knows a later epoch was told of it by a write whose answer was lost: start again above that epoch."""
     for tp, error in reply.errors:
         move = controller.agent.moves.get(tp)
         if error is ErrorCode.FENCED_LEADER_EPOCH and move is not None and move.step in ("stopping", "deleting"):

@@ -1,12 +1,12 @@
-"""What ZooKeeper shall hold next, and which partitions take a step, given what the reassignment agent has read.
+"""The next write of the reassignment agent, and which partitions take a step, from what the agent has read.
 
-The plan is one multi for all partitions: topic znodes with AR widened or narrowed, entries that are done or make no sense taken
-out, entries from /admin/reassign_partitions_extra put in. It is conditional on every version that was read.
+The write is one multi for all partitions: topic znodes with AR widened or narrowed, entries removed that are done or invalid,
+entries added from /admin/reassign_partitions_extra. It is conditional on every version that was read.
 """
 
 from reference.config import Variant, min_isr_of
-from reference.controller import channel, state_change
-from reference.controller.context import Controller, Move, live_ids
+from reference.controller import channel, leader_election
+from reference.controller.context import NEW_EPOCH, Controller, Move, live_ids
 from reference.controller.reassign import in_flight as reassign_in_flight
 from reference.controller.reassign import move as reassign_move
 from reference.controller.reassign.in_flight_read import in_use
@@ -41,7 +41,7 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
         elif entry is None:
             _leave(turn, controller, tp, seen.assigned[tp])
         elif in_use(turn.config.variant) and entry != agent.entries.get(tp):
-            pass  # begun or changed: not before it is written, for the next controller must do the same
+            pass  # begun or changed: wait until it is written, because the next controller must do the same
         elif first and failover == "abort" and any(b not in live_ids(controller) for b in entry.replicas):
             del draft.entries[tp]  # B-58, KAFKA-4214: given up because a new replica is down just now
         else:
@@ -55,7 +55,7 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
 
 
 def _leave(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tuple[BrokerId, ...]) -> None:
-    """The entry is gone: because this is done, or because somebody took it out by hand; then AR stays what the znode says."""
+    """The entry is gone: the move is done, or an operator removed the entry, and AR stays as in the topic znode."""
     move = controller.agent.moves.pop(tp, None)
     if move is None:
         return
@@ -66,7 +66,7 @@ def _leave(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tup
             channel.tell_state(controller, state, to=())  # R-238: resend the metadata to every broker
     else:
         controller.assignments[tp] = assigned
-        state_change.start(turn, controller, tp, anew=True)
+        leader_election.start(turn, controller, tp, NEW_EPOCH)
 
 
 def _words(move: Move) -> str:
@@ -75,15 +75,15 @@ def _words(move: Move) -> str:
 
 
 def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition) -> None:
-    """R-050: what is not in the map is put there. Another target than before begins another move.
+    """R-050: put an entry that is not in the map there. Another target than before begins another move.
 
-    R-233, R-239: while /admin/reassign_cancel is there all that is pending goes back and nothing goes forward. R-243: so does
-    what is asked for again in the extra znode, until it is gone from the pending ones.
+    R-233, R-239: while /admin/reassign_cancel exists, every pending move goes back and none goes forward. R-243: so does a move
+    whose partition is in the extra znode, until its entry is gone.
     """
     agent = controller.agent
     entry, move = draft.entries[tp], agent.moves.get(tp)
     back = agent.cancelled or tp in agent.extra
-    # R-232: OAR is what is assigned before the move. C-20: of one in flight it is what it was then.
+    # R-232: OAR is the assignment before the move. C-20: for a move in flight it is that of its beginning.
     original = entry.original or (move.original if move is not None else draft.assigned[tp])
     if not back and move is None and len(entry.replicas) < min_isr_of(turn.config, topic_of(tp)):
         turn.note(Note(kind="reassignment-refused", tp=tp, detail="fewer replicas than min.insync.replicas"))
@@ -94,7 +94,7 @@ def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartitio
 
 
 def _go_on_with(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition) -> None:
-    """Proposal B: what is in flight, as it is written down. First those go who are to go at once (R-254, R-255).
+    """Proposal B: go on with an entry in flight. The replicas to drop go first (R-254, R-255).
 
     R-253: they have gone when AR names none of them. None of them is wanted, so AR is never widened to them again.
     """
@@ -106,14 +106,14 @@ def _go_on_with(turn: Turn, controller: Controller, draft: Draft, tp: TopicParti
 
 
 def _go_for(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition, wanted: Move) -> None:
-    """The move that is under way, or another one instead."""
+    """Go on with the move under way, or replace it by another one."""
     agent, entry = controller.agent, draft.entries[tp]
     move = agent.moves.get(tp)
     if move is None or (move.target, move.back, move.dropping) != (wanted.target, wanted.back, wanted.dropping):
         agent.moves[tp] = move = wanted
         turn.note(Note(kind="reassignment-begun", tp=tp, detail=_words(move)))
     assigned = draft.assigned[tp]
-    # C-12: who holds a replica is in AR; ar_first (B-59) has nothing else to go by, as Kafka before original_replicas
+    # C-12: AR lists who holds a replica; ar_first (B-59) has nothing else, as Kafka before original_replicas
     by_ar = turn.config.variant.reassign_order == "ar_first"
     known = assigned if by_ar else (*assigned, *entry.replicas, *move.original, *entry.held)
     if move.dropping:
@@ -123,7 +123,7 @@ def _go_for(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition
 
 
 def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: TopicPartition) -> None:
-    """The next step of a partition, as far as it needs what was read."""
+    """The next step of a partition, as far as it depends on the reads."""
     move, variant = controller.agent.moves.get(tp), turn.config.variant
     if move is None or tp not in draft.entries:
         return
@@ -136,7 +136,7 @@ def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: Topi
             if variant.reassign_widens and full != assigned:
                 draft.assigned[tp] = full
             elif not written:
-                pass  # without OAR in ZooKeeper nobody could take it back
+                pass  # without OAR in ZooKeeper the move could not be rolled back
             elif (move.back or move.dropping) and ready:
                 reassign_move.lead(turn, controller, tp)
             else:
@@ -156,15 +156,15 @@ def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: Topi
 
 
 def _all_told(variant: Variant, seen: Seen, move: Move) -> bool:
-    """Nobody is left who was registered while AR still named it and was not told to stop."""
+    """True if every registered broker in `move.dropped` was sent StopReplica."""
     late = [b for b in seen.registered if b.broker in move.dropped and b not in move.told]
     return not late or variant.reassign_order == "ar_first"
 
 
 def _take_extra(controller: Controller, draft: Draft) -> None:
-    """R-242: what is in the extra znode goes to the pending ones and leaves it; R-243: not before the same is rolled back there.
+    """R-242: move the entries of the extra znode to the pending ones; R-243: not before the same partition is rolled back there.
 
-    R-239: nothing is begun while a cancellation is in place.
+    R-239: begin nothing while a cancellation is in place.
     """
     agent = controller.agent
     if agent.cancelled:
@@ -178,7 +178,7 @@ def _take_extra(controller: Controller, draft: Draft) -> None:
 
 
 def _writes(turn: Turn, controller: Controller, seen: Seen, draft: Draft) -> tuple[AnyOp, ...]:
-    """The difference between what was read and what shall be."""
+    """The writes that turn what was read into the draft."""
     agent, variant = controller.agent, turn.config.variant
     changed = sorted({topic_of(tp) for tp, replicas in draft.assigned.items() if replicas != seen.assigned[tp]})
     ops: list[AnyOp] = []
@@ -200,7 +200,7 @@ def _writes(turn: Turn, controller: Controller, seen: Seen, draft: Draft) -> tup
 
 
 def _rewrite(path: str, entries: Reassignments, version: int) -> AnyOp:
-    """R-242, R-148: the znode goes with its last entry."""
+    """R-242, R-148: the znode is deleted with its last entry."""
     return SetData(path, admin_paths.reassignments_payload(entries), version) if entries else Delete(path, version)
 
 

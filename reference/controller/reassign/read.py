@@ -1,7 +1,7 @@
-"""What the reassignment agent reads when it wakes up: the requests first, then what they are about.
+"""The reads of the reassignment agent when it wakes up: the requests first, then the partitions that they name.
 
-Two paths hold requests, one by variant (C-06): /admin/reassign_partitions with the znodes of KIP-236 beside it, or V3's tree of
-one znode for each partition. Proposal B has its own (`reassign_in_flight_read`).
+The variant decides which path holds requests (C-06): /admin/reassign_partitions with the znodes of KIP-236 beside it, or V3's
+tree of one znode for each partition. Proposal B has its own paths (`in_flight_read`).
 """
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ _ZNODES = (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA, admin_paths.REASSIG
 
 
 class Seen(Struct, kw_only=True):
-    """ZooKeeper as it was read: AR of each partition of the topics concerned, states, and who is registered."""
+    """ZooKeeper as it was read: AR of each partition of the topics concerned, states, and registrations."""
 
     assigned: dict[TopicPartition, tuple[BrokerId, ...]]
     versions: dict[str, int]  # of the topic znodes
@@ -29,7 +29,7 @@ class Seen(Struct, kw_only=True):
 
 
 class Draft(Struct, kw_only=True):
-    """What shall hold after the next write."""
+    """What ZooKeeper is to hold after the next write."""
 
     entries: Reassignments
     extra: Reassignments
@@ -38,7 +38,7 @@ class Draft(Struct, kw_only=True):
 
 
 def roots(variant: Variant) -> tuple[str, ...]:
-    """The paths under which somebody asks for something."""
+    """The paths that hold requests."""
     if reassign_in_flight_read.in_use(variant):
         return reassign_in_flight_read.ROOTS
     return (PARTITIONS_REASSIGNED,) if variant.reassign_path == "v3" else _ZNODES
@@ -47,7 +47,7 @@ def roots(variant: Variant) -> tuple[str, ...]:
 def listing(variant: Variant, agent: Agent) -> tuple[AnyOp, ...]:
     """The first reads, each with a watch."""
     if reassign_in_flight_read.in_use(variant):
-        return reassign_in_flight_read.listing()
+        return reassign_in_flight_read.LISTING
     if variant.reassign_path == "v3":
         return Exists(PARTITIONS_REASSIGNED, watch=True), GetChildren(PARTITIONS_REASSIGNED, watch=True)
     # B-58, KAFKA-9478: the watch was set only where the znode did not exist, so what was written to it later was never seen
@@ -56,7 +56,7 @@ def listing(variant: Variant, agent: Agent) -> tuple[AnyOp, ...]:
 
 
 def on_listed(variant: Variant, agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
-    """R-049: get the set of reassigned partitions. What is to be read next before they are known; nothing where they are."""
+    """R-049: get the set of reassigned partitions. The next reads; empty when the set is known."""
     if reassign_in_flight_read.in_use(variant):
         return reassign_in_flight_read.on_listed(agent, answers)
     match agent.step:
@@ -98,9 +98,9 @@ def _entries_of_v3(asked: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> 
 
 
 def details(agent: Agent) -> tuple[AnyOp, ...]:
-    """What must be known of the partitions: V3 §F step 3.1 reads the ISR; the watch is Kafka's, for the leader's change of it.
+    """Reads about the partitions: V3 §F step 3.1 reads the ISR; the watch for the leader's change of it is Kafka's.
 
-    Registrations come last: who registered later than this read its assignment later than what this reads of it.
+    Registrations come last: a broker that registers after this read reads its assignment later than this does.
     """
     tps = sorted({*agent.entries, *agent.moves})
     topics = sorted({topic_of(tp) for tp in (*tps, *agent.extra)} | {*reassign_in_flight_read.topics_asked(agent)})

@@ -1,43 +1,32 @@
 """The reassignment agent: partitions are given other replicas while they serve (V3 §F, KIP-236).
 
-"Wakes up if notified or a certain amount of time has passed": it then reads what is asked for and how far it is, takes each
-partition one step on (`reassign_plan`, `reassign_move`), and does at most one multi, which checks /controller_epoch (KAFKA-6082).
-What was asked for and what was there before stay in ZooKeeper until the last write, so the next controller begins again by
-reading (B-58, B-62); a step whose answer was lost is read back and repeated. By which proposal it is asked is a switch (C-19).
+"Wakes up if notified or a certain amount of time has passed": it then reads the requests and the state of their partitions, takes
+each partition one step on (`plan`, `move`), and does at most one multi, which checks /controller_epoch (KAFKA-6082). The request
+and the original replicas stay in ZooKeeper until the last write, so the next controller starts again by reading (B-58, B-62); a
+step whose answer was lost is read back and repeated. A switch says which proposal of KIP-236 holds (C-19).
 """
 
-from reference.controller import state_change
-from reference.controller.context import Controller
+from reference.controller.context import Controller, Reassigning
+from reference.controller.outstanding import ask, is_outstanding, retry_later, write
 from reference.controller.reassign import move as reassign_move
 from reference.controller.reassign import plan as reassign_plan
 from reference.controller.reassign import read as reassign_read
 from reference.coordination import paths
-from reference.coordination.api import (
-    AnyAnswer,
-    AnyOp,
-    BadVersion,
-    Check,
-    Created,
-    Data,
-    Deleted,
-    Exists,
-    NoNode,
-    Unknown,
-    Written,
-)
-from reference.effects import CancelTimer, SetTimer, ZkRequest
+from reference.coordination.api import AnyAnswer, AnyOp, Created, Data, Deleted, Exists, Written
+from reference.effects import CancelTimer, SetTimer
 from reference.machine import Turn
+from reference.timers import Timer, name_of
 
 
 def watches(turn: Turn) -> tuple[AnyOp, ...]:
-    """What a new controller watches; answered to `on_listed`."""
+    """Reads with the watches of a new controller; `on_listed` takes the answers."""
     return tuple(Exists(path, watch=True) for path in reassign_read.roots(turn.config.variant))
 
 
 def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Remember that there is something to do; `begin` goes on with it once this controller is active.
+    """Remember whether there are requests; `begin` wakes the agent once this controller is active.
 
-    R-252: what is in flight has no watch, so a new controller looks.
+    R-252: entries in flight have no watch, so a new controller always reads them.
     """
     in_flight = turn.config.variant.reassignment == "B"
     controller.agent.again = in_flight or any(isinstance(answer, Data) for answer in answers)
@@ -52,7 +41,7 @@ def begin(turn: Turn, controller: Controller) -> None:
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> bool:
-    """V3 §F step 1: something is asked for; or the state of a partition that is moved has changed. False: it is neither."""
+    """V3 §F step 1: a request came, or the state of a moving partition changed. False: the watch is another procedure's."""
     roots = reassign_read.roots(turn.config.variant)
     asked = any(path == root or path.startswith(f"{root}/") for root in roots)
     if asked or paths.tp_of_state_path(path) in controller.agent.moves:
@@ -62,7 +51,7 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> bool:
 
 
 def wake(turn: Turn, controller: Controller) -> None:
-    """V3 §F step 1.1.2: wake up the reassignment agent; once more where it is awake. A broker without the office sleeps on."""
+    """V3 §F step 1.1.2: wake up the agent; once more after this round if it is awake. Only the active controller does so."""
     agent = controller.agent
     agent.again = controller.step != "active" or agent.step != "idle"
     if not agent.again:
@@ -70,27 +59,20 @@ def wake(turn: Turn, controller: Controller) -> None:
         _ask(turn, controller, reassign_read.listing(turn.config.variant, agent))
 
 
-def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> None:
-    agent = controller.agent
-    agent.asked, agent.request = ops, turn.zk_id()
-    turn.effects.append(ZkRequest(agent.request, ops, atomic))
+def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
+    controller.agent.asked = ops
+    ask(turn, controller, Reassigning(), ops)
 
 
-def on_answer(turn: Turn, controller: Controller, request: int, answers: tuple[AnyAnswer, ...]) -> bool | None:
-    """ZooKeeper answered. None: not the agent's request. False: this controller has been replaced."""
+def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """The answers to the agent's reads, or to its write."""
     agent = controller.agent
-    if request != agent.request:
-        return None
-    agent.request = 0
-    if isinstance(answers[0], Unknown):
-        state_change.later(turn)
-    elif agent.step == "writing":
-        return _on_written(turn, controller, answers)
+    if agent.step == "writing":
+        _on_written(turn, controller, answers)
     elif agent.step == "reading":
         _act(turn, controller, answers)
     else:
         _read_on(turn, controller, reassign_read.on_listed(turn.config.variant, agent, answers))
-    return True
 
 
 def _read_on(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
@@ -110,38 +92,33 @@ def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> 
     agent = controller.agent
     ops = reassign_plan.plan(turn, controller, reassign_read.seen(agent.asked, answers))
     agent.step, agent.asked = "idle", ()
-    # B-58, KAFKA-9478: nobody looks again at entries that nobody works off
+    # B-58, KAFKA-9478: entries without a move are never read again
     forgotten = turn.config.variant.reassign_failover == "zombie" and not agent.moves
     if (agent.moves or agent.entries or agent.extra) and not forgotten:
         pause = turn.config.reassign_interval_ms
-        turn.effects.append(SetTimer("reassign", pause, pause))
+        turn.effects.append(SetTimer(name_of(Timer.REASSIGN), pause, pause))
     else:
-        turn.effects.append(CancelTimer("reassign"))
+        turn.effects.append(CancelTimer(name_of(Timer.REASSIGN)))
     if ops:
-        guard = (Check(paths.CONTROLLER_EPOCH, controller.epoch_version),) if turn.config.variant.zk_guard else ()
         agent.step = "writing"
-        _ask(turn, controller, (*guard, *ops), atomic=True)
+        write(turn, controller, Reassigning(), ops, atomic=True)
 
 
-def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> bool:
-    """What was written is taken up by reading it; so is what somebody else wrote first.
+def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
+    """Read again what was written, or what another client wrote first.
 
     R-053, V3 §F step 3.2.1, V3 §F step 3.2.7: the controller's lock is that one machine takes one event at a time and does one
     write after the other; another controller is kept out by the epoch that each write checks.
     """
-    guard = turn.config.variant.zk_guard
-    if guard and isinstance(answers[0], (BadVersion, NoNode)):
-        return False
-    if all(isinstance(answer, (Written, Deleted, Created)) for answer in answers[1 if guard else 0 :]):
+    if all(isinstance(answer, (Written, Deleted, Created)) for answer in answers):
         controller.agent.step = "idle"
         controller.agent.again = True
     else:
-        state_change.later(turn)  # not at once: a writer that is always faster would keep this controller busy
-    return True
+        retry_later(turn)  # not at once: a faster writer would keep this controller busy
 
 
 def proceed(turn: Turn, controller: Controller) -> None:
-    """Something that a move waited for may have happened."""
+    """Take every move as far as it goes: what it waited for may have happened."""
     if controller.step != "active":
         return
     agent = controller.agent
@@ -152,8 +129,8 @@ def proceed(turn: Turn, controller: Controller) -> None:
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """An answer was lost, or a write refused: begin again by reading."""
+    """Start again by reading where an answer was lost or a write failed."""
     agent = controller.agent
-    if agent.step != "idle" and agent.request == 0:
+    if agent.step != "idle" and not is_outstanding(controller, Reassigning()):
         agent.step = "idle"
         wake(turn, controller)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from reference.controller import state_change
-from reference.controller.context import IsrRequest, Wish
+from reference.controller import leader_election
+from reference.controller.context import NEW_EPOCH, AnyGoal, IsrRequest, LeaderElection, PreferredLeader, UncleanLeader
 from reference.effects import ZkRequest
 from reference.machine import Now, Turn
 from reference.messages import IsrChange, IsrProposal, PartitionState
@@ -28,7 +28,8 @@ class Desk:
         (asked,) = [effect for effect in self.turn.effects if isinstance(effect, ZkRequest)]
         self.turn.effects.clear()
         answers, _ = self.lab.zk.submit(self.lab.sessions[1], asked.ops, atomic=asked.atomic)
-        assert state_change.on_answer(self.turn, self.controller, asked.id, answers)
+        self.controller.outstanding.clear()
+        leader_election.on_answer(self.turn, self.controller, T0, answers[-1:])
 
     def propose(self) -> None:
         """Its leader wants an ISR without b3."""
@@ -40,7 +41,7 @@ class Desk:
     def widen(self) -> None:
         """Another assignment, to be told in a new epoch."""
         self.controller.assignments[T0] = WIDER
-        state_change.start(self.turn, self.controller, T0, anew=True)
+        leader_election.start(self.turn, self.controller, T0, NEW_EPOCH)
 
     def end(self) -> PartitionState:
         """What all are told when it has come to rest."""
@@ -57,7 +58,7 @@ def test_an_isr_that_is_being_written_begins_no_epoch(answered: int) -> None:
     desk = Desk()
     before = desk.controller.states[T0]
     desk.propose()
-    state_change.start(desk.turn, desk.controller, T0)
+    leader_election.start(desk.turn, desk.controller, T0)
     for _ in range(answered):
         desk.answer()
     desk.widen()
@@ -71,7 +72,7 @@ def test_an_isr_that_is_being_written_begins_no_epoch(answered: int) -> None:
 def test_an_epoch_that_is_being_written_for_the_old_assignment_is_followed_by_another(answered: int) -> None:
     desk = Desk()
     before = desk.controller.states[T0]
-    state_change.start(desk.turn, desk.controller, T0, anew=True)
+    leader_election.start(desk.turn, desk.controller, T0, NEW_EPOCH)
     for _ in range(answered):
         desk.answer()
     desk.widen()
@@ -81,14 +82,35 @@ def test_an_epoch_that_is_being_written_for_the_old_assignment_is_followed_by_an
     assert (after.leader_epoch, after.replicas) == (before.leader_epoch + 1 + answered, WIDER)
 
 
-@pytest.mark.parametrize("wish", ["preferred", "unclean"])
-def test_an_order_of_an_operator_does_not_take_its_place(wish: Wish) -> None:
+@pytest.mark.parametrize("order", [PreferredLeader(), UncleanLeader()])
+def test_an_order_of_an_operator_does_not_take_its_place(order: AnyGoal) -> None:
     """The preferred leader leads already, so that the order changes nothing."""
     desk = Desk()
     before = desk.controller.states[T0]
     desk.widen()
-    state_change.start(desk.turn, desk.controller, T0, wish)
+    leader_election.start(desk.turn, desk.controller, T0, order)
 
     after = desk.end()
 
     assert (after.leader_epoch, after.replicas) == (before.leader_epoch + 1, WIDER)
+
+
+def test_later_order_replaces_the_earlier_beside_a_new_epoch() -> None:
+    desk = Desk()
+    for goal in (PreferredLeader(), NEW_EPOCH, UncleanLeader()):
+        leader_election.start(desk.turn, desk.controller, T0, goal)
+
+    assert desk.controller.changes[T0].goals == (NEW_EPOCH, UncleanLeader())
+
+
+def test_clone_keeps_goals_and_outstanding_requests() -> None:
+    """The explorer clones machines by their encoding, so both unions must be told apart by their tags."""
+    desk = Desk()
+    desk.widen()
+    original = desk.lab.nodes[1]
+
+    clone = original.clone()
+
+    assert clone.state.controller == original.state.controller
+    assert clone.fingerprint() == original.fingerprint()
+    assert [sent.pending for sent in clone.state.controller.outstanding] == [LeaderElection(T0)]

@@ -1,57 +1,44 @@
-"""Becoming the controller (V3 §D steps 1 and 2; the article's controller epoch).
+"""Controller election: a broker becomes controller, and resigns (V3 §D steps 1 and 2; the article's controller epoch).
 
-`safe` creates /controller and raises /controller_epoch in one multi, so that two controllers never share an epoch; the article
-does the one after the other, V3 knows no epoch.
+`safe` creates /controller and raises /controller_epoch in one multi, so that two controllers never share an epoch. The article
+does one after the other. V3 has no controller epoch.
 """
 
 from reference.config import Variant, asks_controller, sends_heartbeats
-from reference.controller import failover, resign, state_change
-from reference.controller.context import Controller
+from reference.controller import channel, failover, proposals, standings
+from reference.controller.context import Controller, OwnElection
+from reference.controller.outstanding import ask
 from reference.coordination import paths
-from reference.coordination.api import (
-    AnyAnswer,
-    AnyOp,
-    Create,
-    Created,
-    Data,
-    Exists,
-    GetData,
-    SetData,
-    Unknown,
-    Written,
-)
-from reference.effects import Note, ZkRequest
+from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, Exists, GetData, SetData, Written
+from reference.effects import CancelTimer, Note
 from reference.machine import Turn
+from reference.timers import Timer, name_of
 from reference.types import BrokerId, ControllerEpoch, ZkVersion
+
+_OUTLIVES_THE_TERM = ("epoch", "epoch_version", "elected", "locked")
 
 
 def look(turn: Turn, controller: Controller) -> None:
-    """V3 §D: set an exists watcher on the ControllerPath, and see who is there (R-040, R-146)."""
-    ask(turn, controller, (Exists(paths.CONTROLLER, watch=True), GetData(paths.CONTROLLER_EPOCH)))
+    """V3 §D: read /controller, with an exists watch (R-040, R-146)."""
+    ask(turn, controller, OwnElection(), (Exists(paths.CONTROLLER, watch=True), GetData(paths.CONTROLLER_EPOCH)))
     if controller.step != "active":
         controller.step = "looking"
 
 
-def ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> None:
-    """Send the request of the step."""
-    controller.request = turn.zk_id()
-    turn.effects.append(ZkRequest(controller.request, ops, atomic))
-
-
 def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
-    """Somebody is controller: watch. It is us: go on. Nobody is: claim it."""
+    """Another broker is controller: watch. This broker is: go on. No broker is: claim /controller."""
     found, epoch = answers
     if isinstance(found, Data):
         _seen(turn, controller, paths.decode_controller(found.data))
     ours = isinstance(found, Data) and found.owner == session
     if controller.step == "active":
         if not ours:
-            resign.resign(turn, controller)
+            resign(turn, controller)
             look(turn, controller)
         return
     known = int(epoch.data) if isinstance(epoch, Data) else 0
     if not turn.config.variant.controller_epoch_persist:
-        known = controller.epoch  # B-46: each broker counts its own reigns
+        known = controller.epoch  # B-46: each broker counts its own terms
     version = epoch.version if isinstance(epoch, Data) else -1
     if ours:
         _ours_already(turn, controller, known, version)
@@ -62,13 +49,13 @@ def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
 
 
 def _seen(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """Who is controller: heartbeats and ISR changes go there (R-185, R-192). An older protocol has nothing to ask (R-205)."""
+    """Heartbeats and ISR changes go to this controller (R-185, R-192). An older protocol sends it nothing (R-205)."""
     if sends_heartbeats(turn.config) or asks_controller(turn.config):
         controller.elected = broker
 
 
 def _ours_already(turn: Turn, controller: Controller, known: int, version: int) -> None:
-    """An earlier claim whose answer was lost has been done. Without the multi its second half may still be missing."""
+    """An earlier claim was done, but its answer was lost. Without the multi, /controller_epoch may not be raised yet."""
     variant = turn.config.variant
     controller.epoch = ControllerEpoch(known if variant.controller_epoch else 0)
     controller.epoch_version = ZkVersion(version)
@@ -86,13 +73,12 @@ def _claim(turn: Turn, controller: Controller, known: int, version: int) -> None
     controller.epoch = ControllerEpoch(known + 1 if variant.controller_epoch else 0)
     controller.epoch_version = ZkVersion(version)
     if _raises(variant) and variant.zk_guard:
-        ask(turn, controller, (create, _epoch_op(known, version)), atomic=True)
+        ask(turn, controller, OwnElection(), (create, _epoch_op(known, version)), atomic=True)
     else:
-        ask(turn, controller, (create,))
+        ask(turn, controller, OwnElection(), (create,))
 
 
 def _raises(variant: Variant) -> bool:
-    """Is /controller_epoch written at all?"""
     return variant.controller_epoch and variant.controller_epoch_persist
 
 
@@ -103,14 +89,14 @@ def _epoch_op(known: int, version: int) -> AnyOp:
 
 
 def on_claimed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """V3 §D step 2: if not successful, return (and look again, for the watch is on what was there before)."""
+    """V3 §D step 2: if not successful, return. Look again, because the watch is on the znode that was there before."""
     variant = turn.config.variant
     if not isinstance(answers[0], Created):
         look(turn, controller)
     elif _raises(variant) and not variant.zk_guard:
         _raise_epoch(turn, controller, controller.epoch - 1, controller.epoch_version)
     elif _raises(variant):
-        _epoch_landed(turn, controller, answers[1])
+        on_epoch_raised(turn, controller, answers[1])
     else:
         _won(turn, controller)
 
@@ -118,15 +104,11 @@ def on_claimed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...
 def _raise_epoch(turn: Turn, controller: Controller, known: int, version: int) -> None:
     controller.step = "raising-epoch"
     controller.epoch = ControllerEpoch(known + 1)
-    ask(turn, controller, (_epoch_op(known, version),))
+    ask(turn, controller, OwnElection(), (_epoch_op(known, version),))
 
 
-def on_epoch_raised(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """The article's second step."""
-    _epoch_landed(turn, controller, answers[0])
-
-
-def _epoch_landed(turn: Turn, controller: Controller, answer: AnyAnswer) -> None:
+def on_epoch_raised(turn: Turn, controller: Controller, answer: AnyAnswer) -> None:
+    """/controller_epoch was written: in the multi of the claim, or as the article's second step."""
     match answer:
         case Written(version=version):
             controller.epoch_version = ZkVersion(version)
@@ -139,20 +121,24 @@ def _epoch_landed(turn: Turn, controller: Controller, answer: AnyAnswer) -> None
 
 
 def _won(turn: Turn, controller: Controller) -> None:
-    turn.note(
-        Note(kind="controller-elected", controller_epoch=controller.epoch if turn.config.variant.controller_epoch else None)
-    )
+    turn.note(Note(kind="controller-elected", controller_epoch=_noted_epoch(turn, controller)))
     _seen(turn, controller, turn.config.broker)
     failover.begin(turn, controller)
 
 
-def on_lost_answer(turn: Turn, controller: Controller) -> None:
-    """The answer to a step was lost: look again after a pause; what was done will be seen."""
-    if controller.step != "active":
-        controller.step = "looking"
-    state_change.later(turn)
+def _noted_epoch(turn: Turn, controller: Controller) -> ControllerEpoch | None:
+    return controller.epoch if turn.config.variant.controller_epoch else None
 
 
-def is_unknown(answers: tuple[AnyAnswer, ...]) -> bool:
-    """Did the connection fail under this request?"""
-    return isinstance(answers[0], Unknown)
+def resign(turn: Turn, controller: Controller) -> None:
+    """Another broker is controller, or the session is over (R-071 for controllers): forget the term, send nothing more."""
+    if controller.step in ("active", "listing", "reading", "states"):
+        turn.note(Note(kind="controller-resigned", controller_epoch=_noted_epoch(turn, controller)))
+    channel.open_channels(turn, controller, live=())
+    proposals.disown(turn, controller)
+    standings.forget(turn, controller)
+    fresh = Controller()
+    for field in Controller.__struct_fields__:
+        if field not in _OUTLIVES_THE_TERM:
+            setattr(controller, field, getattr(fresh, field))
+    turn.effects += [CancelTimer(name_of(Timer.REASSIGN)), CancelTimer(name_of(Timer.CONTROLLER_RETRY))]

@@ -1,0 +1,351 @@
+"""Leader election of one partition: read its state znode, choose, write conditionally, tell the brokers (V3 §A step 3 and 4).
+
+A round first repairs: leader and ISR must be live. Where nothing is to be repaired it serves a goal (`context.AnyGoal`). The rows
+are tried from top to bottom; "live" means registered, as stamped in the ISR, with its directory in service, and not inactive.
+
+    state znode                     goal             leader                  ISR                epoch source
+    none                            any              first live of AR        live part of AR    0     V3 §B init_leaders step 1.1
+    leader or ISR member not live   any              kept, or first of AR    live part of ISR   + 1   V3 §A step 3.2, R-021, R-144
+    ISR not live, ELR member live   any              first of them in AR     the leader         + 1   KIP-966
+    neither; unclean_election       any              first live of AR        the leader         + 1   R-022, R-145
+    neither; recovery_election and
+      all of ISR and ELR registered any              longest of their logs   the leader         + 1   docs/promise.md DUR-6
+    no leader by the rows above     UncleanLeader    longest safe log of AR  the leader, no ELR + 1   docs/promise.md DUR-7
+    none of these, leader named     any              none                    kept (U-18)        + 1   R-023
+    live                            PreferredLeader  AR[0] if in the ISR     kept               + 1   R-147
+    live                            LeaderInTarget   first of AR in the ISR  kept               + 1   R-235, KIP-236
+    live                            IsrInTarget      kept, or first of AR    ISR without non-AR + 1   R-236, V3 §F step 3.2.2
+    live                            NewEpoch         kept                    kept               + 1   R-051, V3 §F step 2.1
+    live                            ProposedIsr      kept                    as proposed        kept  R-203, KIP-343
+    live                            Repair           no write
+
+`+ 1` is the switch `epoch_bump`. A broker in controlled shutdown leads, or stays in the ISR, where no other broker can (R-184).
+Every write is conditional on the version that was read, and in `safe` also on /controller_epoch (KAFKA-6082).
+"""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from reference.config import Variant, min_isr_of
+from reference.controller import channel, leader_selection, proposals
+from reference.controller.context import (
+    NEW_EPOCH,
+    REPAIR,
+    AnyGoal,
+    Controller,
+    IsrInTarget,
+    LeaderElection,
+    LeaderInTarget,
+    NewEpoch,
+    Order,
+    PreferredLeader,
+    ProposedIsr,
+    Repair,
+    StateChange,
+    UncleanLeader,
+    electable,
+    leaving,
+    staying,
+)
+from reference.controller.leader_selection import AskLogs, Choice, Elect, Keep, Live, Offline
+from reference.controller.outstanding import ask, is_outstanding, write
+from reference.coordination import paths
+from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, GetData, SetData, Written
+from reference.effects import ZkRequest
+from reference.errors import ErrorCode
+from reference.machine import Turn
+from reference.messages import IsrMember, LogEnd, LogInfo, LogInfoReply, PartitionState
+from reference.replica import eligible
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition, ZkVersion, topic_of
+
+
+def start(turn: Turn, controller: Controller, tp: TopicPartition, goal: AnyGoal = REPAIR) -> None:
+    """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1. Where a change is under way, a round follows it.
+
+    Partitions do not wait for one another: one read and one write for each, all in flight at once (R-067, R-068).
+    """
+    change = controller.changes.get(tp)
+    if change is not None and change.step != "asking":
+        change.again = True
+        _add_goal(change, goal)
+        return
+    # A goal, an operator's order too, outlives the brokers that were asked for their logs.
+    goals = () if change is None else change.goals
+    change = controller.changes[tp] = StateChange(step="reading", goals=goals)
+    _add_goal(change, goal)
+    _read(turn, controller, tp, change)
+
+
+def _add_goal(change: StateChange, goal: AnyGoal) -> None:
+    """A later order replaces an earlier one; NewEpoch stands beside an order, in front of it.
+
+    A write that is under way does not serve a goal that came after it: it may be an ISR, which raises no epoch, or go to the
+    replicas that were assigned before.
+    """
+    match goal:
+        case Repair():
+            pass  # every round begins with it
+        case NewEpoch():
+            change.goals = (goal, *(other for other in change.goals if other != goal))
+            change.serves = tuple(other for other in change.serves if other != goal)
+        case PreferredLeader() | UncleanLeader() | LeaderInTarget() | IsrInTarget():
+            change.goals = (*(other for other in change.goals if not isinstance(other, Order)), goal)
+            change.serves = tuple(other for other in change.serves if not isinstance(other, Order))
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def _read(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange) -> None:
+    """V3 §A step 3.1: read the current ISR from the LeaderAndISR path."""
+    change.step = "reading"
+    change.again = False
+    change.serves = ()
+    ask(turn, controller, LeaderElection(tp), (GetData(paths.state_path(tp)),))
+
+
+def retry(turn: Turn, controller: Controller) -> None:
+    """Read again where an answer was lost: a lost write may have been done."""
+    for tp, change in sorted(controller.changes.items()):
+        if change.step != "asking" and not is_outstanding(controller, LeaderElection(tp)):
+            _read(turn, controller, tp, change)
+
+
+def on_answer(turn: Turn, controller: Controller, tp: TopicPartition, answers: tuple[AnyAnswer, ...]) -> None:
+    """The state of the partition was read or written."""
+    change = controller.changes[tp]
+    if change.step == "reading":
+        _choose(turn, controller, tp, change, answers[0])
+    else:
+        _written(turn, controller, tp, change, answers[0])
+
+
+def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
+    """V3 §A step 3.2, or V3 §B init_leaders step 1.1 where there is no state yet."""
+    replicas = controller.assignments.get(tp)
+    live = electable(controller, tp)
+    if replicas is None:
+        del controller.changes[tp]  # the topic is gone
+        proposals.refuse(turn, controller, tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return
+    if not isinstance(answer, Data):
+        first = leader_selection.first_leader(replicas, {b: i for b, i in live.items() if b not in leaving(controller)} or live)
+        if first is None:
+            proposals.refuse(turn, controller, tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            _finish(turn, controller, tp, change)
+        else:
+            _create(turn, controller, tp, change, first)
+        return
+    base = paths.decode_state(tp, replicas, answer)
+    change.base = base
+    choice = leader_selection.select(turn.config.variant, base, live, leaving(controller))
+    order = _order_of(change)
+    if isinstance(order, UncleanLeader):
+        choice = _unclean(base, choice, live)
+    elif order is not None and isinstance(choice, Keep):
+        choice = _ordered(turn, controller, order, base)
+        change.serves = (order,)
+    if NEW_EPOCH in change.goals:
+        choice = leader_selection.stay(base) if isinstance(choice, Keep) else choice
+        change.serves = (NEW_EPOCH, *change.serves)
+    match choice:
+        case Keep():
+            _keep(turn, controller, change, base)
+        case Elect(leader=leader, isr=isr):
+            wanted = _next_state(turn, controller, base, leader, isr)
+            if IsrInTarget() in change.serves:  # a broker that loses its replica does not count any more
+                wanted = replace(wanted, elr=tuple(m for m in wanted.elr if m.broker in base.replicas))
+            _write(turn, controller, change, wanted)
+        case Offline(isr=isr):
+            _write(turn, controller, change, _next_state(turn, controller, base, None, isr))
+        case AskLogs(brokers=brokers):
+            change.step = "asking"
+            change.waiting = brokers
+            change.ends = []
+            proposals.refuse(turn, controller, tp, ErrorCode.NOT_LEADER_OR_FOLLOWER, base)
+            for broker in brokers:
+                channel.ask_log(controller, broker, tp)
+
+
+def _unclean(base: PartitionState, choice: Choice, live: Live) -> Choice:
+    """docs/promise.md DUR-7, SILENT-2: if no leader can be elected otherwise, ask for the ends of all live logs first."""
+    brokers = tuple(broker for broker in base.replicas if broker in live)
+    led = isinstance(choice, Elect) or (isinstance(choice, Keep) and base.leader is not None)
+    return choice if led or not brokers else AskLogs(brokers)
+
+
+def _order_of(change: StateChange) -> Order | None:
+    return next((goal for goal in change.goals if isinstance(goal, Order)), None)
+
+
+def _ordered(
+    turn: Turn, controller: Controller, order: PreferredLeader | LeaderInTarget | IsrInTarget, base: PartitionState
+) -> Choice:
+    """Nothing is to be repaired: serve the order. A broker in controlled shutdown is given nothing (R-184)."""
+    variant, live = turn.config.variant, staying(controller, base.tp)
+    enough = leader_selection.members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
+    match order:
+        case PreferredLeader():
+            return leader_selection.prefer(variant, base, live)
+        case LeaderInTarget():
+            return leader_selection.lead_from_target(variant, base, live, enough)
+        case IsrInTarget():
+            return leader_selection.shrink_to_target(variant, base, live, enough)
+
+
+def _keep(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
+    """The leader stays, and may have the ISR that it proposed (R-065: leaders change only by the controller's own choice)."""
+    change.goals, change.serves = (), ()
+    known = controller.states.get(base.tp)
+    controller.states[base.tp] = base
+    if known is None or known.leader_epoch != base.leader_epoch:
+        channel.tell_state(controller, base)
+    proposal = proposals.choose(turn, controller, base)
+    if proposal is None:
+        _finish(turn, controller, base.tp, change)
+    else:
+        change.serves = (ProposedIsr(proposal),)
+        _write(turn, controller, change, proposals.wanted(turn, controller, proposal, base))
+
+
+def _next_state(
+    turn: Turn, controller: Controller, base: PartitionState, leader: IsrMember | None, isr: tuple[IsrMember, ...]
+) -> PartitionState:
+    broker = None if leader is None else leader.broker
+    config = turn.config
+    min_isr = min_isr_of(config, topic_of(base.tp))
+    return PartitionState(
+        tp=base.tp,
+        leader=broker,
+        leader_incarnation=NO_INCARNATION if leader is None else leader.incarnation,
+        leader_epoch=LeaderEpoch(base.leader_epoch + (1 if _bumps(turn.config.variant, base, broker) else 0)),
+        isr=isr,
+        controller_epoch=controller.epoch,
+        zk_version=base.zk_version,
+        replicas=base.replicas,
+        elr=eligible.after(config.variant, isr=base.isr, elr=base.elr, wanted=isr, min_isr=min_isr),
+    )
+
+
+def _bumps(variant: Variant, base: PartitionState, leader: BrokerId | None) -> bool:
+    match variant.epoch_bump:
+        case "every_write":
+            return True
+        case "leader_change":
+            return leader != base.leader
+        case "never":
+            return False
+
+
+def _write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState) -> None:
+    """V3 §A step 3.3: conditional on the version read in step 3.1 (R-005, R-155)."""
+    op = SetData(paths.state_path(wanted.tp), paths.state_payload(wanted), wanted.zk_version)
+    _send_write(turn, controller, change, wanted, op)
+
+
+def _create(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, first: Elect) -> None:
+    """V3 §B init_leaders step 1.2."""
+    wanted = PartitionState(
+        tp=tp,
+        leader=first.leader.broker,
+        leader_incarnation=first.leader.incarnation,
+        leader_epoch=LeaderEpoch(0),
+        isr=first.isr,
+        controller_epoch=controller.epoch,
+        zk_version=ZkVersion(0),
+        replicas=controller.assignments[tp],
+    )
+    turn.effects.append(ZkRequest(turn.zk_id(), tuple(Create(path, b"") for path in paths.state_parents(tp))))
+    _send_write(turn, controller, change, wanted, Create(paths.state_path(tp), paths.state_payload(wanted)))
+
+
+def _send_write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState, op: AnyOp) -> None:
+    change.step = "writing"
+    change.wanted = wanted
+    write(turn, controller, LeaderElection(wanted.tp), (op,))
+
+
+def _written(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
+    wanted = change.wanted
+    assert wanted is not None
+    match answer:
+        case Written(version=version):
+            _landed(turn, controller, change, replace(wanted, zk_version=ZkVersion(version)))
+        case Created():
+            _landed(turn, controller, change, wanted)
+            channel.mark_new(controller, tp, wanted.replicas)
+        case _:
+            # V3 §A step 3.3: the version moved, so another client wrote between our read and our write. Read again (step 3.1)
+            # rather than retry: the ISR that we chose from may have shrunk meanwhile.
+            _read(turn, controller, tp, change)
+
+
+def _landed(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
+    """V3 §A step 4: send the command to the affected brokers, now that ZooKeeper has it (R-076), if the topic still exists."""
+    if state.tp not in controller.assignments:
+        del controller.changes[state.tp]
+        proposals.refuse(turn, controller, state.tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return
+    controller.states[state.tp] = state
+    match change.serves:
+        case (ProposedIsr(proposal=proposal),):
+            channel.tell_metadata(controller, state)
+            proposals.applied(turn, controller, proposal, state)
+        case _:
+            # R-236, V3 §F step 3.2.3: of an ISR that was shrunk the leader alone need hear; but where fetches are fenced its
+            # followers must know the epoch that this write began.
+            alone = IsrInTarget() in change.serves and not turn.config.variant.fetch_fencing
+            channel.tell_state(controller, state, to=(state.leader,) if alone and state.leader is not None else None)
+    if NEW_EPOCH in change.serves:  # also where a leader had to be elected in the same round, which is a new epoch too
+        channel.mark_new(controller, state.tp, leader_selection.newcomers(controller.agent.moves.get(state.tp), state))
+    change.goals = tuple(goal for goal in change.goals if goal not in change.serves)
+    _finish(turn, controller, state.tp, change)
+
+
+def _finish(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange) -> None:
+    if change.again or proposals.pending(controller, tp):
+        _read(turn, controller, tp, change)
+    else:
+        del controller.changes[tp]
+
+
+def _is_meant(turn: Turn, controller: Controller, end: LogEnd) -> bool:
+    """Whether a log belongs to the present topic, not to an earlier one of the same name (KIP-516)."""
+    return not turn.config.variant.topic_id or end.topic_id == controller.topic_ids.get(topic_of(end.tp), NO_TOPIC_ID)
+
+
+def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: LogInfo, reply: LogInfoReply) -> None:
+    """A broker answered with the ends of its logs: elect where all brokers that were asked have answered.
+
+    A requested partition without an end in the answer has no log there.
+    """
+    if reply.error is not ErrorCode.NONE:
+        return
+    ends = {end.tp: end for end in reply.ends}
+    for tp, change in sorted(controller.changes.items()):
+        if change.step != "asking" or broker not in change.waiting or tp not in request.partitions:
+            continue
+        change.waiting = tuple(b for b in change.waiting if b != broker)
+        if tp in ends and _is_meant(turn, controller, ends[tp]):
+            change.ends.append((broker, ends[tp]))
+        if change.waiting:
+            continue
+        base = change.base
+        assert base is not None
+        live = electable(controller, tp)
+        winner = leader_selection.longest(turn.config.variant, base, live, change.ends)
+        by_order = UncleanLeader() in change.goals
+        change.goals = tuple(goal for goal in change.goals if not isinstance(goal, Order))
+        if by_order:
+            topic_id = controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID)
+            winner = leader_selection.ordered(turn.config.variant, base, live, change.ends, topic_id)
+        if winner is not None:
+            wanted = _next_state(turn, controller, base, winner.leader, winner.isr)
+            # the former ISR and ELR do not count any more, for the new leader may lack records that they hold
+            _write(turn, controller, change, replace(wanted, elr=()) if by_order else wanted)
+        elif base.leader is not None:
+            # No log of the ISR and ELR is left: the partition is offline until an operator orders a leader, and no broker may
+            # take itself for the leader (docs/promise.md SILENT-2).
+            _write(turn, controller, change, _next_state(turn, controller, base, None, base.isr))
+        else:
+            _finish(turn, controller, tp, change)
