@@ -43,7 +43,7 @@ def passed_over() -> History:
 
 
 def nobody_registers() -> History:
-    """The session of b3 ends and it does not come back; nobody is controller."""
+    """The session of b3 ends and it does not come back; no broker is controller."""
     story = begin()
     committed(story)
     story.session_ended("b3", 13)
@@ -198,8 +198,8 @@ END_STORIES: dict[str, Told] = {
             not_live=(
                 "b3 not in the ISR of orders-0 B after healing",
                 "b3 not in the ISR of orders-0 at the end",
-                "final readers of orders-0 ended at offset 0, offset 1 was acknowledged",
-                "the log of b3 is not that of leader b1 of orders-0 at the end",
+                "final readers of orders-0 ended at offset 0, though offset 1 was acknowledged",
+                "the log of b3 differs from that of leader b1 of orders-0 at the end",
             ),
         ),
     ),
@@ -222,7 +222,7 @@ END_STORIES: dict[str, Told] = {
         Expected(
             validity=Validity.UNKNOWN,
             live=True,
-            unchecked=("convergence: orders-0 was still changing when it was looked at in the end",),
+            unchecked=("convergence: orders-0 was still changing when it was observed at the end",),
         ),
     ),
     "bad/convergence-told-of-the-past": Told(
@@ -230,9 +230,9 @@ END_STORIES: dict[str, Told] = {
         Expected(
             live=False,
             not_live=(
-                "b2 tells clients that b3 leads orders-0 in epoch 0, ZooKeeper holds b1 in epoch 1 at the end",
-                "b2 tells clients that orders-0 is on b1, b3, ZooKeeper holds b1, b2, b3 at the end",
-                "b3 tells clients nothing of orders-0 at the end",
+                "b2 tells clients that b3 leads orders-0 in epoch 0, ZooKeeper names b1 in epoch 1 at the end",
+                "b2 tells clients that orders-0 is on b1, b3, ZooKeeper names b1, b2, b3 at the end",
+                "b3 does not list orders-0 for clients at the end",
             ),
         ),
     ),
@@ -240,7 +240,7 @@ END_STORIES: dict[str, Told] = {
         old_isr_told,
         Expected(
             live=False,
-            not_live=("b1 tells clients that b1, b2 are in the ISR of orders-0, ZooKeeper holds b1, b2, b3 at the end",),
+            not_live=("b1 tells clients that the ISR of orders-0 is b1, b2, ZooKeeper holds b1, b2, b3 at the end",),
         ),
     ),
     "bad/convergence-stray-and-missing": Told(
@@ -248,7 +248,7 @@ END_STORIES: dict[str, Told] = {
         Expected(
             live=False,
             not_live=(
-                "a stray log of orders-0 lies on b3, directory 0 at the end",
+                "a stray log of orders-0 is on b3, directory 0 at the end",
                 "b1 has 2 logs of orders-0, in directories 0, 1 at the end",
                 "b2 has no log of orders-0 at the end",
             ),
@@ -259,9 +259,9 @@ END_STORIES: dict[str, Told] = {
         Expected(
             live=False,
             not_live=(
-                "b2 tells clients of orders-0 under id 10, ZooKeeper holds 20 at the end",
+                "b2 gives clients topic id 10 for orders-0, ZooKeeper holds 20 at the end",
                 "the log of orders-0 on b2 ends at 2 with digest ab, that of leader b1 at 2 with xy at the end",
-                "the log of orders-0 on b2, directory 0 is of id 10, ZooKeeper holds 20 at the end",
+                "the log of orders-0 on b2, directory 0 has topic id 10, ZooKeeper holds 20 at the end",
             ),
         ),
     ),
@@ -270,8 +270,8 @@ END_STORIES: dict[str, Told] = {
         Expected(
             live=False,
             not_live=(
-                "a log of orders-0, which ZooKeeper does not hold, lies on b2, directory 0 at the end",
-                "b1 still tells of orders-0, which ZooKeeper does not hold at the end",
+                "a log of orders-0, which is not in ZooKeeper, is on b2, directory 0 at the end",
+                "b1 still lists orders-0, which is not in ZooKeeper, at the end",
             ),
         ),
     ),

@@ -478,7 +478,7 @@ STORIES: dict[str, Told] = {
         Expected(
             validity=Validity.UNKNOWN,
             unchecked=(
-                "acked-loss: 1 promised records of orders-0 are missing, and no ISR changes to judge them by",
+                "acked-loss: 1 promised records of orders-0 are missing, and no ISR changes were recorded to judge them",
                 "availability-cluster: no registered, state-written rows",
                 "availability: no state-written rows of orders-0",
                 "election: no state-written rows of orders-0",
@@ -536,7 +536,7 @@ STORIES: dict[str, Told] = {
     "bad/assumptions-two-at-a-time": Told(
         two_at_a_time,
         Expected(
-            validity=Validity.UNKNOWN, unchecked=("assumptions: process 1 asks at row 7 while an operation of its is open",)
+            validity=Validity.UNKNOWN, unchecked=("assumptions: process 1 invokes at row 7 while its last operation is open",)
         ),
     ),
     "ok/vacuity-something-happened": Told(something_happened, Expected(counts=(("acked", 1), ("faults", 1)))),
@@ -545,11 +545,11 @@ STORIES: dict[str, Told] = {
         Expected(
             validity=Validity.UNKNOWN,
             unchecked=(
-                "vacuity: 0 records acknowledged under acks=all, 1 wanted",
+                "vacuity: 0 records acknowledged under acks=all, fewer than 1",
                 "vacuity: no fault acted",
+                "vacuity: the outcome of the run is incomplete",
                 "vacuity: the required mark fault:pause did not occur",
                 "vacuity: the required mark wound did not occur",
-                "vacuity: the run is incomplete",
             ),
         ),
     ),

@@ -127,7 +127,7 @@ def test_operation_that_never_ends_is_not_live() -> None:
 
     verdict = judge(healed(story))
 
-    assert verdict.not_live == (f"process 7 never heard of its produce at row {at}",)
+    assert verdict.not_live == (f"process 7 got no answer to its produce at row {at}",)
 
 
 def test_partition_that_takes_no_writes_after_the_bound_is_not_live() -> None:
@@ -184,8 +184,8 @@ def test_what_an_administrator_asked_for_is_done_at_the_end() -> None:
 
     assert found == [
         [],
-        ["/admin/delete_topics is still asked for at the end"],
-        ["no administrator learnt at the end what is asked for under /admin"],
+        ["/admin/delete_topics is still requested at the end"],
+        ["at the end no administrator could read the open requests under /admin"],
     ]
 
 
@@ -220,13 +220,13 @@ def moved(*steps: tuple[str, OpType], to: tuple[str, ...] = ("b1", "b2", "b3")) 
         story.op(process, OpType.INVOKE, f, (asked,))
         story.op(process, outcome, f)
     story.event(EventKind.ASSIGNED, replicas=to)
-    return tuple(why for why in judge(healed(story)).not_live if "was to be on" in why)
+    return tuple(why for why in judge(healed(story)).not_live if "was to be moved to" in why)
 
 
 def test_a_partition_is_where_it_was_sent() -> None:
     """LIVE-4: an entry that was forgotten leaves nothing under /admin, and nothing done."""
     ok, elsewhere = OpType.OK, ("b2", "b1", "b3")
-    missed = ("orders-0 was to be on b1, b2, b3 and is on b2, b1, b3 at the end",)
+    missed = ("orders-0 was to be moved to b1, b2, b3 and is on b2, b1, b3 at the end",)
 
     assert moved(("reassign", ok)) == ()
     assert moved(("reassign", ok), to=elsewhere) == missed
@@ -256,7 +256,7 @@ def test_a_move_of_what_has_been_removed_since_is_not_missed(again: bool, wanted
         story.op(10, OpType.OK, "reassign-request")
     story.event(EventKind.ASSIGNED, replicas=("b3", "b2", "b1"))
 
-    assert sum("was to be on" in why for why in judge(healed(story)).not_live) == wanted
+    assert sum("was to be moved to" in why for why in judge(healed(story)).not_live) == wanted
 
 
 def raced(extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[str, ...]) -> tuple[str, ...]:
@@ -275,14 +275,14 @@ def raced(extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[s
     story.op(10, OpType.OK, "reassign")
     story.event(EventKind.REASSIGNMENT_BEGUN, node="b2", detail="forward to 1,2,3")
     story.event(EventKind.ASSIGNED, replicas=to)
-    return tuple(why for why in judge(healed(story)).not_live if "was to be on" in why)
+    return tuple(why for why in judge(healed(story)).not_live if "was to be moved to" in why)
 
 
 def test_an_extra_request_that_waits_has_the_last_word() -> None:
     """LIVE-4, R-243: what stands in /admin/reassign_partitions is rolled back first, whichever znode was filled first."""
     extra, other = ("b1", "b2", "b3"), ("b3", "b2", "b1")
-    first = ("orders-0 was to be on b1, b2, b3 and is on b3, b2, b1 at the end",)
-    second = ("orders-0 was to be on b3, b2, b1 and is on b1, b2, b3 at the end",)
+    first = ("orders-0 was to be moved to b1, b2, b3 and is on b3, b2, b1 at the end",)
+    second = ("orders-0 was to be moved to b3, b2, b1 and is on b1, b2, b3 at the end",)
 
     assert raced(OpType.OK, to=extra) == ()
     assert raced(OpType.OK, to=other) == first
@@ -313,7 +313,7 @@ def test_a_move_of_a_partition_that_nobody_may_lead_waits_rightly() -> None:
 
         said = judge(history).not_live
 
-        assert ("/admin/reassign_partitions is still asked for at the end" in said) is why
+        assert ("/admin/reassign_partitions is still requested at the end" in said) is why
 
 
 def test_logs_of_one_length_that_differ_are_not_equal() -> None:
@@ -324,7 +324,7 @@ def test_logs_of_one_length_that_differ_are_not_equal() -> None:
 
     verdict = judge(healed(story))
 
-    assert any("the log of b3 is not that of leader" in why for why in verdict.not_live)
+    assert any("the log of b3 differs from that of leader" in why for why in verdict.not_live)
 
 
 def test_silence_at_the_bound_is_not_made_right_by_what_is_destroyed_later() -> None:

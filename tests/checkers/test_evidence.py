@@ -120,7 +120,7 @@ def test_topic_that_the_promise_does_not_know_is_unknown() -> None:
     story = begin()
     story.about(0, topic="strange").state("b1", 1, "b1")
 
-    assert "assumptions: the promise does not know topic strange" in judge(story.history()).unchecked
+    assert "assumptions: the promise does not list topic strange" in judge(story.history()).unchecked
 
 
 @pytest.mark.parametrize("outcome", ["interrupted", "incomplete", "harness-fault"])

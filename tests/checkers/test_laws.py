@@ -26,7 +26,7 @@ from tests.checkers.stories import STORIES
 @pytest.mark.parametrize("checker", [checker.name for checker in ALL])
 def test_a_verdict_does_not_depend_on_names_times_and_strangers(checker: str, law: str) -> None:
     """Each story of the checker, good and bad, judged by it and by the ledger before and after."""
-    asked = tuple(one for one in ALL if one.name == checker or one.stage == "ledger")
+    asked = tuple(one for one in ALL if one.name == checker or one.phase == "ledger")
     stories = [name for name in STORIES if name.split("/")[1].startswith(f"{checker}-")]
     assert stories
     for name in stories:

@@ -19,10 +19,10 @@ def test_names_of_checkers_are_unique() -> None:
 
 
 def test_the_ledger_comes_before_all_that_use_its_cuts() -> None:
-    stages = [checker.stage for checker in ALL]
+    phases = [checker.phase for checker in ALL]
 
-    assert stages == sorted(stages)
-    assert stages.count("ledger") == 1
+    assert phases == sorted(phases)
+    assert phases.count("ledger") == 1
 
 
 def test_what_a_checker_needs_it_also_reads() -> None:

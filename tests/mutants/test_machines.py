@@ -100,6 +100,5 @@ def test_a_log_that_nobody_ordered_is_found_on_its_disk() -> None:
     verdict = judge(history_of(Hoarder), (convergence.CHECKER,))
 
     assert verdict.not_live == tuple(
-        f"a log of orders-7, which ZooKeeper does not hold, lies on {node}, directory 0 at the end"
-        for node in ("b1", "b2", "b3", "b4")
+        f"a log of orders-7, which is not in ZooKeeper, is on {node}, directory 0 at the end" for node in ("b1", "b2", "b3", "b4")
     )

@@ -224,7 +224,7 @@ def test_the_shortest_cycle_is_told_in_words() -> None:
     found = judge("list-append", history(*_BAD["G-single"], together=True), ("serializable",))
 
     assert [a.words for a in found.anomalies] == [
-        "line 2 before line 1, because line 1 wrote something of key 2, which line 2 did not see (rw); "
+        "line 2 before line 1, because line 1 wrote a value of key 2, which line 2 did not see (rw); "
         "line 1 before line 2, because line 2 read 1 of key 1, which line 1 wrote (wr): a contradiction"
     ]
 

@@ -44,11 +44,11 @@ def test_what_is_bad_has_the_anomaly_of_its_name() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("nothing", "send is a list of \\[:send k v\\] and \\[:poll\\]"),
-        ((("write", 1, 2),), "a micro-operation is \\[:send k v\\] or \\[:poll\\]"),
-        ((("send", 1, ("x", 2)),), "a send is answered by \\[offset value\\]"),
-        ((("poll", ((1, 2),)),), "a poll is answered by"),
-        ((("poll", ((1, (("x", 2),)),)),), "a record is \\[offset value\\]"),
+        ("nothing", "send must be a list of \\[:send k v\\] and \\[:poll\\]"),
+        ((("write", 1, 2),), "a micro-operation must be \\[:send k v\\] or \\[:poll\\]"),
+        ((("send", 1, ("x", 2)),), "the answer to a send must be \\[offset value\\]"),
+        ((("poll", ((1, 2),)),), "the answer to a poll must be"),
+        ((("poll", ((1, (("x", 2),)),)),), "a record must be \\[offset value\\]"),
     ],
 )
 def test_what_is_no_send_and_no_poll_is_refused_with_its_line(value: Hashable, said: str) -> None:
@@ -58,7 +58,7 @@ def test_what_is_no_send_and_no_poll_is_refused_with_its_line(value: Hashable, s
 
 def test_what_no_queue_does_is_refused_with_its_line() -> None:
     """Or a history of something else, or of a new function that moves consumers, would be judged as if that were not in it."""
-    with pytest.raises(HistoryError, match="line 3: seek is no function of a queue like Kafka"):
+    with pytest.raises(HistoryError, match="line 3: seek is not a function of a queue like Kafka"):
         judge(steps(enumerate(called(0, "debug-topic-partitions", None) + called(0, "seek", None), 1)))
 
 

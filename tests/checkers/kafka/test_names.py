@@ -21,7 +21,7 @@ def test_kinds_of_our_checkers_exist() -> None:
         if colon and checker in kinds:
             assert re.split(r"[ ,]", said)[0] in kinds[checker], name
         elif colon:
-            assert checker == "cannot be", name
+            assert checker == "impossible", name
 
 
 def test_every_kind_of_the_judge_is_told_of() -> None:

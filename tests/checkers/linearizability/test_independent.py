@@ -71,5 +71,5 @@ def test_where_one_value_is_no_pair_none_is_a_key() -> None:
 def test_an_answer_for_another_key_is_refused() -> None:
     history = history_of(told("read [0 nil] -> [0 nil]", "read [0 nil] -> [1 5]"))
 
-    with pytest.raises(HistoryError, match=r"^line 3: read of key 0 is answered for key 1$"):
+    with pytest.raises(HistoryError, match=r"^line 3: the answer to read of key 0 names key 1$"):
         judge(model_named("register"), history.calls)
