@@ -1,13 +1,13 @@
-"""A verdict in the words in which definitions speak: by partition and checker, what was found, each with rows of its own.
+"""Translate a verdict into the words of the definitions, by partition and checker, with rows counted within the partition.
 
-Each reason for not being live must be one of those known here; any other is a word of its own, with which no definition agrees.
+A reason for not being live that no pattern matches is kept as it is, so that no definition agrees with it.
 """
 
 import re
 
 from checkers.verdict import Verdict
 
-ROOM = 100  # indices, and processes, of one partition
+ROOM = 100  # indices and processes of one partition
 
 Words = dict[tuple[int, str], set[str]]
 
@@ -45,14 +45,14 @@ _PATTERNS = tuple(
 
 
 class _Told(str):
-    """A word of a reason; as `{:r}` a row, counted in its own partition."""
+    """A word of a reason; the format `:r` turns a row index into one within its partition."""
 
     def __format__(self, how: str) -> str:
         return str(int(self) % ROOM) if how == "r" else str(self)
 
 
 def words(verdict: Verdict) -> Words:
-    """What it says of each partition, by checker; what is about no partition is about the first."""
+    """The findings by partition and checker; findings without a partition belong to the first."""
     found: Words = {}
     for anomaly in verdict.anomalies:
         found.setdefault((_partition(anomaly.key), anomaly.checker), set()).add(anomaly.kind)
