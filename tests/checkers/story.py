@@ -1,11 +1,7 @@
 """A history written down call by call, for tests of checkers: indices count up, a millisecond passes with each row."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import msgspec
 
-from checkers.verdict import Validity
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.op import Operation, OpType
@@ -190,29 +186,6 @@ def begin(promised: Promise | None = None) -> Story:
 # --- what is told in many stories, and what each must be judged to be ------------------------------------------------
 
 BOUND_NS = 16_000 * MS
-
-
-class Expected(NamedTuple):
-    """Of the whole verdict: every anomaly with its witness, and whatever else the story is about."""
-
-    validity: Validity = Validity.VALID
-    anomalies: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    excused: tuple[tuple[int, str, int], ...] = ()  # offset, value, row of the wound
-    unchecked: tuple[str, ...] = ()
-    not_live: tuple[str, ...] = ()
-    live: bool | None = None
-    counts: tuple[tuple[str, int], ...] = ()
-
-
-class Told(NamedTuple):
-    """A story and its moral."""
-
-    tell: Callable[[], History]
-    expected: Expected
-
-
-def invalid(*anomalies: tuple[str, tuple[int, ...]], excused: tuple[tuple[int, str, int], ...] = ()) -> Expected:
-    return Expected(validity=Validity.INVALID, anomalies=anomalies, excused=excused)
 
 
 def committed(story: Story, value: str = "x", offset: int = 0, *, epoch: int = 1, nodes: str = "b1 b2 b3") -> int:

@@ -15,7 +15,7 @@ from checkers.wounds import Sessions
 from history.event import EventKind
 from history.promise import TopicPromise
 from proof.manifests import promise
-from tests.checkers import stories
+from tests.checkers import corpus
 from tests.checkers.story import Story, begin, committed, power_out
 
 
@@ -32,7 +32,7 @@ def lead_empty(story: Story, node: str = "b2", epoch: int = 2) -> Story:
 
 def test_excused_loss_cuts_the_partition_and_offsets_are_written_again() -> None:
     """CUT-1: before and after the cut are two generations that no checker compares."""
-    verdict = judge(stories.excused_then_rewritten())
+    verdict = judge(corpus.history("ok/acked-loss-excused-then-rewritten"))
 
     assert verdict.validity == Validity.VALID
     assert [(loss.offset, loss.value) for loss in verdict.excused] == [(0, "x")]
@@ -254,9 +254,9 @@ def test_flush_before_ack_excuses_only_a_swapped_directory() -> None:
 
 def test_an_order_excuses_one_election_and_only_under_a_promise_that_allows_it() -> None:
     """DUR-7."""
-    assert judge(stories.ordered_by_operator()).validity == Validity.VALID
+    assert judge(corpus.history("ok/acked-loss-ordered-by-operator")).validity == Validity.VALID
 
-    history = stories.ordered_by_operator()
+    history = corpus.history("ok/acked-loss-ordered-by-operator")
     history.manifest = msgspec.structs.replace(history.manifest, promise=promise(m=1))
 
     assert {"lost-write", "unclean-election"} <= set(kinds(judge(history)))
@@ -389,9 +389,8 @@ def test_mutant_of_the_ledger_is_caught(
 
 
 def _story_is_judged_as_told(name: str) -> None:
-    told = stories.STORIES[name]
-    found = judge(told.tell()).anomalies
-    assert tuple((anomaly.kind, anomaly.witness) for anomaly in found) == told.expected.anomalies
+    found = judge(corpus.history(name)).anomalies
+    assert tuple((anomaly.kind, anomaly.witness) for anomaly in found) == corpus.RUNS[name].anomalies
 
 
 def test_mutant_that_ignores_the_elr_excuses_too_much(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from history.event import EventKind
 from history.history import History
 from history.op import OpType
 from proof.manifests import promise
-from tests.checkers.end_stories import whole_again
+from tests.checkers.corpus import history as stored
 from tests.checkers.story import BOUND_NS, MS, Story, begin, committed, power_out
 
 
@@ -34,14 +34,14 @@ def quiet_cluster(m: int = 2) -> Story:
 
 
 def test_run_that_ends_before_the_bound_is_not_judged() -> None:
-    history = whole_again()
+    history = stored("ok/availability-whole-again")
     early = msgspec.structs.replace(history.manifest, end_ns=BOUND_NS)
 
     assert judge(History(early, operations=history.operations, events=history.events)).live is None
 
 
 def test_interrupted_run_is_not_judged() -> None:
-    history = whole_again()
+    history = stored("ok/availability-whole-again")
     stopped = msgspec.structs.replace(history.manifest, outcome="interrupted")
 
     assert judge(History(stopped, operations=history.operations, events=history.events)).live is None

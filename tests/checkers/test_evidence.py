@@ -11,7 +11,7 @@ from checkers.single import judge
 from checkers.verdict import Validity
 from history.event import ClusterEvent, EventKind
 from history.history import History
-from tests.checkers.stories import STORIES
+from tests.checkers.corpus import history as stored
 from tests.checkers.story import Story, begin, committed
 
 
@@ -68,7 +68,7 @@ def test_rows_without_a_partition_belong_to_every_group() -> None:
 
 def test_shuffled_rows_are_judged_alike() -> None:
     """Order does not survive a shuffle: groups are sorted again."""
-    history = STORIES["bad/acked-loss-truncated-to-hw"].tell()
+    history = stored("bad/acked-loss-truncated-to-hw")
     facts = facts_of(history.manifest)
     shuffled = (history.operations_frame.sample(fraction=1, shuffle=True, seed=1), history.events_frame.reverse())
 
@@ -135,7 +135,7 @@ def test_run_that_did_not_end_as_planned_is_never_valid(outcome: str) -> None:
 
 def test_excused_loss_under_profile_within_is_unknown() -> None:
     """VAC-2: the ledger must be empty there, so either the laboratory went too far or the excuse is wrong."""
-    history = STORIES["ok/acked-loss-excused-then-rewritten"].tell()
+    history = stored("ok/acked-loss-excused-then-rewritten")
     within = msgspec.structs.replace(history.manifest.promise, profile="within")
     manifest = msgspec.structs.replace(history.manifest, promise=within)
 

@@ -15,11 +15,9 @@ from checkers.verdict import Verdict
 from history.foreign.pairing import Paired
 from history.foreign.read import calls
 from history.foreign.step import UNKNOWN, Call
-from tests.checkers.foreign.stories import ROOT as FOREIGN
-from tests.checkers.foreign.stories import STORIES as FOREIGN_STORIES
-from tests.checkers.foreign.stories import Story
+from tests.checkers.corpus import FOREIGN, ROOT, RUNS, Foreign
+from tests.checkers.corpus import history as stored
 from tests.checkers.laws import LAWS
-from tests.checkers.stories import STORIES
 
 
 @pytest.mark.parametrize("law", list(LAWS))
@@ -27,10 +25,10 @@ from tests.checkers.stories import STORIES
 def test_a_verdict_does_not_depend_on_names_times_and_strangers(checker: str, law: str) -> None:
     """Each story of the checker, good and bad, judged by it and by the ledger before and after."""
     asked = tuple(one for one in ALL if one.name == checker or one.phase == "ledger")
-    stories = [name for name in STORIES if name.split("/")[1].startswith(f"{checker}-")]
+    stories = [name for name in RUNS if name.split("/")[1].startswith(f"{checker}-")]
     assert stories
     for name in stories:
-        history = STORIES[name].tell()
+        history = stored(name)
         before, after = judge(history, asked), judge(LAWS[law].change(history), asked)
 
         assert _gist(after) == _gist(before, LAWS[law].key), name
@@ -91,7 +89,7 @@ _FOREIGN: dict[str, Callable[[Paired], Paired]] = {
 }
 
 
-def _judged(story: Story, history: Paired) -> Judgement:
+def _judged(story: Foreign, history: Paired) -> Judgement:
     if story.judge == "elle":
         return judge_transactions(story.model, history, (story.consistency,))
     initial = {"register": 0, "cas-register": 0, "multi-register": 0}.get(story.model)
@@ -99,10 +97,10 @@ def _judged(story: Story, history: Paired) -> Judgement:
 
 
 @pytest.mark.parametrize("law", [*_FOREIGN, "values", "a stranger"])
-@pytest.mark.parametrize("name", [name for name in sorted(FOREIGN_STORIES) if "/undecided/" not in name])
+@pytest.mark.parametrize("name", [name for name in sorted(FOREIGN) if "/undecided/" not in name])
 def test_a_judgement_does_not_depend_on_names_times_and_strangers(name: str, law: str) -> None:
-    story = FOREIGN_STORIES[name]
-    history = calls(FOREIGN / f"{name}.edn")
+    story = FOREIGN[name]
+    history = calls(ROOT / f"{name}.edn")
     if law in _FOREIGN:
         changed = _FOREIGN[law](history)
     elif story.judge == "elle":

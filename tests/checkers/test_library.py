@@ -14,7 +14,7 @@ from checkers.elle.consistency import FORBIDS
 from checkers.judges import JUDGES
 from checkers.registry import ALL
 from checkers.sketches import sketch
-from tests.checkers.kafka.stories import STORIES as QUEUES
+from tests.checkers.corpus import QUEUES
 from tests.tidy.sources import ROOT
 
 _MODULES = ["checkers", *sorted(module.name for module in walk_packages(checkers.__path__, "checkers."))]

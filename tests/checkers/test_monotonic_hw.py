@@ -3,7 +3,7 @@
 from checkers.single import judge
 from checkers.verdict import Verdict
 from history.op import OpType
-from tests.checkers.stories import excused_then_rewritten
+from tests.checkers.corpus import history as stored
 from tests.checkers.story import Story, begin, committed, power_out
 
 
@@ -61,7 +61,7 @@ def test_consumers_may_fall_to_the_cut_and_no_further() -> None:
 
 def test_position_beyond_the_cut_may_be_out_of_range() -> None:
     """Where a consumer stood before the loss does not exist any more."""
-    history = excused_then_rewritten()
+    history = stored("ok/acked-loss-excused-then-rewritten")
     assert kinds(judge(history)) == []
 
     story = told_end(begin())

@@ -19,7 +19,8 @@ from history.history import History
 from history.op import Operation, OpType
 from history.seed import Rng
 from proof.manifests import manifest, promise
-from tests.checkers.stories import STORIES
+from tests.checkers.corpus import RUNS
+from tests.checkers.corpus import history as stored
 from tests.checkers.story import Story
 from tests.checkers.toy import Toy
 
@@ -39,15 +40,15 @@ def good(rows: int, seed: int = 1) -> History:
     return History.from_tables(told, operations=operations, events=events)
 
 
-@pytest.mark.parametrize("name", sorted(STORIES))
+@pytest.mark.parametrize("name", sorted(RUNS))
 def test_stories_are_judged_alike(name: str) -> None:
-    assert_screens_change_nothing(STORIES[name].tell())
+    assert_screens_change_nothing(stored(name))
 
 
-@pytest.mark.parametrize("name", sorted(STORIES))
+@pytest.mark.parametrize("name", sorted(RUNS))
 def test_stories_without_a_word_of_brokers_are_judged_alike(name: str) -> None:
     """Screens pass partitions without events alone: here all are."""
-    told = STORIES[name].tell()
+    told = stored(name)
     assert_screens_change_nothing(History(told.manifest, operations=told.operations))
 
 

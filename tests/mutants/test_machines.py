@@ -92,7 +92,7 @@ def test_a_broker_that_tells_clients_of_the_past_has_not_converged() -> None:
     verdict = judge(history_of(Forgetful), (convergence.CHECKER,))
 
     assert verdict.live is False
-    assert any("tells clients that" in said and "ZooKeeper holds" in said for said in verdict.not_live)
+    assert any("tells clients that" in said and "ZooKeeper names" in said for said in verdict.not_live)
 
 
 def test_a_log_that_nobody_ordered_is_found_on_its_disk() -> None:

@@ -5,7 +5,7 @@ import re
 from checkers.judges import JUDGES
 from checkers.kafka.names import BESIDE, TWENTY
 from checkers.registry import ALL
-from tests.checkers.kafka.stories import STORIES
+from tests.checkers.corpus import QUEUES
 
 
 def test_there_are_twenty() -> None:
@@ -33,8 +33,8 @@ def test_every_kind_of_the_judge_is_told_of() -> None:
 
 def test_what_is_told_to_be_noted_or_invalid_is_so_in_a_story() -> None:
     """Each name has its history, of the kind that the table promises."""
-    kinds = {kind for story in STORIES.values() for kind in story.kinds}
-    notes = {note for story in STORIES.values() for note in story.notes}
+    kinds = {kind for story in QUEUES.values() for kind in story.kinds}
+    notes = {note for story in QUEUES.values() for note in story.notes}
 
     for row in (*TWENTY, BESIDE[0]):
         for name in row.name.split(", "):
