@@ -1,4 +1,4 @@
-"""Verdicts do not depend on names, on when it was, or on what has nothing to do with it: for every checker and judge."""
+"""Verdicts are independent of names, times and unrelated rows, for every checker and judge."""
 
 from collections.abc import Callable, Hashable
 
@@ -22,8 +22,8 @@ from tests.checkers.laws import LAWS
 
 @pytest.mark.parametrize("law", list(LAWS))
 @pytest.mark.parametrize("checker", [checker.name for checker in ALL])
-def test_a_verdict_does_not_depend_on_names_times_and_strangers(checker: str, law: str) -> None:
-    """Each story of the checker, good and bad, judged by it and by the ledger before and after."""
+def test_verdict_is_independent_of_names_times_and_strangers(checker: str, law: str) -> None:
+    """Each history of the checker, judged by it and by the ledger before and after the change."""
     asked = tuple(one for one in ALL if one.name == checker or one.phase == "ledger")
     stories = [name for name in RUNS if name.split("/")[1].startswith(f"{checker}-")]
     assert stories
@@ -35,7 +35,7 @@ def test_a_verdict_does_not_depend_on_names_times_and_strangers(checker: str, la
 
 
 def _gist(verdict: Verdict, key: Callable[[str], str] = lambda key: key) -> object:
-    """All but rows and words."""
+    """The verdict without row indices and words."""
     return (
         verdict.validity,
         verdict.live,
@@ -68,7 +68,7 @@ def _with_others(history: Paired, change: Callable[[Call], Call]) -> Paired:
 
 
 def _with_stranger(history: Paired) -> Paired:
-    """A transaction of another key, at the end and with nobody."""
+    """The history with a transaction of a new process on another key at the end."""
     end = max((call.end or call.start for call in history.calls), default=0)
     last = {"index": len(history.calls), "line": 10_000, "process": "stranger", "f": "txn"}
     value = (("r", "of nobody", None),)
@@ -98,7 +98,7 @@ def _judged(story: Foreign, history: Paired) -> Judgement:
 
 @pytest.mark.parametrize("law", [*_FOREIGN, "values", "a stranger"])
 @pytest.mark.parametrize("name", [name for name in sorted(FOREIGN) if "/undecided/" not in name])
-def test_a_judgement_does_not_depend_on_names_times_and_strangers(name: str, law: str) -> None:
+def test_judgement_is_independent_of_names_times_and_strangers(name: str, law: str) -> None:
     story = FOREIGN[name]
     history = calls(ROOT / f"{name}.edn")
     if law in _FOREIGN:

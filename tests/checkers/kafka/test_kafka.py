@@ -1,4 +1,4 @@
-"""The judge of sends and polls: every anomaly that Jepsen names is found where it is, and nowhere else (docs/properties.md)."""
+"""The judge of sends and polls finds each of Jepsen's anomalies, and only where it is (docs/properties.md)."""
 
 from collections.abc import Hashable
 
@@ -31,7 +31,7 @@ def test_every_file_has_an_expectation() -> None:
     assert {str(path.relative_to(_ROOT).with_suffix("")) for path in _ROOT.rglob("*.edn")} == set(corpus.QUEUES)
 
 
-def test_what_is_bad_has_the_anomaly_of_its_name() -> None:
+def test_bad_history_has_the_anomaly_of_its_name() -> None:
     bad = {name.removeprefix("bad/"): story.kinds for name, story in corpus.QUEUES.items() if name.startswith("bad/")}
 
     assert [name for name, kinds in bad.items() if not any(name.startswith(kind) for kind in kinds)] == []
@@ -47,19 +47,19 @@ def test_what_is_bad_has_the_anomaly_of_its_name() -> None:
         ((("poll", ((1, (("x", 2),)),)),), "a record must be \\[offset value\\]"),
     ],
 )
-def test_what_is_no_send_and_no_poll_is_refused_with_its_line(value: Hashable, said: str) -> None:
+def test_malformed_operation_is_refused_with_its_line(value: Hashable, said: str) -> None:
     with pytest.raises(HistoryError, match=f"line 2: {said}"):
         judge(steps(enumerate(called(0, "send", value), 1)))
 
 
-def test_what_no_queue_does_is_refused_with_its_line() -> None:
-    """Or a history of something else, or of a new function that moves consumers, would be judged as if that were not in it."""
+def test_unknown_function_is_refused_with_its_line() -> None:
+    """Otherwise a history with a new function that moves consumers would be judged as if the function were not there."""
     with pytest.raises(HistoryError, match="line 3: seek is not a function of a queue like Kafka"):
         judge(steps(enumerate(called(0, "debug-topic-partitions", None) + called(0, "seek", None), 1)))
 
 
 def test_keys_of_json_objects_are_the_numbers_that_were_sent_to() -> None:
-    """JSON makes "0" of 0: the value would seem to be read from a partition that nobody writes to."""
+    """JSON turns the key 0 into "0": the value would seem to be read from a partition without writes."""
     sent = called(0, "send", (("send", 0, (0, "a")),))
     polled = called(1, "poll", (("poll", (("0", ((0, "a"),)),)),))
 
