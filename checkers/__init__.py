@@ -1,15 +1,14 @@
-"""Judging histories: of linearizable objects, of transactions, of queues like Kafka, and whole runs of a replicated log.
+"""Judge histories of linearizable objects, of transactions, of queues like Kafka, and of whole runs of a replicated log.
 
-A history from anywhere is read from a file (Jepsen's EDN or JSON, Porcupine's logs) or written down as here. Whether one order
-of all calls explains a register:
+Read a history from a file (Jepsen's EDN or JSON, Porcupine's logs) or write it inline, as here. Is this register linearizable?
 
     >>> from checkers import history_of, judge_calls, model_named
     >>> lines = '''{:process 0 :type :invoke :f :write :value 1} {:process 0 :type :ok :f :write :value 1}
     ... {:process 1 :type :invoke :f :read :value nil} {:process 1 :type :ok :f :read :value 0}'''
     >>> judge_calls(model_named("register", initial=0), history_of(lines).calls).anomalies[0].words
-    'read -> 0 of line 2 cannot follow the 1 calls that can be put in order before it: the state is 1'
+    'read -> 0 of line 2 cannot follow the 1 calls ordered before it: the state is 1'
 
-Whether transactions are isolated as was promised:
+Do these transactions keep the promised isolation level?
 
     >>> from checkers import judge_transactions
     >>> one = "{:process 0 :type :%s :value [[:append :x 1] [:r :y nil]]}"
@@ -18,14 +17,14 @@ Whether transactions are isolated as was promised:
     >>> [found.kind for found in judge_transactions("list-append", history_of(skew), ("serializable",)).anomalies]
     ['G2-item']
 
-What a checker of runs says of a few rows:
+Run one checker of runs on a few rows:
 
     >>> from checkers import sketch
     >>> sketch("offset-agreement", "ok poll offset=0 value=a", "ok poll offset=0 value=b")
     ['inconsistent-offsets']
 
-What is VALID, INVALID or UNKNOWN says `validity`, why it could not be judged `unchecked`. docs/properties.md says what each judge
-claims and what it cannot see. Names are loaded when they are asked for: a run of Spark needs no judge of transactions.
+A verdict's `validity` is VALID, INVALID or UNKNOWN; `unchecked` lists what could not be judged and why. docs/properties.md states
+the claim and the blind spots of each judge. Names are imported on first use: a Spark executor needs no judge of transactions.
 """
 
 from importlib import import_module
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from history.foreign.read import history_of
     from history.foreign.read import steps as read_steps
 
-# Name -> the module that has it, and its name there.
+# Public name -> (module, name in that module).
 _PLACES = {
     "FORBIDS": ("checkers.elle.consistency", "FORBIDS"),
     "judge_transactions": ("checkers.elle.judge", "judge"),
@@ -84,7 +83,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """One of `__all__`."""
+    """Import a name of `__all__` on first use."""
     if name not in _PLACES:
         raise AttributeError(f"module 'checkers' has no attribute {name!r}")
     module, inner = _PLACES[name]

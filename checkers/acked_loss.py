@@ -1,18 +1,18 @@
-"""Durability: every promised record stays, unless the laboratory destroyed the last copy that counted (docs/promise.md §1, §2).
+"""Durability: every promised record stays, unless the harness destroyed the last copy that counted (docs/promise.md §1, §2).
 
-One pass over one partition keeps the ledger. A record is promised from the first of: acknowledged under acks=all, below the
-HW of a leader, returned to a consumer. It is missing when a leader of a later epoch starts without it, when the last
-leader's log ends without it, or when a consumer reads past it. A missing record is
+The checker keeps the ledger of one partition in one pass. A record is promised from the first of: acknowledged under acks=all,
+below the HW of a leader, returned to a consumer. It is missing when the leader of a later epoch starts without it, when the log
+of the last leader ends without it, or when a consumer reads past its offset. A missing record is
 
-* excused, if at the moment a wound was noticed the wounded replica was counted on, no counted-on replica held the record any more
-  (DUR-3), and m replicas at least had been wounded at a time (DUR-4: a record that fewer copies stood for should not have been
-  promised); or if an operator ordered the election of a replica that lacked it (DUR-7);
+* excused, if the wounded replica was counted on when its wound was noticed, no counted-on replica held the record any more
+  (DUR-3), and at least m replicas were wounded at a time (DUR-4: fewer copies than m should not have made a promise); or if an
+  operator ordered the election of a replica that lacked it (DUR-7);
 * otherwise lost by the protocol: `lost-write`, whatever wounds came before or after (DUR-2, DUR-3);
-* unjudged, where the history has no ISR changes to tell the two apart (VAC-1).
+* unjudged, if the history has no ISR changes to tell the two apart (VAC-1).
 
-Why it is sound: a record committed in epoch T is in the log of every leader of an epoch above T, so a leader is held only to
-what was promised in epochs up to its own; a deposed leader that speaks late is accused of nothing. A destroyed copy counts as
-held until its wound is noticed. Copies that the rows do not show neither accuse nor excuse.
+Why it is sound: a record committed in epoch T is in the log of every leader of an epoch above T. A leader is therefore held only
+to promises of epochs up to its own, and a deposed leader that answers late is not accused. A destroyed copy counts as held until
+its wound is noticed. A copy that no row shows neither accuses nor excuses.
 
     >>> from checkers.sketches import sketch
     >>> sketch("acked-loss", "state-written leader=b1 isr=b1,b2", "ok produce value=a offset=0", "ok poll offset=1 value=b")
@@ -31,7 +31,7 @@ from checkers.verdict import Cut, Findings
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Keep the ledger of one partition. `cuts` are ignored: this checker is where they come from."""
+    """Keep the ledger of one partition. `cuts` are ignored: this checker produces them."""
     topic, partition = partition_of(operations, events)
     promise = promised(facts, topic)
     if promise is None:
@@ -60,15 +60,15 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="A promised record stays at its offset; it is missing only where the laboratory destroyed the last copy that counted.",
-    assumes="Brokers note each append, truncation and HW; ZooKeeper's writes and the laboratory's wounds are complete.",
-    blind="Loss of records that were never promised; what happened to copies between an append and its note.",
+    claim="A promised record stays at its offset; it is missing only where the harness destroyed the last copy that counted.",
+    assumes="Brokers note each append, truncation and HW; rows of ZooKeeper's writes and of the harness's wounds are complete.",
+    blind="Loss of records that were never promised; changes to a copy between an append and its note.",
     kinds=("lost-write",),
     group_by=PARTITION,
     operations=("produce", "poll"),
     events=LEDGER_ROWS,
-    stage="ledger",
-    complexity="n log n in the rows, and the promised records once for each change of leader and each wound",
+    phase="ledger",
+    complexity="n log n in the rows, plus one pass over the promised records for each leader change and each wound",
     check=check,
     screen=screens.acked_loss,
 )

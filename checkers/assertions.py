@@ -1,4 +1,6 @@
-"""An assertion that failed inside the system under test is an anomaly of its own, not a failure of the laboratory.
+"""A failed assertion inside the system under test is an anomaly, not a failure of the harness.
+
+Why it is sound: the assertions hold in every state that the protocol allows, so a failed one shows a wrong state.
 
 >>> from checkers.sketches import sketch
 >>> sketch("assertions", "assertion node=b1 detail=hw>leo")
@@ -15,7 +17,7 @@ NAME = "assertions"
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One anomaly for each row."""
+    """Report one anomaly for each `assertion` row."""
     columns = (events[name].to_list() for name in ("index", "node", "detail"))
     anomalies = tuple(
         Anomaly(kind="assertion", checker=NAME, key=node or "", witness=(index,), words=f"{node or 'a machine'}: {detail}")
@@ -28,7 +30,7 @@ CHECKER = Checker(
     name=NAME,
     claim="No assertion of the system under test fails.",
     assumes="The backend records failed assertions.",
-    blind="Wrong states that no assertion names.",
+    blind="Wrong states that no assertion checks.",
     kinds=("assertion",),
     group_by=WHOLE_RUN,
     events=(K.ASSERTION,),

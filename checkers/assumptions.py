@@ -1,12 +1,11 @@
-"""Is this history fit to be judged? What the other checkers take for granted is looked at here.
+"""Check what the other checkers take for granted; where it does not hold, the run is UNKNOWN.
 
-Where it fails, the run is UNKNOWN.
-One operation at a time for each process, completions that fit their invocations, indices and times that grow, columns that
-their kinds must fill, partitions that the promise knows.
+Each process has one open operation at a time, completions fit their invocations, indices and times do not fall, each row fills
+the columns that its kind requires, and the promise lists every topic.
 
     >>> from checkers.sketches import sketch
     >>> sketch("assumptions", "invoke poll", "invoke poll")
-    ['assumptions: process 1 asks at row 1 while an operation of its is open']
+    ['assumptions: process 1 invokes at row 1 while its last operation is open']
 """
 
 import polars as pl
@@ -20,7 +19,7 @@ NAME = "assumptions"
 
 
 def _one_at_a_time(operations: pl.DataFrame) -> list[str]:
-    """The first break of Jepsen's rule for each process: invocation, completion, invocation, ..."""
+    """For each process, the first row that breaks Jepsen's alternation of invocation and completion."""
     turns = operations.unique("index", keep="first", maintain_order=True).with_columns(
         before=pl.col("type").shift().over("process"),
         before_f=pl.col("f").shift().over("process"),
@@ -35,9 +34,9 @@ def _one_at_a_time(operations: pl.DataFrame) -> list[str]:
     columns = (first[name].to_list() for name in ("index", "process", "asks", "before", "f", "before_f"))
     for index, process, asks, before, f, before_f in zip(*columns, strict=True):
         if asks:
-            why.append(f"process {process} asks at row {index} while an operation of its is open")
+            why.append(f"process {process} invokes at row {index} while its last operation is open")
         elif before != "invoke":
-            why.append(f"row {index} completes nothing that process {process} asked")
+            why.append(f"row {index} completes no invocation of process {process}")
         else:
             why.append(f"row {index} completes a {before_f} as a {f}")
     return why
@@ -49,36 +48,36 @@ def _grows(frame: pl.DataFrame, what: str) -> list[str]:
         index=(pl.col("index").diff() < 0).any(),
         time=(pl.col("time_ns").diff() < 0).any(),
     ).row(0)
-    # One row, or none, has no step.
+    # With fewer than two rows the results are null.
     if steps[0]:
-        why.append(f"{what}: rows are not in the order of their index")
+        why.append(f"{what}: rows are not sorted by index")
     if steps[1]:
-        why.append(f"{what}: time runs backwards")
+        why.append(f"{what}: time goes back")
     return why
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """The whole run."""
+    """Check the whole run; each violation becomes an `unchecked` reason."""
     why = _one_at_a_time(operations) + _grows(operations, "operations") + _grows(events, "events")
     if events["index"].n_unique() != events.height:
         why.append("events: two rows share an index")
     unfilled = events.filter(LACKING)
     for kind in sorted(unfilled["kind"].unique().to_list()):
         count = unfilled.filter(pl.col("kind") == kind).height
-        why.append(f"{count} {kind} rows lack a column that the kind must fill")
+        why.append(f"{count} {kind} rows lack a column that their kind requires")
     for frame, impossible, what in ((operations, IMPOSSIBLE_OPERATION, "operations"), (events, IMPOSSIBLE_EVENT, "events")):
         strange = frame.filter(impossible)
         if strange.height:
-            why.append(f"{strange.height} rows of {what} with an offset that cannot be, the first at row {strange['index'][0]}")
+            why.append(f"{strange.height} rows of {what} with an impossible offset, the first at row {strange['index'][0]}")
     known = {topic.topic for topic in facts.promise.topics}
     topics = set(operations["topic"].drop_nulls().unique().to_list()) | set(events["topic"].drop_nulls().unique().to_list())
-    why.extend(f"the promise does not know topic {topic}" for topic in sorted(topics - known))
+    why.extend(f"the promise does not list topic {topic}" for topic in sorted(topics - known))
     return Findings(unchecked=tuple(f"{NAME}: {reason}" for reason in why))
 
 
 CHECKER = Checker(
     name=NAME,
-    claim="The history is fit to be judged.",
+    claim="The history is well formed, so that the other checkers can judge it.",
     assumes="Nothing.",
     blind="Rows that were never written.",
     kinds=(),

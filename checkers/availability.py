@@ -1,14 +1,14 @@
 """Liveness after healing, never part of safety (docs/promise.md §6).
 
-The laboratory heals, and B later the cluster must be whole: one controller, every broker registered, every partition led by
-who ZooKeeper says with all assigned replicas in the ISR, acks=all acknowledged again, logs equal and committed to the end, and
-final readers served with everything that was acknowledged. The state is looked at twice: B after healing and at the end. The one
-silence that is right after healing is a partition of which every counted-on replica was emptied (SILENT-2); it is counted.
+B after the harness has healed the cluster, it must be whole: one controller, every broker registered, every partition led by the
+leader in ZooKeeper with all assigned replicas in the ISR, acks=all acknowledged again, logs equal and committed to the end, and
+final readers given every acknowledged record. The state is checked twice: B after healing and at the end. Only one silence is
+right after healing: a partition of which every counted-on replica was emptied (SILENT-2). It is counted.
 
-Emptied is also a replica that was counted on before its broker ever heard of it: when a directory is swapped meanwhile, the
-broker that comes back cannot know that there was nothing in it.
+A replica also counts as emptied if its directory was swapped before its broker made a log of it, although it was counted on
+already: the broker cannot know on return that the directory held nothing.
 
-Not judged (`live` is null) where the run did not heal, or ended before the bound.
+Liveness is not judged (`live` is null) if the run did not heal, or ended before the bound.
 
     >>> from checkers.sketches import sketch
     >>> rows = "state-written leader=b1 isr=b1,b2", "registered node=b1 incarnation=1"
@@ -38,7 +38,7 @@ _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
 
 def deadline_ns(facts: Facts) -> int | None:
-    """B after healing; None where the run did not get so far."""
+    """The time B after healing, in ns; None if the run did not complete or ended earlier."""
     if facts.healed_at_ns is None or facts.outcome != "completed":
         return None
     deadline = facts.healed_at_ns + facts.promise.bound_ms * MS
@@ -49,7 +49,10 @@ def deadline_ns(facts: Facts) -> int | None:
 
 
 def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One controller, every broker registered, every assigned partition known to ZooKeeper, nothing left to do under /admin."""
+    """LIVE-1 and LIVE-4:
+
+    one controller, every broker registered, every assigned partition in ZooKeeper, no open request in /admin.
+    """
     deadline = deadline_ns(facts)
     if deadline is None:
         return Findings()
@@ -87,14 +90,14 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
             leaders[about[row.at]] = row.leader
         elif row.kind == K.TOPIC_DELETED:
             leaders.pop(about[row.at], None)
-    # SILENT-2: what nobody leads cannot be moved; whether nobody may lead it is judged with the partition
+    # SILENT-2: a partition without a leader cannot be moved. Whether it may be without one is judged with the partition.
     why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
     why.extend(undone(calls(operation_rows(operations)), [(about[row.at], row) for row in fit]))
     return Findings(not_live=tuple(why), live_judged=True)
 
 
 def _pending(operations: pl.DataFrame, facts: Facts) -> list[str]:
-    """LIVE-4: what an administrator still found under /admin when the final readers began; nothing where nobody looked."""
+    """LIVE-4: the requests that an administrator still found in /admin after the final reads began; empty if none was asked."""
     if facts.final_reads_at_ns is None:
         return []
     looks = [
@@ -103,21 +106,21 @@ def _pending(operations: pl.DataFrame, facts: Facts) -> list[str]:
         if call.f == "admin-pending" and call.invoked_ns >= facts.final_reads_at_ns
     ]
     if looks and not any(call.type == "ok" for call in looks):
-        return ["no administrator learnt at the end what is asked for under /admin"]
+        return ["at the end no administrator could read the open requests under /admin"]
     answered = [call for call in looks if call.type == "ok"]
-    return [f"{row.value} is still asked for at the end" for call in answered for row in call.rows if row.value is not None]
+    return [f"{row.value} is still requested at the end" for call in answered for row in call.rows if row.value is not None]
 
 
 def _cluster_lacks(facts: Facts, registered: dict[str, int | None], controller: str | None, when: str) -> list[str]:
     why = [f"{broker} is not registered {when}" for broker in facts.brokers if broker not in registered]
-    return why if controller is not None else [*why, f"nobody is controller {when}"]
+    return why if controller is not None else [*why, f"no broker is controller {when}"]
 
 
 # --- LIVE-2 and LIVE-3: a partition ---------------------------------------------------------------------------------------------
 
 
 class _Partition:
-    """One partition as it stands after the rows so far."""
+    """The state of one partition after the rows so far."""
 
     def __init__(self, name: str, assigned: tuple[str, ...], min_isr: int) -> None:
         self.name, self.assigned = name, assigned
@@ -125,8 +128,8 @@ class _Partition:
         self.replicas = Replicas()
         self.wounded = Wounded()
         self.emptied: set[str] = set()
-        self.made: set[str] = set()  # who has had a log of it
-        self.epochs: dict[str, int] = {}  # node -> the epoch that it acts in
+        self.made: set[str] = set()  # nodes that have made a log of it
+        self.epochs: dict[str, int] = {}  # node -> the leader epoch that it acts in
         self.hw = -1
 
     def see(self, row: EventRow) -> None:
@@ -155,18 +158,18 @@ class _Partition:
             self.hw = row.hw
 
     def see_swap(self, row: EventRow) -> None:
-        """A directory of a broker was swapped; of a log that it has made the laboratory says itself what it lost."""
+        """Apply the swap of a directory. A log that the broker has made there has a wound row of its own."""
         if row.node not in self.made:
             self.wounded.see(row)
             self.emptied.add(row.node)
 
     def is_emptied(self) -> bool:
-        """SILENT-2: nobody who counts has anything left, so the partition stays offline and keeps silent."""
+        """SILENT-2: every counted-on replica was emptied, so the partition is right to stay offline."""
         counted = self.standing.counted_on()
         return bool(counted) and self.standing.leader is None and all(node in self.emptied for node in counted)
 
     def lacks(self, when: str) -> list[str]:
-        """What LIVE-1 and LIVE-2 ask of this partition and is not so."""
+        """Violations of LIVE-1 and LIVE-2 at this moment, in words."""
         if self.standing.leader is None:
             return [f"{self.name} has no leader {when}"]
         why = []
@@ -175,52 +178,52 @@ class _Partition:
             why.append(f"{', '.join(absent)} not in the ISR of {self.name} {when}")
         for node in self.assigned:
             epoch = self.epochs.get(node)
-            # A leader's own ISR change leaves the epoch; a controller's write that bumps it is told to everybody.
+            # A leader's own ISR change keeps the epoch; a controller that raises it tells every replica.
             if epoch != self.standing.epoch:
                 says = "acts in no epoch" if epoch is None else f"acts in epoch {epoch}"
                 why.append(f"{node} {says} of {self.name}, ZooKeeper has {self.standing.epoch}, {when}")
         return why
 
     def disagrees(self) -> list[str]:
-        """Logs at the end: all equal, all committed."""
+        """LIVE-2 at the end: violations of equal logs that are committed to their end."""
         leader = self.standing.leader
         if leader is None:
             return []
         values = self.replicas.log(leader).values
         why = [
-            f"the log of {node} is not that of leader {leader} of {self.name} at the end"
+            f"the log of {node} differs from that of leader {leader} of {self.name} at the end"
             for node in self.assigned
             if not _are_alike(self.replicas.log(node).values, values)
         ]
         if values and self.hw != len(values):
-            why.append(f"the high watermark of {self.name} is {self.hw} at the end, the log end offset {len(values)}")
+            why.append(f"the high watermark of {self.name} is {self.hw} at the end, the log end offset is {len(values)}")
         return why
 
 
 def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
-    """Of one length, and nowhere with another value; what no row tells may be the same."""
+    """True for logs of equal length without a differing value. An unknown entry (None) agrees with every value."""
     return log == other or (
         len(log) == len(other) and not any(a != b for a, b in zip(log, other, strict=True) if a is not None and b is not None)
     )
 
 
 def _clients(done: list[Call], facts: Facts, deadline: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
-    """LIVE-2's acknowledgements and LIVE-3: what clients saw after the bound."""
+    """Violations of LIVE-2 (acknowledgements) and LIVE-3 that clients saw after the bound."""
     why: list[str] = []
     late = [call for call in done if call.f == "produce" and call.asked[0].acks == -1 and call.invoked_ns >= deadline]
     if late and not any(call.type == "ok" for call in late):
         why.append(f"no acks=all produce to {name} was acknowledged after the bound")
     patience = facts.promise.request_timeout_ms * MS
     hung = [call for call in done if not call.type and call.invoked_ns + patience < facts.end_ns]
-    why.extend(f"process {call.process} never heard of its {call.f} at row {call.invoked}" for call in hung)
+    why.extend(f"process {call.process} got no answer to its {call.f} at row {call.invoked}" for call in hung)
     return why if facts.final_reads_at_ns is None else why + _unseen(done, facts.final_reads_at_ns, name, cuts)
 
 
 def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
-    """LIVE-3: what was acknowledged, or read before, and final readers did not get."""
+    """LIVE-3: records that were acknowledged or read before the final reads, and that no final reader got."""
     owed: dict[int, str] = {}
     for call in done:
-        # what is acknowledged while the final readers are at work may lie behind the end that they were told
+        # A record acknowledged during the final reads may lie behind the end offset that the readers were told.
         before = call.type == "ok" and call.rows[0].time_ns <= final_ns
         if before and (call.f == "poll" or (call.f == "produce" and call.asked[0].acks == -1)):
             for row in call.rows:
@@ -236,13 +239,13 @@ def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -
     last = max(read, default=-1)
     if last < missing[-1]:
         reached = f"ended at offset {last}" if read else "got nothing"
-        return [f"final readers of {name} {reached}, offset {missing[-1]} was acknowledged"]
+        return [f"final readers of {name} {reached}, though offset {missing[-1]} was acknowledged"]
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
     return [f"final readers of {name} never got {owed[missing[0]]} at offset {missing[0]}{more}"]
 
 
 def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition; counts `offline_rightly` where SILENT-2 applies."""
+    """Judge one partition; counts `offline_rightly` if SILENT-2 applies."""
     topic, number = partition_of(operations, events)
     deadline, promise = deadline_ns(facts), promised(facts, topic)
     if deadline is None or promise is None:
@@ -271,10 +274,10 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
 
 CLUSTER = Checker(
     name="availability-cluster",
-    claim="B after healing, and at the end, one broker is controller, every broker is registered; admin actions are done.",
+    claim="B after healing, and at the end, one broker is controller and every broker is registered; admin actions are done.",
     assumes="ZooKeeper's registrations are complete.",
-    blind="Flapping between the two looks; requests under /admin where no administrator looked; moves that were cancelled, "
-    "or asked for while an extra request for the partition might wait.",
+    blind="Flapping between the two checks; requests under /admin that no administrator read; moves that were cancelled, "
+    "or requested while an extra request for the partition might be waiting.",
     kinds=(),
     group_by=WHOLE_RUN,
     operations=("admin-pending", *REQUESTS),
@@ -295,9 +298,10 @@ CLUSTER = Checker(
 
 PARTITIONS = Checker(
     name=NAME,
-    claim="B after healing, and at the end, every partition is led, whole, equal everywhere and serves what was acknowledged.",
+    claim="B after healing, and at the end, every partition has its leader, its whole ISR and equal logs, and serves "
+    "each acknowledged record.",
     assumes="Brokers note each role, append and HW; the workload produces and reads after healing.",
-    blind="Flapping between the two looks; clients that did not try.",
+    blind="Flapping between the two checks; requests that no client sent.",
     kinds=(),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),

@@ -1,13 +1,13 @@
-"""What a checker is: a claim, what it stands on, and a function from the rows of one group to what it found.
+"""A checker: a claim, its assumptions, and a function from the rows of one group to its findings.
 
-A checker never sees the plan or the system under test, only rows and `Facts`. The same function runs in this process
+A checker sees rows and `Facts`, never the plan or the system under test. The same function runs in this process
 (`checkers.single`) and inside Spark, group by group. The contract of a group:
 
 * rows are sorted by index (operations by index and slot);
-* a row whose group column is empty (a session that ended, a node that started) belongs to every group;
-* only the kinds of events and the operations that the checker declares are in it.
+* a row without a value in the group columns (a session that ended, a node that started) belongs to every group;
+* it holds only the kinds of events and the operations that the checker declares.
 
-Two stages: checkers of stage "ledger" run first and yield cuts, which are an input to all others (docs/promise.md CUT-1).
+Two phases: checkers of phase "ledger" run first; their cuts are an input to all others (docs/promise.md CUT-1).
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ from history.promise import Promise, TopicPromise
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What the manifest says that a checker may know. Times in ns; None where the run did not get so far."""
+    """The part of the manifest that a checker may know. Times in ns; None if the run did not get so far."""
 
     promise: Promise
     brokers: tuple[str, ...]
@@ -64,7 +64,7 @@ ANOMALIES_MAX = 3  # of one kind, of one checker, of one group
 
 
 class Checker(Struct, frozen=True, kw_only=True):
-    """One checker. `needs` are the kinds without which it cannot answer: a group that lacks one of them is unchecked."""
+    """One checker. A group without rows of one of the kinds in `needs` is unchecked."""
 
     name: str
     claim: str
@@ -75,16 +75,16 @@ class Checker(Struct, frozen=True, kw_only=True):
     operations: tuple[str, ...] = ()  # the `f`s it reads
     events: tuple[EventKind, ...] = ()  # the kinds it reads
     needs: tuple[EventKind, ...] = ()
-    stage: Literal["ledger", "others"] = "others"
-    across_topics: bool = False  # sees all topics of one name together instead of one after the other
-    of_the_living: bool = False  # says nothing of a topic that was deleted
+    phase: Literal["ledger", "others"] = "others"
+    across_topics: bool = False  # judges all topics of one name together instead of one by one
+    of_the_living: bool = False  # skips deleted topics
     complexity: str = "n log n in the rows of the group: sorted once, then one pass"
     check: Check
-    screen: Screen | None = None  # proves of partitions without events that `check` finds nothing there
+    screen: Screen | None = None  # proves that `check` finds nothing in a partition without events
 
 
 class Group:
-    """The rows of one group, sorted. The topics that had the name of a partition are told apart once, for all checkers."""
+    """The rows of one group, sorted. Topics that shared the partition's name are separated once, for all checkers."""
 
     def __init__(self, operations: pl.DataFrame, events: pl.DataFrame) -> None:
         self.operations = operations
@@ -97,7 +97,7 @@ class Group:
 
 
 def groups(operations: pl.DataFrame, events: pl.DataFrame, group_by: tuple[str, ...]) -> list[Group]:
-    """The groups in the order of their names. Rows without the columns belong to every group."""
+    """The groups, sorted by name. Rows without a value in the columns belong to every group."""
     if not group_by:
         return [Group(operations.sort("index", "slot"), events.sort("index"))]
     by_operations, all_operations = _split(operations, group_by, ("index", "slot"))
@@ -117,7 +117,7 @@ def _split(
 
 
 def narrow(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows of a group that the checker declares to read."""
+    """The rows of a group that the checker declares."""
     kinds = [str(kind) for kind in checker.events]
     return (
         operations.filter(pl.col("f").is_in(checker.operations)) if checker.operations else operations.clear(),
@@ -126,12 +126,12 @@ def narrow(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame) -> 
 
 
 def kinds_read(checkers: Iterable[Checker]) -> set[str]:
-    """The kinds of events that a group must have for these checkers to be judged."""
+    """The kinds of events that a group must keep for these checkers."""
     return {str(kind) for checker in checkers for kind in checker.events} | {str(EventKind.TOPIC_DELETED)}
 
 
 def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()) -> Findings:
-    """One checker over the rows of one group; of a partition, over each topic that had the name."""
+    """Run one checker on one group; on a partition, once for each topic that had the name."""
     if checker.group_by != PARTITION or checker.across_topics:
         return _apply(checker, group.operations, group.events, facts, tuple(cuts))
     found = []
@@ -149,7 +149,7 @@ def _has_what_it_needs(checker: Checker, events: pl.DataFrame) -> bool:
 
 
 def _apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Unchecked where evidence that the checker needs is missing."""
+    """Run the check, or report the group as unchecked if rows that the checker needs are missing."""
     seen = set(events["kind"].unique().to_list())
     missing = [str(kind) for kind in checker.needs if kind not in seen]
     if missing:
@@ -161,7 +161,10 @@ def _apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, fac
 
 
 def condensed(findings: Findings) -> Findings:
-    """The first few anomalies of each kind; the last of them says how many more there are. One mistake often has many traces."""
+    """Keep the first `ANOMALIES_MAX` anomalies of each kind; the last one says how many more there are.
+
+    One mistake often leaves many traces.
+    """
     kept: list[Anomaly] = []
     by_kind: dict[str, list[Anomaly]] = {}
     for found in sorted(findings.anomalies, key=lambda found: found.witness):
@@ -175,7 +178,7 @@ def condensed(findings: Findings) -> Findings:
 
 
 def partition_of(operations: pl.DataFrame, events: pl.DataFrame) -> tuple[str, int]:
-    """The topic and partition that the rows of a group are about; ("", -1) for a group of node-level rows alone."""
+    """The topic and partition of a group's rows; ("", -1) for a group of node-level rows alone."""
     for frame in (operations, events):
         about = frame.filter(pl.col("partition").is_not_null()).head(1)
         if about.height:
@@ -184,7 +187,7 @@ def partition_of(operations: pl.DataFrame, events: pl.DataFrame) -> tuple[str, i
 
 
 def group_name(group_by: tuple[str, ...], operations: pl.DataFrame, events: pl.DataFrame) -> str:
-    """A group as anomalies name it: "orders-0", or "" for the whole run."""
+    """The key of a group in anomalies: "orders-0", or "" for the whole run."""
     if group_by != PARTITION:
         return ""
     topic, partition = partition_of(operations, events)
@@ -192,10 +195,10 @@ def group_name(group_by: tuple[str, ...], operations: pl.DataFrame, events: pl.D
 
 
 def promised(facts: Facts, topic: str) -> TopicPromise | None:
-    """What the topic promises; None where the promise does not know it, which `checkers.assumptions` reports."""
+    """The promise of a topic; None if the run's promise does not list it, which `checkers.assumptions` reports."""
     return next((record for record in facts.promise.topics if record.topic == topic), None)
 
 
 def cuts_of(cuts: Iterable[Cut], topic: str, partition: int) -> tuple[Cut, ...]:
-    """The cuts of one partition, by epoch."""
+    """The cuts of one partition, sorted by leader epoch."""
     return tuple(sorted((c for c in cuts if c.topic == topic and c.partition == partition), key=lambda c: c.leader_epoch))

@@ -1,11 +1,11 @@
-"""Produces and polls of a whole run as arrays: what the screens of the log checkers look at, read and sorted once for all.
+"""Produces and polls of a whole run as arrays, read and sorted once for the screens of all log checkers.
 
-A screen (`checkers.screens`) proves of most partitions that a checker would find nothing there, so that only the others are
-walked row by row. Arrays are made only of a history that is regular as a whole: rows in order, each turn by one process about
-one partition. `columns_of` answers None of any other, and then everything is walked. A partition whose calls do not pair is
-`odd`, and so is one whose name stood for several topics.
+A screen (`checkers.screens`) proves that a checker finds nothing in most partitions; only the others are walked row by row.
+Arrays are made only of a regular history: rows in order, each turn by one process on one partition. For any other history
+`columns_of` returns None and every partition is walked. A partition is `odd` if its calls do not pair, or if several topics had
+its name.
 
-Texts are numbers here: equal codes mean equal texts, and nothing else is asked of them.
+Texts are stored as integer codes: equal codes mean equal texts, and their order means nothing.
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ Flags = npt.NDArray[np.bool_]
 NAMES = ("index", "slot", "process", "type", "f", "topic", "topic_id", "partition", "value", "offset", "acks", "delivery")
 _FUNCTIONS = ("produce", "poll")
 COMMITS = ("commit", "committed")
-NONE = -1  # no value, no offset, no other half
-OFFSET_BITS = 44  # of a key packed of partition and offset
+NONE = -1  # no value, no offset, no matching turn
+OFFSET_BITS = 44  # low bits of a key packed from partition and offset
 _PARTS_MAX = 1 << 15
 _PLACES_MAX = 1 << 20  # topics times partition numbers
 _ABSENT = -(1 << 62)  # a null among numbers that may be negative
@@ -34,85 +34,85 @@ _ABSENT = -(1 << 62)  # a null among numbers that may be negative
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """Invocations and completions, in order of index. What the invocation says counts for its completion."""
+    """Invocations and completions, sorted by index. A completion takes acks and delivery from its invocation."""
 
     index: Ints
     part: Codes
     process: Ints
-    first: Ints  # its first row, and behind the last turn the number of rows
+    first: Ints  # the first row of each turn; one more entry at the end: the number of rows
     asks: Flags
     poll: Flags
     ok: Flags  # a completion, paired
     failed: Flags  # a completion, paired
-    other: Ints  # the completion of an invocation, the invocation of a completion
+    other: Ints  # an invocation's completion, a completion's invocation
     acks_all: Flags
     once: Flags  # by an idempotent producer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Rows, and the turns they belong to. Parts are numbers of partitions, which `partitions` names."""
+    """Rows and their turns. A part is the index of a partition in `partitions`."""
 
     partitions: tuple[tuple[str, int], ...]
-    odd: Flags  # of each part: it is to be walked, whatever a screen says
-    topic_ids: tuple[str | None, ...]  # of each part, where its rows name one
+    odd: Flags  # by part: walk it, whatever a screen says
+    topic_ids: tuple[str | None, ...]  # by part; None if its rows name none
     turns: Turns
-    turn: Codes  # of each row, as the columns below
+    turn: Codes  # by row, like the columns below
     part: Codes
-    value: Codes  # of the answer to a produce too, which need not repeat it
+    value: Codes  # also filled in for the answer to a produce, which need not repeat it
     offset: Ints
     values: int  # codes of values are below this
-    commits: frozenset[tuple[str, int]]  # partitions in which consumers commit positions, or ask for them
+    commits: frozenset[tuple[str, int]]  # partitions in which consumers commit positions or fetch them
 
     @cached_property
     def told(self) -> Ints:
-        """Rows of what was answered and stands for good: reads, and acknowledgements under acks=all, with value and offset."""
+        """Rows with value and offset of answered polls and of acknowledgements under acks=all."""
         good = self.turns.ok & (self.turns.poll | self.turns.acks_all)
         found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0) & (self.offset >= 0))
         return found
 
     @cached_property
     def read(self) -> Ints:
-        """Rows of polls that were answered, with a value."""
+        """Rows with a value of answered polls."""
         good = self.turns.ok & self.turns.poll
         found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
         return found
 
     @cached_property
     def sent(self) -> Ints:
-        """Rows of invocations of produces, with a value."""
+        """Rows with a value of invocations of produce."""
         good = self.turns.asks & ~self.turns.poll
         found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
         return found
 
     @cached_property
     def by_offset(self) -> tuple[Ints, Codes]:
-        """The one sort: keys packed of part and offset of what was `told`, in order, and the value of each."""
+        """Sorted keys (part and offset, packed) of the `told` rows, and the value code of each. The only sort."""
         keys = packed(self.part[self.told], self.offset[self.told])
         order = np.argsort(keys, kind="stable")
         return keys[order], self.value[self.told[order]]
 
     @cached_property
     def promised(self) -> Ints:
-        """The keys of `by_offset`, each once."""
+        """The distinct keys of `by_offset`, sorted."""
         keys, _ = self.by_offset
         return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
     def named(self, parts: Ints | Codes) -> Flags:
-        """Flags of parts, from their numbers."""
+        """A flag for each part: true for the given part numbers."""
         flags = np.zeros(len(self.partitions), np.bool_)
         flags[parts] = True
         return flags
 
 
 def packed(part: Codes | Ints, offset: Ints) -> Ints:
-    """One number for partition and offset, in the order of both."""
+    """Partition and offset in one number, which sorts by partition, then offset."""
     keys: Ints = (part.astype(np.int64) << OFFSET_BITS) + offset
     return keys
 
 
 def columns_of(operations: pa.Table) -> Columns | None:
-    """The arrays of a table with the columns `NAMES`, texts plain or dictionaries; None where a screen could not be trusted."""
+    """The arrays of a table with the columns `NAMES`, texts plain or dictionary-encoded; None if the history is not regular."""
     commits: frozenset[tuple[str, int]] = frozenset()
     if not set(_codes(operations["f"]).dictionary.to_pylist()) <= set(_FUNCTIONS):
         part, named = _parts(operations.filter(pc.is_in(operations["f"], pa.array(COMMITS))))
@@ -153,7 +153,7 @@ def columns_of(operations: pa.Table) -> Columns | None:
 
 
 def _heads(operations: pa.Table) -> Ints | None:
-    """The first row of each turn; None where rows are out of order, or those of a turn differ in what they must share."""
+    """The first row of each turn; None if rows are out of order, or the rows of a turn differ in type, f or process."""
     index, slot = _numbers(operations["index"]), _numbers(operations["slot"])
     new = np.ones(len(index), np.bool_)
     new[1:] = index[1:] != index[:-1]
@@ -174,9 +174,9 @@ def _turn_of_rows(heads: Ints, rows: int) -> Codes:
 
 
 def _unpaired(turns: Turns) -> Codes:
-    """Parts of calls that do not pair as the rows of a partition alone would: these are walked."""
+    """Parts whose calls pair differently in the whole run than in the partition alone: these are walked."""
     sizes = np.diff(turns.first)
-    # More answers than questions: which of them belong to which is for the walk to say.
+    # An answer with more records than were sent: the walk decides which belong together.
     longer = turns.ok & ~turns.poll & (sizes > sizes[turns.other])
     answers_nothing = ~turns.asks & (turns.other == NONE)
     order = np.argsort(turns.process, kind="stable")
@@ -196,7 +196,7 @@ def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
     other = np.full(len(index), NONE, np.int64)
     other[one[fits]] = two[fits]
     other[two[fits]] = one[fits]
-    # What the invocation said counts for both; a turn without another half has but its own words.
+    # Both turns take acks and delivery from the invocation; an unpaired turn uses its own.
     asked = np.where(asks | (other == NONE), np.arange(len(index)), other)
     answered = ~asks & (other != NONE)
     return Turns(
@@ -215,7 +215,7 @@ def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
 
 
 def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], ...]]:
-    """The number of the partition of each row, and their names; no numbers where a row has none, or they are too many."""
+    """The part of each row, and the partition of each part; None for the parts if a row has none or there are too many."""
     topic = _codes(operations["topic"])
     codes, topics, number = _numbers_of(topic), topic.dictionary.to_pylist(), _numbers(operations["partition"])
     if not len(codes):
@@ -234,7 +234,7 @@ def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], .
 
 
 def _topic_ids(column: pa.ChunkedArray, part: Codes, parts: int) -> tuple[tuple[str | None, ...], Flags]:
-    """The topic id of each part, and which have several."""
+    """The topic id of each part (None if its rows name none), and a flag for parts with several."""
     codes = _codes(column)
     code, names = _numbers_of(codes), codes.dictionary.to_pylist()
     named = np.flatnonzero(code >= 0)
@@ -252,14 +252,14 @@ def _numbers(column: pa.ChunkedArray, *, none: int = NONE) -> Ints:
 
 
 def _codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Texts as a dictionary, one for the whole column."""
+    """The column with one dictionary for all chunks."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     whole: pa.DictionaryArray = coded.unify_dictionaries().combine_chunks()
     return whole
 
 
 def _numbers_of(codes: pa.DictionaryArray) -> Codes:
-    """The number of each text, `NONE` for none; an array of one's own."""
+    """The code of each text, `NONE` for null; a new array that the caller may change."""
     found: Codes = np.array(pc.fill_null(codes.indices, NONE), np.int32)
     return found
 

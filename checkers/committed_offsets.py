@@ -1,11 +1,12 @@
-"""The positions that consumer groups commit: what was committed last is what is found.
+"""Committed offsets of consumer groups: `committed` answers the position that was committed last.
 
-A `commit` names a group and the position from which it wants to go on; `committed` asks for it. For each group and partition
-that is a register whose last write wins, judged in real time: an answer must be a position that somebody in the group committed,
-or may have, before the answer came, and that no later commit had certainly replaced before the question was asked. And who
-commits says that it was given what lies before: nobody commits beyond what it knows of.
+A `commit` names a group and the next position to read; `committed` asks for it. For each group and partition this is a register
+whose last write wins, judged in real time. An answer must be a position that a member of the group committed, or may have
+committed, before the answer came. No later commit may have certainly replaced it before `committed` was invoked. A process that
+commits a position claims to have been given everything before it, so it must not commit beyond what it knows of.
 
-An unknown commit may have happened, at any time after it was asked for, so it explains an answer and refutes none.
+Why it is sound: a commit of unknown outcome may have taken effect at any time after its invocation, so it can explain an answer
+and refutes none.
 
     >>> from checkers.sketches import sketch
     >>> sketch("committed-offsets", "ok commit offset=3", "ok committed offset=1")
@@ -26,11 +27,11 @@ _NEVER = 1 << 62
 
 
 class _Commit(NamedTuple):
-    """A position that a group committed, or perhaps did: from when, and from when for certain."""
+    """A position that a group committed or may have committed; the rows of its invocation and completion."""
 
     position: int
     asked: int
-    done: int  # _NEVER where nobody knows
+    done: int  # _NEVER if the outcome is unknown
 
 
 def _commits(done: list[Call]) -> dict[str, list[_Commit]]:
@@ -44,24 +45,24 @@ def _commits(done: list[Call]) -> dict[str, list[_Commit]]:
 
 
 def _answer(call: Call, commits: list[_Commit], key: str) -> Anomaly | None:
-    """What is wrong with the answer to a question for the committed position; no offset means that there is none."""
+    """The anomaly in one answer to `committed`, if any. An answer without an offset says that the group has no position."""
     group, position = call.asked[0].value or "", call.rows[0].offset
     settled = [commit for commit in commits if commit.done < call.invoked]
-    # A commit is replaced for certain by one that began after it had ended.
+    # A commit is certainly replaced by one that was invoked after it had completed.
     last = max((commit.asked for commit in settled), default=-1)
     if position is None:
         if not settled:
             return None
-        words = f"group {group} has committed {settled[-1].position}, and no position of its was found"
+        words = f"group {group} had committed position {settled[-1].position}, but none was found"
         return _anomaly("commit-lost", key, (settled[-1].done, call.ended), words)
     same = [commit for commit in commits if commit.position == position and commit.asked < call.ended]
     if not same:
-        words = f"the position of group {group} was found to be {position}, which nobody committed"
+        words = f"group {group} was given the committed position {position}, which no process had committed"
         return _anomaly("phantom-commit", key, (call.ended,), words)
     if any(commit.done > last for commit in same):
         return None
     newest = max(settled, key=lambda commit: commit.asked)
-    words = f"the position of group {group} was found to be {position}, after {newest.position} was committed in its place"
+    words = f"group {group} was given the committed position {position} after {newest.position} had replaced it"
     return _anomaly("commit-lost", key, (newest.done, call.ended), words)
 
 
@@ -70,15 +71,15 @@ def _anomaly(kind: str, key: str, witness: tuple[int, ...], words: str) -> Anoma
 
 
 def _ahead(done: list[Call], key: str) -> list[Anomaly]:
-    """Commits of positions beyond everything that the process was given or told, where it polled at all."""
-    known: dict[int, int] = {}  # process -> the position behind all it knows of
-    polled: set[int] = set()  # the others may know what no row tells
+    """Commits beyond every offset that the process was given or told, for processes that polled."""
+    known: dict[int, int] = {}  # process -> the position after the highest offset it knows of
+    polled: set[int] = set()  # other processes may know of offsets that no row shows
     anomalies: list[Anomaly] = []
     for call in sorted(done, key=lambda call: call.ended if call.ended >= 0 else _NEVER):
         if call.f == "commit":
             position, reach = call.asked[0].offset, known.get(call.process, 0)
             if position is not None and call.process in polled and position > reach:
-                words = f"process {call.process} commits position {position}, and knows of nothing from {reach} on"
+                words = f"process {call.process} commits position {position} but knows of no record from offset {reach} on"
                 anomalies.append(_anomaly("commit-ahead", key, (call.invoked,), words))
             continue
         if call.type != "ok":
@@ -93,9 +94,9 @@ def _ahead(done: list[Call], key: str) -> list[Anomaly]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition, group by group."""
+    """Judge one partition, group by group."""
     if not operations["f"].is_in(["commit", "committed"]).any():
-        return Findings()  # clients of this history keep their positions to themselves
+        return Findings()  # no client of this history commits positions
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     done = calls(operation_rows(operations))
@@ -108,9 +109,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="A consumer group finds the position that it committed last, and commits nothing that it was not given.",
+    claim="A consumer group gets back the position that it committed last, and commits no position beyond what it was given.",
     assumes="Operations `commit` and `committed` name the group in `value` and the position in `offset`.",
-    blind="Histories without such operations; what a group read twice because it had not committed it.",
+    blind="Histories without such operations; records that a group read twice because it had not committed.",
     kinds=("commit-lost", "phantom-commit", "commit-ahead"),
     group_by=PARTITION,
     operations=("commit", "committed", "poll", "latest"),

@@ -1,15 +1,15 @@
-"""A run that has healed comes to rest in one state: ZooKeeper, what brokers tell clients, and what lies on their disks agree.
+"""After healing, a run comes to rest in one state: ZooKeeper, the brokers' metadata for clients, and the logs on disk agree.
 
-Part of liveness (docs/promise.md §6, LIVE-1, LIVE-2, LIVE-4): what has not converged in the quiet time is *not live*, never
-INVALID; that a record was lost is for the ledger to say. It reads the rows that the laboratory records at the very end, from
-outside of the machines, so it also sees what no broker noted: a log that nobody asked for any more, a deleted topic that is still
-told of.
+Part of liveness (docs/promise.md §6, LIVE-1, LIVE-2, LIVE-4): a partition that has not converged in the quiet time is *not live*,
+never INVALID; a lost record is reported by the ledger. The checker reads the rows that the harness records at the very end, from
+outside of the brokers. It therefore also sees what no broker noted: a stray log, or a deleted topic that is still in the
+metadata.
 
-Silence is right where ZooKeeper names no leader (SILENT-2; `checkers.availability` judges whether it may): nobody then says which
-log is the right one, and each replica keeps what it has until an operator decides.
+If ZooKeeper names no leader, silence is right (SILENT-2; `checkers.availability` judges whether it may name none): no log is then
+the right one, and each replica keeps its own until an operator decides.
 
-No look is of one moment. Where the laboratory recorded two looks because they differ, the partition was still changing: what was
-seen of it at different moments proves nothing, and it is left unchecked.
+A snapshot of a partition takes time. If the harness recorded two snapshots because they differ, the partition was still changing:
+observations from different moments prove nothing, and the partition is unchecked.
 
     >>> from checkers.sketches import sketch
     >>> rows = "zk-state leader=b1 isr=b1,b2,b3 replicas=b1 topic_id=9", "metadata-view node=b1 leader=b2 topic_id=9"
@@ -31,7 +31,7 @@ _END = (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)
 
 
 class _Row(NamedTuple):
-    """One look at one partition. None where the side that was asked does not say."""
+    """One observation of one partition. None where the observed side does not say."""
 
     kind: str
     node: str | None
@@ -46,7 +46,7 @@ class _Row(NamedTuple):
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition. Nothing is said of a run that nobody looked at in the end."""
+    """Judge one partition. No findings if the harness recorded no observation at the end."""
     ends = events.filter(pl.col("kind") != str(K.STATE_WRITTEN))
     if deadline_ns(facts) is None or not ends.height:
         return Findings()
@@ -54,13 +54,13 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     name = f"{topic}-{number}"
     rows = _rows(ends)
     if _moving(rows):
-        return Findings(unchecked=(f"{NAME}: {name} was still changing when it was looked at in the end",))
+        return Findings(unchecked=(f"{NAME}: {name} was still changing when it was observed at the end",))
     state = next((row for row in rows if row.kind == K.ZK_STATE), None)
     views = [row for row in rows if row.kind == K.METADATA_VIEW]
     logs = [row for row in rows if row.kind == K.LOG_ON_DISK]
     if state is None:
-        why = [f"{row.node} still tells of {name}, which ZooKeeper does not hold" for row in views]
-        why += [f"a log of {name}, which ZooKeeper does not hold, lies on {_where(row)}" for row in logs]
+        why = [f"{row.node} still lists {name}, which is not in ZooKeeper," for row in views]
+        why += [f"a log of {name}, which is not in ZooKeeper, is on {_where(row)}" for row in logs]
     else:
         why = [*_views(name, state, views, facts.brokers), *_logs(name, state, logs)]
         if _writer(events) != state.leader:
@@ -69,7 +69,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 
 def _moving(rows: list[_Row]) -> bool:
-    """Is there a second look at some of it, and not the same?"""
+    """True if a side was observed twice with different results."""
     looks: dict[tuple[str, str | None], list[_Row]] = {}
     for row in rows:
         if row.kind != K.LOG_ON_DISK:
@@ -86,43 +86,46 @@ def _rows(events: pl.DataFrame) -> list[_Row]:
 
 
 def _views(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) -> list[str]:
-    """LIVE-1: each broker tells clients what ZooKeeper holds. A leader and its epoch are compared, so is the assignment."""
+    """LIVE-1: each broker's metadata names the leader, epoch, replicas and topic id that ZooKeeper holds."""
     told = {view.node: view for view in views}
-    why = [f"{broker} tells clients nothing of {name}" for broker in brokers if broker not in told and state.leader is not None]
+    why = [f"{broker} does not list {name} for clients" for broker in brokers if broker not in told and state.leader is not None]
     for node, view in told.items():
         if (view.leader, view.leader_epoch) != (state.leader, state.leader_epoch):
             why.append(
-                f"{node} tells clients that {view.leader or 'nobody'} leads {name} in epoch {view.leader_epoch}, ZooKeeper holds "
-                f"{state.leader or 'nobody'} in epoch {state.leader_epoch}"
+                f"{node} tells clients that {view.leader or 'no broker'} leads {name} in epoch {view.leader_epoch}, ZooKeeper "
+                f"names {state.leader or 'no leader'} in epoch {state.leader_epoch}"
             )
         if view.replicas != state.replicas:
-            why.append(f"{node} tells clients that {name} is on {_list(view.replicas)}, ZooKeeper holds {_list(state.replicas)}")
+            why.append(f"{node} tells clients that {name} is on {_list(view.replicas)}, ZooKeeper names {_list(state.replicas)}")
         if view.topic_id is not None and view.topic_id != state.topic_id:
-            why.append(f"{node} tells clients of {name} under id {view.topic_id}, ZooKeeper holds {state.topic_id}")
+            why.append(f"{node} gives clients topic id {view.topic_id} for {name}, ZooKeeper holds {state.topic_id}")
     return why
 
 
 def _writer(events: pl.DataFrame) -> str | None:
-    """Who wrote the state last."""
+    """The node that wrote the partition's state last; None if no row says."""
     written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
     return None if not written.height else str(written["node"][-1])
 
 
 def _isrs(name: str, state: _Row, views: list[_Row]) -> list[str]:
-    """The ISR that clients are told of. A leader that writes it itself (V3 §G) tells nobody: there is no message for it."""
+    """Differences between the ISR in the metadata and in ZooKeeper.
+
+    Not called if the leader wrote the state itself (V3 §G): no message tells the other brokers of that write.
+    """
     return [
-        f"{view.node} tells clients that {_list(view.isr)} are in the ISR of {name}, ZooKeeper holds {_list(state.isr)}"
+        f"{view.node} tells clients that the ISR of {name} is {_list(view.isr)}, ZooKeeper holds {_list(state.isr)}"
         for view in views
         if sorted(view.isr or ()) != sorted(state.isr or ())
     ]
 
 
 def _logs(name: str, state: _Row, logs: list[_Row]) -> list[str]:
-    """LIVE-2: one log at each assigned replica, all equal, and none anywhere else."""
+    """LIVE-2: one log on each assigned replica, all equal, and no log on another broker."""
     assigned = state.replicas or ()
-    why = [f"a stray log of {name} lies on {_where(log)}" for log in logs if log.node not in assigned]
+    why = [f"a stray log of {name} is on {_where(log)}" for log in logs if log.node not in assigned]
     why += [
-        f"the log of {name} on {_where(log)} is of id {log.topic_id}, ZooKeeper holds {state.topic_id}"
+        f"the log of {name} on {_where(log)} has topic id {log.topic_id}, ZooKeeper holds {state.topic_id}"
         for log in logs
         if log.topic_id is not None and log.topic_id != state.topic_id
     ]
@@ -149,14 +152,14 @@ def _where(log: _Row) -> str:
 
 
 def _list(nodes: tuple[str, ...] | None) -> str:
-    return ", ".join(nodes or ()) or "nobody"
+    return ", ".join(nodes or ()) or "none"
 
 
 CHECKER = Checker(
     name=NAME,
-    claim="At the very end ZooKeeper, what brokers tell clients, and the logs on the disks agree; no log is stray or missing.",
-    assumes="The laboratory looks at all three once the run has come to rest.",
-    blind="The ISR told to clients where its leader wrote it; partitions without a leader, whose logs nobody can call right.",
+    claim="At the very end ZooKeeper, the brokers' metadata for clients, and the logs on disk agree; no log is stray or missing.",
+    assumes="The harness observes all three once the run has come to rest.",
+    blind="The ISR in the metadata if the leader itself wrote it last; the logs of partitions without a leader.",
     kinds=(),
     group_by=PARTITION,
     events=(*_END, K.STATE_WRITTEN),

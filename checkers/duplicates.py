@@ -1,9 +1,9 @@
-"""How often a value stands in the log (docs/promise.md ORD-3, ORD-4).
+"""How often each value is in the log (docs/promise.md ORD-3, ORD-4).
 
-An idempotent producer's value stands there at most once, and its values in the order in which it sent them, across failovers. Any
-other value may stand there once for each attempt that was sent; that it does so more than once is counted. The evidence is what
-consumers read: a value at two offsets is there twice. What an excused loss took may come again behind the cut, so places are
-compared within a generation only (CUT-1).
+A value of an idempotent producer is in the log at most once, and its values are in the order in which it sent them, across
+failovers. Any other value may be there once for each attempt that was sent; values that are there more than once are counted. The
+evidence is what consumers read: a value read at two offsets is there twice. A value that an excused loss removed may be appended
+again behind the cut, so offsets are compared within one generation only (CUT-1).
 
     >>> from checkers.sketches import sketch
     >>> rows = "ok produce value=a offset=0 delivery=once attempts=1", "ok poll offset=0 value=a"
@@ -37,7 +37,7 @@ def _read(done: list[Call], cuts: tuple[Cut, ...]) -> _Places:
 
 
 def _allowed(done: list[Call]) -> dict[str, int | None]:
-    """How often each value may stand in the log; None where nobody knows how often it was sent."""
+    """How often each value may be in the log; None if the number of attempts is unknown."""
     allowed: dict[str, int | None] = {}
     for call in done:
         if call.f != "produce":
@@ -51,7 +51,7 @@ def _allowed(done: list[Call]) -> dict[str, int | None]:
 
 
 def _reordered(done: list[Call], places: _Places, key: str) -> list[Anomaly]:
-    """Values of an idempotent producer that stand in another order than it sent them, each after the answer to the last."""
+    """Values of an idempotent producer that are not in the order in which it sent them (one call after the other)."""
     last: dict[tuple[int, int], tuple[int, int, str]] = {}  # (process, generation) -> offset, row, value
     generations = sorted({generation for _, generation in places})
     anomalies: list[Anomaly] = []
@@ -63,7 +63,9 @@ def _reordered(done: list[Call], places: _Places, key: str) -> list[Anomaly]:
                     continue
                 before = last.get((call.process, generation))
                 if before is not None and offset < before[0]:
-                    words = f"{row.value}, sent after {before[2]} by process {call.process}, stands before it at offset {offset}"
+                    words = (
+                        f"process {call.process} sent {before[2]} before {row.value}, which is earlier in the log, at {offset}"
+                    )
                     witness = tuple(sorted({before[1], at}))
                     anomalies.append(Anomaly(kind="reordered", checker=NAME, key=key, witness=witness, words=words))
                 last[(call.process, generation)] = (offset, at, row.value or "")
@@ -71,7 +73,7 @@ def _reordered(done: list[Call], places: _Places, key: str) -> list[Anomaly]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition; counts `duplicates`, the values that were read at two offsets or more."""
+    """Judge one partition; counts `duplicates`, the values that were read at two or more offsets."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     done = calls(operation_rows(operations))
@@ -86,7 +88,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         if times is not None and len(rows) > times:
             where = " and ".join(str(offset) for offset in sorted(rows))
             often = "once" if times == 1 else f"{times} times"
-            words = f"{value} stands at offsets {where}, though it was to stand there {often} at most"
+            words = f"{value} is at offsets {where}, but may be in the log at most {often}"
             witness = tuple(sorted(rows.values()))[: times + 1]
             anomalies.append(Anomaly(kind="duplicate", checker=NAME, key=key, witness=witness, words=words))
     return Findings(anomalies=tuple(anomalies), counts={"duplicates": len(doubled)})
@@ -94,9 +96,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="What an idempotent producer sent stands in the log at most once and in order, anything else once for each attempt.",
+    claim="A value of an idempotent producer is in the log at most once and in order, any other value once for each attempt.",
     assumes="Values are unique to an operation; completions say how often it was sent.",
-    blind="Duplicates that nobody read; the order of what a producer sent in several sessions.",
+    blind="Duplicates that no consumer read; the order of a producer's values across its sessions.",
     kinds=("duplicate", "reordered"),
     group_by=PARTITION,
     operations=("produce", "poll"),

@@ -1,11 +1,12 @@
-"""Who may lead: a member of the ISR or of the ELR, and never a replica that was emptied (docs/promise.md DUR-6, DUR-7).
+"""Only a member of the ISR or the ELR may lead, and never an emptied replica (docs/promise.md DUR-6, DUR-7).
 
-Judged at ZooKeeper's own writes: the leader that a state names must stand in the state before it, or in the last ISR that had
-min.insync.replicas members where the one before has fewer. An operator's order makes one election of the replica it names
-clean, where the promise allows orders at all; nothing makes the election of an emptied replica clean. While the swap of its
-directory is unnoticed the controller cannot know, so there only the broker is held to it: it must not act as leader. The same
-holds for a state that names the very registration that was emptied: the news of its end travels, nobody bears it any more, and
-what the broker registers as afterwards is another one.
+Judged at ZooKeeper's own writes. The leader named by a state must be in the ISR of the state before. If that ISR has fewer than
+min.insync.replicas members, the leader may also be in the last ISR that had enough. An operator's order makes one election of the
+ordered replica clean, if the promise allows orders; nothing makes the election of an emptied replica clean.
+
+While the swap of its directory is unnoticed, the controller cannot know of it. Then only the broker is held to the rule: it must
+not act as leader. The same holds for a state that names the registration under which the broker was emptied: the controller has
+not heard yet that this session ended, and the broker registers anew afterwards.
 
     >>> from checkers.sketches import sketch
     >>> sketch("election", "state-written leader=b1 isr=b1,b2", "state-written leader=b3 leader_epoch=2 isr=b3")
@@ -33,14 +34,14 @@ class _Elections:
         self.wounded = Wounded()
         self.sessions = Sessions()
         self.emptied: dict[str, EventRow] = {}  # node -> the swap
-        self.accused: set[int] = set()  # epochs of empty leaders
+        self.accused: set[int] = set()  # leader epochs already reported as empty-leader
         self.ordered: str | None = None
         self.anomalies: list[Anomaly] = []
         self.elections = 0
         self.from_elr = 0
         self.recoveries = 0
         self.wounds_counted_on = 0
-        self.stamps: dict[str, int] = {}  # node -> the registration under which it last stood in the ISR
+        self.stamps: dict[str, int] = {}  # node -> the registration under which it was last in the ISR
 
     def see(self, row: EventRow) -> None:
         """Apply one row."""
@@ -67,12 +68,12 @@ class _Elections:
 
     def _elected(self, row: EventRow, leader: str) -> None:
         if self.standing.index < 0:
-            return  # the first state of a partition: nobody stood before
+            return  # the first state of a partition: there was no ISR before
         self.elections += leader != self.standing.leader
         eligible = self.standing.eligible()
         if row.stamps and leader in eligible and leader in row.isr:
             if row.stamps[row.isr.index(leader)] != self.stamps.get(leader):
-                self.recoveries += 1  # registered anew since it was counted on: its log was compared with the others'
+                self.recoveries += 1  # registered anew since it was counted on: its log was compared with the other replicas'
             else:
                 self.from_elr += leader not in self.standing.isr
         ordered = self.by_operator and leader == self.ordered
@@ -81,13 +82,13 @@ class _Elections:
             self._emptied(row, leader)
         if leader not in eligible and not ordered:
             before = ", ".join(eligible) or "empty"
-            words = f"{leader} was made leader of epoch {row.leader_epoch}; ISR and ELR before were {before}"
+            words = f"{leader} was elected leader of epoch {row.leader_epoch}; ISR and ELR before: {before}"
             self._accuse("unclean-election", (self.standing.index, row.at), words)
         if leader == self.ordered:
             self.ordered = None
 
     def _cannot_lead(self, row: EventRow, leader: str, swap: EventRow) -> bool:
-        """The state is no more than what a controller writes that has not heard: the process that it names is gone."""
+        """True if the controller could not know of the swap, or named a registration that has already ended."""
         if self.sessions.hides(swap):
             return True
         stamp = row.stamps[row.isr.index(leader)] if row.stamps and leader in row.isr else UNSTAMPED
@@ -105,7 +106,7 @@ class _Elections:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """The elections of one partition; counts them, and what docs/promise.md VAC-3 wants to be reached."""
+    """Judge the elections of one partition; counts them and the situations that docs/promise.md VAC-3 requires."""
     topic, partition = partition_of(operations, events)
     promise = promised(facts, topic)
     if promise is None:
@@ -128,8 +129,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="Each leader that ZooKeeper names stood in the ISR or the ELR before, and was not emptied.",
-    assumes="ZooKeeper's writes, the operator's orders and the laboratory's wounds are complete.",
+    claim="Each leader that ZooKeeper names was in the ISR or the ELR before, and was not emptied.",
+    assumes="Rows of ZooKeeper's writes, the operator's orders and the harness's wounds are complete.",
     blind="Brokers that act as leader without being named in ZooKeeper (single-leader and isr-agreement see what they do).",
     kinds=("unclean-election", "empty-leader"),
     group_by=PARTITION,

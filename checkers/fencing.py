@@ -1,9 +1,10 @@
-"""A broker that has fenced itself accepts nothing (R-186, B-43): no append as leader, no rise of its HW, no answer to a client.
+"""A fenced broker accepts nothing (R-186, B-43): no append as leader, no rise of its HW, no answer to a client.
 
-Its fence lasts from its own word to its own word, or to the end of its process. Requests that were taken before are answered
-with an error when the fence begins, so what a client was given by it must have been asked before. What it has begun it finishes
-(R-186): an ISR change that it sent before its fence may end behind it, and a high watermark that waited for that change rises.
-So does one that waited for a flush of the leader's own: of flush=before_ack, where the rest of the ISR held the records before.
+The fence lasts from the broker's FENCED note to its UNFENCED note, or to the end of its process. When the fence begins, the
+broker answers waiting requests with an error, so a successful answer during the fence belongs to a request sent before it. Two
+things may still finish behind the fence (R-186). An ISR change sent before the fence may end, and a high watermark that waited
+for it then rises. Under flush=before_ack the leader's own flush may end, and a high watermark that waited for it then rises, if
+the rest of the ISR held the records before the fence.
 
     >>> from checkers.sketches import sketch
     >>> sketch("fencing", "fenced node=b1", "append node=b1 offset=0 value=a")
@@ -23,7 +24,7 @@ _Fence = tuple[int, int]  # first and last row of a fence
 
 
 def _fences(rows: list[EventRow]) -> dict[str, list[_Fence]]:
-    """The fences of each node, in order."""
+    """The fences of each node, oldest first."""
     fences: dict[str, list[_Fence]] = {}
     since: dict[str, int] = {}
     for row in rows:
@@ -37,12 +38,15 @@ def _fences(rows: list[EventRow]) -> dict[str, list[_Fence]]:
 
 
 def _behind(fences: dict[str, list[_Fence]], node: str | None, first: int, last: int) -> int | None:
-    """The row of the fence behind which a node was from one row to another."""
+    """The row that began the fence in which a node was throughout rows `first` to `last`; None if there is none."""
     return next((begun for begun, ended in fences.get(node or "", ()) if begun < first and last < ended), None)
 
 
 def _held(rows: list[EventRow], node: str, end: int, before: int) -> bool:
-    """Did a node reach this end of the log before that row? It may have lost it since, but could tell its leader first."""
+    """True if the node's log reached `end` before row `before`.
+
+    The node may have lost the records since, but it could report its log end to the leader first.
+    """
     return any(
         (row.kind == K.APPEND and row.offset + 1 >= end) or (row.kind == K.RECOVERED and row.leo is not None and row.leo >= end)
         for row in rows
@@ -51,7 +55,7 @@ def _held(rows: list[EventRow], node: str, end: int, before: int) -> bool:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition."""
+    """Judge one partition."""
     if not (events["kind"] == str(K.FENCED)).any():
         return Findings()
     rows = event_rows(events)
@@ -60,9 +64,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     key = f"{topic}-{partition}"
     anomalies: list[Anomaly] = []
     standing: dict[tuple[str, int], int] = {}  # (node, epoch) -> HW
-    sent: dict[str, int] = {}  # the row of the ISR change that a node has under way
-    finished: dict[str, tuple[int, int]] = {}  # the rows of the last one that ended: sent, ended
-    isr: dict[str, tuple[str, ...]] = {}  # as a leader knows it
+    sent: dict[str, int] = {}  # node -> row of its pending ISR change
+    finished: dict[str, tuple[int, int]] = {}  # node -> rows at which its last completed ISR change was sent and ended
+    isr: dict[str, tuple[str, ...]] = {}  # node -> the ISR that it knows as leader
     flushes = any(promised.topic == topic and promised.flush == "before_ack" for promised in facts.promise.topics)
     for row in rows:
         what = ""
@@ -86,14 +90,14 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
                 begun = None
         if begun is not None:
             kind = "fenced-append" if row.kind == K.APPEND else "fenced-commit"
-            words = f"{row.node} {what} though it had fenced itself"
+            words = f"{row.node} {what} while it was fenced"
             anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(begun, row.at), words=words))
     for call in calls(operation_rows(operations)):
-        # Under acks=0 nobody answers: an ok says that the request was sent.
+        # Under acks=0 the broker does not answer: ok means that the request was sent.
         answered = call.type == "ok" and call.asked[0].acks != 0
         begun = _behind(fences, call.rows[0].node, call.invoked, call.ended) if answered else None
         if begun is not None:
-            words = f"process {call.process} asked {call.rows[0].node}, which had fenced itself, and its {call.f} was answered"
+            words = f"{call.rows[0].node} answered a {call.f} of process {call.process} that was sent while it was fenced"
             found = Anomaly(kind="fenced-answer", checker=NAME, key=key, witness=(begun, call.invoked, call.ended), words=words)
             anomalies.append(found)
     return Findings(anomalies=tuple(anomalies))
@@ -101,10 +105,10 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="A broker that has fenced itself appends nothing as leader, commits nothing new and answers no client.",
+    claim="A fenced broker appends nothing as leader, commits nothing new and answers no client.",
     assumes="Brokers note their fences; answers name the broker that gave them.",
-    blind="Protocols without fences; fetches of followers, by what they commit alone; and of flush=before_ack only where a "
-    "follower got the records behind the fence.",
+    blind="Protocols without fences; answers to fetches of followers, except for what these commit; under flush=before_ack, "
+    "rises of the HW over records that every follower held before the fence.",
     kinds=("fenced-append", "fenced-commit", "fenced-answer"),
     group_by=PARTITION,
     operations=("produce", "poll", "latest", "earliest"),

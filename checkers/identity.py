@@ -1,9 +1,9 @@
-"""One name, several topics: the rows of a partition divided by the id of its topic (docs/promise.md DUR-8, KIP-516).
+"""Divide the rows of a partition by topic id, because several topics may have had one name (docs/promise.md DUR-8, KIP-516).
 
-A topic that was deleted and made again is another topic. Each is judged by itself, and until its promises end: rows after a
-`topic-deleted` row of its id say nothing of it any more, nor of a partition that was removed, though it be added again. A row
-without an id is about all of them, but for an operation, which belongs to the topic that its other half names, or to the latest
-one that was there when it began.
+A topic that was deleted and created again is another topic. Each topic is judged by itself, up to the `topic-deleted` row of its
+id; the same holds for a removed partition, even if it is added again. An event without an id belongs to every topic of the name.
+An operation without an id belongs to the topic that its invocation or completion names, otherwise to the newest topic that
+existed when it was invoked.
 """
 
 from typing import NamedTuple
@@ -14,9 +14,9 @@ from history.event import EventKind as K
 
 
 class Life(NamedTuple):
-    """One topic of the name, for one partition."""
+    """The rows of one topic of the name, for one partition."""
 
-    topic_id: str  # "" where the rows name none
+    topic_id: str  # "" if the rows name none
     deleted: bool
     operations: pl.DataFrame
     events: pl.DataFrame
@@ -29,7 +29,7 @@ def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
     """The topics that the rows of one group are about, oldest first."""
     deleted = events.filter(pl.col("kind") == str(K.TOPIC_DELETED))
     ended = dict(deleted.group_by("topic_id").agg(pl.col("index").min()).iter_rows())
-    # What is only found at the very end is somebody's belief: a topic that nobody wrote, led or read is none.
+    # The final observations may be stale: a topic that only they name was never written, led or read, and is ignored.
     acted = events.filter(~pl.col("kind").is_in(LOOKS))
     named = pl.concat([operations["topic_id"], acted["topic_id"]]).drop_nulls().unique().to_list()
     if len(named) <= 1 and not ended:
@@ -37,7 +37,7 @@ def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
     ids = sorted(named, key=_age)
     of_call = _topics_of_calls(operations, events, ids)
     own = operations.with_columns(pl.col("index").replace_strict(of_call, return_dtype=pl.String).alias("topic_id"))
-    own = own.with_columns(pl.col("topic_id").cast(pl.String))  # of no operations at all, the line above makes numbers
+    own = own.with_columns(pl.col("topic_id").cast(pl.String))  # without operations the line above yields a column of numbers
     found = []
     for topic_id in ids:
         before = pl.col("index") < ended.get(topic_id, pl.UInt64.max())
@@ -47,12 +47,12 @@ def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
 
 
 def _age(topic_id: str) -> tuple[int, str]:
-    """Ids are numbers that rise; others in the order of their letters."""
+    """Sort key: numeric ids by number (newer topics have greater ids), other ids alphabetically and first."""
     return (int(topic_id), "") if topic_id.isdecimal() else (0, topic_id)
 
 
 def _topics_of_calls(operations: pl.DataFrame, events: pl.DataFrame, ids: list[str]) -> dict[int, str]:
-    """The index of each invocation and completion -> the id of the topic that is meant."""
+    """Map the index of each invocation and completion to its topic id."""
     named = events.filter(pl.col("topic_id").is_not_null()).group_by("topic_id").agg(pl.col("index").min())
     since = dict(named.iter_rows())
     found: dict[int, str] = {}

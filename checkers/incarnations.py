@@ -1,8 +1,8 @@
-"""Lives and registrations of a broker come in order (KIP-380, B-47 to B-51): what is over never speaks or counts again.
+"""Processes ("lives") and registrations of a broker come in order, and an ended one never acts again (KIP-380, B-47 to B-51).
 
-The registrations of a broker rise in the order in which ZooKeeper made them, its lives by their number. Once a life has begun,
-its predecessors write nothing. The stamps of an ISR name registrations that were made by then, of the member
-itself, and a member that was told apart by a later one is not told by an earlier one again.
+The numbers of a broker's registrations rise in the order in which ZooKeeper made them, and so do the numbers of its lives. Once a
+life has begun, earlier lives note nothing. The stamps of an ISR name existing registrations of the member itself, and a member's
+stamp never goes back to an earlier registration.
 
     >>> from checkers.sketches import sketch
     >>> sketch("incarnations", "registered node=b1 incarnation=7", "registered node=b1 incarnation=5")
@@ -31,7 +31,7 @@ _SPEAK = (
 
 
 class _Lives:
-    """One pass over a run."""
+    """One pass over the rows of a run."""
 
     def __init__(self) -> None:
         self.life: dict[str, tuple[int, int]] = {}  # node -> its life, and the row
@@ -41,36 +41,36 @@ class _Lives:
         self.anomalies: list[Anomaly] = []
 
     def started(self, node: str, life: int, at: int) -> None:
-        """A process began."""
+        """Apply the start of a process."""
         before, since = self.life.get(node, (0, -1))
         if life <= before:
-            self._accuse(node, (since, at), f"life {life} of {node} begins after its life {before}")
+            self._accuse(node, (since, at), f"life {life} of {node} began after life {before}")
         self.life[node] = (life, at)
 
     def spoke(self, node: str, life: int, at: int, kind: str) -> None:
-        """A process says something of itself."""
+        """Apply a note of a process."""
         now, since = self.life.get(node, (life, at))
         if life < now:
-            self._accuse(node, (since, at), f"life {life} of {node} speaks ({kind}) after its life {now} began")
+            self._accuse(node, (since, at), f"life {life} of {node} noted {kind} after life {now} began")
 
     def registers(self, node: str, incarnation: int, at: int) -> None:
-        """ZooKeeper made a registration."""
+        """Apply a registration in ZooKeeper."""
         before, since = self.last.get(node, (-1, -1))
         if incarnation <= before:
-            self._accuse(node, (since, at), f"registration {incarnation} of {node} comes after {before}")
+            self._accuse(node, (since, at), f"registration {incarnation} of {node} came after registration {before}")
         self.last[node] = (max(before, incarnation), at)
         self.registered[(node, incarnation)] = at
 
     def counted(self, replica: tuple[str, int, str | None, str], stamp: int, at: int) -> None:
-        """A state names the registration under which a member joined."""
+        """Apply the stamp of an ISR member: the registration under which it joined."""
         if stamp == UNSTAMPED:
             return
         node = replica[3]
         if (node, stamp) not in self.registered:
-            self._accuse(node, (at,), f"the ISR counts {node} by registration {stamp}, which it never had")
+            self._accuse(node, (at,), f"the ISR lists {node} with registration {stamp}, which it never had")
         before, since = self.stamped.get(replica, (stamp, at))
         if stamp < before:
-            self._accuse(node, (since, at), f"the ISR counts {node} by registration {stamp} again, after {before}")
+            self._accuse(node, (since, at), f"the ISR lists {node} with registration {stamp} again, after {before}")
         self.stamped[replica] = (max(stamp, before), at)
 
     def _accuse(self, node: str, witness: tuple[int, ...], words: str) -> None:
@@ -78,7 +78,7 @@ class _Lives:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """The whole run."""
+    """Judge the whole run."""
     lives = _Lives()
     spoken = {str(kind) for kind in _SPEAK}
     names = ("index", "kind", "node", "life", "incarnation", "topic", "partition", "topic_id", "isr", "stamps")
@@ -97,9 +97,10 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="Registrations and lives of brokers rise; what is over speaks no more, and the ISR counts nobody by what never was.",
-    assumes="ZooKeeper's registrations are complete; each row of a broker names the life that speaks.",
-    blind="Commands of the past that were obeyed (what came of them is judged elsewhere).",
+    claim="Registrations and lives of brokers rise; an ended life notes nothing, and the stamps of an ISR name existing "
+    "registrations of its members and never go back.",
+    assumes="Rows of ZooKeeper's registrations are complete; each row of a broker names the life that wrote it.",
+    blind="Commands to an earlier incarnation that a broker obeyed (other checkers judge the effects).",
     kinds=(KIND,),
     group_by=WHOLE_RUN,
     events=(K.NODE_STARTED, K.REGISTERED, K.STATE_WRITTEN, *_SPEAK),

@@ -1,14 +1,16 @@
 """Replica agreement below the high watermark: WeakIsr and StrongIsr (docs/oracles.md §7.1, §8.1).
 
-WeakIsr: everything below the HW of a presumed leader is at the same offset on every member of its own ISR. StrongIsr: the same
-for every member of the ISR in ZooKeeper. Both are looked at whenever one of their parts moves: an HW, an ISR, a log that gets
-shorter. Left out are wounded replicas until they are in the ISR under a new incarnation (docs/promise.md CUT-2), and for leaders
-of an epoch before a cut the offsets that the cut took (CUT-1). Entries that the rows do not show agree with everything.
+WeakIsr: every record below the HW of a presumed leader is at the same offset on every member of the leader's own ISR. StrongIsr:
+the same for every member of the ISR in ZooKeeper. Both are compared whenever an HW or an ISR changes or a log gets shorter.
+Wounded replicas are left out until they are in the ISR under a new incarnation (docs/promise.md CUT-2). For leaders of an epoch
+before a cut, the offsets that the cut took are left out (CUT-1). Entries that the rows do not show agree with everything.
 
-A replica that was deleted when ZooKeeper's ISR was without it (V3 §F step 3.2.4, R-236) is left out of the ISR of a leader that
-has not heard of that yet, until ZooKeeper has it again: it fetches no more, so nothing is committed by that ISR any more.
+A replica that was deleted while it was outside ZooKeeper's ISR (V3 §F step 3.2.4, R-236) is left out until it is in ZooKeeper's
+ISR again. A leader that has not heard of the deletion may still list it in its ISR. That is sound: the replica fetches no more,
+so nothing is committed by that ISR.
 
-Why both: without the epoch fence on fetches WeakIsr alone fails, without it on ISR expansion StrongIsr fails first.
+Both rules are needed: without the epoch fence on fetches only WeakIsr fails; without the fence on ISR expansion StrongIsr fails
+first.
 
     >>> from checkers.sketches import sketch
     >>> rows = "state-written leader=b1 isr=b1,b2", "append node=b1 offset=0 value=a"
@@ -32,7 +34,7 @@ _ENDS_OFFICE = (K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED, K.NODE_STARTED)
 
 
 class _Leading:
-    """A presumed leader: what it says of itself."""
+    """A presumed leader: its own epoch, HW and ISR, and the row that last changed them."""
 
     __slots__ = ("at", "epoch", "hw", "isr")
 
@@ -55,7 +57,7 @@ class _Agreement:
         self.anomalies: list[Anomaly] = []
 
     def see(self, row: EventRow) -> None:
-        """Apply one row and look at what it may have broken."""
+        """Apply one row and compare the logs that it affects."""
         kind = row.kind
         if kind == K.HW:
             leader = self.leading.get(row.node)
@@ -112,7 +114,7 @@ class _Agreement:
                 continue
             offset = self._first_difference(node, member, limit)
             if offset is None:
-                # A high watermark above the end of the log says nothing yet of what will come below it.
+                # An HW above the end of the log: the entries that will follow below it are not compared yet.
                 self.agreed[(node, member)] = min(limit, len(self.replicas.log(node).values))
                 continue
             if member in leader.isr:
@@ -143,7 +145,7 @@ class _Agreement:
         value = self.replicas.log(node).values[offset]
         words = (
             f"{member} is in {whose} and {has} at offset {offset}, "
-            f"where {node}, leader of epoch {leader.epoch} with high watermark {leader.hw}, has {value}"
+            f"but {node}, leader of epoch {leader.epoch} with high watermark {leader.hw}, has {value}"
         )
         witness = tuple(sorted({leader.at, at}))
         self.anomalies.append(Anomaly(kind=kind, checker=NAME, key=self.key, witness=witness, words=words))
@@ -161,12 +163,12 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="Below the HW of a leader every member of its ISR, and of the ISR in ZooKeeper, has the same log (WeakIsr, StrongIsr).",
-    assumes="Brokers note each append, truncation, HW and change of their ISR; ZooKeeper's writes are complete.",
-    blind="Replicas outside the ISR, wounded replicas until they rejoined, and offsets that an excused loss took.",
+    assumes="Brokers note each append, truncation, HW and change of their ISR; rows of ZooKeeper's writes are complete.",
+    blind="Replicas outside the ISR, wounded replicas until they rejoined it, and offsets that an excused loss took.",
     kinds=("weak-isr", "strong-isr"),
     group_by=PARTITION,
     events=(*REPLAYED, K.HW, K.BECAME_LEADER, K.ISR_CHANGE_ENDED, K.STATE_WRITTEN, K.REGISTERED, *_ENDS_OFFICE),
     needs=(K.STATE_WRITTEN,),
-    complexity="n log n in the rows, and for each change of an HW, an ISR or a leader the part of the logs not compared yet",
+    complexity="n log n in the rows, plus the part of the logs not compared yet for each change of an HW, an ISR or a leader",
     check=check,
 )

@@ -1,4 +1,4 @@
-"""The ISR of one partition over time, as ZooKeeper had it, and who counted at each moment (docs/promise.md §1)."""
+"""The ISR of one partition in ZooKeeper over time, and the counted-on replicas at each moment (docs/promise.md §1)."""
 
 from checkers.rows import EventRow
 from history.event import EventKind as K
@@ -7,7 +7,7 @@ ISR_ROWS = (K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 
 
 class IsrHistory:
-    """Told of rows in order, answers for the moment after the last one. `min_isr` is m of the promise."""
+    """Takes rows in order and answers for the moment after the last one. `min_isr` is m of the promise."""
 
     __slots__ = ("_elr", "_last_full", "_min_isr", "_sent", "epoch", "index", "isr", "leader")
 
@@ -15,22 +15,22 @@ class IsrHistory:
         self._min_isr = min_isr
         self._last_full: tuple[str, ...] = ()
         self._elr: tuple[str, ...] = ()
-        self._sent: dict[str, tuple[str, ...]] = {}  # leader -> the ISR it wants, not answered yet
+        self._sent: dict[str, tuple[str, ...]] = {}  # leader -> the ISR it has asked for, not answered yet
         self.isr: tuple[str, ...] = ()
         self.leader: str | None = None
         self.epoch = -1
-        self.index = -1  # of the last written state; -1 while there is none
+        self.index = -1  # row of the last written state; -1 if there is none
 
     def see(self, row: EventRow) -> None:
         """Apply one row of `ISR_ROWS`."""
         if row.kind == K.ISR_CHANGE_SENT:
-            # A change sent by whom ZooKeeper does not name leader is conditional on a version that has passed.
+            # A broker that ZooKeeper does not name as leader writes conditionally on an old version, so its change is refused.
             if row.node == self.leader:
                 self._sent[row.node] = row.isr
         elif row.kind == K.ISR_CHANGE_ENDED:
             self._sent.pop(row.node, None)
         else:
-            # Changes are conditional on the version: whatever was sent before this write is either this write or refused.
+            # Changes are conditional on the version: each change sent before this write is this write, or is refused.
             self._sent.clear()
             if len(row.isr) < self._min_isr:
                 left = (node for node in self.isr if node not in self._elr)
@@ -42,15 +42,15 @@ class IsrHistory:
                 self._last_full = row.isr
 
     def eligible(self) -> tuple[str, ...]:
-        """ISR and ELR: who may be elected.
+        """ISR and ELR: the replicas that may be elected.
 
-        KIP-966: whoever left the ISR while it was short is in the ELR, also one that had joined it then: the high watermark stood
-        still, and to join it had to hold all below it.
+        KIP-966: a replica that left the ISR while it was short is in the ELR, also if it had joined it while short. The high
+        watermark did not move meanwhile, and the replica had to hold everything below it to join.
         """
         return self.isr + self._elr
 
     def counted_on(self) -> tuple[str, ...]:
-        """The replicas whose copies count: where the ISR is short, with the last one that was not."""
+        """The replicas whose copies count: the ISR, joined by the last full ISR if the ISR is short (docs/promise.md §1)."""
         staying = tuple(node for node in self.isr if all(node in wanted for wanted in self._sent.values()))
         if len(staying) >= self._min_isr:
             return staying

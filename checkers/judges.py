@@ -1,6 +1,6 @@
-"""The judges of histories from elsewhere, as docs/properties.md tells of them beside the checkers of our own.
+"""Descriptions of the judges of foreign histories, for docs/properties.md.
 
-A history of linearizable objects, of transactions, or of a queue like Kafka; each judged by what clients saw alone.
+They judge linearizable objects, transactions, and queues like Kafka, each by the observations of clients alone.
 """
 
 from msgspec import Struct
@@ -10,7 +10,7 @@ from checkers.linearizability.registry import NAMES, model_named
 
 
 class Judge(Struct, frozen=True, kw_only=True):
-    """One judge, in the words of `checkers.checker.Checker`. `group` says in what parts a history is judged."""
+    """One judge, described by the fields of `checkers.checker.Checker`. `group` names the parts that are judged separately."""
 
     name: str
     claim: str
@@ -36,48 +36,50 @@ _OF_QUEUES = (
 JUDGES: tuple[Judge, ...] = (
     Judge(
         name="linearizability",
-        claim="One order of all calls, each within its time, is what the object would have answered.",
+        claim="Some order of all calls, each between its invocation and completion, explains every answer of the object.",
         kinds=("nonlinearizable",),
         group="object (the key, where calls have one or all values are Jepsen's `[key value]`); "
         "the transactions of a multi-register together",
-        assumes="The order of the lines is the order of time. A call of unknown outcome took effect at any time later, or never.",
-        blind="What nobody observed; parts that are not decided within the budget of steps (they are unchecked).",
-        complexity="n log n where values are unique (register, set, queue) or tell their place (log); else a search that is "
-        "exponential in the calls open at once, linear in the length of a history that has an order, with a budget of steps",
+        assumes="Lines are in time order. A call of unknown outcome took effect at some time after its invocation, or never.",
+        blind="Effects that no call observed; parts that are not decided within the budget of steps (they are unchecked).",
+        complexity="n log n if values are unique (register, set, queue) or carry their position (log); else a search with a "
+        "budget of steps, exponential in the calls open at once and linear in the length of a linearizable history",
     ),
     Judge(
         name="list-append",
-        claim="Transactions that append to lists and read them are isolated as was promised.",
+        claim="Transactions that append to lists and read them keep the promised isolation level.",
         kinds=(*_CYCLES, *_OF_LISTS),
         group="history",
-        assumes="A value is appended to a key once. The longest read of a key is the order of its versions.",
-        blind="The order of what several appended and nobody read; predicates; keys where a value was appended twice.",
-        complexity="n log n in micro-operations and elements read; G-single that, times the reachable components by 4096",
+        assumes="Each value is appended to a key at most once. The longest read of a key gives the order of its versions.",
+        blind="The order of appends that no transaction read; predicates; keys to which a value was appended twice.",
+        complexity="n log n in micro-operations and elements read; for G-single the same times the reachable components by 4096",
     ),
     Judge(
         name="rw-register",
-        claim="Transactions that write registers and read them are isolated as was promised.",
+        claim="Transactions that write registers and read them keep the promised isolation level.",
         kinds=(*_CYCLES, *_OF_REGISTERS),
         group="history",
-        assumes="A value is written to a key once; nil was there first.",
-        blind="Versions whose order neither a read before a write, nor time, nor nil tells; predicates; keys written twice.",
-        complexity="n log n, n the micro-operations and the pairs of versions that follow each other in time",
+        assumes="Each value is written to a key at most once; the first version is nil.",
+        blind="Versions whose order follows neither from a read before a write, nor from time, nor from nil; predicates; keys to "
+        "which a value was written twice.",
+        complexity="n log n, where n counts micro-operations and pairs of versions that follow each other in time",
     ),
     Judge(
         name="kafka",
-        claim="Sends and polls of processes show a log that keeps what it acknowledged, in order, and once.",
+        claim="The log keeps each acknowledged record, in order and once, as the sends and polls of processes show it.",
         kinds=_OF_QUEUES,
         group="history (logs by key, skips by process)",
-        assumes="A value is sent to a key once. What an operation of unknown outcome sent counts once it was read.",
-        blind="What is inside of the cluster; consumers in a group may skip; interleaved sends, which are allowed (notes).",
+        assumes="Each value is sent to a key at most once. A send of unknown outcome counts once its record was read.",
+        blind="The inside of the cluster; skips of consumers in a group, which are allowed; interleaved sends, which are allowed "
+        "(and noted).",
         complexity="n log n in the records sent and polled",
     ),
 )
 
 
-_HEAD = """# What the judges of other histories claim
+_HEAD = """# What the judges of foreign histories claim
 
-`highwater check FILE --model M` asks them; `docs/proof.md` says how far they are proven.
+`highwater check FILE --model M` runs them; `docs/proof.md` says on how many histories they were compared with their definitions.
 """
 
 
@@ -95,16 +97,14 @@ def document() -> str:
             f"- **Takes:** {judge.complexity}\n"
         )
     models = [f"| {name} | {model_named(name).claim} |" for name in NAMES]
-    parts.append("\n".join(["## Models of linearizability\n", "| model | what it is |", "|---|---|", *models, ""]))
+    parts.append("\n".join(["## Models of linearizability\n", "| model | meaning |", "|---|---|", *models, ""]))
     levels = [f"| {name} | {_forbidden(name)} |" for name in FORBIDS]
-    parts.append(
-        "\n".join(["## What each promise of transactions forbids\n", "| promise | anomalies |", "|---|---|", *levels, ""])
-    )
+    parts.append("\n".join(["## What each isolation level forbids\n", "| level | anomalies |", "|---|---|", *levels, ""]))
     return "\n".join(parts)
 
 
 def _forbidden(name: str) -> str:
-    """All of it, or what a strong one adds to the one that it makes strong."""
+    """The anomalies that a level forbids; for a strong level, its base and the anomalies that it adds."""
     base = name.removeprefix("strong-").removeprefix("session-") if name.startswith("strong-") else ""
     added = FORBIDS[name] - FORBIDS.get(base, frozenset())
     return (f"all of {base}, and " if base else "") + _listed(sorted(added))

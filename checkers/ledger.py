@@ -1,7 +1,7 @@
-"""The ledger of one partition: what was promised, which copies the laboratory destroyed, what is missing and on whose account.
+"""The ledger of one partition: promised records, copies that the harness destroyed, missing records and the cause of each loss.
 
-The state behind `checkers.acked_loss`, which says what the rules are and why they are sound. Told of rows in order of their
-index; every promised record ends up in one of four ways: kept, excused with its wound, lost, or unjudged.
+The state of `checkers.acked_loss`, whose docstring gives the rules and why they are sound. It takes rows in order of their index.
+Every promised record ends as kept, excused with its wound, lost, or unjudged.
 """
 
 from operator import itemgetter
@@ -27,7 +27,7 @@ LEDGER_ROWS = (
 
 
 class _Promised:
-    """A record that must stay: since when, and in which epoch it was committed at the latest."""
+    """A promised record: its value, the epoch in which it was committed at the latest, and the row that promised it."""
 
     __slots__ = ("epoch", "index", "value")
 
@@ -36,44 +36,44 @@ class _Promised:
 
 
 class _Ghosts:
-    """Copies that a wound destroyed and that nobody can know to be gone yet."""
+    """Copies that a wound destroyed and whose loss cannot have been noticed yet."""
 
     __slots__ = ("entries", "together", "wound")
 
     def __init__(self, wound: EventRow, entries: list[tuple[int, str]]) -> None:
         self.wound, self.entries = wound, dict(entries)
-        self.together = 1  # how many replicas were wounded at a time, at most, since then
+        self.together = 1  # the most replicas that were wounded at a time since then
 
 
 def counts_as_wound(promise: TopicPromise, detail: str | None) -> bool:
-    """DUR-5: with flush=before_ack a copy counts only once it is flushed, so only a swapped directory destroys one."""
+    """DUR-5: with flush=before_ack a copy counts only once it is flushed, so only a swapped directory can destroy one."""
     return promise.flush == "none" or detail == "swapped"
 
 
 class Ledger:
-    """One pass over the rows of one partition, told in order of their index; `findings` after the last."""
+    """One pass over the rows of one partition in order of their index; call `findings` after the last."""
 
     def __init__(self, *, topic: str, partition: int, promise: TopicPromise, by_operator: bool) -> None:
         self.topic, self.partition, self.promise, self.by_operator = topic, partition, promise, by_operator
         self.replicas = Replicas()
-        self.logs_told = False  # no broker spoke of its log: nobody lacks anything that we know of
+        self.logs_told = False  # until a broker notes something of its log, no log is known to lack anything
         self.standing = IsrHistory(promise.min_insync_replicas)
         self.sessions = Sessions()
         self.wounded = Wounded()
         self.promised: dict[int, _Promised] = {}
-        self.promised_values: list[str | None] = []  # the same by offset, to compare whole logs at once
+        self.promised_values: list[str | None] = []  # values of `promised` by offset, to compare whole logs at once
         self.contested: list[tuple[int, _Promised]] = []  # promised at an offset where another value was promised first
-        self.committed = 0  # offsets below were promised by the HW of a leader
+        self.committed = 0  # offsets below it were promised by the HW of a leader
         self.ghosts: dict[str, list[_Ghosts]] = {}
-        self.destroyed: dict[tuple[int, str], int] = {}  # the last counted-on copy is gone -> index of the wound
+        self.destroyed: dict[tuple[int, str], int] = {}  # records whose last counted-on copy is gone -> row of the wound
         self.gone: set[tuple[int, str]] = set()  # judged already
-        self.lost: set[tuple[int, str]] = set()  # of these, what no leader's word brings back
+        self.lost: set[tuple[int, str]] = set()  # the part of `gone` that a later HW of a leader does not promise again
         self.top_epoch, self.top_node, self.top_index = -1, "", -1  # the leader of the highest epoch so far
-        self.top_log: list[str | None] = []  # as it was when it became leader
-        self.dropped_at: dict[str, int] = {}  # node -> when it deleted its replica
+        self.top_log: list[str | None] = []  # its log when it became leader
+        self.dropped_at: dict[str, int] = {}  # node -> row at which it deleted its replica
         self.following: dict[str, int] = {}  # node -> epoch of the leader it fetches from
-        self.ordered: tuple[str, int] | None = None  # whom an operator wants to lead, and the row that says so
-        # epoch -> the order by which its leader was elected, and what that replica had then
+        self.ordered: tuple[str, int] | None = None  # the replica that an operator ordered to lead, and the row of the order
+        # epoch -> the row of the order that elected its leader, and that replica's log at the time
         self.elected_by_order: dict[int, tuple[int, list[str | None]]] = {}
         self.in_office: list[str | None] | None = None  # the last leader's log before it was wounded in office
         self.anomalies: list[Anomaly] = []
@@ -129,20 +129,21 @@ class Ledger:
             self.committed = hw
 
     def _learn(self, offset: int, value: str, index: int) -> None:
-        """A follower or a reader of the last leader shows an entry that this leader found at startup and nobody told of.
+        """Fill in an entry of the last leader that no row told, from what its follower or reader got.
 
-        Power loss may undo a truncation, so it need not be what stood there before.
+        The leader found the entry on its disk at startup. Power loss may undo a truncation, so the value may differ from the
+        one that was at this offset before.
         """
         log = self.replicas.log(self.top_node)
         if offset >= len(log.values) or log.values[offset] is not None:
             return
         log.values[offset] = value
         if offset in self.promised and self.promised[offset].value != value:
-            how = f"{self.top_node} leads epoch {self.top_epoch} with {value} in the place of"
+            how = f"{self.top_node} leads epoch {self.top_epoch} with {value} instead of"
             self._judge([offset], epoch=self.top_epoch, witness=index, how=how)
 
     def _elect(self, row: EventRow) -> None:
-        """DUR-7: an order is carried out by the first election of whom it names, and excuses what that replica lacked then."""
+        """DUR-7: the first election of the ordered replica carries out the order and excuses what the replica lacked then."""
         elected = row.kind == K.STATE_WRITTEN and row.leader_epoch > self.standing.epoch
         if self.by_operator and self.ordered and elected and row.leader == self.ordered[0]:
             self.elected_by_order[row.leader_epoch] = self.ordered[1], list(self.replicas.log(row.leader).values)
@@ -163,7 +164,7 @@ class Ledger:
         self._notice(row.node)
 
     def _notice(self, node: str) -> None:
-        """Decide for each copy whose loss can be known from now on whether it was the last that counted (DUR-3)."""
+        """For each copy of the node whose loss can now be noticed, decide whether it was the last that counted (DUR-3)."""
         ghosts = self.ghosts.get(node, [])
         noticed = [g for g in ghosts if not self.sessions.hides(g.wound)]
         if not noticed:
@@ -180,7 +181,7 @@ class Ledger:
                     self.destroyed[(offset, value)] = ghost.wound.at
 
     def is_last_copy(self, offset: int, value: str, counted: tuple[str, ...]) -> bool:
-        """No counted-on replica holds the record; a copy that is destroyed but not noticed counts as held."""
+        """True if no counted-on replica holds the record. A copy whose destruction is not noticed counts as held."""
         for node in counted:
             if self.replicas.log(node).holds(offset, value):
                 return False
@@ -196,7 +197,7 @@ class Ledger:
             self.top_epoch, self.top_node, self.top_index, self.top_log = epoch, row.node, row.at, list(log.values)
             self.in_office = None
         for entry in [entry for entry in self.destroyed if log.holds(*entry)]:
-            del self.destroyed[entry]  # a leader has it after all: losing it from here on is another matter
+            del self.destroyed[entry]  # this leader still has the record: the wound does not excuse a later loss
         if self.logs_told and log.values[: len(self.promised_values)] != self.promised_values:
             missing = [
                 offset
@@ -211,7 +212,7 @@ class Ledger:
     # --- promises -------------------------------------------------------------------------------------------------------
 
     def promise_record(self, offset: int, value: str, epoch: int | None, index: int) -> None:
-        """From this row on the record must stay."""
+        """Promise the record from this row on."""
         if epoch is None:
             epoch = self.top_epoch
         if (offset, value) in self.gone or self._of_the_past(offset, epoch):
@@ -225,14 +226,17 @@ class Ledger:
         if lack > 0:
             self.promised_values.extend([None] * lack)
         self.promised_values[offset] = value
-        # The next leader may have been elected already: it must have had what is committed in an epoch before its own.
+        # A later leader may have been elected already: it must have every record that is committed in an earlier epoch.
         lacked = offset >= len(self.top_log) or self.top_log[offset] not in (value, None)
         if lacked and epoch < self.top_epoch and self.logs_told:
-            how = f"{self.top_node} led epoch {self.top_epoch} already without"
+            how = f"{self.top_node} already led epoch {self.top_epoch} without"
             self._judge([offset], epoch=self.top_epoch, witness=self.top_index, how=how)
 
     def _contest(self, offset: int, other: _Promised) -> None:
-        """Another value is promised at an offset: lost at once if the last leader has the first one, else by a later leader."""
+        """A second value is promised at an offset.
+
+        It is lost at once if the last leader holds the first value, otherwise when a later leader lacks it.
+        """
         known = self.promised[offset]
         if other.value == known.value:
             return
@@ -241,7 +245,7 @@ class Ledger:
             self._judge_contested(self.top_epoch, known.index, f"{self.top_node} leads epoch {self.top_epoch} without")
 
     def _judge_contested(self, epoch: int, witness: int, how: str) -> None:
-        """What is missing of the values that are not the first promised at their offsets."""
+        """Judge the contested values that the last leader lacks."""
         log = self.replicas.log(self.top_node)
         missing = [one for one in self.contested if one[1].epoch <= epoch and not log.may_hold(one[0], one[1].value)]
         for offset, other in sorted(missing, key=itemgetter(0)):
@@ -254,11 +258,11 @@ class Ledger:
                 self.promised[offset], self.promised_values[offset], self.committed = known, first, committed
 
     def _of_the_past(self, offset: int, epoch: int) -> bool:
-        """CUT-1: the word of an earlier generation about offsets that an excused loss took."""
+        """CUT-1: true if the epoch is of an earlier generation and an excused loss took this offset."""
         return any(offset >= cut.offset and epoch < cut.leader_epoch for cut in self.cuts)
 
     def read(self, call: Call) -> None:
-        """A poll that was answered: what it returned is promised; what it passed over is missing."""
+        """Apply an answered poll: the records that it returned are promised, promised records that it skipped are missing."""
         got = [(row.offset, row) for row in call.rows if row.offset is not None and row.value is not None]
         if not got:
             return
@@ -282,7 +286,7 @@ class Ledger:
     # --- judgement ------------------------------------------------------------------------------------------------------
 
     def _judge(self, missing: list[int], *, epoch: int, witness: int, how: str) -> None:
-        """Sort what is missing into excused, lost and unjudged, each record once."""
+        """Sort the missing records into excused, lost and unjudged, each record once."""
         lost: list[int] = []
         first_excused: int | None = None
         for offset in sorted(missing):
@@ -308,7 +312,7 @@ class Ledger:
             self.committed = min(self.committed, offset)
 
     def _order(self, offset: int, record: _Promised, epoch: int) -> int | None:
-        """The order that elected a replica without the record."""
+        """The row of the operator's order that elected this epoch's leader, if that replica lacked the record."""
         order, had = self.elected_by_order.get(epoch, (None, []))
         return order if record.epoch < epoch and (offset >= len(had) or had[offset] != record.value) else None
 
@@ -321,11 +325,11 @@ class Ledger:
         self.anomalies.append(Anomaly(kind="lost-write", checker=NAME, key=key, witness=rows, words=words))
 
     def findings(self) -> Findings:
-        """The end of the run: the last leader must hold what was promised."""
+        """Judge the end of the run: the last leader must hold every promised record."""
         log = self.replicas.log(self.top_node)
-        # What a wound took from a leader in office is no loss yet: the run ended before its successor was found. Nor is one that
-        # was moved away: the partition, or the run, ended before the one that ZooKeeper names had begun to lead, when it would be
-        # judged.
+        # A wound to the leader in office is no loss yet: the run ended before a successor was elected. Nor is the deletion of a
+        # leader's replica that was moved away: the run, or the partition, ended before the leader named in ZooKeeper had begun to
+        # lead, which is when it would be judged.
         if self.in_office is not None:
             log.values = self.in_office
         named, standing = self.standing.leader, self.standing.epoch
@@ -337,11 +341,13 @@ class Ledger:
                 for offset, record in self.promised.items()
                 if record.epoch <= self.top_epoch and not log.may_hold(offset, record.value)
             ]
-            how = f"at the end the log of {self.top_node}, leader of epoch {self.top_epoch}, is without"
+            how = f"at the end the log of {self.top_node}, leader of epoch {self.top_epoch}, lacks"
             self._judge(missing, epoch=self.top_epoch, witness=max(log.shrunk, self.top_index), how=how)
             self._judge_contested(self.top_epoch, max(log.shrunk, self.top_index), how)
         name = f"{self.topic}-{self.partition}"
-        unchecked = f"{NAME}: {self.unjudged} promised records of {name} are missing, and no ISR changes to judge them by"
+        unchecked = (
+            f"{NAME}: {self.unjudged} promised records of {name} are missing, and no ISR changes were recorded to judge them"
+        )
         return Findings(
             anomalies=tuple(self.anomalies),
             excused=tuple(self.excused),

@@ -1,10 +1,10 @@
-"""Logs match where they say the same epoch, and nobody cuts off what is committed (docs/oracles.md §7.1 LogMatching; B-01, B-02).
+"""Logs match where their epochs match, and no replica truncates a committed record.
 
-Only the leader of an epoch writes in it, each offset once: one offset and epoch of record hold one value, on every replica,
-whether that is committed or not. And a replica that has a committed record at its offset never truncates it, though it may fetch
-it again at once: until then it stands in the ISR without it. No high watermark, a follower's neither, covers another record than
-the committed one. Bytes that the laboratory destroyed were not truncated; what a later generation took the place of may be
-(docs/promise.md CUT-1).
+Source: docs/oracles.md §7.1 LogMatching; B-01, B-02. Only the leader of an epoch writes in it, each offset once. One offset and
+record epoch therefore hold one value on every replica, committed or not. A replica never truncates a committed record, even if it
+would fetch it again at once: until then it is in the ISR without the record. No high watermark, of a leader or a follower, covers
+a record other than the committed one. Bytes that the harness destroyed were not truncated; a record that a later generation
+replaced may be truncated (docs/promise.md CUT-1).
 
     >>> from checkers.sketches import sketch
     >>> sketch("log-matching", "append node=b1 offset=0 value=a", "append node=b2 offset=0 value=b detail=follower")
@@ -26,7 +26,7 @@ _NEVER = 1 << 62
 
 
 class _Committed(NamedTuple):
-    """A record below the HW of a leader: its value and epoch, the epoch of the leader, and the row that said so."""
+    """A record below the HW of a leader: its value and epoch, the leader's epoch, and the row of the HW."""
 
     value: str | None
     epoch: int | None
@@ -41,9 +41,9 @@ class _Logs:
         self.key, self.cuts = key, cuts
         self.replicas = Replicas()
         self.written: dict[tuple[int, int], tuple[str, str, int]] = {}  # (offset, epoch) -> value, node, row
-        self.committed: list[_Committed | None] = []  # by offset; None where the leader's entry was not told
-        self.compared: dict[str, int] = {}  # node -> what it has below is what is committed
-        self.newest = -1  # the highest epoch that has told of a high watermark
+        self.committed: list[_Committed | None] = []  # by offset; None if no row shows the leader's entry
+        self.compared: dict[str, int] = {}  # node -> its entries below this offset equal the committed ones
+        self.newest = -1  # the highest leader epoch of an HW row so far
         self.accused: set[tuple[str, int]] = set()  # (kind, offset)
         self.anomalies: list[Anomaly] = []
 
@@ -56,7 +56,7 @@ class _Logs:
                 self._commit(row)
             return
         log = self.replicas.log(row.node)
-        # An append in the middle of a log takes away what stood behind it, too.
+        # An append in the middle of a log removes the entries behind it, too.
         cuts_off = row.kind in (K.APPEND, K.TRUNCATE) and row.offset < len(log.values)
         gone = list(zip(log.values[row.offset :], log.epochs[row.offset :], strict=True)) if cuts_off else []
         self.replicas.replay(row)
@@ -73,7 +73,7 @@ class _Logs:
             self._accuse("log-mismatch", row.offset, (at, row.at), f"{node} has {value} {where}, {row.node} has {row.value}")
 
     def _covered(self, row: EventRow) -> None:
-        """An HW covers what is committed and nothing else: another record below it would be handed out, or kept."""
+        """An HW covers only committed records: any other record below it would be served, or kept."""
         log, limit = self.replicas.log(row.node), min(row.hw, self._limit(row.leader_epoch), len(self.committed))
         for offset in range(self.compared.get(row.node, 0), min(limit, len(log.values))):
             record, entry = self.committed[offset], (log.values[offset], log.epochs[offset])
@@ -86,13 +86,11 @@ class _Logs:
         self.compared[row.node] = max(self.compared.get(row.node, 0), min(limit, len(log.values)))
 
     def _limit(self, epoch: int) -> int:
-        """The offset from which on a leader of this epoch has nothing to say: a cut has begun another generation there
-        (CUT-1).
-        """
+        """The offset from which on HWs of this epoch are ignored: a later generation began there with a cut (CUT-1)."""
         return min((cut.offset for cut in self.cuts if epoch < cut.leader_epoch <= self.newest), default=_NEVER)
 
     def _begin(self, epoch: int) -> None:
-        """Where an epoch is the first behind a cut, what was committed behind the cut is of the past."""
+        """If the epoch is the first after a cut, forget the committed records from the cut's offset on."""
         for cut in self.cuts:
             if self.newest < cut.leader_epoch <= epoch:
                 del self.committed[cut.offset :]
@@ -109,12 +107,12 @@ class _Logs:
     def _truncated(self, row: EventRow, gone: list[tuple[str | None, int | None]]) -> None:
         for offset, entry in enumerate(gone, row.offset):
             record = self.committed[offset] if offset < len(self.committed) else None
-            # The same value under another epoch is another record: sent again, after a leader that had it was deposed.
+            # The same value under another epoch is another record: it was sent again after a leader that had it was deposed.
             if record is None or entry != (record.value, record.epoch):
                 continue
             if any(offset >= cut.offset and record.by < cut.leader_epoch for cut in self.cuts):
-                continue  # who leads behind the cut has begun, whether it has committed anything yet or not
-            words = f"{row.node} cut off {record.value} at offset {offset}, which was committed in epoch {record.by}"
+                continue  # the generation behind the cut has begun, even if its leader has committed nothing yet
+            words = f"{row.node} truncated {record.value} at offset {offset}, which was committed in epoch {record.by}"
             self._accuse("truncated-committed", offset, (record.at, row.at), words)
             return
 
@@ -125,7 +123,7 @@ class _Logs:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Replay one partition."""
+    """Judge one partition by replaying its logs."""
     topic, partition = partition_of(operations, events)
     logs = _Logs(f"{topic}-{partition}", cuts_of(cuts, topic, partition))
     for row in event_rows(events):
@@ -135,9 +133,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="One offset and epoch of record hold one value everywhere; HWs cover what is committed, and nobody truncates that.",
+    claim="One offset and record epoch hold one value everywhere; HWs cover only committed records, which are never truncated.",
     assumes="Brokers note each append with the epoch of the record, each truncation and HW.",
-    blind="Entries that nobody told of; what was committed by a leader whose HW nobody noted.",
+    blind="Entries that no row shows; records committed by a leader whose HW was not noted.",
     kinds=("log-mismatch", "truncated-committed", "uncommitted-below-hw"),
     group_by=PARTITION,
     events=(*REPLAYED, K.HW),

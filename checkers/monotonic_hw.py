@@ -1,9 +1,9 @@
 """The high watermark only rises: within the epoch of its leader, within the life of a replica, and as consumers see it.
 
 docs/promise.md VIS-1 and VIS-2. After a failover a new leader may start with a lower HW, so replicas are judged within one leader
-epoch. Consumers are judged by end offsets and positions, which never go back except to a cut; the `high_watermark` field of a
-fetch response is a hint and compared within one epoch only. Answers of an epoch below one that the consumer has
-seen already are stale, which a deposed leader may be (VIS-3), and are not compared.
+epoch. Consumers are judged by end offsets and positions, which never go back except to a cut. The `high_watermark` field of a
+fetch response is a hint and is compared within one epoch only. An answer with an epoch below one that the consumer has already
+seen is stale, as answers of a deposed leader may be (VIS-3), and is not compared.
 
     >>> from checkers.sketches import sketch
     >>> sketch("monotonic-hw", "hw node=b1 hw=2 leo=2", "hw node=b1 hw=1 leo=2")
@@ -23,7 +23,7 @@ NAME = "monotonic-hw"
 
 
 class _Seen(NamedTuple):
-    """A bound that a row established."""
+    """An offset that a row established as a lower bound, with the epoch and the row."""
 
     offset: int
     epoch: int
@@ -31,12 +31,12 @@ class _Seen(NamedTuple):
 
 
 def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
-    """HW rows of brokers: by node, life, epoch and role."""
+    """Judge HW rows of brokers, for each node, life, epoch and role."""
     anomalies: list[Anomaly] = []
     last: dict[tuple[str, int | None, int, str | None], _Seen] = {}
     for row in event_rows(events):
         if row.leo is not None and row.hw > row.leo:
-            words = f"{row.node} holds a high watermark of {row.hw} above its log end offset {row.leo}"
+            words = f"{row.node} has the high watermark {row.hw} above its log end offset {row.leo}"
             anomalies.append(Anomaly(kind="hw-above-leo", checker=NAME, key=key, witness=(row.at,), words=words))
         scope = (row.node, row.life, row.leader_epoch, row.detail)
         before = last.get(scope)
@@ -50,7 +50,7 @@ def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
 
 
 class _Consumer:
-    """What one consumer knows of one partition: how far it may read, and the newest epoch that answered it."""
+    """One consumer's knowledge of one partition: the end offset, and the newest epoch that answered it."""
 
     def __init__(self, process: int, key: str, cuts: tuple[Cut, ...]) -> None:
         self.process, self.key, self.cuts = process, key, cuts
@@ -69,7 +69,7 @@ class _Consumer:
             self._refused(call)
 
     def _floor(self, epoch: int | None) -> int:
-        """How far an answer of this epoch may go back: to the known end, or to a cut that lies between."""
+        """The lowest end offset that an answer of this epoch may give: the known end, or a lower cut in between."""
         if self.end is None:
             return 0
         known = self.end.epoch
@@ -80,7 +80,7 @@ class _Consumer:
         if self.end is not None and epoch < self.end.epoch:
             return
         if self.end is not None and end < self._floor(epoch):
-            words = f"process {self.process} was told the end offset {end} after it knew of {self.end.offset}"
+            words = f"process {self.process} was told end offset {end} after it had seen end offset {self.end.offset}"
             self._accuse("latest-regressed", (self.end.at, index), words)
         if self.end is None or end >= self.end.offset or epoch > self.end.epoch:
             self.end = _Seen(end, epoch, index)
@@ -109,7 +109,7 @@ class _Consumer:
         if hw is None or epoch is None:
             return
         if self.hint is not None and epoch < self.hint.epoch:
-            return  # stale, and no measure for what the newer leader says next
+            return  # a stale answer; the next HW of the newer leader is not compared with it
         if self.hint is not None and self.hint.epoch == epoch and hw < self.hint.offset:
             words = f"process {self.process} saw the high watermark fall from {self.hint.offset} to {hw} in epoch {epoch}"
             self._accuse("hw-regressed", (self.hint.at, index), words)
@@ -119,8 +119,8 @@ class _Consumer:
         asked = call.asked[0].offset
         if self.end is None or asked is None or asked > self._floor(None):
             return
-        known = f"knowing of the end offset {self.end.offset}"
-        words = f"process {self.process} asked for offset {asked}, {known}, and was told that it is out of range"
+        known = f"the end offset it had seen was {self.end.offset}"
+        words = f"process {self.process} asked for offset {asked} and got OFFSET_OUT_OF_RANGE; {known}"
         self._accuse("out-of-range", (self.end.at, call.ended), words)
 
     def _accuse(self, kind: str, witness: tuple[int, ...], words: str) -> None:
@@ -128,7 +128,7 @@ class _Consumer:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition: brokers by their HW rows, consumers by what they were told."""
+    """Judge one partition: brokers by their HW rows, consumers by the answers they got."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     anomalies = _replicas(events, key)
@@ -145,9 +145,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="The high watermark never falls within a leader epoch, and no consumer is ever sent back, except to a cut.",
+    claim="The HW never falls within a leader epoch; a consumer's end offsets and positions never go back, except to a cut.",
     assumes="Brokers note each change of the HW; answers carry the epoch of the leader that gave them.",
-    blind="Falls between epochs, which are allowed; answers that carry no leader epoch.",
+    blind="Falls between epochs, which are allowed; answers without a leader epoch.",
     kinds=("hw-regressed", "hw-above-leo", "latest-regressed", "position-regressed", "read-above-hw", "out-of-range"),
     group_by=PARTITION,
     operations=("poll", "latest"),

@@ -1,15 +1,15 @@
-"""Did the partitions go where an administrator sent them (docs/promise.md LIVE-4)?
+"""Reassignments that were requested and are not done (docs/promise.md LIVE-4).
 
-Judged is the last request for each partition, and only where nothing came between: no cancellation was or may have been in force
-since, and the controller did not refuse it. A partition that nobody leads can be moved by nobody, which is not for LIVE-4 to say.
+For each partition the last request is judged, and only if nothing came between: no cancellation was or may have been in force
+since, and the controller did not refuse the request. A partition without a leader cannot be moved; LIVE-4 does not judge it.
 
-Last is what the protocol puts last. KIP-236: what /admin/reassign_partitions_extra holds follows upon what
-/admin/reassign_partitions holds, which is rolled back first (R-243), whichever of the two was written first. While no controller
-reads them, an administrator can fill the extra znode and then the other one: it is the extra request that has the last word.
-A request of proposal B (R-245) and one in the way of old are never both carried out for one partition: the later one to be looked
-at is refused while the other is on its way (R-251).
+The protocol decides which request is last. KIP-236: a request in /admin/reassign_partitions_extra takes effect after the one in
+/admin/reassign_partitions, which is rolled back first (R-243), whichever of the two was written first. While no controller reads
+them, an administrator can write the extra znode and then the other one: the extra request is then the last.
+A request of proposal B (R-245) and a legacy request are never both carried out for one partition: the controller refuses the one
+that it reads second while the first is under way (R-251).
 
-What was asked of a partition that has been removed since, or of a topic that has been deleted, is nobody's concern any more.
+Requests for a partition that was removed since, or for a deleted topic, are not judged.
 """
 
 from checkers.rows import Call, EventRow
@@ -20,7 +20,7 @@ _REFUSED = "refused"
 
 
 def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
-    """What was asked for and is not so; `rows` with the partition that each is about, as "orders-0"."""
+    """Violations in words; each of `rows` comes with its partition, as "orders-0"."""
     assigned: dict[str, tuple[str, ...]] = {}
     refused: dict[str, int] = {}
     ended: dict[str, int] = {}
@@ -39,7 +39,7 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
         elif row.kind == K.STATE_WRITTEN:
             led[name] = row.leader is not None
     return [
-        f"{name} was to be on {', '.join(replicas)} and is on {', '.join(assigned[name])} at the end"
+        f"{name} was to be moved to {', '.join(replicas)} and is on {', '.join(assigned[name])} at the end"
         for name, (replicas, since) in _wanted(done, settled).items()
         if led.get(name)
         and name in assigned
@@ -49,7 +49,7 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
 
 
 def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict[str, tuple[tuple[str, ...], int]]:
-    """The replicas that each partition must have come to, and since when that is wanted."""
+    """For each partition the replicas that it must have at the end, and the row that requested them."""
     wanted: dict[str, tuple[tuple[str, ...], int]] = {}
     extras: dict[str, Call] = {}
     cancelled = False
@@ -64,7 +64,7 @@ def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict
             if call.f == "reassign-extra":
                 extras[name] = call
             elif certain and name in extras and _waits(extras[name], call, settled.get(name, [])):
-                continue  # it will be rolled back: wanted is what the extra request wants, if it is known to stand
+                continue  # it will be rolled back: the extra request stays wanted, if it certainly succeeded
             wanted.pop(name, None)
             if certain and not cancelled:
                 wanted[name] = (tuple(f"b{number}" for number in replicas.split(",")), call.invoked)
@@ -74,15 +74,16 @@ def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict
 
 
 def _asked(call: Call) -> tuple[str, str]:
-    """The partition and its replicas, as in "orders-0 on 1,2,3"."""
+    """The partition and the replicas of a request such as "orders-0 on 1,2,3"."""
     name, _, replicas = (call.asked[0].value or "").partition(" on ")
     return name, replicas
 
 
 def _waits(extra: Call, later: Call, settled: list[tuple[int, str]]) -> bool:
-    """Was the extra request not taken up yet when the later one was in place?
+    """True if the controller had not taken up the extra request when the later one was written.
 
-    Once it is taken up it stands in the znode that the later one creates (R-242), and that is free again only when it is done.
+    An extra request that is taken up is in the znode that the later one creates (R-242), which is free again only when it is
+    done.
     """
     ends = (_REFUSED, f"forward to {_asked(extra)[1]}")
     return not any(extra.invoked < at < later.ended and how in ends for at, how in settled)

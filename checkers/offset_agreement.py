@@ -1,7 +1,7 @@
 """One offset holds one value: over all reads, all acknowledgements under acks=all, all replicas below their HW (ORD-1).
 
-An acknowledgement under acks=1 promises nothing, so its offset may be given again. Offsets that an excused loss took hold one
-value for each generation: what was said in epochs before the cut's and from it on is not compared (docs/promise.md CUT-1).
+An acknowledgement under acks=1 promises nothing, so its offset may be given to another record. Offsets that an excused loss took
+hold one value for each generation: rows of epochs before the cut are not compared with later rows (docs/promise.md CUT-1).
 
     >>> from checkers.sketches import sketch
     >>> sketch("offset-agreement", "ok poll offset=0 value=a", "ok poll offset=0 value=b")
@@ -21,18 +21,18 @@ NAME = "offset-agreement"
 
 
 class _Offsets:
-    """What each offset was seen to hold, by generation."""
+    """The value observed at each offset, by generation."""
 
     def __init__(self, key: str, cuts: tuple[Cut, ...]) -> None:
         self.key, self.cuts = key, cuts
         self.replicas = Replicas()
-        self.compared: dict[str, int] = {}  # node -> offsets below were compared
+        self.compared: dict[str, int] = {}  # node -> entries below this offset were compared
         self.seen: dict[tuple[int, int], tuple[str, int, str]] = {}  # (offset, generation) -> value, row, who
         self.accused: set[int] = set()
         self.anomalies: list[Anomaly] = []
 
     def hold(self, offset: int, value: str, epoch: int | None, at: int, who: str) -> None:
-        """Somebody says that this offset holds this value."""
+        """Apply one observation: `who` saw this value at this offset."""
         generation = 0
         if self.cuts:
             above = [cut for cut in self.cuts if offset >= cut.offset]
@@ -49,7 +49,7 @@ class _Offsets:
         self.anomalies.append(found)
 
     def see_event(self, row: EventRow) -> None:
-        """Replay a log, and at each HW compare what came below it."""
+        """Replay a log, and at each HW compare the entries that it newly covers."""
         if row.kind != K.HW:
             if self.replicas.replay(row):
                 leo = len(self.replicas.log(row.node).values)
@@ -60,12 +60,12 @@ class _Offsets:
         for offset in range(start, end):
             value = log.values[offset]
             if value is not None:
-                # The epoch that says so, not that of the record: power loss may undo a truncation, and an old record come back.
+                # Use the epoch of the HW, not of the record: power loss may undo a truncation and bring an old record back.
                 self.hold(offset, value, row.leader_epoch, row.at, row.node)
         self.compared[row.node] = max(start, end)
 
     def see_call(self, call: Call) -> None:
-        """Records that were read, or acknowledged under acks=all."""
+        """Apply the records of a poll, or of an acknowledgement under acks=all."""
         if call.f == "produce" and call.asked[0].acks != -1:
             return
         who = f"{'a read of' if call.f == 'poll' else 'the acknowledgement to'} process {call.process}"
@@ -75,7 +75,7 @@ class _Offsets:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Compare all words about one partition."""
+    """Judge one partition by comparing all observations of its offsets."""
     topic, partition = partition_of(operations, events)
     offsets = _Offsets(f"{topic}-{partition}", cuts_of(cuts, topic, partition))
     for event in event_rows(events):

@@ -1,7 +1,8 @@
 """Order of acknowledgements and origin of what is read (docs/promise.md ORD-2, ORD-4).
 
-ORD-2: an offset acknowledged under acks=all exceeds every offset that was so acknowledged before the call began. ORD-4: what
-certainly failed never appears. And nobody reads what nobody wrote. A poll that failed or whose outcome is unknown proves nothing.
+ORD-2: an offset acknowledged under acks=all exceeds every offset that was acknowledged under acks=all before the call began.
+ORD-4: a record whose send certainly failed is never read. Every record that is read was sent before. A poll that failed, or whose
+outcome is unknown, proves nothing.
 
     >>> from checkers.sketches import sketch
     >>> sketch("order", "ok produce value=a offset=1", "ok produce value=b offset=0")
@@ -19,7 +20,7 @@ NAME = "order"
 
 
 def _highest_by_generation(highest: list[int], generation: int, cuts: tuple[Cut, ...]) -> int:
-    """The offset that an acknowledgement of this generation must exceed: earlier generations count up to the cut only."""
+    """The offset that an acknowledgement of this generation must exceed; earlier generations count only up to the cut."""
     floor = highest[generation]
     bound: int | None = None
     for earlier in range(generation - 1, -1, -1):
@@ -33,7 +34,7 @@ def _acknowledged_in_order(done: list[Call], cuts: tuple[Cut, ...], key: str) ->
     steps = sorted([(call.invoked, 0, call) for call in acked] + [(call.ended, 1, call) for call in acked], key=lambda s: s[:2])
     highest = [-1] * (len(cuts) + 1)
     newest = [-1] * (len(cuts) + 1)  # index of the acknowledgement that set it
-    known: dict[int, tuple[list[int], list[int]]] = {}  # invocation -> what was acknowledged when it began
+    known: dict[int, tuple[list[int], list[int]]] = {}  # invocation -> `highest` and `newest` at that time
     anomalies: list[Anomaly] = []
     for at, ended, call in steps:
         if not ended:
@@ -46,8 +47,8 @@ def _acknowledged_in_order(done: list[Call], cuts: tuple[Cut, ...], key: str) ->
             generation = sum(1 for cut in cuts if row.leader_epoch is not None and row.leader_epoch >= cut.leader_epoch)
             floor = _highest_by_generation(before, generation, cuts)
             if row.offset <= floor:
-                late = f"though {floor} was acknowledged before it asked"
-                words = f"process {call.process} was acknowledged offset {row.offset} {late}"
+                late = f"though offset {floor} was acknowledged before it sent"
+                words = f"a produce of process {call.process} was acknowledged at offset {row.offset}, {late}"
                 witness = tuple(sorted({max(since), call.invoked, at}))
                 anomalies.append(Anomaly(kind="offset-order", checker=NAME, key=key, witness=witness, words=words))
             if row.offset > highest[generation]:
@@ -81,18 +82,18 @@ def _read_as_written(done: list[Call], key: str) -> list[Anomaly]:
             sent = first_sent.get(value)
             if sent is None or sent > call.ended:
                 accused.add(value)
-                words = f"process {call.process} read {value} at offset {row.offset}, which nobody had sent to this partition"
+                words = f"process {call.process} read {value} at offset {row.offset}, which no process had sent to this partition"
                 anomalies.append(Anomaly(kind="phantom-read", checker=NAME, key=key, witness=(row.at,), words=words))
             elif value in failed and value not in not_failed:
                 accused.add(value)
-                words = f"process {call.process} read {value} at offset {row.offset}, though sending it had certainly failed"
+                words = f"process {call.process} read {value} at offset {row.offset}, whose send had certainly failed"
                 witness = tuple(sorted({failed[value], row.at}))
                 anomalies.append(Anomaly(kind="failed-write-read", checker=NAME, key=key, witness=witness, words=words))
     return anomalies
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition, by its operations alone."""
+    """Judge one partition by its operations alone."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     done = calls(operation_rows(operations))
@@ -102,9 +103,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="Acknowledged offsets grow in real time; what failed for certain is never read; what nobody sent is never read.",
-    assumes="Values are unique to an attempt; a failure is reported as certain only where it is (workloads.completion).",
-    blind="acks=0 and acks=1, which promise no order; failed records that sit in a log unread.",
+    claim="Acknowledged offsets grow in real time; a record is read only if it was sent before and its send did not surely fail.",
+    assumes="Values are unique to an attempt; a send is reported as failed only if it certainly failed (workloads.completion).",
+    blind="acks=0 and acks=1, which promise no order; failed records in a log that no consumer read.",
     kinds=("offset-order", "phantom-read", "failed-write-read"),
     group_by=PARTITION,
     operations=("produce", "poll"),

@@ -1,10 +1,10 @@
-"""What one call gives a client is in the order of the log and whole (Jepsen's int-nonmonotonic-poll, int-poll-skip, poll-skip).
+"""The records of one call are in log order, with none left out (Jepsen's int-nonmonotonic-poll, int-poll-skip, poll-skip).
 
-A poll that asks at a position gets the records from there on, each once and none left out: the log has no gaps, for there are no
-transactions and nothing is compacted. That a record was left out is known where anybody else read one at that offset, of the same
+A poll at a position returns the records from there on, each once and none left out: the log has no gaps, because there are no
+transactions and no compaction. A record was certainly left out if another poll read a record at that offset in the same
 generation (docs/promise.md CUT-1). The values of one produce are appended in their order.
 
-Whether a record that was passed over is lost is for the ledger to say. Here it is enough that somebody has it.
+This checker does not say whether a skipped record is lost; the ledger does.
 
     >>> from checkers.sketches import sketch
     >>> sketch("polls", "ok poll offset=1 value=a", "ok poll offset=0 value=b")
@@ -26,7 +26,7 @@ _Known = dict[tuple[int, int], int]  # (offset, generation) -> the first row tha
 
 
 def _generation(cuts: tuple[Cut, ...], offset: int, epoch: int | None) -> int | None:
-    """How many cuts lie before what a leader of this epoch says of this offset; None where nobody can know."""
+    """The number of cuts that affect this offset up to this epoch; None if the epoch is unknown and a cut affects it."""
     above = [cut for cut in cuts if offset >= cut.offset]
     if above and epoch is None:
         return None
@@ -49,7 +49,7 @@ def _known(polls: list[Call], cuts: tuple[Cut, ...]) -> _Known:
 
 
 def _falls(call: Call) -> Iterator[tuple[OperationRow, OperationRow]]:
-    """Records of one call that do not stand behind the one before."""
+    """Neighbouring records of one call of which the second has no higher offset."""
     got = _records(call)
     for first, then in pairwise(got):
         if first.offset is not None and then.offset is not None and then.offset <= first.offset:
@@ -57,7 +57,7 @@ def _falls(call: Call) -> Iterator[tuple[OperationRow, OperationRow]]:
 
 
 def _skipped(call: Call, known: _Known, cuts: tuple[Cut, ...]) -> tuple[str, int, int] | None:
-    """Kind, offset and row of the first record that a poll left out and somebody else was given."""
+    """The first record that a poll left out: the anomaly kind, the offset, and the row of another poll that read it."""
     before, kind = call.asked[0].offset, "poll-skip"
     for row in _records(call):
         assert row.offset is not None
@@ -71,7 +71,7 @@ def _skipped(call: Call, known: _Known, cuts: tuple[Cut, ...]) -> tuple[str, int
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition."""
+    """Judge one partition."""
     topic, partition = partition_of(operations, events)
     key, cuts = f"{topic}-{partition}", cuts_of(cuts, topic, partition)
     done = [call for call in calls(operation_rows(operations)) if call.type == "ok"]
@@ -81,9 +81,10 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     for call in done:
         if call.f == "produce" and call.asked[0].acks != -1:
             continue
-        did = "was given" if call.f == "poll" else "was acknowledged"
+        did = "poll" if call.f == "poll" else "produce"
         for first, then in _falls(call):
-            words = f"process {call.process} {did} {then.value} at offset {then.offset} after {first.value} at {first.offset}"
+            where = f"{then.value} at offset {then.offset} after {first.value} at offset {first.offset}"
+            words = f"one {did} of process {call.process} has {where}"
             kind = f"int-nonmonotonic-{'poll' if call.f == 'poll' else 'send'}"
             anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(then.at,), words=words))
             break
@@ -91,7 +92,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             skipped = _skipped(call, known, cuts) if call.f == "poll" else None
             if skipped is not None:
                 kind, offset, at = skipped
-                words = f"process {call.process} was not given offset {offset}, which lies in what it read and holds a record"
+                words = f"a poll of process {call.process} left out offset {offset}, where another poll read a record"
                 witness = tuple(sorted({at, call.ended}))
                 anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=witness, words=words))
     return Findings(anomalies=tuple(anomalies))
@@ -99,9 +100,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="A poll gives the records from its position on, in the order of the log and none left out; a produce appends in order.",
+    claim="A poll returns the records from its position on, in log order and none left out; a produce appends in order.",
     assumes="Logs have no gaps: no transactions, no compaction. Answers carry an epoch where an excused loss cut the partition.",
-    blind="Records that nobody read; polls that failed or whose outcome is unknown.",
+    blind="Records that no poll returned; polls that failed or whose outcome is unknown.",
     kinds=("int-nonmonotonic-poll", "int-poll-skip", "poll-skip", "int-nonmonotonic-send"),
     group_by=PARTITION,
     operations=("produce", "poll"),

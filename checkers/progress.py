@@ -1,9 +1,8 @@
-"""Progress while the run goes on: wherever no fault is in force for as long as healing may take, writes are acknowledged again.
+"""Progress during the run: if no fault is in force for longer than the bound B, writes are acknowledged again.
 
-docs/promise.md §6 bounds the silence after healing by B. A calm in the middle of a run, in which every fault that had begun is
-over, is no different: B after it began, and until the next fault begins, a partition that is written to with acks=all must
-acknowledge. Silence while a fault is in force may be right (SILENT-1); what the end of the run owes `checkers.availability`
-judges.
+docs/promise.md §6 bounds the silence after healing by B. A calm in the middle of a run, when every fault that began has ended, is
+no different: from B after its start until the next fault begins, writes with acks=all to a partition must be acknowledged.
+Silence while a fault is in force may be right (SILENT-1); `checkers.availability` judges the end of the run.
 
     >>> from checkers.sketches import sketch
     >>> silent = "invoke produce value=a time_ns=30000000000", "info produce value=a time_ns=31000000000"
@@ -24,7 +23,7 @@ NAME = "progress"
 
 
 def _calms(events: pl.DataFrame, until_ns: int) -> list[tuple[int, int]]:
-    """When no fault was in force, between faults: from and to."""
+    """Start and end (ns) of each period between faults in which no fault was in force."""
     in_force: set[str] = set()
     since: int | None = None
     calms: list[tuple[int, int]] = []
@@ -41,7 +40,7 @@ def _calms(events: pl.DataFrame, until_ns: int) -> list[tuple[int, int]]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition; counts `acked_under_faults`, the calls that were answered before healing began."""
+    """Judge one partition; counts `acked_under_faults`, the calls that were acknowledged before healing began."""
     topic, number = partition_of(operations, events)
     if facts.healed_at_ns is None:
         return Findings()
@@ -60,9 +59,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="B after the last fault in force has ended, and until the next begins, writes with acks=all are acknowledged.",
-    assumes="The laboratory tells when each fault begins and ends.",
-    blind="Calms that are shorter than B; partitions that nobody writes to meanwhile.",
+    claim="From B after the last fault in force has ended until the next fault begins, writes with acks=all are acknowledged.",
+    assumes="The harness records when each fault begins and ends.",
+    blind="Calms that are shorter than B; partitions without writes in a calm.",
     kinds=(),
     group_by=PARTITION,
     operations=("produce",),

@@ -1,4 +1,4 @@
-"""All checkers, spelled out, and the document that is generated from them.
+"""The list of all checkers, and the document generated from them.
 
 `python -m checkers.registry > docs/properties.md` writes it.
 """
@@ -33,7 +33,7 @@ from checkers import (
 from checkers.checker import Checker
 from checkers.kafka import names
 
-# The ledger first: its cuts are an input to the others.
+# The ledger comes first: its cuts are an input to the others.
 ALL: tuple[Checker, ...] = (
     acked_loss.CHECKER,
     offset_agreement.CHECKER,
@@ -64,8 +64,9 @@ ALL: tuple[Checker, ...] = (
 _HEAD = """# What the checkers claim
 
 Generated from `checkers/registry.py`; do not edit.
-The words are those of `docs/promise.md`, which outranks this page.
-Each anomaly kind below makes a run INVALID, unjudged evidence makes it UNKNOWN, liveness is a field of its own.
+Terms and rules are those of `docs/promise.md`; where the two differ, `docs/promise.md` is right.
+Each anomaly kind below makes a run INVALID; a group that cannot be judged makes it UNKNOWN.
+Liveness is a separate field of the verdict.
 """
 
 

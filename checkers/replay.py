@@ -1,7 +1,7 @@
-"""The log of each replica of one partition, rebuilt from what brokers and the laboratory said.
+"""The log of each replica of one partition, rebuilt from rows of brokers and of the harness.
 
-An entry that the rows do not tell (a crash fell between the append and its note, or the evidence begins late) is None:
-`may_hold` gives it the benefit of the doubt when somebody is accused, `holds` does not when somebody is excused.
+An entry that no row shows is None (a crash fell between the append and its note, or the rows begin late). `may_hold` counts it as
+a match, for accusations; `holds` does not, for excuses.
 """
 
 from checkers.rows import EventRow
@@ -21,15 +21,15 @@ class Log:
         self.shrunk = -1  # index of the row that last made it shorter
 
     def holds(self, offset: int, value: str) -> bool:
-        """Certainly has this value at this offset."""
+        """True if the log certainly has this value at this offset."""
         return offset < len(self.values) and self.values[offset] == value
 
     def may_hold(self, offset: int, value: str) -> bool:
-        """Nothing shows that it lacks this value at this offset."""
+        """True unless the rows show that the log lacks this value at this offset."""
         return offset < len(self.values) and self.values[offset] in (value, None)
 
     def cut(self, leo: int, index: int) -> list[tuple[int, str]]:
-        """Shorten to `leo`; the known entries that are gone, as (offset, value)."""
+        """Shorten to `leo`; return the known entries that this removes, as (offset, value)."""
         gone = [(offset, value) for offset, value in enumerate(self.values[leo:], leo) if value is not None]
         if leo < len(self.values):
             del self.values[leo:], self.epochs[leo:]
@@ -37,7 +37,7 @@ class Log:
         return gone
 
     def pad(self, leo: int) -> None:
-        """Lengthen to `leo` by entries that nobody told of."""
+        """Lengthen to `leo` with unknown entries."""
         lack = leo - len(self.values)
         if lack > 0:
             self.values.extend([None] * lack)
@@ -45,7 +45,7 @@ class Log:
 
 
 class Replicas:
-    """All logs of one partition. A replica that was never mentioned has an empty log."""
+    """All logs of one partition. A replica that no row mentions has an empty log."""
 
     __slots__ = ("logs",)
 
@@ -53,14 +53,14 @@ class Replicas:
         self.logs: dict[str, Log] = {}
 
     def log(self, node: str) -> Log:
-        """The log of one replica."""
+        """The log of one replica, created empty on first use."""
         log = self.logs.get(node)
         if log is None:
             log = self.logs[node] = Log()
         return log
 
     def replay(self, row: EventRow) -> list[tuple[int, str]]:
-        """Apply one row of `REPLAYED`; the entries it removed, as (offset, value)."""
+        """Apply one row of `REPLAYED`; return the known entries that it removed, as (offset, value)."""
         log = self.log(row.node)
         if row.kind == K.APPEND:
             offset = row.offset

@@ -1,8 +1,8 @@
-"""Rows of a frame as tuples with names: what the loops of checkers walk over.
+"""Rows of a frame as named tuples, for the loops of checkers.
 
 Reading whole columns into Python once and looping is faster here than many small expressions over small groups. A field is
-meaningful only where the kind of the row fills it (`history.event`); rows that lack a column of their kind are left
-out, and `checkers.assumptions` reports them.
+meaningful only if the kind of the row fills it (`history.event`). Rows that lack a column of their kind are left out, and
+`checkers.assumptions` reports them.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from history.event import EventKind as K
 
 
 class EventRow(NamedTuple):
-    """One cluster event. Columns that the kind does not fill are None in truth: do not read them."""
+    """One cluster event. Columns that the kind does not fill are None, whatever their type says: do not read them."""
 
     at: int  # index of the row
     kind: str
@@ -34,7 +34,7 @@ class EventRow(NamedTuple):
     detail: str | None
 
 
-# What a row of each kind must carry to be judged by; kinds that are not named need nothing.
+# The columns that a row of each kind must fill to be judged; other kinds need none.
 FILLED: tuple[tuple[K, tuple[str, ...]], ...] = (
     (K.NODE_STARTED, ("node",)),
     (K.NODE_STOPPED, ("node",)),
@@ -58,7 +58,7 @@ FILLED: tuple[tuple[K, tuple[str, ...]], ...] = (
 )
 
 
-# Logs are held as lists, and a list up to a greater offset would fill the memory.
+# The highest offset that is judged. Logs are held as lists, so a greater offset would exhaust the memory.
 OFFSET_MAX = 1 << 26
 
 
@@ -70,7 +70,7 @@ _IS_WOUND = pl.col("kind") == str(K.WOUND)
 
 
 def _lacking() -> pl.Expr:
-    """Column by column, which a small frame answers faster than kind by kind."""
+    """True for rows that lack a required column. Built column by column: faster on small frames than kind by kind."""
     columns = sorted({column for _, columns in FILLED for column in columns})
     needing = {column: [str(kind) for kind, filled in FILLED if column in filled] for column in columns}
     bad = [pl.col(column).is_null() & pl.col("kind").is_in(kinds) for column, kinds in needing.items()]
@@ -79,9 +79,9 @@ def _lacking() -> pl.Expr:
 
 # True for rows of events that lack a column their kind must fill.
 LACKING = _lacking()
-# A wound of a node as a whole has a row without a partition: to who had a log there it says nothing more than the row of the log.
+# A wound of a whole node has a row without a partition. The rows of its logs say the same, so partitions ignore it.
 _WHOLE = _IS_WOUND & pl.col("partition").is_null()
-# True for rows whose offsets cannot be: these are not judged, and `checkers.assumptions` reports them.
+# True for rows with an impossible offset: these are not judged, and `checkers.assumptions` reports them.
 IMPOSSIBLE_OPERATION = _impossible("offset")
 IMPOSSIBLE_EVENT = _impossible("offset", "hw", "leo")
 _FIT = ~(LACKING | _WHOLE | IMPOSSIBLE_EVENT)
@@ -93,7 +93,7 @@ def event_rows(events: pl.DataFrame) -> list[EventRow]:
 
 
 def swaps(events: pl.DataFrame) -> list[EventRow]:
-    """The directories that were swapped for empty ones, whatever was in them."""
+    """The rows of directories that were swapped for empty ones, whatever was in them."""
     return _rows(events.filter(_WHOLE & ~LACKING & (pl.col("detail") == "swapped")))
 
 
@@ -122,17 +122,20 @@ class OperationRow(NamedTuple):
     time_ns: int
     delivery: str | None = None
     attempts: int | None = None
-    node: str | None = None  # who was asked, or who answered
+    node: str | None = None  # the broker that was asked, or that answered
 
 
 def operation_rows(operations: pl.DataFrame) -> list[OperationRow]:
-    """All rows, in order of the frame. An offset that cannot be is none."""
+    """All rows, in order of the frame. Impossible offsets (< 0 or > OFFSET_MAX) become None."""
     frame = operations.rename({"index": "at"}).with_columns(pl.when(~IMPOSSIBLE_OPERATION).then("offset").alias("offset"))
     return list(map(OperationRow._make, zip(*(frame[name].to_list() for name in OperationRow._fields), strict=True)))
 
 
 class Call(NamedTuple):
-    """An invocation with its completion; `rows` of the completion, one for each record. Open: type "", index of the end -1."""
+    """An invocation with its completion; `rows` are those of the completion, one for each record.
+
+    An open call has type "" and `ended` -1.
+    """
 
     process: int
     f: str
@@ -169,7 +172,7 @@ def calls(rows: list[OperationRow]) -> list[Call]:
 def _call(asked: list[OperationRow], answered: list[OperationRow]) -> Call:
     first = asked[0]
     if first.f == "produce":
-        # What was sent stands in the invocation; a completion need not repeat it.
+        # The invocation holds the values that were sent; a completion need not repeat them.
         answered = [
             row if row.value is not None else row._replace(value=sent.value) for row, sent in zip(answered, asked, strict=False)
         ]

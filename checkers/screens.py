@@ -1,8 +1,8 @@
-"""Screens: proofs over `checkers.columns` that a log checker finds nothing in a partition, and what it would count there.
+"""Screens: proofs over `checkers.columns` that a log checker finds nothing in a partition, and the counts it would report there.
 
-A screen may suspect a partition that is good, and never passes one that is not: the checker then walks the rows of what is
-suspected, and nothing else. It knows no cuts and no events, so partitions that have either are walked in any case.
-Each screen follows the rules of the checker that names it, with the same words; `tests/checkers/test_screens.py` compares.
+A screen may suspect a good partition, but never passes a bad one. The checker then walks the rows of suspected partitions only.
+Screens know neither cuts nor events, so partitions that have either are always walked.
+Each screen follows the rules of the checker that names it; `tests/checkers/test_screens.py` compares the two.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from checkers.columns import NONE, OFFSET_BITS, Columns, Flags, Ints, packed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screened:
-    """Of each part: whether it must be walked; and what the checker counts in those that need not be."""
+    """For each part: whether it must be walked, and the checker's counts, which are valid for parts that need not be."""
 
     suspect: Flags
     counts: dict[str, Ints] = field(default_factory=dict)
@@ -25,32 +25,32 @@ Screen = Callable[[Columns], Screened]
 
 
 def offset_agreement(columns: Columns) -> Screened:
-    """One offset with two values stands next to itself in the sorted order."""
+    """Suspect parts where one offset has two values: equal keys are neighbours in the sorted order."""
     keys, values = columns.by_offset
     differ = (keys[1:] == keys[:-1]) & (values[1:] != values[:-1])
     return Screened(suspect=columns.named(keys[1:][differ] >> OFFSET_BITS))
 
 
 def acked_loss(columns: Columns) -> Screened:
-    """Without a word of brokers only a read can show a loss: one that passes over an offset that was told to somebody."""
+    """Without rows of brokers only a poll can show a loss: one that skips an offset that an answer gave to a client."""
     count = np.bincount(columns.promised >> OFFSET_BITS, minlength=len(columns.partitions))
     return Screened(suspect=_passes_over(columns), counts={"promised": count, "excused": np.zeros_like(count)})
 
 
 def polls(columns: Columns) -> Screened:
-    """What a call was told rises, and what a poll passed over was told to nobody."""
+    """Suspect parts where the offsets of one answer do not rise, or where a poll skips an offset that an answer gave."""
     turns = columns.turns
     told = turns.ok & (turns.poll | turns.acks_all)
     return Screened(suspect=_passes_over(columns) | columns.named(turns.part[told & ~_rises(columns)]))
 
 
 def committed_offsets(columns: Columns) -> Screened:
-    """Where nobody commits there is nothing to find; partitions with commits are walked in any case."""
+    """Suspect nothing: parts without commits have nothing to find, and partitions with commits are always walked."""
     return Screened(suspect=np.zeros(len(columns.partitions), np.bool_))
 
 
 def _passes_over(columns: Columns) -> Flags:
-    """Parts with a poll that does not return just what was told of the offsets from its position to its last record."""
+    """Parts with a poll that does not return exactly the promised offsets between its position and its last record."""
     turns, firsts, promised = columns.turns, columns.turns.first[:-1], columns.promised
     polls = np.flatnonzero(turns.ok & turns.poll)
     got = (columns.value >= 0) & (columns.offset >= 0)
@@ -60,17 +60,17 @@ def _passes_over(columns: Columns) -> Flags:
     position = columns.offset[turns.first[turns.other[polls]]]
     asked = np.where(position == NONE, lowest, position)
     rising = _rises(columns)[polls]
-    # Without a gap there is nothing to count.
+    # Polls without a gap skip nothing.
     open_ = (count > 0) & ((highest - asked + 1 != count) | (lowest < asked) | ~rising)
     polls, asked, count, highest, lowest, rising = (c[open_] for c in (polls, asked, count, highest, lowest, rising))
     part = turns.part[polls]
     there = np.searchsorted(promised, packed(part, highest), side="right") - np.searchsorted(promised, packed(part, asked))
-    # As many promised offsets as were returned, none of them twice: nothing but what nobody was ever told of was passed over.
+    # The poll returned as many offsets as are promised, none twice: it skipped only offsets that no answer gave.
     return columns.named(part[(there != count) | (lowest < asked) | ~rising])
 
 
 def _rises(columns: Columns) -> Flags:
-    """Turns whose records rise from row to row."""
+    """For each turn, whether its offsets rise from row to row."""
     rises = np.ones(len(columns.turns.index), np.bool_)
     rows = np.flatnonzero((columns.value >= 0) & (columns.offset >= 0))
     turn, offset = columns.turn[rows], columns.offset[rows]
@@ -79,7 +79,7 @@ def _rises(columns: Columns) -> Flags:
 
 
 def order(columns: Columns) -> Screened:
-    """Acknowledged offsets against the highest acknowledged before; values that were read against who sent them."""
+    """Suspect parts with an acknowledgement out of order, or with a read value that was not sent there before."""
     return Screened(suspect=_acknowledged_late(columns) | _read_unsent(columns))
 
 
@@ -93,8 +93,7 @@ def _acknowledged_late(columns: Columns) -> Flags:
     by_part = np.argsort(turns.part[acks].astype(np.uint16), kind="stable")
     acks, highest, lowest = acks[by_part], highest[by_part], lowest[by_part]
     part = turns.part[acks]
-    # Within a part acknowledgements are in the order in which they came. Later parts have greater keys, so one running maximum
-    # serves all of them.
+    # Within a part acknowledgements are sorted by time. Later parts have greater keys, so one running maximum serves all parts.
     came = packed(part, turns.index[acks])
     so_far = np.maximum.accumulate(packed(part, highest))
     before = np.searchsorted(came, packed(part, turns.index[turns.other[acks]])) - 1
@@ -107,10 +106,10 @@ def _read_unsent(columns: Columns) -> Flags:
     first = np.full(columns.values, NONE, np.int64)
     where = np.full(columns.values, NONE, np.int32)
     code, turn, part = columns.value[sent], columns.turn[sent], columns.part[sent]
-    # Of several assignments the last one stays: the rows are turned round, so that it is the first that was sent.
+    # numpy keeps the last of several assignments. The rows are reversed, so that it is the first send.
     first[code[::-1]] = turns.index[turn[::-1]]
     where[code] = part
-    # Of a value that was sent to two partitions these arrays tell the wrong half: both are walked.
+    # For a value that was sent to two partitions these arrays hold one of them only, so both are walked.
     again = where[code] != part
     suspect = columns.named(part[again]) | columns.named(where[code[again]])
     taken_back = np.zeros(columns.values, np.bool_)
@@ -123,7 +122,7 @@ def _read_unsent(columns: Columns) -> Flags:
 
 
 def duplicates(columns: Columns) -> Screened:
-    """Each value that was read stands at one offset; those of an idempotent producer in the order in which it sent them."""
+    """Suspect parts where a read value is at two offsets, or where an idempotent producer's values are out of order."""
     turns = columns.turns
     read = columns.read[columns.offset[columns.read] >= 0]
     code, offset, part = columns.value[read], columns.offset[read], columns.part[read]

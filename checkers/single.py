@@ -1,6 +1,6 @@
-"""Judging one run in this process: every checker over every group, the ledger first.
+"""Judge one run in this process: every checker on every group, the ledger first.
 
-Of a large history the partitions that a screen passes (`checkers.screens`) are not walked, and their rows never become frames.
+In a large history, partitions that a screen passes (`checkers.screens`) are not walked, and their rows never become frames.
 """
 
 import gc
@@ -20,7 +20,7 @@ from checkers.verdict import Cut, Findings, Verdict, merge
 from history.event import EventKind
 from history.history import History
 
-SCREENED_MIN = 20_000  # rows; the walk over fewer is as fast
+SCREENED_MIN = 20_000  # rows; below that walking is as fast as screening
 
 _Keep = Callable[[pl.DataFrame], pl.DataFrame]
 _Key = tuple[str | None, int | None]
@@ -41,7 +41,7 @@ def judge(history: History, checkers: tuple[Checker, ...] = ALL, *, screened_min
 
 
 def judge_frames(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, checkers: tuple[Checker, ...] = ALL) -> Verdict:
-    """The same for frames with the columns of `history.schema`."""
+    """The verdict of a run given as frames with the columns of `history.schema`."""
     run = _Run(
         rows=operations.height,
         operations=lambda: operations,
@@ -56,7 +56,7 @@ def judge_frames(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, c
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Rows make no cycles, and the collector would walk all of them again and again: half of the time of judging."""
+    """Turn the garbage collector off meanwhile: rows have no cycles, and collecting takes half of the time of judging."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -67,7 +67,7 @@ def _without_collector() -> Iterator[None]:
 
 
 class _Run:
-    """The rows of a run in the forms that checkers ask for, each made when it is first asked for."""
+    """The rows of a run in the forms that checkers need, each made on first use."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class _Run:
         self._some: dict[_Key, Group] = {}
 
     def groups(self, group_by: tuple[str, ...]) -> list[Group]:
-        """All groups."""
+        """All groups of the run for these columns."""
         if group_by not in self._groups:
             self._groups[group_by] = groups(self._operations(), self.events, group_by)
         return self._groups[group_by]
@@ -104,12 +104,12 @@ class _Run:
 
     @cached_property
     def columns(self) -> Columns | None:
-        """What screens look at; None where they would not pay, or not be sound."""
+        """The input of screens; None if the run is too small for them, or not regular (`columns_of`)."""
         return columns_of(self._coded()) if self._screened else None
 
     @cached_property
     def spoken_of(self) -> pl.DataFrame:
-        """The partitions that events name, with their kinds and the ids of their topics; rows about all of them as well."""
+        """For each partition named by events (null for rows about all): the kinds of its events and their topic ids."""
         acted = pl.col("topic_id").filter(~pl.col("kind").is_in(LOOKS)).drop_nulls()
         return self.events.group_by(PARTITION).agg(pl.col("kind").unique(), acted.unique())
 
@@ -123,9 +123,9 @@ def _of(frame: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
 def _findings(run: _Run, facts: Facts, checkers: tuple[Checker, ...]) -> list[Findings]:
     found: list[Findings] = []
     cuts: tuple[Cut, ...] = ()
-    for stage in ("ledger", "others"):
+    for phase in ("ledger", "others"):
         for checker in checkers:
-            if checker.stage == stage:
+            if checker.phase == phase:
                 found.extend(_of_checker(run, checker, facts, cuts))
         cuts = tuple(sorted(cut for findings in found for cut in findings.cuts))
     return found
@@ -143,7 +143,7 @@ def _of_checker(run: _Run, checker: Checker, facts: Facts, cuts: tuple[Cut, ...]
 
 
 def _walked(run: _Run, checker: Checker, screened: Screened, facts: Facts) -> set[_Key]:
-    """The partitions of which the screen proves nothing."""
+    """The partitions that must be walked, because the screen proves nothing about them."""
     columns = run.columns
     assert columns is not None
     known = {key for key in columns.partitions if promised(facts, key[0]) is not None}

@@ -1,7 +1,7 @@
 """At most one leader commits in each leader epoch, and at most one controller holds each controller epoch.
 
-Two brokers that believe to lead are normal while news travels: what must not be is that both advance the HW in one epoch. So
-the evidence is HW rows of leaders, not their belief.
+Two brokers may both believe that they lead while a change of leader spreads. They must not both advance the HW in one epoch. The
+evidence is therefore the HW rows of leaders, not BECAME_LEADER rows.
 
     >>> from checkers.sketches import sketch
     >>> rows = "became-leader node=b1 hw=0 leo=1", "became-leader node=b2 hw=0 leo=1"
@@ -21,7 +21,7 @@ from history.event import EventKind as K
 
 
 def check_leaders(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition: two nodes that advance the HW in one epoch are `two-leaders`."""
+    """Judge one partition: two nodes that advance the HW in one epoch are `two-leaders`."""
     topic, partition = partition_of(operations, events)
     standing: dict[tuple[str, int], int] = {}  # (node, epoch) -> HW
     committer: dict[int, EventRow] = {}
@@ -48,7 +48,7 @@ def check_leaders(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
 
 
 def check_controllers(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """The whole run: two nodes elected controller under one epoch are `two-controllers`. Rows without an epoch say nothing."""
+    """Judge the run: two nodes elected controller under one epoch are `two-controllers`. Rows without an epoch are ignored."""
     elected = events.filter(pl.col("controller_epoch").is_not_null() & pl.col("node").is_not_null())
     holder: dict[int, tuple[str, int]] = {}
     anomalies: list[Anomaly] = []
@@ -67,8 +67,8 @@ def check_controllers(operations: pl.DataFrame, events: pl.DataFrame, facts: Fac
 LEADERS = Checker(
     name="single-leader",
     claim="In each leader epoch of a partition at most one broker advances the high watermark.",
-    assumes="Brokers note each change of the HW with the epoch they act in.",
-    blind="Two believing leaders of which one never commits: that is allowed.",
+    assumes="Brokers note each change of the HW with the leader epoch they act in.",
+    blind="Two brokers that both act as leader while only one of them commits: that is allowed.",
     kinds=("two-leaders",),
     group_by=PARTITION,
     events=(K.HW, K.BECAME_LEADER),
@@ -79,7 +79,7 @@ CONTROLLERS = Checker(
     name="single-controller",
     claim="Each controller epoch belongs to one broker.",
     assumes="A controller notes its election with the epoch that it wrote.",
-    blind="Protocols without a controller epoch; a controller that acts after it was deposed (its writes are judged elsewhere).",
+    blind="Protocols without a controller epoch; a controller that acts after it was deposed (see state-writes).",
     kinds=("two-controllers",),
     group_by=WHOLE_RUN,
     events=(K.CONTROLLER_ELECTED,),

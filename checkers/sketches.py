@@ -1,8 +1,8 @@
-"""A history written down in a few lines, for examples: what would the checkers say of it?
+"""Run a checker on a history written in a few lines, for examples.
 
-A line is a row: `ok poll offset=0 value=a` of an operation, `hw node=b1 hw=2 leo=2` of an event (docs/history-format.md names the
-columns). Names of nodes in a list are joined by commas. What is left out is filled in: topic t, partition 0, life 1, process 1,
-epoch 1, acks -1, HW of a leader; indices and milliseconds count up. An answer stands for its question too, where nobody asked.
+A line is a row: `ok poll offset=0 value=a` for an operation, `hw node=b1 hw=2 leo=2` for an event (docs/history-format.md names
+the columns). Nodes in a list are joined by commas. Defaults: topic t, partition 0, life 1, process 1, epoch 1, acks -1, HW of a
+leader; indices and milliseconds count up. A completion without an invocation gets one.
 
     >>> from checkers.sketches import sketch
     >>> sketch("order", "ok produce value=a offset=1", "ok produce value=b offset=0", "ok poll offset=7 value=c")
@@ -25,7 +25,7 @@ _MS = 1_000_000
 _KINDS = {str(kind) for kind in EventKind}
 _LISTS = ("isr", "elr", "replicas")
 _PARTITION = {"topic": "t", "partition": "0"}
-# Rows of a node as a whole.
+# Kinds whose rows name no partition.
 _NODE_KINDS = {
     "registered",
     "session-ended",
@@ -40,9 +40,9 @@ _NODE_KINDS = {
 
 
 def sketch(checker: str, *lines: str) -> list[str]:
-    """The kinds of anomalies that one checker finds; then what it leaves unchecked, and why the cluster is not live.
+    """The kinds of anomalies that one checker finds, then its unchecked reasons, then the reasons why the run is not live.
 
-    KeyError where there is no such checker.
+    KeyError if there is no such checker.
     """
     operations: list[Operation] = []
     events: list[ClusterEvent] = []
@@ -52,7 +52,7 @@ def sketch(checker: str, *lines: str) -> list[str]:
             events.append(msgspec.convert(row, ClusterEvent, strict=False))
         else:
             operations.append(msgspec.convert(row, Operation, strict=False))
-    asked = tuple(one for one in ALL if one.name == checker or (one.stage == "ledger" and checker != one.name))
+    asked = tuple(one for one in ALL if one.name == checker or (one.phase == "ledger" and checker != one.name))
     if checker not in {one.name for one in asked}:
         raise KeyError(checker)
     healed = next((row.time_ns for row in events if row.kind == EventKind.HEALED), None)
@@ -62,7 +62,7 @@ def sketch(checker: str, *lines: str) -> list[str]:
 
 
 def _rows(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:
-    """Columns of each row, as text."""
+    """The columns of each row, as text."""
     open_calls: set[object] = set()
     for line in lines:
         first, *rest = line.split()
@@ -93,7 +93,7 @@ def _question(answer: dict[str, object]) -> dict[str, object]:
 
 
 def _manifest(healed_at_ns: int | None) -> RunManifest:
-    """A run that went on for an hour after it was healed."""
+    """The manifest of a completed run that ends at one hour."""
     promise = Promise(
         topics=(TopicPromise(topic="t"),), unclean_election="never", profile="beyond",
         session_timeout_ms=1000, replica_lag_time_max_ms=1000, request_timeout_ms=500,

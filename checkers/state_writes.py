@@ -1,12 +1,13 @@
-"""What may be written of a partition's state in ZooKeeper, and by whom (docs/oracles.md §7.1 LeaderInIsr; B-38, B-39, B-44).
+"""Which writes to a partition's state in ZooKeeper are legal, and who may write.
 
-Judged at ZooKeeper's own writes, each against the one before. The leader that stands there may write another ISR and nothing
-else; the controller may write all of it. The ISR lies within the assigned replicas and holds the leader; the leader epoch never
-falls, and names one leader. A broker that was elected controller and has been replaced since is entitled to nothing.
+Source: docs/oracles.md §7.1 LeaderInIsr; B-38, B-39, B-44. Each write is judged against the one before. The leader named there
+may write another ISR and nothing else; the controller may write everything. The ISR lies within the assigned replicas and holds
+the leader. The leader epoch never falls, and each epoch names one leader. A broker that was elected controller and has been
+replaced since may no longer write as controller.
 
-Where the clocks of rows differ (ZooKeeper's are whole milliseconds, rounded down), an election counts from `SLACK_NS` before
-its row, and whom it replaced may be in office until as long after it. A broker may hear that it was elected when it has been
-replaced already: an election of a controller epoch below that of an earlier row replaces nobody.
+The clocks of rows differ: ZooKeeper's times are whole milliseconds, rounded down. Therefore an election counts from `SLACK_NS`
+before its row, and the broker that it replaced may act as controller until `SLACK_NS` after it. A broker may learn of its
+election when it has already been replaced: an election with a controller epoch below that of an earlier row replaces nobody.
 
     >>> from checkers.sketches import sketch
     >>> sketch("state-writes", "state-written leader=b1 isr=b2,b3")
@@ -25,7 +26,7 @@ SLACK_NS = 2_000_000
 
 
 class _Controllers:
-    """Who was controller when. A broker that resigned is still the last one: nobody replaced it."""
+    """The controller over time. A broker that resigned remains the last controller until another is elected."""
 
     def __init__(self, rows: list[EventRow], late: set[int]) -> None:
         elected = [(row.time_ns - SLACK_NS, row.node, row.at) for row in rows if row.kind == K.CONTROLLER_ELECTED]
@@ -33,9 +34,9 @@ class _Controllers:
         self._late = [(since, node) for since, node, at in elected if at in late]
 
     def at(self, time_ns: int) -> tuple[set[str], set[str]]:
-        """Who may be controller at a time, and who was elected up to then; nobody where the first election is not past."""
+        """The possible controllers at a time, and all brokers elected until then; both empty before the first election."""
         seen = [(since, node) for since, node in self._elected if since <= time_ns]
-        # Of an election within the slack nobody knows on which side of the row it lies.
+        # An election within the slack may lie before or after the time.
         settled = [node for since, node in seen if since + 2 * SLACK_NS <= time_ns]
         recent = {node for since, node in seen if since + 2 * SLACK_NS > time_ns}
         ever = {node for _, node in seen} | {node for since, node in self._late if since <= time_ns}
@@ -49,7 +50,7 @@ class _States:
         self.key, self.controllers = key, controllers
         self.before: EventRow | None = None
         self.assigned: tuple[str, ...] = ()
-        self.named: dict[int, tuple[str, int]] = {}  # epoch -> the leader that it names, and the row
+        self.named: dict[int, tuple[str, int]] = {}  # epoch -> its leader, and the row that named it first
         self.anomalies: list[Anomaly] = []
 
     def see(self, row: EventRow) -> None:
@@ -66,10 +67,10 @@ class _States:
     def _shape(self, row: EventRow) -> None:
         outside = [node for node in row.isr if node not in self.assigned]
         if outside and self.assigned:
-            words = f"{', '.join(outside)} in the ISR of epoch {row.leader_epoch}; assigned are {', '.join(self.assigned)}"
+            words = f"{', '.join(outside)} in the ISR of epoch {row.leader_epoch}; assigned replicas: {', '.join(self.assigned)}"
             self._accuse("isr-outside-replicas", (row.at,), words)
         if row.leader is not None and row.leader not in row.isr:
-            words = f"{row.leader} leads epoch {row.leader_epoch} and is not in its ISR {', '.join(row.isr) or 'of nobody'}"
+            words = f"{row.leader} leads epoch {row.leader_epoch} but is not in its ISR: {', '.join(row.isr) or 'empty'}"
             self._accuse("leader-outside-isr", (row.at,), words)
 
     def _epoch(self, row: EventRow) -> None:
@@ -80,7 +81,7 @@ class _States:
             return
         leader, at = self.named.setdefault(row.leader_epoch, (row.leader, row.at))
         if leader != row.leader:
-            words = f"epoch {row.leader_epoch} names {leader} as its leader, and then {row.leader}"
+            words = f"epoch {row.leader_epoch} names first {leader} and then {row.leader} as leader"
             self._accuse("two-elected", (at, row.at), words)
 
     def _writer(self, row: EventRow, before: EventRow) -> None:
@@ -90,14 +91,14 @@ class _States:
         same = (row.leader, row.leader_epoch) == (before.leader, before.leader_epoch)
         if row.node == before.leader and same:
             return
-        what = "another ISR" if same else f"{row.leader or 'nobody'} as leader of epoch {row.leader_epoch}"
+        what = "another ISR" if same else f"{row.leader or 'no broker'} as leader of epoch {row.leader_epoch}"
         if row.node in ever:
-            words = f"{row.node}, which was controller and is no more, wrote {what}"
+            words = f"{row.node} wrote {what} after another controller had replaced it"
             self._accuse("deposed-controller", (before.at, row.at), words)
         else:
-            words = f"{row.node}, which is neither controller nor leader, wrote {what}"
+            words = f"{row.node} wrote {what}, but is neither controller nor leader"
             if row.node == before.leader:
-                words = f"{row.node}, which leads and is not controller, wrote {what}"
+                words = f"{row.node} wrote {what}, but is leader and not controller"
             self._accuse("unentitled-write", (before.at, row.at), words)
 
     def _accuse(self, kind: str, witness: tuple[int, ...], words: str) -> None:
@@ -105,7 +106,7 @@ class _States:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """The states of one partition. What an excused loss took is no matter here: it changes nobody's rights."""
+    """Judge the states of one partition. `cuts` are ignored: an excused loss changes no right to write."""
     topic, partition = partition_of(operations, events)
     rows = event_rows(events)
     states = _States(f"{topic}-{partition}", _Controllers(rows, _late(events)))
@@ -115,7 +116,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 
 def _late(events: pl.DataFrame) -> set[int]:
-    """The rows of elections that were noted after one of a later controller epoch."""
+    """Rows of controller elections that were noted after an election with a higher controller epoch."""
     epochs = (
         events.filter(pl.col("kind") == str(K.CONTROLLER_ELECTED)).select("index", "controller_epoch").drop_nulls().sort("index")
     )
@@ -125,8 +126,8 @@ def _late(events: pl.DataFrame) -> set[int]:
 CHECKER = Checker(
     name=NAME,
     claim="ZooKeeper's ISR lies within the replicas and holds the leader; only its leader and the controller write it.",
-    assumes="ZooKeeper's writes are complete and name their writer; controllers note their election.",
-    blind="What was refused; assignments that nobody told of; writers within two milliseconds of an election.",
+    assumes="Rows of ZooKeeper's writes are complete and name the writer; controllers note their election.",
+    blind="Refused writes; assignments without a row; writers within two milliseconds of an election.",
     kinds=(
         "isr-outside-replicas",
         "leader-outside-isr",

@@ -1,8 +1,8 @@
 """A record of one topic is never seen under another of the same name (docs/promise.md DUR-8, B-61).
 
-What a leader appended under the id of a topic belongs to that topic. A record that a consumer got, or that a follower copied,
-under an id under which no leader ever appended it came out of a log that should have been deleted. Topics are told apart by
-their ids, so rows that name none are passed over, and a partition of one topic alone has nothing to confuse.
+A record belongs to the topic under whose id a leader appended it. If a consumer gets it, or a follower copies it, under an id
+under which no leader appended it, it came from a log that should have been deleted. Rows without a topic id are ignored, and a
+partition whose name had one topic only is not judged.
 
     >>> from checkers.sketches import sketch
     >>> rows = "append node=b1 offset=0 value=a topic_id=1", "append node=b1 offset=0 value=b topic_id=2"
@@ -20,7 +20,7 @@ NAME = "topic-identity"
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """One partition: a record that is seen under an id without having been appended there, while another topic had it."""
+    """Judge one partition: report records seen under an id that no leader appended them under, but appended under another."""
     named = events.filter(pl.col("topic_id").is_not_null() & pl.col("value").is_not_null())
     if named["topic_id"].n_unique() < 2:
         return Findings()
@@ -37,7 +37,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     found = []
     for index, topic_id, value in seen:
         if (value, topic_id) not in owners and value in first:
-            words = f"{value} is seen in the topic of id {topic_id}, in which nobody wrote it"
+            words = f"{value} appears under topic id {topic_id}, but was written under another topic id only"
             witness = tuple(sorted({first[value], index}))
             found.append(Anomaly(kind="other-topic", checker=NAME, key=f"{topic}-{partition}", witness=witness, words=words))
     return Findings(anomalies=tuple(found))
@@ -46,8 +46,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A record of one topic is never seen under another topic of the same name.",
-    assumes="Brokers say with each append, and clients with each read, the id of the topic they mean.",
-    blind="Records whose first append nobody told of; reads without an id.",
+    assumes="Brokers note the topic id with each append, and clients with each read.",
+    blind="Records whose first append has no row; reads without an id.",
     kinds=("other-topic",),
     group_by=PARTITION,
     operations=("poll",),

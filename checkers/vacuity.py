@@ -1,11 +1,11 @@
-"""A run that proves nothing is UNKNOWN, not VALID (docs/promise.md §7): it says so here, and counts what it did.
+"""A run that proves nothing is UNKNOWN, not VALID (docs/promise.md §7).
 
-Too few acknowledgements under acks=all, no fault that acted, nobody elected, a mark that the plan requires and that did not
-occur, a run that did not end as planned, a loss excused under profile `within`, whose ledger must be empty (VAC-2).
+Reasons: too few acknowledgements under acks=all, no fault that acted, no election, a required mark that did not occur, a run that
+did not end as planned, or a loss excused under profile `within`, whose ledger must be empty (VAC-2).
 
     >>> from checkers.sketches import sketch
     >>> sketch("vacuity", "ok poll")
-    ['vacuity: no fault acted', 'vacuity: nobody was elected']
+    ['vacuity: no fault acted', 'vacuity: no leader was elected']
 """
 
 import polars as pl
@@ -18,7 +18,7 @@ NAME = "vacuity"
 
 
 def _acted(facts: Facts, events: pl.DataFrame) -> dict[str, int]:
-    """How often each kind of fault bit: the manifest's count, or that of the rows where it is higher."""
+    """How often each kind of fault acted: the manifest's count, or the count of the rows if that is higher."""
     acted = {fault.kind: fault.acted for fault in facts.faults}
     rows = events.filter(pl.col("kind") == str(K.FAULT_ACTED))
     columns = (rows[name].to_list() for name in ("detail", "offset"))
@@ -31,8 +31,8 @@ def _acted(facts: Facts, events: pl.DataFrame) -> dict[str, int]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """The whole run; counts operations, acked, reads and faults."""
-    # A completion need not repeat what its invocation asked for: the acks of a process are those it asked for last.
+    """Judge the whole run; counts `operations`, `acked`, `read` and `faults`."""
+    # A completion need not repeat the acks of its invocation: take the last acks that the process asked for.
     asked = pl.col("acks").forward_fill().over("process")
     ok = operations.with_columns(acks=asked).filter(pl.col("type") == "ok")
     acked = ok.filter((pl.col("f") == "produce") & (pl.col("acks") == -1)).height
@@ -42,13 +42,13 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     kinds = set(events["kind"].unique().to_list())
     why: list[str] = []
     if facts.outcome != "completed":
-        why.append(f"the run is {facts.outcome}")
+        why.append(f"the outcome of the run is {facts.outcome}")
     if acked < facts.min_acked:
-        why.append(f"{acked} records acknowledged under acks=all, {facts.min_acked} wanted")
+        why.append(f"{acked} records acknowledged under acks=all, fewer than {facts.min_acked}")
     if not any(acted.values()):
         why.append("no fault acted")
     if not {K.BECAME_LEADER, K.STATE_WRITTEN} & kinds:
-        why.append("nobody was elected")
+        why.append("no leader was elected")
     for mark in facts.required_marks:
         happened = acted.get(mark.removeprefix("fault:"), 0) > 0 if mark.startswith("fault:") else mark in kinds
         if not happened:
@@ -61,9 +61,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="The run did enough to mean something: acknowledgements, faults, elections, and the marks that its plan requires.",
+    claim="The run is not vacuous: it had acknowledgements, faults, elections, and the marks that its plan requires.",
     assumes="The manifest counts the faults that acted.",
-    blind="Whether the faults met the moments that matter; campaigns measure that.",
+    blind="Whether the faults hit the moments that matter; campaigns measure that.",
     kinds=(),
     group_by=WHOLE_RUN,
     operations=("produce", "poll", "latest", "earliest"),

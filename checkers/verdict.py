@@ -1,4 +1,4 @@
-"""What a judgement is made of: anomalies with witnesses, excused losses with their wounds, and the merged verdict."""
+"""The results of judging: anomalies with witnesses, excused losses with their wounds, and the merged verdict."""
 
 from collections.abc import Iterable
 from enum import IntEnum
@@ -15,7 +15,7 @@ class Validity(IntEnum):
 
 
 class Anomaly(Struct, frozen=True, kw_only=True, order=True):
-    """Something that must not be. `witness` holds the fewest indices of rows (operations or events) that convince."""
+    """A violation of a claim. `witness` holds the fewest row indices (of operations or events) that prove it."""
 
     kind: str
     checker: str
@@ -25,7 +25,7 @@ class Anomaly(Struct, frozen=True, kw_only=True, order=True):
 
 
 class ExcusedLoss(Struct, frozen=True, kw_only=True, order=True):
-    """A promised record that is gone because the laboratory destroyed the last copy that counted (docs/promise.md DUR-3)."""
+    """A promised record that is gone because the harness destroyed the last copy that counted (docs/promise.md DUR-3)."""
 
     topic: str
     partition: int
@@ -35,7 +35,7 @@ class ExcusedLoss(Struct, frozen=True, kw_only=True, order=True):
 
 
 class Cut(Struct, frozen=True, kw_only=True, order=True):
-    """Where an excused loss splits a partition: offsets from `offset` on, from `leader_epoch` on, are another generation."""
+    """The split of a partition by an excused loss: from `leader_epoch` on, offsets from `offset` on are a new generation."""
 
     topic: str
     partition: int
@@ -45,14 +45,14 @@ class Cut(Struct, frozen=True, kw_only=True, order=True):
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """What one checker says of one group."""
+    """The findings of one checker on one group."""
 
     anomalies: tuple[Anomaly, ...] = ()
     excused: tuple[ExcusedLoss, ...] = ()
     cuts: tuple[Cut, ...] = ()
-    unchecked: tuple[str, ...] = ()  # why something could not be judged: makes the verdict UNKNOWN at best
-    not_live: tuple[str, ...] = ()  # why the cluster was not live after healing (availability only)
-    live_judged: bool = False  # availability had the evidence to judge
+    unchecked: tuple[str, ...] = ()  # what could not be judged and why: the verdict is then UNKNOWN, or INVALID
+    not_live: tuple[str, ...] = ()  # why the cluster was not live (checkers of liveness only)
+    live_judged: bool = False  # the checker had the evidence to judge liveness
     counts: dict[str, int] = {}
 
 
@@ -70,7 +70,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 def joined(findings: Iterable[Findings]) -> Findings:
-    """What was found of several parts of one group, as of one."""
+    """The findings on several parts of one group, as one."""
     found = list(findings)
     counts: dict[str, int] = {}
     for finding in found:
@@ -88,7 +88,7 @@ def joined(findings: Iterable[Findings]) -> Findings:
 
 
 def merge(findings: Iterable[Findings]) -> Verdict:
-    """One verdict from what all checkers found: the worst, with everything that led to it, in canonical order."""
+    """The verdict of a run from the findings of all checkers: the worst validity, with all findings in canonical order."""
     found = list(findings)
     anomalies = tuple(sorted(a for f in found for a in f.anomalies))
     unchecked = tuple(sorted({u for f in found for u in f.unchecked}))

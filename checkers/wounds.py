@@ -1,4 +1,4 @@
-"""Wounds of one partition: when each is noticed, and which replicas are left out until they rejoined.
+"""Wounds of one partition: when each is noticed, and which replicas are left out until they rejoined the ISR.
 
 A wound is noticed when the session of the incarnation that suffered it has ended, or when the broker reports the directory
 (docs/promise.md §1). A wounded replica is left out of the replica invariants until it is in the ISR under a new incarnation
@@ -8,13 +8,13 @@ A wound is noticed when the session of the incarnation that suffered it has ende
 from checkers.rows import EventRow
 from history.event import EventKind as K
 
-UNSTAMPED = -1  # of a protocol that does not tell registrations apart
+UNSTAMPED = -1  # the stamp in protocols that do not tell registrations apart
 WOUND_ROWS = (K.WOUND, K.REGISTERED, K.SESSION_ENDED, K.STATE_WRITTEN)
 NOTICE_ROWS = (K.REGISTERED, K.SESSION_ENDED, K.NODE_STARTED, K.DIR_FAILED)
 
 
 class Sessions:
-    """Which incarnation of each node ZooKeeper knows, and which directories the process of each node has reported."""
+    """The incarnation of each node in ZooKeeper, and the failed directories that its process has reported."""
 
     __slots__ = ("_reported", "current")
 
@@ -34,22 +34,22 @@ class Sessions:
             self.current.pop(row.node, None)
 
     def lasts(self, node: str, incarnation: int | None) -> bool:
-        """The session of this incarnation has not ended: nobody can have noticed what happened to it."""
+        """True if the session of this incarnation has not ended."""
         return node in self.current and self.current[node] == incarnation
 
     def hides(self, wound: EventRow) -> bool:
-        """Nobody can have noticed this wound yet: the session lasts, and the directory was not reported."""
+        """True if this wound cannot have been noticed yet: the session lasts, and the directory was not reported."""
         return self.lasts(wound.node, wound.incarnation) and wound.dir not in self._reported.get(wound.node, ())
 
 
 class Wounded:
-    """The replicas that are left out, from their wound until they rejoined. Told of rows of `WOUND_ROWS`."""
+    """The replicas that are left out, from their wound until they rejoined the ISR. Takes rows of `WOUND_ROWS`."""
 
     __slots__ = ("_isr", "_registered", "since")
 
     def __init__(self) -> None:
-        self.since: dict[str, EventRow] = {}  # node -> its first wound since it was last whole
-        self._registered: set[str] = set()  # wounded, and registered again since
+        self.since: dict[str, EventRow] = {}  # node -> its first wound since it last rejoined
+        self._registered: set[str] = set()  # wounded nodes that have registered again since
         self._isr: tuple[str, ...] = ()
 
     def see(self, row: EventRow) -> None:
@@ -64,8 +64,8 @@ class Wounded:
             self._whole_again(row)
 
     def _whole_again(self, row: EventRow) -> None:
-        # A stale member may stand in the ISR all along: it is whole again once it was written in under another registration
-        # than the wounded one. Without stamps: once it was written in anew, or leads.
+        # A wounded member may stay in the ISR all along. It is whole again once an ISR lists it under another registration than
+        # the wounded one; without stamps, once it is added to the ISR again, or leads.
         for position, node in enumerate(row.isr):
             if node not in self._registered:
                 continue

@@ -31,8 +31,8 @@ _FINDINGS = pa.schema([("run", pa.string()), ("findings", pa.string()), ("cuts",
 
 def findings_of(checkers: Sequence[Checker], tables: Tables) -> DataFrame:
     """The findings of these checkers in every run: columns of `FINDINGS`. The ledger runs at once, the rest lazily."""
-    ledger = [checker for checker in checkers if checker.stage == "ledger"]
-    others = [checker for checker in checkers if checker.stage == "others"]
+    ledger = [checker for checker in checkers if checker.phase == "ledger"]
+    others = [checker for checker in checkers if checker.phase == "others"]
     if not ledger:
         return _stage(others, tables, {})
     # Cached, because both its findings and its cuts are used.

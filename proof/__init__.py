@@ -1,4 +1,4 @@
-"""Judges against their definitions, on many small histories (`make prove-checkers`, docs/proof.md). Not in the wheel.
+"""Compare each judge with its definition on many small histories (`make prove-checkers`, docs/proof.md). Not in the wheel.
 
-A definition says what a judge must say, slowly and without the judge's code. Imports `checkers` and `history` alone.
+A definition computes the right verdict slowly and without the judge's code. Imports only `checkers` and `history`.
 """

@@ -1,8 +1,8 @@
-"""`make prove-checkers`: every judge against its definition on `--histories` small histories each; writes docs/proof.md.
+"""`make prove-checkers`: compare each judge with its definition on `--histories` small histories; write docs/proof.md.
 
 python -m proof --histories 100000 --write docs/proof.md
 
-With `--only` the rows that were run take the place of their old ones in the page, and the others stay.
+With `--only` the rows that were run replace their old ones in the page; the other rows stay.
 """
 
 import argparse
@@ -19,37 +19,43 @@ from proof.objects import SUBJECTS, Subject
 
 _HEAD = """# Proof that the checkers are right
 
-Every judge was compared with a definition written down on its own, in `proof/`, on this many small histories.
-`make prove-checkers` runs it all and writes this page; `pytest tests/proof` runs a part of it.
+Each judge was compared with an independent definition in `proof/` on small histories; the table gives their number.
+`make prove-checkers` runs all comparisons and writes this page; `pytest tests/proof` runs a part of them.
 One disagreement fails either.
 
-- **Linearizability:** every order that respects real time is tried on a sequential object written apart from the models.
-  The exhaustive part is every arrangement in time of so many calls, with every choice of answers from an alphabet.
-  Of an impossible history the longest prefix, its order, and the call that cannot be placed are compared too.
-- **Transactions:** abstract executions (Cerone, Bernardi, Gotsman) and version orders (Adya) are tried, the levels in turn.
-  An accusation must be right; where the values tell the order of versions, an acquittal must be right too.
-  Cycles: all are enumerated, and what is told must be all kinds there are, each by its shortest.
-- **Logs:** the rules of `docs/promise.md` over all pairs of rows, logs rebuilt from the first row each time.
-  In brackets: of what histories. Lawful ones with a few words changed (`operations`, `events`), and ones with a lie (`lies`,
-  `feuds`) of each kind that those seldom have. A test asserts that each kind of anomaly of each checker is reached.
-- **Wounds** (`of wounds`): power loss, swapped and failing directories, ISR changes under way, elections by order, each m and
-  each kind of flush. Compared are what is lost, what is excused by which wound, each cut, and what is unjudged: where there is
-  any of these, the history counts as impossible.
+- **Linearizability:** the definition tries every order that respects real time.
+  Its sequential objects are written independently of the models.
+  The exhaustive part covers every arrangement in time of that many calls, with every choice of answers from an alphabet.
+  For an impossible history the longest prefix, its order, and the call that cannot be placed are compared, too.
+- **Transactions:** the definitions try abstract executions (Cerone, Bernardi, Gotsman) and version orders (Adya).
+  Each history is judged at one level, the levels in turn.
+  An INVALID verdict must be right; if the values determine the order of versions, a VALID verdict must be right, too.
+  Cycles: all are enumerated, and the judge must report every kind, each by its shortest cycle.
+- **Logs:** the definitions apply the rules of `docs/promise.md` to all pairs of rows.
+  They rebuild logs from the first row each time.
+  The brackets name the histories: lawful ones with a few changed fields (`operations`, `events`), among others.
+  Those of `lies` and `feuds` have one lie each, of a kind that is rare in the lawful ones.
+  A test asserts that each kind of anomaly of each checker is reached.
+- **Wounds** (`of wounds`): power loss, swapped and failing directories, pending ISR changes and elections by order.
+  Every m and every kind of flush occurs.
+  Lost records, excused records with their wounds, cuts, and unjudged records are compared.
+  A history with any of these counts as impossible.
 - **Liveness:** each reason why a partition or the cluster is not live, at the bound and at the end, and the rows of a silence.
-- **Queues** (`kafka`): the definitions of Jepsen's twenty, and what is only noted of those that Kafka allows; cycles with ww are
-  not compared, for they are allowed. Undecided are those of which something is unchecked, and nothing wrong.
-- **Not in it:** cuts and wounds for other checkers than `acked-loss` and `election` (tests/checkers has them); of
-  `availability-cluster` the moves of partitions; swaps of directories before a broker heard of a partition.
-  `assertions`, `assumptions` and `vacuity` read off single rows or neighbours: a definition would be their program again.
+- **Queues** (`kafka`): the definitions of Jepsen's twenty anomalies, and the notes for those that Kafka allows.
+  Cycles with ww are allowed and not compared.
+  A history counts as undecided if the judge leaves something unchecked and finds nothing wrong.
+- **Not covered:** cuts and wounds for checkers other than `acked-loss` and `election` (tests/checkers covers them).
+  Moves of partitions in `availability-cluster` are not covered, nor swaps of directories before a broker heard of a partition.
+  `assertions`, `assumptions` and `vacuity` read single rows or neighbours: a definition would repeat their program.
 
 """
-_TAIL = """Rows with fewer than 100,000 histories are of shorter runs: `--only` renews some rows and keeps the others.
+_TAIL = """Rows with fewer than 100,000 histories come from shorter runs: `--only` replaces some rows and keeps the others.
 """
 _COLUMNS = "| judge | histories | exhaustive up to | possible | impossible | undecided | wrong |\n|---|---|---|---|---|---|---|\n"
 
 
 class Row(NamedTuple):
-    """One line of the page."""
+    """One row of the page's table."""
 
     judge: str
     histories: int
@@ -60,13 +66,13 @@ class Row(NamedTuple):
     wrong: int
 
     def words(self) -> str:
-        """As Markdown."""
+        """The row as Markdown."""
         numbers = [f"{value:,}" if isinstance(value, int) else value for value in self[1:]]
         return f"| {self.judge} | {' | '.join(numbers)} |"
 
 
 def _shown(wrong: list[str]) -> int:
-    """How many there are; the shortest is written out."""
+    """The number of disagreements; writes the shortest to stderr."""
     if wrong:
         sys.stderr.write(min(wrong, key=len) + "\n")
     return len(wrong)
@@ -107,7 +113,7 @@ def _logs(what: str, count: int, part: int) -> list[Row]:
 
 
 def joined(rows: list[Row]) -> list[Row]:
-    """One row for each judge: of logs there are parts."""
+    """One row for each judge, summed over the parts of its histories."""
     found: dict[str, Row] = {}
     for row in rows:
         one = found.get(row.judge)
@@ -124,21 +130,21 @@ def _number(told: str) -> int:
 
 
 def page(rows: list[Row], old: str) -> str:
-    """The page with these rows, and those of the old page that are of other judges."""
+    """The page with these rows, and with the old page's rows of other judges."""
     kept = [
         line for line in old.splitlines() if line.startswith("| ") and line.endswith(" |") and not line.startswith("| judge ")
     ]
     names = {row.judge for row in rows}
     lines = [line for line in kept if line[2:].partition(" | ")[0] not in names] + [row.words() for row in rows]
     total = sum(_number(line.split(" | ")[1]) for line in lines)
-    return f"{_HEAD}{_COLUMNS}" + "\n".join(lines) + f"\n\nIn all {total:,} histories.\n\n{_TAIL}"
+    return f"{_HEAD}{_COLUMNS}" + "\n".join(lines) + f"\n\nTotal: {total:,} histories.\n\n{_TAIL}"
 
 
-_PART = 5_000  # histories of logs at a time
+_PART = 5_000  # histories of logs in one task
 
 
 def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
-    """All that is to be done, the longest first. Cycles are a part of list-append and take a fifth of its histories."""
+    """All comparisons, the longest first. Cycles are a part of list-append and use a fifth of its histories."""
     yield "cycles", partial(_cycles, count // 5)
     yield from (("transactions", partial(_transactions, writes, count)) for writes in ("append", "w"))
     for what in DEFINITIONS:
@@ -150,7 +156,7 @@ def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
 
 
 def main() -> int:
-    """0 where nothing disagrees."""
+    """Run the comparisons; 0 if nothing disagrees, else 1."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--histories", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=1)

@@ -1,9 +1,10 @@
-"""Cycles of dependencies by trying all of them, against those that the judge of list-append tells.
+"""All dependency cycles by enumeration, compared with the cycles that the judge of list-append reports.
 
-Of histories whose versions are all in a known order: the dependencies are written down by definition, every cycle is found and
-named by Adya's and Elle's rules. A cycle is told by an edge that it must have (ww for G0, wr for G1c, rw for the others), and an
-edge that tells a stronger kind, or the same with less knowledge of time, tells no weaker one. G-nonadjacent is a cycle of steps
-that are a dependency that is no rw, or one with an rw behind it (Cerone and Gotsman 2016): it may pass a transaction twice.
+Only histories in which all versions are in a known order are compared. The dependencies follow the definitions, and every cycle
+is found and named by Adya's and Elle's rules. A kind is proven by an edge that its cycle must have (ww for G0, wr for G1c, rw for
+the others). An edge that proves a stronger kind, or the same kind with fewer time edges, does not prove a weaker one.
+G-nonadjacent is a cycle of steps, each a dependency other than rw, or such a dependency followed by an rw (Cerone and Gotsman
+2016); it may pass a transaction twice.
 """
 
 import re
@@ -28,7 +29,7 @@ Cycle = tuple[Edge, ...]
 
 @dataclass(slots=True)
 class Tally:
-    """What was compared: cycles as told, against all there are."""
+    """Counts of compared histories and cycles, and the disagreements."""
 
     histories: int = 0
     cyclic: int = 0  # of them, those with a cycle
@@ -39,7 +40,7 @@ class Tally:
 
 
 def prove(count: int) -> Tally:
-    """Of so many histories those whose order is known and that are well formed."""
+    """Compare on `count` histories; those whose version order is not known, or that have other anomalies, are skipped."""
     tally = Tally()
     for history in histories("append", count, Drawn("cycles")):
         if not is_whole(history) or not _is_sound(history) or not _is_in_turns(history):
@@ -58,27 +59,27 @@ def prove(count: int) -> Tally:
         lengths = {kind: len(_STEP.findall(words)) for kind, words in found.items()}
         tally.longest = max([tally.longest, *lengths.values()])
         if lengths != wanted:
-            tally.wrong.append(f"told {lengths}, there are {wanted}: {history}")
+            tally.wrong.append(f"reported {lengths}, expected {wanted}: {history}")
         false = [step for words in found.values() for step in _false_steps(words, history)]
         if false:
-            tally.wrong.append(f"told {false}, which are none: {history}")
+            tally.wrong.append(f"reported steps that are no dependencies, {false}: {history}")
     return tally
 
 
 def _is_sound(history: Paired) -> bool:
-    """Whether nothing else than cycles is wrong, or versions would be in doubt."""
+    """Whether the only anomalies are cycles; others would put the version order in doubt."""
     return all(one.kind in _NAMES | {"lost-update"} for one in judge("list-append", history).anomalies)
 
 
 def _is_in_turns(history: Paired) -> bool:
-    """Whether of no key a transaction appended between two appends of another: then each has one place in the order."""
+    """Whether no transaction appended to a key between two appends of another: then each has one place in the order."""
     keys = {m[1] for call in history.calls for m in micros(call)}
     orders = [[call.index for call in _order(history.calls, key)] for key in keys]
     return all(len(set(order)) == len(order) for order in orders)
 
 
 def _edges(history: Paired) -> list[Edge]:
-    # A transaction of unknown outcome of which nothing was read may not have been.
+    # A transaction of unknown outcome of which no value was read may not have committed.
     seen = {(m[1], v) for c in history.calls for m in micros(c) if m[0] == "r" and isinstance(m[2], tuple) for v in m[2]}
     calls = [c for c in history.calls if not c.crashed or any((m[1], m[2]) in seen for m in micros(c) if m[0] == "append")]
     found: list[Edge] = []
@@ -105,7 +106,7 @@ def _order(calls: Sequence[Call], key: Hashable) -> tuple[Call, ...]:
 
 
 def all_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
-    """Every simple cycle, begun at its least node."""
+    """Every simple cycle, starting at its lowest node."""
     leaving: dict[int, list[Edge]] = {}
     for edge in edges:
         leaving.setdefault(edge[0], []).append(edge)
@@ -122,7 +123,7 @@ def all_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
 
 
 def apart_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
-    """Every cycle without two rw in a row that has more than one."""
+    """Every cycle with more than one rw and without two rw in a row."""
     plain = [edge for edge in edges if edge[2] != "rw"]
     steps = [(edge,) for edge in plain] + [(one, rw) for one in plain for rw in edges if rw[2] == "rw" and rw[0] == one[1]]
     inner: list[Edge] = [(step[0][0], step[-1][1], str(at)) for at, step in enumerate(steps)]
@@ -133,7 +134,7 @@ def apart_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
 
 
 def named(cycle: Cycle) -> tuple[int, int] | None:
-    """How much time it needs, and its kind, both by their places; None for one of time alone, or of kind 3."""
+    """The indices in TIMES and KINDS of a cycle; None for a cycle of time edges alone, or of kind 3 (see `apart_cycles`)."""
     kinds = [kind for _, _, kind in cycle]
     time = _time(cycle)
     rw = kinds.count("rw")
@@ -149,7 +150,7 @@ def _time(cycle: Cycle) -> int:
 
 
 def shortest(edges: Sequence[Edge]) -> dict[str, int]:
-    """Of each name that is to be told, the length of the shortest cycle that tells it."""
+    """For each name to be reported, the length of the shortest cycle that proves it."""
     told: dict[Edge, dict[tuple[int, int], int]] = {}
     cycles = [(named(cycle), cycle) for cycle in all_cycles(edges)]
     cycles.extend(((_time(cycle), 3), cycle) for cycle in apart_cycles(edges))

@@ -1,7 +1,7 @@
-"""The ledger by its definition (docs/promise.md §1, §2, CUT-1): which promised records are missing, and on whose account.
+"""Definition of the ledger (docs/promise.md §1, §2, CUT-1): which promised records are missing, and the cause of each loss.
 
-Nothing is kept from row to row: who held a record, who counted and what was noticed is asked of the whole history anew for
-each promise, each leader and each wound.
+No state is kept from row to row. For each promise, each leader and each wound the functions compute from the whole history which
+replicas held a record, which were counted on, and what was noticed.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class Promised(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A leader's start, a read or the end of a log that is without a promised record."""
+    """A promised record that is missing at a leader's start, in a read, or at the end of a log."""
 
     record: Promised
     epoch: int  # of the leader that lacks it
@@ -34,14 +34,14 @@ class Missing(NamedTuple):
 
 
 def acked_loss(case: Case) -> set[str]:
-    """`lost-write`, each excused record with its wound, each cut; `unjudged` (VAC-1) where nobody tells of the ISR."""
+    """`lost-write`, each excused record with its wound, and each cut; `unjudged` (VAC-1) without rows of the ISR."""
     evidence = any(row.kind is K.STATE_WRITTEN for row in case.events)
     found: set[str] = set()
-    cuts: dict[tuple[int, int], int] = {}  # epoch and row of a leader's start, and the lowest offset excused there
-    settled: dict[tuple[int, str], tuple[int, int]] = {}  # record, and the epoch and row that began the generation without it
+    cuts: dict[tuple[int, int], int] = {}  # (epoch, row) of a leader's start -> the lowest offset excused there
+    settled: dict[tuple[int, str], tuple[int, int]] = {}  # record -> (epoch, row) that began the generation without it
     for one in sorted(_missing(case), key=lambda one: (max(one.at, one.record.at), one.at, one.record.offset)):
         key = one.record.offset, one.record.value
-        # Each record ends in one way; unless it came back, and a leader promised it once more.
+        # Each record ends in one way, unless it came back and a leader promised it again.
         epoch, index = settled.get(key, (-1, -1))
         if one.record.epoch < epoch or one.record.at < index or (index >= 0 and not one.record.by_leader):
             continue
@@ -97,7 +97,7 @@ def _missing(case: Case) -> Iterator[Missing]:
 
 
 def _ends_without(events: Events, record: Promised, leader: ClusterEvent) -> bool:
-    """The last leader's log, as it was before the laboratory destroyed some of it."""
+    """Whether the last leader's log lacked the record, judged before the harness destroyed a part of that log."""
     ends = [row.index - 1 for row in events if row.node == leader.node and row.index > leader.index and row.kind is K.WOUND]
     last = min(ends, default=events[-1].index)
     held = log_at(events, str(leader.node), last).get(record.offset) == record.value
@@ -105,8 +105,8 @@ def _ends_without(events: Events, record: Promised, leader: ClusterEvent) -> boo
 
 
 def _account(case: Case, one: Missing) -> int | None:
-    """The row that excuses it: the wound that took the last copy that counted, or an order for this leader's election."""
-    found: list[tuple[int, int]] = []  # when noticed, and the wound
+    """The row that excuses the loss: the wound that took the last counted-on copy, or the order for this leader's election."""
+    found: list[tuple[int, int]] = []  # (row at which it was noticed, row of the wound)
     for wound in wounds(case):
         when = noticed(case.events, wound)
         if when is None or when >= one.at or not _destroys(case.events, wound, one.record):
@@ -123,12 +123,12 @@ def _account(case: Case, one: Missing) -> int | None:
 
 
 def wounds(case: Case) -> list[ClusterEvent]:
-    """DUR-5: under flush=before_ack only a swapped directory destroys what counts."""
+    """The wounds that count. DUR-5: under flush=before_ack only a swapped directory destroys copies that count."""
     return [row for row in case.events if row.kind is K.WOUND and (case.flush == "none" or row.detail == "swapped")]
 
 
 def noticed(events: Events, wound: ClusterEvent) -> int | None:
-    """The first row, from the wound on, at which its session is over or its directory reported."""
+    """The first row, from the wound on, at which its session has ended or its directory is reported; None if none."""
     for index in range(wound.index, events[-1].index + 1):
         said = [row for row in events if row.node == wound.node and row.index <= index]
         sessions = [row for row in said if row.kind in (K.REGISTERED, K.SESSION_ENDED)]
@@ -140,7 +140,7 @@ def noticed(events: Events, wound: ClusterEvent) -> int | None:
 
 
 def counted_on(events: Events, index: int, m: int) -> set[str]:
-    """The ISR without those on their way out; where that is fewer than m, all of it and the last ISR of m."""
+    """The ISR without the members that a pending change removes; if these are fewer than m, the ISR and the last ISR of m."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN and row.index <= index]
     if not states:
         return set()
@@ -164,7 +164,7 @@ def _destroys(events: Events, wound: ClusterEvent, record: Promised) -> bool:
 
 
 def _holds(case: Case, node: str, record: Promised, index: int) -> bool:
-    """A destroyed copy counts as held until its wound is noticed."""
+    """Whether the node holds the record. A destroyed copy counts as held until its wound is noticed."""
     if log_at(case.events, node, index).get(record.offset) == record.value:
         return True
     mine = [row for row in wounds(case) if row.node == node and row.index <= index and _destroys(case.events, row, record)]
@@ -172,7 +172,7 @@ def _holds(case: Case, node: str, record: Promised, index: int) -> bool:
 
 
 def _wounded(case: Case, index: int) -> set[str | None]:
-    """From the wound until the replica is in the ISR again, as another than the wounded."""
+    """The wounded nodes: from the wound until the replica is in the ISR again under another registration."""
     return {
         wound.node
         for wound in wounds(case)
@@ -181,7 +181,7 @@ def _wounded(case: Case, index: int) -> set[str | None]:
 
 
 def is_whole(events: Events, wound: ClusterEvent, state: ClusterEvent) -> bool:
-    """Written into the ISR under a later registration; without stamps: written in anew, or leader."""
+    """Whether the state lists the wounded node under another registration; without stamps: as newly added, or as leader."""
     isr = state.isr or ()
     if state.kind is not K.STATE_WRITTEN or state.index < wound.index or wound.node not in isr:
         return False
@@ -194,7 +194,7 @@ def is_whole(events: Events, wound: ClusterEvent, state: ClusterEvent) -> bool:
 
 
 def _came_back(events: Events, one: Missing, when: int) -> bool:
-    """A leader had it after all."""
+    """Whether a leader between the notice and the loss still had the record."""
     return any(
         log_at(events, str(row.node), row.index).get(one.record.offset) == one.record.value
         for row in events
@@ -203,7 +203,7 @@ def _came_back(events: Events, one: Missing, when: int) -> bool:
 
 
 def _order(events: Events, one: Missing) -> int | None:
-    """DUR-7: the operator's order that was carried out by the election for this epoch, of a replica that lacked the record."""
+    """DUR-7: the operator's order that this epoch's election carried out, if the elected replica lacked the record."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     for order in reversed([row for row in events if row.kind is K.UNCLEAN_ELECTION_ORDERED]):
         held = max((row.leader_epoch or 0 for row in states if row.index < order.index), default=-1)
@@ -217,22 +217,20 @@ def _order(events: Events, one: Missing) -> int | None:
 
 
 def elections(case: Case) -> set[str]:
-    """DUR-6 and DUR-7: each new leader stood in the ISR or the ELR, or was ordered; none leads with a directory that was
-    swapped.
-    """
+    """DUR-6 and DUR-7: each new leader was in the ISR or the ELR, or was ordered; none leads with a swapped directory."""
     states = [row for row in case.events if row.kind is K.STATE_WRITTEN]
     found: set[str] = set() if states else {"unjudged"}
     for before, row in pairwise(states):
         if row.leader is None or row.leader_epoch == before.leader_epoch:
             continue
-        # KIP-966: in the ELR are all who stood in the ISR since it had m members, or ever if it had not.
+        # KIP-966: the ELR holds all members of the ISR since it last had m members (or ever, if it never had).
         earlier = [one for one in states if one.index < row.index]
         full = max((at for at, one in enumerate(earlier) if len(one.isr or ()) >= case.m), default=0)
         eligible = {node for one in earlier[full:] for node in one.isr or ()}
         if row.leader not in eligible and not (case.by_operator and _is_ordered(case.events, row)):
             found.add("unclean-election")
         swap = _swapped(case.events, row.leader, row.index)
-        # Who has not heard of it cannot know, nor who names the very registration that was emptied.
+        # The controller is not held to an unnoticed swap, nor if it names the registration that was emptied.
         stamp = dict(zip(row.isr or (), row.stamps or (), strict=False)).get(row.leader, -1)
         if swap is not None and (noticed(case.events, swap) or row.index) < row.index and stamp != swap.incarnation:
             found.add("empty-leader")
@@ -243,7 +241,7 @@ def elections(case: Case) -> set[str]:
 
 
 def _is_ordered(events: Events, state: ClusterEvent) -> bool:
-    """The order that was given last names it, and was not carried out before."""
+    """Whether the last order names the new leader and was not carried out before."""
     orders = [row for row in events if row.kind is K.UNCLEAN_ELECTION_ORDERED and row.index < state.index]
     if not orders or orders[-1].leader != state.leader:
         return False
@@ -253,7 +251,7 @@ def _is_ordered(events: Events, state: ClusterEvent) -> bool:
 
 
 def _swapped(events: Events, node: str, index: int) -> ClusterEvent | None:
-    """The last swap of its directory, if it was not in the ISR again since."""
+    """The last swap of the node's directory, unless the node was in the ISR again since."""
     swaps = [row for row in events if row.kind is K.WOUND and row.detail == "swapped" and row.node == node and row.index < index]
     if not swaps or any(is_whole(events, swaps[-1], row) for row in events if row.index < index):
         return None

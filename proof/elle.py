@@ -1,11 +1,9 @@
-"""The judge of transactions against the definitions of isolation levels.
+"""Compare the judge of transactions with the definitions of isolation levels.
 
-What is compared:
-
-- an accusation is always right: no execution of that level shows what was seen;
-- where the values tell the order of all versions (`is_whole` for lists, `is_chained` for registers), an acquittal is right too;
-- of complete histories under strict serializability: every cycle that is told is there, dependency by dependency, and is as short
-  as any of its kind that proves no stronger one.
+- INVALID is always right: no execution of that level explains the reads.
+- If the values determine the order of all versions (`is_whole` for lists, `is_chained` for registers), VALID is right, too.
+- In complete histories under strict serializability every reported cycle exists, dependency by dependency, and is as short as any
+  cycle of its kind that proves no stronger kind (`proof.cycles`).
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -22,7 +20,7 @@ from proof.isolation import is_explained, is_ordered, micros
 from proof.shapes import shapes
 from proof.transactions import drawn, tangled
 
-# Level -> how it is defined, and what more it knows than values.
+# Level -> (definition, order that is known besides values).
 _BASE = {
     "read-uncommitted": "PL-1", "read-committed": "PL-2", "consistent-view": "PL-2+", "read-atomic": "atomic",
     "parallel-snapshot-isolation": "parallel", "snapshot-isolation": "snapshot", "serializable": "serial",
@@ -37,7 +35,7 @@ _NAMES = sorted(LEVELS)
 
 @dataclass(slots=True)
 class Tally:
-    """What was compared. `unproven`: impossible, but not accused, for not everything that was written was read."""
+    """Counts of compared histories. `unproven`: impossible, but not INVALID, because some writes were not read."""
 
     name: str
     possible: int = 0
@@ -54,7 +52,7 @@ class Tally:
 
 
 def is_possible(history: Paired, consistency: str, writes: str) -> bool:
-    """By the definition of the level."""
+    """Whether the history is possible by the definition of the level."""
     kind, time = LEVELS[consistency]
     decide = is_ordered if kind.startswith("PL") else is_explained
     return decide(history, kind, time, writes)
@@ -64,7 +62,7 @@ def is_possible(history: Paired, consistency: str, writes: str) -> bool:
 
 
 def every(writes: str, total: int) -> Iterator[Paired]:
-    """All histories with so many micro-operations of two keys in two or three transactions, but for the names of the keys."""
+    """All histories of `total` micro-operations on two keys in two or three transactions, up to the names of the keys."""
     for sizes in _sizes(total):
         for flat in product(product((True, False), ("x", "y")), repeat=total):
             if flat[0][1] == "y":
@@ -112,7 +110,7 @@ def _history(rows: list[tuple[Hashable, tuple[int, int], int]]) -> Paired:
 
 
 def histories(writes: str, count: int, tally: Tally) -> Iterator[Paired]:
-    """So many: all of two, three, … micro-operations while they fit into half of it, then drawn ones."""
+    """`count` histories: all of two, three, … micro-operations while they fit into half of them, then random ones."""
     total = 2
     while True:
         fresh = list(every(writes, total)) if total < 5 else []
@@ -140,7 +138,7 @@ def prove(writes: str, count: int, levels: Sequence[str] = _NAMES) -> Tally:
     for number, history in enumerate(histories(writes, count, tally)):
         consistency = levels[number % len(levels)]
         if consistency.endswith("read-uncommitted") and not _is_of_one_order(history):
-            consistency = consistency.replace("un", "")  # where reads are free, nothing says which of them tells the order
+            consistency = consistency.replace("un", "")  # with unrestricted reads the order of versions is unknown
         possible = is_possible(history, consistency, writes)
         tally.possible += possible
         tally.impossible += not possible
@@ -148,16 +146,16 @@ def prove(writes: str, count: int, levels: Sequence[str] = _NAMES) -> Tally:
         sure = is_whole(history) if writes == "append" else is_chained(history)
         tally.sure += sure
         if found.validity is Validity.INVALID and possible:
-            tally.wrong.append(f"accused under {consistency} ({found.anomalies}): {history}")
+            tally.wrong.append(f"wrongly INVALID under {consistency} ({found.anomalies}): {history}")
         elif found.validity is not Validity.INVALID and not possible:
             tally.unproven += 1
             if sure:
-                tally.wrong.append(f"acquitted under {consistency}: {history}")
+                tally.wrong.append(f"wrongly VALID under {consistency}: {history}")
     return tally
 
 
 def is_whole(history: Paired) -> bool:
-    """Whether of each key what nobody read was appended by one transaction at most: then all versions are in a known order."""
+    """Whether at most one transaction appended unread values to each key: then all versions are in a known order."""
     appended = {(key, value): call for call in history.calls for f, key, value in micros(call) if f == "append"}
     lists = [(key, value) for call in history.calls for f, key, value in micros(call) if f == "r" and isinstance(value, tuple)]
     read = {(key, value) for key, values in lists for value in values}
@@ -171,7 +169,7 @@ def is_whole(history: Paired) -> bool:
 
 
 def is_chained(history: Paired) -> bool:
-    """Whether all committed, and each read a key before it wrote it: then each version says which one it replaced."""
+    """Whether all committed, and each read a key before writing it: then each version shows which one it replaced."""
     if any(call.crashed for call in history.calls):
         return False
     for call in history.calls:
@@ -184,7 +182,7 @@ def is_chained(history: Paired) -> bool:
 
 
 def _is_of_one_order(history: Paired) -> bool:
-    """Whether of any two lists read of a key one is a beginning of the other."""
+    """Whether of any two lists read from a key one is a prefix of the other."""
     read: dict[Hashable, list[tuple[Hashable, ...]]] = {}
     for call in history.calls:
         for f, key, value in micros(call):

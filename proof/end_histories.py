@@ -1,4 +1,4 @@
-"""Drawn ends of runs: what ZooKeeper holds, brokers tell and disks keep, and how the cluster stands; some words are changed."""
+"""Random ends of runs: final observations of ZooKeeper, metadata and disks, and sessions of the cluster, with some faults."""
 
 from history.event import ClusterEvent
 from history.event import EventKind as K
@@ -12,7 +12,7 @@ _TIMES = Case([], [], healed_at_ns=10 * _SECOND, final_reads_at_ns=32 * _SECOND,
 
 
 class _End:
-    """Rows of one partition, told after the bound."""
+    """Builder of the final rows of one partition."""
 
     def __init__(self, rng: Rng) -> None:
         self.rng = rng
@@ -22,17 +22,17 @@ class _End:
         self.isr = self.replicas if rng.below(4) else self.replicas[:1]
 
     def note(self, kind: K, **columns: object) -> None:
-        """One row."""
+        """Append one row."""
         index = len(self.rows)
         about = {"index": index, "kind": kind, "time_ns": 33 * _SECOND + index, "topic": "t", "partition": 0}
         self.rows.append(ClusterEvent(**about, **columns))  # type: ignore[arg-type]
 
     def odd(self, ratio: int = 32) -> bool:
-        """Now and then."""
+        """True once in `ratio` draws."""
         return self.rng.below(ratio) == 0
 
     def view(self, node: str) -> None:
-        """What a broker tells clients."""
+        """Append a broker's metadata, sometimes wrong."""
         leader = self.rng.pick((None, *BROKERS)) if self.odd() else self.leader
         replicas = BROKERS[:1] if self.odd() else self.replicas
         isr = tuple(reversed(self.isr)) if self.odd(4) else self.replicas[:1] if self.odd(16) else self.isr
@@ -42,14 +42,14 @@ class _End:
         self.note(K.METADATA_VIEW, node=node, **told)
 
     def log(self, node: str, dir: int = 0) -> None:
-        """What lies on a disk."""
+        """Append a log on disk, sometimes wrong."""
         rng = self.rng
         topic_id = "9" if self.odd() else None if self.odd(4) else "10"
         self.note(K.LOG_ON_DISK, node=node, dir=dir, topic_id=topic_id, leo=2 + self.odd(), value="d" if rng.below(32) else "e")
 
 
 def drawn_end(rng: Rng) -> Case:
-    """A partition as it is found at rest, or nearly."""
+    """The final observations of a partition, mostly in agreement."""
     end = _End(rng)
     if rng.below(3):
         end.note(K.STATE_WRITTEN, node=rng.pick(BROKERS), leader=end.leader, leader_epoch=4, isr=end.isr, zk_version=1)
@@ -67,7 +67,7 @@ def drawn_end(rng: Rng) -> Case:
 
 
 def drawn_cluster(rng: Rng) -> Case:
-    """Sessions and controllers that come and go before the bound and after it, and an administrator who looks at what is left."""
+    """Sessions and controllers that change before and after the bound, and administrators who read the open requests."""
     rows: list[ClusterEvent] = []
     session: dict[str, int | None] = dict.fromkeys(BROKERS)
     at, now = 0, 0
@@ -90,7 +90,7 @@ def drawn_cluster(rng: Rng) -> Case:
 
 
 def _happens(rng: Rng, node: str, session: dict[str, int | None], step: int) -> tuple[K | None, dict[str, object]]:
-    """First all register, one is elected and a state is written; then sessions end and begin, and others are elected."""
+    """One event: first registrations, an election and a state; then sessions end and begin, and others are elected."""
     what = step if step < 5 else 5 + rng.below(14)
     if what < 3 or (not 8 <= what <= 12 and session[node] is None):
         session[node] = 10 + step
@@ -103,7 +103,7 @@ def _happens(rng: Rng, node: str, session: dict[str, int | None], step: int) -> 
     if what == 10:
         return K.CONTROLLER_RESIGNED, {"node": node, "controller_epoch": step}
     if what in (11, 12) and session[node] is not None:
-        ended = session[node] if rng.below(6) else 9  # now and then another session of its, long gone
+        ended = session[node] if rng.below(6) else 9  # sometimes an older session of the broker
         session[node] = session[node] if ended == 9 else None
         return K.SESSION_ENDED, {"node": node, "incarnation": ended}
     return None, {}

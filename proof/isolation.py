@@ -1,15 +1,15 @@
-"""Isolation by its definitions, tried out: is there an execution of this kind that shows what the transactions saw?
+"""Definitions of isolation levels, decided by enumeration: does an execution of the level explain the reads?
 
-Two families, written down from the papers and sharing nothing with `checkers.elle`:
+Two families, written from the papers and sharing no code with `checkers.elle`:
 
-- Abstract executions (Cerone, Bernardi, Gotsman 2015): an order of commits (AR), and for each transaction those that it sees
-  (VIS, all earlier in AR). Read atomic: any of them. Parallel snapshot isolation: seeing is transitive, and who writes a key sees
-  all that wrote it before. Snapshot isolation: one sees a beginning of AR. Serializable: all of it. Sessions and real time: what
-  is before in them is seen.
-- Version orders (Adya 1999): an order of the writers of each key, and what each read must then depend on. PL-1: no cycle of ww;
-  PL-2: none of ww and wr; PL-2+: none with one rw either; PL-3: none at all. Sessions and real time: more edges.
+- Abstract executions (Cerone, Bernardi, Gotsman 2015): an order of commits (AR), and for each transaction the earlier ones that
+  it sees (VIS). Read atomic: any. Parallel snapshot isolation: VIS is transitive, and a writer of a key sees all earlier writers
+  of it. Snapshot isolation: VIS is a prefix of AR. Serializable: VIS is AR. Sessions and real time: earlier transactions are
+  seen.
+- Version orders (Adya 1999): an order of the writers of each key gives the dependencies of each read. PL-1: no cycle of ww; PL-2:
+  none of ww and wr; PL-2+: none with one rw either; PL-3: none at all. Sessions and real time add edges.
 
-Transactions of unknown outcome committed or did not; what they read nobody knows.
+Transactions of unknown outcome may have committed or not; their reads are unknown.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -24,14 +24,14 @@ Micro = tuple[str, Hashable, Value]
 
 
 def micros(call: Call) -> tuple[Micro, ...]:
-    """What a transaction certainly did if it committed."""
+    """The micro-operations of a transaction that are certain if it committed."""
     shown = call.argument if call.crashed else call.result
     assert isinstance(shown, tuple)
     return tuple(m for m in shown if not (call.crashed and m[0] == "r"))
 
 
 def choices(history: Paired) -> Iterator[tuple[Call, ...]]:
-    """The certain ones, with any of those whose outcome is unknown."""
+    """The committed transactions, with each subset of those of unknown outcome."""
     sure = tuple(call for call in history.calls if not call.crashed)
     perhaps = [call for call in history.calls if call.crashed]
     for count in range(len(perhaps) + 1):
@@ -40,24 +40,24 @@ def choices(history: Paired) -> Iterator[tuple[Call, ...]]:
 
 
 def must_precede(one: Call, two: Call, time: str) -> bool:
-    """`time`: "" knows no order, "process" that of each process, "realtime" that of all."""
+    """Whether `one` must come before `two`; `time` is "" (no order), "process" (within a process) or "realtime"."""
     if not time or one.end is None or one.end >= two.start:
         return False
     return time == "realtime" or one.process == two.process
 
 
 def written(call: Call, key: Hashable, writes: str) -> tuple[Value, ...]:
-    """What a transaction wrote of a key, in its order."""
+    """The values that a transaction wrote to a key, in order."""
     return tuple(m[2] for m in micros(call) if m[0] == writes and m[1] == key)
 
 
 def empty(writes: str) -> Value:
-    """What a key holds that nobody wrote."""
+    """The value of a key before all writes."""
     return () if writes == "append" else None
 
 
 def after(held: Value, new: Sequence[Value], writes: str) -> Value:
-    """What a key holds after these writes."""
+    """The value of a key after these writes."""
     if writes == "append":
         return (*held, *new)  # type: ignore[misc]
     return new[-1] if new else held
@@ -67,7 +67,7 @@ def after(held: Value, new: Sequence[Value], writes: str) -> Value:
 
 
 def is_explained(history: Paired, level: str, time: str, writes: str) -> bool:
-    """Whether an abstract execution of this level shows what was seen. `level`: atomic, parallel, snapshot, serial."""
+    """Whether an abstract execution of the level explains the reads. `level`: atomic, parallel, snapshot, serial."""
     for chosen in choices(history):
         for order in permutations(chosen):
             places = list(combinations(order, 2))
@@ -77,7 +77,7 @@ def is_explained(history: Paired, level: str, time: str, writes: str) -> bool:
 
 
 def _goes_on(order: tuple[Call, ...], seen: tuple[frozenset[int], ...], level: str, time: str, writes: str) -> bool:
-    """`seen`: which places of the order the first transactions see."""
+    """Whether the order can be completed; `seen`: the places that each of the first transactions sees."""
     at = len(seen)
     if at == len(order):
         return True
@@ -121,7 +121,8 @@ def _shows(order: tuple[Call, ...], at: int, sees: frozenset[int], writes: str) 
         else:
             own[key] = (*own.get(key, ()), value)
             whole = after(_version(order[:at], key, writes), own[key], writes)
-            # Who appends to a list without the newest appends to what it saw and to what is there: no read shows both.
+            # An append by a transaction that does not see the newest version: its own view and the whole list differ, and no
+            # read can match both.
             held[key] = whole if key not in held or _goes_with(held[key], value, whole, writes) else _NEITHER
     return True
 
@@ -159,7 +160,7 @@ def is_ordered(history: Paired, level: str, time: str, writes: str) -> bool:
 def _version_orders(chosen: Sequence[Call], key: Hashable, level: str, writes: str) -> Iterator[tuple[Call, ...]]:
     writers = [call for call in chosen if written(call, key, writes)]
     for order in permutations(writers):
-        if level == "PL-1":  # reads are free to see anything of one order of what was written
+        if level == "PL-1":  # reads may show any prefix of one order of the written values
             reads = [value for call in chosen for value in _reads(call, key, writes)]
             fits = writes != "append" or any(
                 all(value == whole[: len(value)] for value in reads) for whole in _mixed(order, key, writes)
@@ -171,7 +172,7 @@ def _version_orders(chosen: Sequence[Call], key: Hashable, level: str, writes: s
 
 
 def _mixed(order: Sequence[Call], key: Hashable, writes: str) -> Iterator[tuple[Value, ...]]:
-    """What the writers left, each of them its values in any order."""
+    """The lists that the writers may have left, with each writer's values in any order."""
     for parts in product(*(permutations(written(call, key, writes)) for call in order)):
         yield tuple(value for part in parts for value in part)
 
@@ -181,9 +182,9 @@ def _reads(call: Call, key: Hashable, writes: str) -> list[Any]:
 
 
 def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, writes: str) -> list[int] | None:
-    """Of each read that saw what others left: how many of the order had written. None where a read fits no version.
+    """For each read of another's version: how many writers of the order come before. None if a read fits no version.
 
-    After its own writes a transaction may see these, at any stage.
+    After its own writes a transaction may see any stage of these.
     """
     states = [_version(order[:count], key, writes) for count in range(len(order) + 1)]
     mine = order.index(call) if call in order else -1
@@ -224,7 +225,7 @@ def _is_forbidden(edges: Sequence[Edge], level: str) -> bool:
 
 
 def leads(edges: Sequence[tuple[int, int]], start: int, goal: int) -> bool:
-    """Whether a way leads from start to goal."""
+    """Whether a path leads from start to goal."""
     met, left = {start}, [start]
     while left:
         node = left.pop()

@@ -1,4 +1,4 @@
-"""Drawn histories with one lie each of a kind that drawn histories at large seldom have."""
+"""Random histories with one lie each, of kinds that are rare in the other random histories."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,12 +16,12 @@ _ROWS_MAX = 95
 
 
 def _read(rows: Sequence[Operation]) -> list[int]:
-    """Where the records stand that were read."""
+    """The positions of rows with a record that was read."""
     return [at for at, row in enumerate(rows) if row.f == "poll" and row.type is OpType.OK and row.value is not None]
 
 
 def _exchanged(rows: Rows, rng: Rng) -> Rows:
-    """Two records that were read stand in each other's place: of an idempotent producer, out of order."""
+    """Exchange two records that were read, so that those of an idempotent producer are out of order."""
     once = {row.value for row in rows if row.delivery == "once"}
     mine = [at for at in _read(rows) if rows[at].value in once] or _read(rows)
     if len(mine) > 1:
@@ -31,7 +31,7 @@ def _exchanged(rows: Rows, rng: Rng) -> Rows:
 
 
 def _denied(rows: Rows, rng: Rng) -> Rows:
-    """What was read is said to have failed for certain."""
+    """Turn the send of a record that was read into a certain failure."""
     read = {rows[at].value for at in _read(rows)}
     mine = [row.index for row in rows if row.f == "produce" and row.type is not OpType.INVOKE and row.value in read]
     if not mine:
@@ -41,9 +41,9 @@ def _denied(rows: Rows, rng: Rng) -> Rows:
 
 
 def _left_out(rows: Rows, rng: Rng) -> Rows:
-    """A record of several that were read is not there."""
+    """Remove one of several records from a poll."""
     several = [at for at in _read(rows) if any(rows[one].index == rows[at].index and one != at for one in _read(rows))]
-    # In the middle where there are three: then nothing else shows it.
+    # Prefer the middle one of three: then no other anomaly shows the gap.
     inner = [
         at
         for at in several
@@ -55,7 +55,7 @@ def _left_out(rows: Rows, rng: Rng) -> Rows:
 
 
 def _lowered(rows: Rows, rng: Rng) -> Rows:
-    """An end, or a high watermark, lower than it was."""
+    """Lower an end offset or a high watermark."""
     ends = [at for at, row in enumerate(rows) if row.f == "latest" and row.type is OpType.OK and row.offset]
     hints = [at for at, row in enumerate(rows) if row.hw is not None]
     for found, column in ((ends, "offset"), (hints, "hw")):
@@ -68,7 +68,7 @@ def _lowered(rows: Rows, rng: Rng) -> Rows:
 
 
 def _sent_back(rows: Rows, rng: Rng) -> Rows:
-    """An offset that was given is said to be out of range; or a value is read that nobody sent."""
+    """Answer a poll with OFFSET_OUT_OF_RANGE, or let it read a value that was never sent."""
     polls = [at for at, row in enumerate(rows) if row.f == "poll" and row.type is not OpType.INVOKE and row.slot == 0]
     read = _read(rows)
     if read and rng.below(2):
@@ -85,14 +85,14 @@ _LIES: tuple[Callable[[Rows, Rng], Rows], ...] = (_exchanged, _denied, _left_out
 
 
 def drawn_lies(rng: Rng) -> Case:
-    """Calls, and one lie of a client or about it."""
+    """Random calls with one lie."""
     case = drawn_calls(rng)
     rows = rng.pick(_LIES)(list(case.operations), rng)
     return case._replace(operations=sorted(rows, key=lambda row: (row.index, row.slot)))
 
 
 def drawn_feuds(rng: Rng) -> Case:
-    """Replicas, and at the end a second leader, a fenced one, a truncation, or a controller that was deposed."""
+    """Random replicas, and at the end a second leader, a fenced leader, a truncation, or a deposed controller."""
     case = drawn_events(rng)
     events = list(case.events)
     feud = rng.pick((_two_leaders, _fenced_leader, _truncation, _deposed))
@@ -108,7 +108,7 @@ Columns = list[dict[str, object]]
 
 
 def _last(events: list[ClusterEvent]) -> tuple[str, int, int]:
-    """The leader in ZooKeeper, its epoch, and the highest HW that it told of."""
+    """The leader in ZooKeeper, its epoch, and the highest HW that it noted."""
     state = [row for row in events if row.kind is K.STATE_WRITTEN][-1]
     leader = state.leader or "b1"
     told = [row.hw or 0 for row in events if row.kind in (K.HW, K.BECAME_LEADER) and row.node == leader]

@@ -1,7 +1,7 @@
-"""The judges of `checkers.linearizability` against trying every order.
+"""Compare the judges of `checkers.linearizability` with the enumeration of every order.
 
-Exhaustive: every arrangement in time of so many calls, filled with every choice of letters. Beyond that: drawn histories of more
-calls, whose answers are mostly those that some order gives, or nearly all of them would be impossible.
+Exhaustive part: every arrangement in time of a number of calls, with every choice of letters. Beyond that: random histories of
+more calls, whose answers mostly follow some order; otherwise nearly all would be impossible.
 """
 
 from collections.abc import Iterator
@@ -25,15 +25,15 @@ STEPS_MAX = 1_000_000
 
 @dataclass(slots=True)
 class Tally:
-    """What was compared. `undecided` are those of which the judge said that it does not know."""
+    """Counts of compared histories. `undecided`: the judge answered UNKNOWN."""
 
     name: str
     possible: int = 0
     impossible: int = 0
     undecided: int = 0
-    exhaustive: int = 0  # of the total, every history there is
-    calls_max: int = 0  # of the exhaustive part
-    loose: int = 0  # of the impossible ones, those whose witness is a later call than need be
+    exhaustive: int = 0  # histories of the exhaustive part
+    calls_max: int = 0  # calls in the longest histories of the exhaustive part
+    loose: int = 0  # impossible histories whose witness is a later call than necessary
     wrong: list[str] = field(default_factory=list)
 
     @property
@@ -43,14 +43,14 @@ class Tally:
 
 
 def model_of(subject: Subject) -> Model:
-    """What judges such histories."""
+    """The model that judges histories of this subject."""
     name = subject.name.split(",")[0]
     initial = {"register": subject.first, "cas-register": 0, "multi-register": 0}.get(name)
     return model_named(name, initial=initial)
 
 
 def every(subject: Subject, size: int) -> Iterator[tuple[Call, ...]]:
-    """All histories of so many calls, but for those that are another one with its calls renamed."""
+    """All histories of `size` calls, up to renaming of calls."""
     letters = range(len(subject.letters))
     for spans in shapes(size):
         for chosen in product(letters, repeat=size):
@@ -60,13 +60,13 @@ def every(subject: Subject, size: int) -> Iterator[tuple[Call, ...]]:
 
 
 def _fits(filled: tuple[Letter, ...], spans: Spans) -> bool:
-    """What never returned is before nothing."""
+    """Whether calls that never returned come before no other call."""
     last = max(start for start, _ in spans)
     return all(end > last for (_, _, answer), (_, end) in zip(filled, spans, strict=True) if answer is UNKNOWN)
 
 
 def calls_of(filled: tuple[Letter, ...], spans: Spans) -> tuple[Call, ...]:
-    """The history: a call whose answer nobody knows never returned."""
+    """The calls of a history; a call with the answer UNKNOWN never returned."""
     return tuple(
         Call(
             index=at, line=at + 1, f=f, argument=at if argument == OWN else argument, result=answer,
@@ -77,7 +77,7 @@ def calls_of(filled: tuple[Letter, ...], spans: Spans) -> tuple[Call, ...]:
 
 
 def drawn(subject: Subject, rng: Rng, size: int) -> tuple[Call, ...]:
-    """A history whose answers are, mostly, those of one order."""
+    """A random history whose answers mostly follow one order."""
     places = rng.shuffled(range(2 * size))
     spans = sorted((min(pair), max(pair)) for pair in zip(places[::2], places[1::2], strict=True))
     chosen = [rng.pick(subject.letters) for _ in spans]
@@ -95,7 +95,7 @@ def drawn(subject: Subject, rng: Rng, size: int) -> tuple[Call, ...]:
 
 
 def histories(subject: Subject, count: int, tally: Tally) -> Iterator[tuple[Call, ...]]:
-    """So many different ones: every one of 1, 2, … calls while all of a size fit in, then drawn ones of more."""
+    """`count` different histories: all of 1, 2, … calls while a whole size fits, then random ones of more calls."""
     size = 1
     while True:
         fresh = []
@@ -134,7 +134,7 @@ def prove(subject: Subject, count: int) -> Tally:
 
 
 def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possible: bool, tally: Tally) -> str:
-    if model.name != "partition-log":  # its lost appends are beyond the search, and `judge` does not ask it
+    if model.name != "partition-log":  # the search cannot place its appends without an offset, and `judge` does not use it
         outcome = Search(model, calls).run(STEPS_MAX)
         if isinstance(outcome, Placed) != possible:
             return "the search"
@@ -155,7 +155,7 @@ def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possi
 
 
 def _wrong_witness(subject: Subject, calls: tuple[Call, ...], stuck: Stuck, tally: Tally) -> str:
-    """The prefix has an order, the next longer one has none; and what is called an order of it is one."""
+    """The disagreement about the witness: the prefix must have the given order, and the next longer one must have none."""
     end = longest_prefix(subject.object, subject.first, calls)
     by_index = {call.index: call for call in calls}
     said = by_index[stuck.call].end

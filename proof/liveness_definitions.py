@@ -1,4 +1,4 @@
-"""What is not live, by docs/promise.md §6: over all rows, asked anew for each moment at which it must be."""
+"""Definitions of liveness (docs/promise.md §6), computed from all rows for each moment at which it is required."""
 
 from collections.abc import Iterator
 
@@ -8,13 +8,13 @@ from history.op import OpType
 from proof.durability import counted_on, is_whole
 from proof.log_rows import Case, Events, calls, log_at
 
-BOUND_NS = 16_000_000_000  # B of the promise that all drawn histories are told under
+BOUND_NS = 16_000_000_000  # B of the promise of all random histories
 PATIENCE_NS = 500_000_000  # its request timeout
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
 
 def progress(case: Case) -> set[str]:
-    """Where no fault is in force for longer than B, between faults, some write that is asked for after B is acknowledged."""
+    """If no fault is in force for longer than B between faults, some write that is sent after B is acknowledged."""
     found: set[str] = set()
     starts = [row for row in case.events if row.kind is K.FAULT_BEGUN]
     for ended in (row for row in case.events if row.kind is K.FAULT_ENDED):
@@ -27,7 +27,7 @@ def progress(case: Case) -> set[str]:
                 for row in case.events
             )
         }
-        # The window that ended was one that had begun, and is the last of those in force.
+        # The window that ended had begun, and was the last one in force.
         began = [one.index for one in starts if one.fault == ended.fault and one.index < ended.index]
         over = [r.index for r in case.events if r.kind is K.FAULT_ENDED and r.fault == ended.fault and r.index < ended.index]
         following = [row.time_ns for row in starts if row.index > ended.index]
@@ -46,9 +46,7 @@ def progress(case: Case) -> set[str]:
 
 
 def availability(case: Case) -> set[str]:
-    """LIVE-2 and LIVE-3 of one partition, B after healing and at the end, unless nobody who counts has anything left
-    (SILENT-2).
-    """
+    """LIVE-2 and LIVE-3 of one partition, B after healing and at the end, unless SILENT-2 applies."""
     deadline = (case.healed_at_ns or 0) + BOUND_NS
     in_time = [row for row in case.events if row.time_ns <= deadline]
     found: set[str] = set()
@@ -72,7 +70,7 @@ def _states(rows: Events) -> list[ClusterEvent]:
 
 
 def _lacks(rows: Events) -> Iterator[str]:
-    """Led, by a full ISR, each replica acting in the epoch that ZooKeeper has."""
+    """Violations of: a leader, a full ISR, and each replica acting in ZooKeeper's epoch."""
     state = _states(rows)[-1]
     if state.leader is None:
         yield "offline"
@@ -90,7 +88,7 @@ def _assigned(rows: Events) -> tuple[str, ...]:
 
 
 def _logs(rows: Events) -> Iterator[str]:
-    """Equal everywhere, and committed to the end."""
+    """Violations of: logs equal on all replicas and committed to the end."""
     leader = _states(rows)[-1].leader
     if leader is None:
         return
@@ -107,7 +105,7 @@ def _logs(rows: Events) -> Iterator[str]:
 
 
 def _is_emptied(case: Case, rows: Events) -> bool:
-    """Offline, and each that counts had its directory swapped and is not whole again."""
+    """Whether the partition is offline and every counted-on replica was emptied and has not rejoined."""
     counted = counted_on(rows, rows[-1].index, case.m)
     swapped = [row for row in rows if row.kind is K.WOUND and row.detail == "swapped"]
     emptied = {one.node for one in swapped if not any(is_whole(rows, one, row) for row in rows)}
@@ -115,7 +113,7 @@ def _is_emptied(case: Case, rows: Events) -> bool:
 
 
 def _unread(case: Case) -> set[str]:
-    """What was acknowledged, or read, when the final readers began and is at no offset that they were given."""
+    """Whether final readers missed an offset that was acknowledged or read before they began."""
     final = case.final_reads_at_ns
     if final is None:
         return set()

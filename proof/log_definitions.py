@@ -1,7 +1,7 @@
-"""What each log checker is to find, written down as its definition says it: over all rows, over all pairs, from nothing.
+"""The definition of each log checker: computed over all rows and pairs of rows, without state.
 
-Slow and plain. Each function takes the rows of one partition and gives the kinds of anomalies there are; where there is more
-to say than kinds (excused records, cuts, what is not live), it says it in words that `proof.logs` also makes of a verdict.
+Each function takes the rows of one partition and returns the kinds of its anomalies. Excused records, cuts and reasons for not
+being live are returned as words, into which `proof.verdict_words` also translates a verdict.
 """
 
 from proof.client_definitions import (
@@ -31,7 +31,7 @@ _OF_REPLICAS: dict[str, Definition] = {
     "log-matching": of_rows(log_matching), "state-writes": of_rows(state_writes), "fencing": fencing,
 }  # fmt: skip
 
-# Of what histories each is told: see `proof.logs.DRAWERS`.
+# Kind of history (`proof.logs.DRAWERS`) -> the definitions that are compared on it.
 DEFINITIONS: dict[str, dict[str, Definition]] = {
     "lies": _OF_CALLS,
     "feuds": _OF_REPLICAS,

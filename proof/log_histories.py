@@ -1,4 +1,4 @@
-"""Drawn histories of one partition, of a few calls or a few events: mostly lawful, with some words changed at random."""
+"""Random histories of one partition, of a few calls or a few events: mostly lawful, with some fields changed at random."""
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ _FINAL = (OpType.OK, OpType.OK, OpType.OK, OpType.OK, OpType.INFO, OpType.FAIL)
 
 
 class _Clients:
-    """A log, and clients that append to it, read it and ask for its end."""
+    """A log, and clients that append to it, read it and ask for its end offset."""
 
     def __init__(self, rng: Rng) -> None:
         self.rng = rng
@@ -24,7 +24,7 @@ class _Clients:
         self.values = 0
 
     def write(self, process: int, type_: OpType, f: str, *columns: dict[str, object]) -> list[Operation]:
-        """One invocation or completion."""
+        """Append one invocation or completion."""
         index = self.rows[-1].index + 1 if self.rows else 0
         rows = [
             Operation(index=index, slot=slot, process=process, type=type_, f=f, topic="t", partition=0, time_ns=index, **row)  # type: ignore[arg-type]
@@ -34,7 +34,7 @@ class _Clients:
         return rows
 
     def step(self) -> None:
-        """A client asks, or is answered."""
+        """Invoke or complete a call of one client."""
         process = self.rng.below(3)
         asked = self.open.pop(process, None)
         if asked is None:
@@ -45,7 +45,7 @@ class _Clients:
             self.told(process, asked[0])
 
     def ask(self, process: int) -> None:
-        """One more call."""
+        """Invoke a call."""
         what = self.rng.below(7)
         if what < 3:
             acks = -1 if self.rng.below(5) else 1
@@ -61,7 +61,7 @@ class _Clients:
             self.open[process] = self.write(process, OpType.INVOKE, "latest", {})
 
     def produced(self, process: int, asked: list[Operation]) -> None:
-        """Appended once or twice, or nobody knows, or not."""
+        """Complete a produce: appended once or twice, failed, or of unknown outcome."""
         rng = self.rng
         type_ = _FINAL[rng.below(len(_FINAL))]
         attempts = 1 + (rng.below(4) == 0)
@@ -79,7 +79,7 @@ class _Clients:
         self.write(process, type_, "produce", *rows)
 
     def told(self, process: int, asked: Operation) -> None:
-        """What is there, from the position on."""
+        """Complete a poll with the records from its position on, or a latest."""
         rng = self.rng
         self.epoch += rng.below(8) == 0
         stated: dict[str, object] = {"leader_epoch": self.epoch, "hw": len(self.log)}
@@ -96,7 +96,7 @@ class _Clients:
 
 
 def drawn_operations(rng: Rng) -> list[Operation]:
-    """Six to thirteen invocations and completions; of most a word or two are changed."""
+    """Six to thirteen invocations and completions, with up to four changed fields."""
     clients = _Clients(rng)
     for _ in range(6 + rng.below(8)):
         clients.step()
@@ -130,7 +130,7 @@ class _Brokers:
         self.logs: dict[str, list[str]] = {"b1": [], "b2": [], "b3": []}
         self.hw = dict.fromkeys(self.logs, 0)
         self.leader, self.epoch = "b1", 1
-        self.believers = ["b1"]  # who take themselves for the leader of this epoch
+        self.believers = ["b1"]  # brokers that act as leader of this epoch
         self.isr: tuple[str, ...] = ("b1", "b2", "b3") if rng.below(2) else ("b1", "b2")
         self.values = 0
         self.controller = "b3"
@@ -140,14 +140,14 @@ class _Brokers:
         self.state()
 
     def note(self, kind: K, **columns: object) -> None:
-        """One row."""
+        """Append one row."""
         index = len(self.rows)
-        # Ten milliseconds from row to row: no two are at the same time for anybody's clock.
+        # Rows are ten milliseconds apart, so that no clock rounds two of them to the same time.
         at = {"index": index, "kind": kind, "time_ns": 10_000_000 * index}
         self.rows.append(ClusterEvent(topic="t", partition=0, life=1, **at, **columns))  # type: ignore[arg-type]
 
     def state(self) -> None:
-        """ZooKeeper's word, and the leader's."""
+        """Append a state written to ZooKeeper, and the leader's note."""
         self.believers = [self.leader]
         writer = self.controller if self.rng.below(8) else self.rng.pick(tuple(self.logs))
         self.note(K.STATE_WRITTEN, node=writer, leader=self.leader, leader_epoch=self.epoch, isr=self.isr, zk_version=0)
@@ -155,7 +155,7 @@ class _Brokers:
         self.note(K.BECAME_LEADER, node=self.leader, leader_epoch=self.epoch, leo=len(log), hw=hw, isr=self.isr)
 
     def step(self) -> None:
-        """Something happens."""
+        """Append one random event."""
         rng, node = self.rng, self.rng.pick(tuple(self.logs))
         match rng.below(10):
             case 0 | 1:
@@ -180,21 +180,21 @@ class _Brokers:
                 self.odd(node)
 
     def append(self, node: str, value: str) -> None:
-        """A record more at this replica."""
+        """Append a record to this replica's log."""
         log = self.logs[node]
         role = "leader" if node == self.leader else "follower"
         self.note(K.APPEND, node=node, offset=len(log), value=value, leader_epoch=self.epoch, detail=role)
         log.append(value)
 
     def raise_hw(self, node: str, hw: int, role: str) -> None:
-        """What it says is committed."""
+        """Append an HW row of the node."""
         if node == self.leader and role == "follower":
             return
         self.hw[node] = hw
         self.note(K.HW, node=node, hw=hw, leo=len(self.logs[node]), leader_epoch=self.epoch, detail=role)
 
     def odd(self, node: str) -> None:
-        """What is sometimes lawful and sometimes not."""
+        """Append an event that may be unlawful."""
         rng, log = self.rng, self.logs[node]
         match rng.below(11):
             case 0 | 1:
@@ -214,7 +214,7 @@ class _Brokers:
                 self.controller = node
                 self.note(K.CONTROLLER_ELECTED, node=node, controller_epoch=self.epoch)
             case 8:
-                # The leader's own word: another ISR, and now and then more than it is entitled to.
+                # A write by the leader: another ISR, and sometimes more than it may write.
                 self.isr = tuple(sorted({self.leader if rng.below(6) else node, node}))
                 self.epoch -= rng.below(6) == 0
                 wrote = {"leader": self.leader, "leader_epoch": self.epoch, "isr": self.isr, "zk_version": 0}
@@ -226,7 +226,7 @@ class _Brokers:
 
 
 def drawn_calls(rng: Rng) -> Case:
-    """Operations that brokers answered which may have fenced themselves, and a word of ZooKeeper, or no loss would be judged."""
+    """Operations with the brokers that answered, fences of these, and one state in ZooKeeper (without it no loss is judged)."""
     operations = [replace(row, index=2 * row.index + 1, node=f"b{1 + rng.below(2)}") for row in drawn_operations(rng)]
     about = {"topic": "t", "partition": 0, "life": 1}
     first = {"leader": "b1", "leader_epoch": 1, "isr": ("b1", "b2"), "zk_version": 0}
@@ -246,7 +246,7 @@ def drawn_events(rng: Rng) -> Case:
 
 
 def drawn_commits(rng: Rng) -> Case:
-    """Three consumers of two groups, which read, ask for the end, commit and ask where they stand; a store that may forget."""
+    """Three consumers of two groups that poll, ask for the end offset, commit and fetch commits; the store may forget."""
     rows: list[Operation] = []
     kept: dict[str, list[int | None]] = {"g": [None], "h": [None]}
     known = [0, 0, 0]

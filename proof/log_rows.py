@@ -1,4 +1,4 @@
-"""Rows of one partition as definitions read them: calls with their answers, and logs rebuilt from the first row each time."""
+"""Rows of one partition for the definitions: calls with their answers, and logs rebuilt from the first row each time."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ Record = tuple[str | None, int | None]  # value and epoch
 
 
 class Case(NamedTuple):
-    """The rows of one partition, what its topic promises, and of a run that was healed, when; its rows keep their times."""
+    """The rows of one partition, its topic's promise, and the times of a healed run (its rows then keep their times)."""
 
     operations: Operations
     events: Events
@@ -31,12 +31,12 @@ ByRows = Callable[[Operations, Events], set[str]]
 
 
 def of_rows(definition: ByRows) -> Definition:
-    """A definition that does not ask what was promised."""
+    """A definition that needs the rows only."""
     return lambda case: definition(case.operations, case.events)
 
 
 class Call(NamedTuple):
-    """An invocation and its answer; empty where none came."""
+    """An invocation and its answer (empty if none came)."""
 
     asked: list[Operation]
     answer: list[Operation]
@@ -48,12 +48,12 @@ class Call(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether it certainly did not."""
+        """Whether it certainly failed."""
         return bool(self.answer) and self.answer[0].type is OpType.FAIL
 
 
 def calls(rows: Operations, f: str) -> list[Call]:
-    """The calls of one function: the answer is the next rows of the process that are no invocation."""
+    """The calls of one function; the answer is the process's next turn, unless that is an invocation."""
     found = []
     for index in sorted({row.index for row in rows if row.type is OpType.INVOKE and row.f == f}):
         asked = [row for row in rows if row.index == index]
@@ -64,7 +64,7 @@ def calls(rows: Operations, f: str) -> list[Call]:
 
 
 def records_at(events: Events, node: str, index: int) -> dict[int, Record]:
-    """The log of a replica after the rows up to this one, from the first row on."""
+    """The log of a replica after row `index`, rebuilt from the first row: offset -> value and epoch."""
     log: dict[int, Record] = {}
     for row in events:
         if row.index > index or row.node != node:
@@ -78,5 +78,5 @@ def records_at(events: Events, node: str, index: int) -> dict[int, Record]:
 
 
 def log_at(events: Events, node: str, index: int) -> dict[int, str | None]:
-    """The values alone."""
+    """The log of a replica after row `index`: offset -> value."""
     return {offset: value for offset, (value, _) in records_at(events, node, index).items()}

@@ -1,7 +1,7 @@
-"""The checkers of our own histories against their definitions (`proof.log_definitions`), on drawn partitions.
+"""Compare the checkers of our own histories with their definitions (`proof.log_definitions`) on random partitions.
 
-Many partitions are judged at once by all checkers, as in one run: that they keep them apart is part of what is proven. Of every
-two such runs one goes through the screens (`checkers.screens`), the other without.
+Many partitions are judged together, as in one run, so that the separation of partitions is compared, too. Every second such run
+uses the screens (`checkers.screens`).
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ ALONE = ("controllers", "incarnations", "clusters")  # about the whole run: one 
 
 @dataclass(slots=True)
 class Tally:
-    """What was compared, by kind of anomaly."""
+    """Counts of compared histories, of anomalies by kind, and the disagreements."""
 
     name: str
     total: int = 0
@@ -63,16 +63,16 @@ class Tally:
 
 
 def prove(what: str, count: int, part: int = 0) -> list[Tally]:
-    """Compare, checker by checker, what is found in each partition with what the definition finds.
+    """Compare the findings of each checker in each partition with its definition.
 
-    Another `part` draws other histories, so that parts can be proven one by one.
+    Each `part` uses other random histories, so that parts can run in parallel.
     """
     tallies = {name: Tally(name) for name in DEFINITIONS[what]}
     rng = Rng(part).fork(what)
     together = 1 if what in ALONE else _TOGETHER
     for round, done in enumerate(range(0, count, together)):
         cases = [DRAWERS[what](rng) for _ in range(min(together, count - done))]
-        # What an operator may do is promised for a whole run.
+        # Whether an operator may order elections is a promise of the whole run.
         cases = [case._replace(by_operator=cases[0].by_operator) for case in cases]
         found = _found(cases, tuple(tallies), screened=round % 2 == 1)
         for number, case in enumerate(cases):
@@ -87,7 +87,7 @@ def _compare(tally: Tally, case: Case, wanted: set[str], found: set[str]) -> Non
     tally.good += not wanted
     tally.bad.update({word.partition(" ")[0] for word in wanted})
     if found != wanted:
-        tally.wrong.append(f"{tally.name} finds {found}, by definition it is {wanted}: {case}")
+        tally.wrong.append(f"{tally.name} finds {found}, the definition {wanted}: {case}")
 
 
 def _found(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> Words:

@@ -1,11 +1,11 @@
-"""Promise and manifest of a history that is written by hand or drawn."""
+"""Promise and manifest of handwritten and random histories."""
 
 from history.manifest import Assignment, FaultCount, RunManifest
 from history.promise import Flush, Promise, TopicPromise
 
 
 def promise(*, m: int = 2, flush: Flush = "none", by_operator: bool = False, topics: tuple[str, ...] = ("orders",)) -> Promise:
-    """Bound: 2 * 1 s + 2 * 1 s + 4 * 0.5 s + 10 s = 16 s."""
+    """A promise with the bound B = 2 * 1 s + 2 * 1 s + 4 * 0.5 s + 10 s = 16 s."""
     return Promise(
         topics=tuple(TopicPromise(topic=topic, min_insync_replicas=m, flush=flush) for topic in topics),
         unclean_election="by_operator" if by_operator else "never",
@@ -17,7 +17,7 @@ def promise(*, m: int = 2, flush: Flush = "none", by_operator: bool = False, top
 
 
 def manifest(promised: Promise, brokers: tuple[str, ...] = ("b1", "b2", "b3"), partitions: int = 1) -> RunManifest:
-    """A manifest that no rule of vacuity objects to."""
+    """A manifest that satisfies the vacuity checker."""
     return RunManifest(
         run_id="by-hand",
         seed=None,

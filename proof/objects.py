@@ -1,7 +1,7 @@
-"""Sequential objects as plain functions: the state and what is asked, to all that may be answered and the state after that.
+"""Sequential objects as functions: from the state and a call to all possible answers with the states after them.
 
-Written from the words of the documents and not from `checkers`: no code is shared, and the form is another one. An object that
-refuses (a mutex that is held) answers nothing. A call is right where what was recorded is among the answers.
+They are written from the documents, not from `checkers`: no code is shared. An object without an answer (`acquire` of a held
+mutex) returns no pairs. A call is right if its recorded answer is among the answers.
 """
 
 from collections.abc import Callable, Hashable
@@ -10,9 +10,9 @@ from typing import Any
 
 from history.foreign.step import UNKNOWN
 
-Answers = list[tuple[Any, Any]]  # what is answered, and the state after it
+Answers = list[tuple[Any, Any]]  # (answer, state after it)
 Object = Callable[[Any, str, Any], Answers]
-Letter = tuple[str, Hashable, Hashable]  # function, argument, what was recorded as its answer
+Letter = tuple[str, Hashable, Hashable]  # function, argument, recorded answer
 LOST = object()  # recorded answer of a call that never returned
 
 
@@ -69,13 +69,13 @@ _OFFSETS = range(NAMED_MAX + 7)  # room behind it for all appends of a small his
 
 
 def partition_log(state: Any, f: str, argument: Any) -> Answers:
-    """Records with growing offsets: the state is what is there and the least offset that may be next."""
+    """Records with growing offsets: the state is the records and the lowest offset of the next one."""
     records, least = state
     if f == "read":
         return [(dict(records).get(argument), state)]
     if f == "end":
         return [(offset, (records, offset)) for offset in _OFFSETS if offset >= least]
-    # An append may be told nothing of its offset, though it succeeded.
+    # A successful append may be answered without an offset.
     return [
         (told, ((*records, (offset, argument)), offset + 1)) for offset in _OFFSETS if offset >= least for told in (offset, None)
     ]
@@ -98,7 +98,7 @@ def versioned_node(state: Any, f: str, argument: Any) -> Answers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An object, its first state, and the letters that small histories of it are made of."""
+    """An object, its first state, and the letters (calls with answers) of its small histories."""
 
     name: str
     object: Object
@@ -181,7 +181,7 @@ SUBJECTS: tuple[Subject, ...] = (
             ("read", None, (1, 0)), ("read", None, (2, 1)), ("read", None, "no-node"),
         ),
     ),
-    # The same objects with a value of its own for each call that brings one: what the polynomial algorithms judge.
+    # The same objects with unique values, which the polynomial algorithms judge.
     Subject(
         name="register, unique values", object=register, first=-1, unique=True,
         letters=_lost(("write", OWN, None), *(("read", None, seen) for seen in (-1, *_SEEN[:4]))),

@@ -1,4 +1,4 @@
-"""Linearizable, by its definition: is there an order of the calls, within their times, that the object would have answered so?
+"""Definition of linearizability: some order of the calls, each between invocation and return, explains all answers.
 
 Herlihy and Wing (1990). Every order that respects real time is tried; a call that never returned may be in it or not.
 """
@@ -28,18 +28,18 @@ def _goes_on(answers: Object, state: Hashable, left: tuple[Call, ...]) -> bool:
 
 
 def cut(calls: Sequence[Call], end: int) -> list[Call]:
-    """What was known when this had returned: what returned later had not yet."""
+    """The prefix of the history up to a return; calls that returned later are open."""
     return [
         call if call.end is not None and call.end <= end else still_open(call) for call in calls if call.start < end
     ]  # fmt: skip
 
 
 def still_open(call: Call) -> Call:
-    """The same call before it returned."""
+    """The call as it was before it returned."""
     return Call(index=call.index, line=call.line, f=call.f, argument=call.argument, result=UNKNOWN, start=call.start, end=None)
 
 
 def longest_prefix(answers: Object, first: Hashable, calls: Sequence[Call]) -> int | None:
-    """The first return up to which the history cannot be put in order; None where all of it can."""
+    """The first return up to which the history has no order; None if the whole history has one."""
     returns = sorted(call.end for call in calls if call.end is not None)
     return next((end for end in returns if not is_linearizable(answers, first, cut(calls, end))), None)

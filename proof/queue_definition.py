@@ -1,6 +1,6 @@
-"""What Jepsen's twenty anomalies of queues are, each as its definition says it: over all operations, nothing carried along.
+"""Definitions of Jepsen's twenty anomalies of queues, computed over all operations without state.
 
-A log of a key is what all polls and the sends of operations that must have happened tell of it: at each offset some values.
+The log of a key maps each offset to the values shown by all polls, and by the sends of operations that must have happened.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _MOVES = ("assign", "subscribe", "crash")
 
 
 def anomalies(ops: Ops) -> set[str]:
-    """The kinds that make it INVALID, those that Kafka allows as "noted", and "unchecked" where something cannot be said."""
+    """The kinds that make the history INVALID, allowed ones as "noted …", and "unchecked" if something cannot be decided."""
     found = set(_order_of_processes(ops)) | set(_cycles(ops))
     for key in KEYS:
         found |= set(_of_log(ops, key)) | set(_of_readers(ops, key))
@@ -23,27 +23,27 @@ def anomalies(ops: Ops) -> set[str]:
 
 
 def read(op: Op, key: int) -> list[Polled]:
-    """What its polls returned of a key, one after the other."""
+    """The records of a key that the operation's polls returned, in order."""
     return [record for poll in op.polls for record in poll if record[0] == key]
 
 
 def sent(op: Op, key: int) -> list[Polled]:
-    """What it sent there."""
+    """The records that the operation sent to a key."""
     return [record for record in op.sends if record[0] == key]
 
 
 def readers(ops: Ops, key: int, value: int) -> list[Op]:
-    """Operations that certainly succeeded and polled it."""
+    """The successful operations that polled the value."""
     return [op for op in ops if op.type is OpType.OK and any(one[2] == value for one in read(op, key))]
 
 
 def must_have_happened(ops: Ops, op: Op) -> bool:
-    """It succeeded; or nobody knows, and somebody read something of it."""
+    """Whether the operation succeeded, or its outcome is unknown and a successful operation read one of its values."""
     return op.type is OpType.OK or (op.type is OpType.INFO and any(readers(ops, key, value) for key, _, value in op.sends))
 
 
 def log(ops: Ops, key: int) -> dict[int, set[int]]:
-    """Offset by offset, what is told to stand there."""
+    """Offset -> the values shown there."""
     told = [record for op in ops for record in read(op, key)]
     told.extend(record for op in ops if must_have_happened(ops, op) for record in sent(op, key))
     offsets = {offset for _, offset, _ in told if offset is not None}
@@ -51,12 +51,12 @@ def log(ops: Ops, key: int) -> dict[int, set[int]]:
 
 
 def places(ops: Ops, key: int, value: int) -> list[int]:
-    """How-many-th offsets of the log it stands at."""
+    """The indices of the log at which the value is."""
     return [rank for rank, values in enumerate(log(ops, key).values()) if value in values]
 
 
 def rank(ops: Ops, record: Polled) -> int | None:
-    """Where a record stands: at the offset it came with, where the log has it there, or at the only one that holds its value."""
+    """The index of a record: at its own offset if the log has it there, otherwise at the only place of its value; else None."""
     key, offset, value = record
     told = log(ops, key)
     if offset is not None and value in told.get(offset, ()):
@@ -66,7 +66,7 @@ def rank(ops: Ops, record: Polled) -> int | None:
 
 
 def delta(ops: Ops, first: Polled, then: Polled) -> int:
-    """How far it is from one record to the other; 1 where that is not known."""
+    """The distance from one record to the other in indices; 1 if unknown."""
     one, two = rank(ops, first), rank(ops, then)
     return 1 if one is None or two is None else two - one
 
@@ -123,24 +123,24 @@ def _order_of_processes(ops: Ops) -> Iterator[str]:
 
 
 def _of_process(ops: Ops, op: Op) -> list[Op]:
-    """What the same process did before."""
+    """The earlier operations of the process, in order."""
     return sorted((one for one in ops if one.process == op.process and one.at < op.at), key=lambda one: one.at)
 
 
 def _last_read(ops: Ops, op: Op, key: int) -> Polled | None:
-    """Where the process stood: behind what it read last with certainty, unless it was moved meanwhile."""
+    """The last record that the process certainly read before, unless its position was reset since."""
     certain = [one for one in _since_it_was_moved(ops, op, key) if one.type is OpType.OK and read(one, key)]
     return read(certain[-1], key)[-1] if certain else None
 
 
 def _last_sent(ops: Ops, op: Op, key: int) -> Polled | None:
-    """What it sent last that is not certain to have failed; a move ends this too, as in Jepsen's code."""
+    """The last record that the process sent before without certain failure; a reset ends this, too, as in Jepsen's code."""
     perhaps = [one for one in _since_it_was_moved(ops, op, key) if one.type is not OpType.FAIL and sent(one, key)]
     return sent(perhaps[-1], key)[-1] if perhaps else None
 
 
 def _since_it_was_moved(ops: Ops, op: Op, key: int) -> list[Op]:
-    """What the process did since it was last taken off this key, or crashed."""
+    """The operations of the process since its position in this key was last reset (by a move, or a crash)."""
     before = _of_process(ops, op)
     moves = [
         at
@@ -156,9 +156,9 @@ def _subscribed(ops: Ops, op: Op) -> bool:
 
 
 def _cycles(ops: Ops) -> Iterator[str]:
-    """Of who read what whom sent, alone or with real time: what holds with ww alone is allowed, and not compared.
+    """Cycles of wr edges, alone or with real time. Cycles with ww edges are allowed and not compared.
 
-    A kind is told of an edge that is on no stronger cycle: who forbids the one forbids the other.
+    A kind is reported for an edge that is on no stronger cycle.
     """
     nodes = [op for op in ops if must_have_happened(ops, op)]
     wr = {(one, two) for one, two in permutations(nodes, 2) if _sent_what_was_read(one, two)}

@@ -1,4 +1,4 @@
-"""Drawn histories of sends and polls: two logs, three processes, transactions of a few micro-operations, and mistakes in them."""
+"""Random histories of sends and polls: two logs, three processes, transactions of a few micro-operations, and some mistakes."""
 
 from collections.abc import Hashable
 from typing import NamedTuple
@@ -15,7 +15,7 @@ Polled = tuple[int, int | None, int]  # key, offset, value
 
 
 class Op(NamedTuple):
-    """One operation of a process; `at` and `ended` are positions in the history, `ended` None where nobody answered."""
+    """One operation of a process; `at` and `ended` are positions in the history, `ended` is None without an answer."""
 
     process: int
     f: str
@@ -24,12 +24,12 @@ class Op(NamedTuple):
     type: OpType
     sends: tuple[Polled, ...] = ()
     polls: tuple[tuple[Polled, ...], ...] = ()
-    keys: tuple[int, ...] = ()  # of an assignment, or of those that came and went meanwhile
+    keys: tuple[int, ...] = ()  # assigned or subscribed keys, or keys rebalanced meanwhile
     rewinds: bool = False
 
 
 class _Queue:
-    """Two logs, and who is where in them."""
+    """Two logs, and the position of each process in them."""
 
     def __init__(self, rng: Rng) -> None:
         self.rng = rng
@@ -41,7 +41,7 @@ class _Queue:
         self.values = 0
 
     def step(self) -> None:
-        """A process asks, or is answered."""
+        """Invoke or complete an operation of one process."""
         process = self.rng.below(_PROCESSES)
         if process in self.open:
             self.answer(process)
@@ -50,7 +50,7 @@ class _Queue:
         self.at += 1
 
     def ask(self, process: int) -> None:
-        """A transaction is as likely as a send or a poll; now and then a process is moved."""
+        """Invoke a transaction, a send or a poll; sometimes an assignment, a subscription or a crash."""
         rng = self.rng
         what = rng.below(24)
         if what >= 21:
@@ -70,7 +70,7 @@ class _Queue:
         self.open[process] = op, micros
 
     def written(self, op: Op) -> Op:
-        """The records stand in the logs; now and then one does not, or twice, or before the last."""
+        """Write the records to the logs; sometimes one is missing, doubled, or before the last."""
         sends = []
         for key, _, value in op.sends:
             log = self.logs[key]
@@ -83,12 +83,12 @@ class _Queue:
         return op._replace(sends=tuple(sends))
 
     def answer(self, process: int) -> None:
-        """Done, or perhaps, or not."""
+        """Complete the operation: ok, info or fail."""
         rng = self.rng
         op, micros = self.open.pop(process)
         type_ = rng.pick((OpType.OK, OpType.OK, OpType.OK, OpType.OK, OpType.INFO, OpType.FAIL))
         if type_ is OpType.FAIL and op.sends and op.sends[0][1] is not None and rng.below(8):
-            type_ = OpType.INFO  # what is written did not fail for certain, mostly
+            type_ = OpType.INFO  # mostly: a written record did not certainly fail
         unwritten = any(offset is None for _, offset, _ in op.sends)
         if unwritten and (type_ is OpType.OK or rng.below(2 if type_ is OpType.INFO else 16) == 0):
             op = self.written(op)
@@ -100,7 +100,7 @@ class _Queue:
         self.ops.append(op._replace(ended=self.at, type=type_, sends=tuple(sends), polls=polls))
 
     def polled(self, process: int, own: list[tuple[int, int]]) -> tuple[Polled, ...]:
-        """From the position on, mostly; up to what it sends itself."""
+        """The records of one poll, mostly from the position on, up to the operation's own sends."""
         rng = self.rng
         found: list[Polled] = []
         for key in KEYS if rng.below(3) == 0 else (rng.pick(KEYS),):

@@ -1,4 +1,4 @@
-"""The judge of queues against its definition (`proof.queue_definition`), on drawn histories of sends and polls."""
+"""Compare the judge of queues with its definition (`proof.queue_definition`) on random histories of sends and polls."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _ALLOWED = ("int-send-skip", "poll-skip", "nonmonotonic-poll")
 
 @dataclass(slots=True)
 class Tally:
-    """What was compared, by kind of anomaly; `undecided` histories have none, and something is unchecked."""
+    """Counts of compared histories, and of anomalies by kind; `undecided`: no anomaly, but something unchecked."""
 
     total: int = 0
     good: int = 0
@@ -38,5 +38,5 @@ def prove(count: int, part: int = 0) -> Tally:
         tally.undecided += worst == {"unchecked"}
         tally.bad.update(wanted)
         if found != wanted:
-            tally.wrong.append(f"kafka finds {sorted(found)}, by definition it is {sorted(wanted)}: {ops}")
+            tally.wrong.append(f"kafka finds {sorted(found)}, the definition {sorted(wanted)}: {ops}")
     return tally

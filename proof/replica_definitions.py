@@ -1,4 +1,4 @@
-"""What is to be found in what replicas and ZooKeeper say: leaders, ISRs and logs, over all pairs of rows."""
+"""Definitions of the checkers of replicas and ZooKeeper's states: leaders, ISRs and logs, over all pairs of rows."""
 
 from collections.abc import Iterator
 from itertools import combinations, pairwise
@@ -9,7 +9,7 @@ from proof.log_rows import Case, Events, Operations, calls, log_at, records_at
 
 
 def single_leader(operations: Operations, events: Events) -> set[str]:
-    """In one epoch one node advances the high watermark: over what it had in that epoch before."""
+    """In one epoch at most one node raises its high watermark above its earlier value of that epoch."""
     advanced: set[tuple[int | None, str | None]] = set()
     for at, row in enumerate(events):
         if row.kind is not K.HW or row.detail != "leader":
@@ -26,7 +26,7 @@ def single_leader(operations: Operations, events: Events) -> set[str]:
 
 
 def isr_agreement(operations: Operations, events: Events) -> set[str]:
-    """WeakIsr and StrongIsr, looked at whenever an HW, an ISR or a leader changes, or a log gets shorter."""
+    """WeakIsr and StrongIsr, compared whenever an HW, an ISR or a leader changes, or a log gets shorter."""
     found: set[str] = set()
     for at, row in enumerate(events):
         shorter = row.kind in (K.APPEND, K.TRUNCATE) and len(log_at(events, str(row.node), row.index - 1)) > (row.offset or 0)
@@ -38,7 +38,7 @@ def isr_agreement(operations: Operations, events: Events) -> set[str]:
             if row.kind in (K.HW, K.BECAME_LEADER) and leader != row.node:
                 continue
             if shorter and leader == row.node:
-                continue  # it is about the others: a leader that loses its own records promises them no more
+                continue  # a leader that loses its own records no longer vouches for them
             ours = log_at(events, leader, row.index)
             for member in {*own, *isr} - {leader}:
                 theirs = log_at(events, member, row.index)
@@ -49,7 +49,7 @@ def isr_agreement(operations: Operations, events: Events) -> set[str]:
 
 
 def _leaders(events: Events) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Who believes to lead: with its high watermark and its ISR."""
+    """Each presumed leader with its high watermark and its ISR."""
     for node in sorted({str(row.node) for row in events if row.kind is K.BECAME_LEADER}):
         office = [row for row in events if row.kind is K.BECAME_LEADER and row.node == node][-1]
         said = [
@@ -63,14 +63,14 @@ def _leaders(events: Events) -> Iterator[tuple[str, int, tuple[str, ...]]]:
 
 
 def election(operations: Operations, events: Events) -> set[str]:
-    """DUR-7, without orders and wounds: the new leader stood in the ISR, or had left it while it was short (m = 2)."""
+    """DUR-7 without orders and wounds: the new leader was in the ISR, or had left it while it was short (m = 2)."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     found: set[str] = set()
     for at, row in enumerate(states[1:], 1):
         if row.leader is None or row.leader_epoch == states[at - 1].leader_epoch:
             continue
         eligible = set(states[at - 1].isr or ())
-        # Back to the last state whose ISR had two: all who stood in an ISR since then.
+        # All members of an ISR since the last state whose ISR had two members.
         for back in range(at - 1, -1, -1):
             eligible |= set(states[back].isr or ())
             if len(states[back].isr or ()) >= 2:
@@ -80,7 +80,7 @@ def election(operations: Operations, events: Events) -> set[str]:
 
 
 def log_matching(operations: Operations, events: Events) -> set[str]:
-    """One offset and epoch hold one value; what a leader's HW covered is cut off by nobody who has it."""
+    """One offset and epoch hold one value; no replica truncates a record that a leader's HW covered."""
     appends = [row for row in events if row.kind is K.APPEND]
     found = {
         "log-mismatch"
@@ -100,7 +100,7 @@ def log_matching(operations: Operations, events: Events) -> set[str]:
 
 
 def _committed(events: Events, offset: int, before: int) -> tuple[str | None, int | None] | None:
-    """The record that was first covered by the high watermark of a leader that had it."""
+    """The first record at the offset that the HW of a leader covered; None if there is none."""
     for row in events:
         if row.index < before and row.kind is K.HW and row.detail == "leader" and (row.hw or 0) > offset:
             records = records_at(events, str(row.node), row.index)
@@ -110,7 +110,7 @@ def _committed(events: Events, offset: int, before: int) -> tuple[str | None, in
 
 
 def state_writes(operations: Operations, events: Events) -> set[str]:
-    """What a state may hold after the one before, and who may write it."""
+    """Which states may follow the one before, and which broker may write them."""
     found: set[str] = set()
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     for at, row in enumerate(states):
@@ -125,7 +125,9 @@ def state_writes(operations: Operations, events: Events) -> set[str]:
         found |= {"epoch-regressed"} if (row.leader_epoch or 0) < (last.leader_epoch or 0) else set()
         elections = [one for one in events if one.kind is K.CONTROLLER_ELECTED and one.index < row.index]
         highest = max((one.controller_epoch or 0 for one in elections), default=0)
-        elected = [one.node for one in elections if (one.controller_epoch or 0) == highest]  # a lower one was noted late
+        elected = [
+            one.node for one in elections if (one.controller_epoch or 0) == highest
+        ]  # an election with a lower epoch was noted late
         leaves_it = (row.leader, row.leader_epoch) == (last.leader, last.leader_epoch)
         if elected and row.node != elected[-1] and not (row.node == last.leader and leaves_it):
             ever = {one.node for one in elections}
@@ -134,7 +136,7 @@ def state_writes(operations: Operations, events: Events) -> set[str]:
 
 
 def fencing(case: Case) -> set[str]:
-    """What a broker must not do between its word that it is fenced and its word that it is not."""
+    """The acts that are forbidden to a broker between its FENCED and its UNFENCED note."""
     operations, events = case.operations, case.events
     found: set[str] = set()
     for at, row in enumerate(events):
@@ -155,13 +157,13 @@ def fencing(case: Case) -> set[str]:
 
 
 def _fence_of(events: Events, node: str | None) -> int:
-    """The row of the fence that stands at the end of these."""
+    """The row of the fence that is in force at the end of these events."""
     lifted = max((row.index for row in events if row.node == node and row.kind is K.UNFENCED), default=-1)
     return min(row.index for row in events if row.node == node and row.kind is K.FENCED and row.index > lifted)
 
 
 def _waited_for_its_flush_alone(events: Events, rise: ClusterEvent) -> bool:
-    """Had everybody else in the ISR, as the leader heard of it last, ever reached the new high watermark before the fence?"""
+    """Whether all other members of the ISR that the leader knew had reached the new HW before the fence."""
     told = [row.isr or () for row in events if row.node == rise.node and row.kind in (K.BECAME_LEADER, K.ISR_CHANGE_ENDED)]
     fence = _fence_of(events, rise.node)
     reached = {
@@ -177,7 +179,7 @@ def _waited_for_its_flush_alone(events: Events, rise: ClusterEvent) -> bool:
 
 
 def _finishes_a_change(events: Events, node: str | None) -> bool:
-    """Of all that it said so far: did the ISR change that ended last begin before the fence, and end behind it?"""
+    """Whether the node's last completed ISR change was sent before the fence and ended behind it."""
     mine = [row for row in events if row.node == node]
     fence = _fence_of(events, node)
     changes = [row for row in mine if row.kind in (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)]

@@ -1,4 +1,4 @@
-"""What is to be found in rows about a whole run, or about topics of one name."""
+"""Definitions of the checkers of a whole run, and of topics that had one name."""
 
 from itertools import combinations
 
@@ -15,7 +15,7 @@ def single_controller(operations: Operations, events: Events) -> set[str]:
 
 
 def topic_identity(operations: Operations, events: Events) -> set[str]:
-    """DUR-8: seen under an id under which no leader appended it, though one did under another."""
+    """DUR-8: a record seen under an id under which no leader appended it, though one did under another id."""
     named = [row for row in events if row.topic_id is not None]
     if len({row.topic_id for row in named}) < 2:
         return set()
@@ -26,7 +26,7 @@ def topic_identity(operations: Operations, events: Events) -> set[str]:
 
 
 def incarnations(operations: Operations, events: Events) -> set[str]:
-    """Registrations and lives of a node rise; whom a later life follows is silent; stamps are of registrations, and rise."""
+    """Registrations and lives of a node rise; an ended life notes nothing; stamps name registrations and do not go back."""
     wrong = False
     for at, row in enumerate(events):
         before = [one for one in events[:at] if one.node == row.node]
@@ -45,7 +45,7 @@ def incarnations(operations: Operations, events: Events) -> set[str]:
 
 
 def _is_in_order(before: Events, state: ClusterEvent, place: int) -> bool:
-    """The stamp was a registration of this member by then, and no later one told it apart before. -1: not told apart."""
+    """Whether the stamp is a registration of this member, not below its earlier stamps. -1: no stamp."""
     node, stamp = (state.isr or ())[place], (state.stamps or ())[place]
     if stamp == -1:
         return True
@@ -59,7 +59,7 @@ def _is_in_order(before: Events, state: ClusterEvent, place: int) -> bool:
 
 
 def deletion(operations: Operations, events: Events) -> set[str]:
-    """What is deleted of the living counts for nobody; what was deleted with its topic takes no records again."""
+    """No replica in the ISR of a living topic is deleted; a replica deleted with its topic takes no records."""
     found: set[str] = set()
     for row in events:
         before = [one for one in events if one.index < row.index and one.topic_id == row.topic_id]
@@ -74,7 +74,7 @@ def deletion(operations: Operations, events: Events) -> set[str]:
 
 
 def _asked_to_go(before: Events) -> list[ClusterEvent]:
-    """The requests to delete it since it was made anew: by a state that is written for the first time though there was one."""
+    """The requests to delete the topic since it was last created (by a first state, zk_version 0, after an earlier one)."""
     asked: list[ClusterEvent] = []
     written = False
     for row in before:

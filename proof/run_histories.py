@@ -1,4 +1,4 @@
-"""Drawn histories about whole runs and about topics: controllers, lives and registrations, deletion, topics of one name."""
+"""Random histories of whole runs and topics: controllers, lives and registrations, deletion, topics that had one name."""
 
 from history.event import ClusterEvent
 from history.event import EventKind as K
@@ -14,7 +14,7 @@ def _event(index: int, kind: K, **columns: object) -> ClusterEvent:
 
 
 def drawn_incarnations(rng: Rng) -> Case:
-    """Brokers that register, live, speak and stand in an ISR, seldom under a life or a registration that is not theirs."""
+    """Brokers that register, start, note events and are in an ISR, rarely under a wrong life or registration."""
     rows: list[ClusterEvent] = []
     life, registered, stamp = dict.fromkeys(_NODES, 0), {node: [0] for node in _NODES}, dict.fromkeys(_NODES, -1)
     made = 10
@@ -45,7 +45,7 @@ def drawn_incarnations(rng: Rng) -> Case:
 
 
 def drawn_deletion(rng: Rng) -> Case:
-    """One or two topics of a name that are made, written to, deleted and made anew."""
+    """One or two topics of a name that are created, written to, deleted and created again."""
     rows: list[ClusterEvent] = []
     ids = rng.pick((("1",), ("1", "2"), (None,)))
     gone: set[tuple[str | None, str]] = set()
@@ -91,7 +91,7 @@ def drawn_controllers(rng: Rng) -> Case:
 
 
 def drawn_topics(rng: Rng) -> Case:
-    """Two topics of one name: who appended what under which id, and what was read."""
+    """Two topics of one name: appends and reads under their ids."""
     operations: list[Operation] = []
     events: list[ClusterEvent] = []
     for index in range(3 + rng.below(5)):

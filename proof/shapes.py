@@ -1,19 +1,19 @@
-"""All ways in which a few calls can lie in time, each once.
+"""All arrangements of a few calls in time, each once.
 
-Nothing but "this call had returned before that one was invoked" is evidence, so two arrangements that agree on it are one. There
-are 1, 2, 5, 15, 53 and 217 of 1 to 6 calls (interval orders; OEIS A022493): `test_shapes` counts them.
+Only "this call returned before that one was invoked" is evidence, so arrangements that agree on it are equal. There are 1, 2, 5,
+15, 53 and 217 arrangements of 1 to 6 calls (interval orders; OEIS A022493): `test_shapes` counts them.
 """
 
 from collections.abc import Iterator
 from functools import cache
 from itertools import permutations, product
 
-Spans = tuple[tuple[int, int], ...]  # of each call: when it was invoked, when it returned
+Spans = tuple[tuple[int, int], ...]  # for each call its invocation and its return
 Before = frozenset[tuple[int, int]]
 
 
 def before(spans: Spans) -> Before:
-    """Which call had returned when which was invoked."""
+    """The pairs of calls of which the first returned before the second was invoked."""
     size = range(len(spans))
     return frozenset((a, b) for a, b in product(size, size) if spans[a][1] < spans[b][0])
 
@@ -31,13 +31,13 @@ def shapes(size: int) -> tuple[Spans, ...]:
 
 @cache
 def symmetries(spans: Spans) -> tuple[tuple[int, ...], ...]:
-    """The renamings of calls that change nothing."""
+    """The renamings of calls that keep the arrangement."""
     relation = before(spans)
     return tuple(names for names in permutations(range(len(spans))) if _renamed(relation, names) == relation)
 
 
 def is_first_of_its_kind(letters: tuple[int, ...], spans: Spans) -> bool:
-    """Whether of all equal fillings of this arrangement this one comes first."""
+    """Whether this filling is the first among its renamings."""
     return all(letters <= tuple(letters[at] for at in names) for names in symmetries(spans))
 
 
@@ -46,7 +46,7 @@ def _renamed(relation: Before, names: tuple[int, ...]) -> Before:
 
 
 def _arrangements(size: int) -> Iterator[Spans]:
-    """All sequences of invocations and returns; calls are numbered as they begin."""
+    """All sequences of invocations and returns; calls are numbered by invocation."""
 
     def grow(position: int, spans: tuple[tuple[int, int], ...], running: tuple[int, ...]) -> Iterator[Spans]:
         if position == 2 * size:

@@ -1,4 +1,4 @@
-"""Drawn histories of a few transactions: lawful ones with mistakes in them, and tangles."""
+"""Random histories of a few transactions: lawful ones with some mistakes, and tangled ones with many cycles."""
 
 from collections.abc import Hashable, Sequence
 
@@ -11,13 +11,13 @@ State = dict[Hashable, tuple[Hashable, ...]]
 
 
 def drawn(rng: Rng, writes: str) -> Paired:
-    """Two to four transactions; what they read is what some state held, mostly; often a last one reads everything."""
+    """Two to four transactions that mostly read from some state; often a last one reads everything."""
     count = 2 + rng.below(3)
     plans = [[(rng.below(2) == 0, rng.below(_KEYS), 10 * t + m) for m in range(1 + rng.below(3))] for t in range(count)]
     states: list[State] = [{}]
     values: list[tuple[tuple[str, Hashable, Hashable], ...]] = []
     for plan in plans:
-        # A stale state now and then; and now and then a micro-operation that looks at another one.
+        # Sometimes a stale state, and sometimes a micro-operation that reads from another state.
         state = dict(states[-1 - (rng.below(len(states)) if rng.below(3) == 0 else 0)])
         newest = dict(states[-1])
         micros: list[tuple[str, Hashable, Hashable]] = []
@@ -40,7 +40,7 @@ def drawn(rng: Rng, writes: str) -> Paired:
 
 
 def tangled(rng: Rng, writes: str) -> Paired:
-    """Three to five transactions, at once or nearly, that read any version there ever was: full of cycles of all kinds."""
+    """Three to five mostly concurrent transactions that read any version: full of cycles of all kinds."""
     count, keys = 3 + rng.below(3), 2 + rng.below(2)
     plans = [[(rng.below(2) == 0, key) for key in rng.shuffled(range(keys))[: 1 + rng.below(3)]] for _ in range(count)]
     order = {key: rng.shuffled([t for t in range(count) if (True, key) in plans[t]]) for key in range(keys)}
@@ -71,7 +71,7 @@ def _at_once(values: Sequence[tuple[tuple[str, Hashable, Hashable], ...]]) -> Pa
 
 
 def _scheduled(rng: Rng, values: Sequence[tuple[tuple[str, Hashable, Hashable], ...]]) -> Paired:
-    """Overlapping at random, roughly in their order; some of unknown outcome, some failed; some of one process."""
+    """The transactions overlapping at random, roughly in order; some of unknown outcome, some failed, some of one process."""
     spans = []
     clock = 0
     for value in values:

@@ -1,13 +1,13 @@
-"""A verdict in the words in which definitions speak: by partition and checker, what was found, each with rows of its own.
+"""Translate a verdict into the words of the definitions, by partition and checker, with rows counted within the partition.
 
-Each reason for not being live must be one of those known here; any other is a word of its own, with which no definition agrees.
+A reason for not being live that no pattern matches is kept as it is, so that no definition agrees with it.
 """
 
 import re
 
 from checkers.verdict import Verdict
 
-ROOM = 100  # indices, and processes, of one partition
+ROOM = 100  # indices and processes of one partition
 
 Words = dict[tuple[int, str], set[str]]
 
@@ -16,27 +16,27 @@ _PATTERNS = tuple(
     (re.compile(pattern), checker, word)
     for pattern, checker, word in (
         (r"between rows (\d+) and (\d+), though no fault", "progress", "silent between {0:r} and {1:r}"),
-        (r"^process \d+ never heard of its \w+ at row (\d+)$", "availability", "hung {0:r}"),
+        (r"^process \d+ got no answer to its \w+ at row (\d+)$", "availability", "hung {0:r}"),
         (r"^(\S+) has no leader", "availability", "offline {when}"),
         (r"^(.*) not in the ISR of", "availability", "outside {0} {when}"),
         (r"^(\S+) acts in (?:no )?epoch", "availability", "deaf {0} {when}"),
-        (r"^the log of (\S+) is not that of", "availability", "differs {0}"),
+        (r"^the log of (\S+) differs from that of", "availability", "differs {0}"),
         (r"^the high watermark of (\S+) is", "availability", "uncommitted"),
         (r"^no acks=all produce to (\S+) was acknowledged after", "availability", "no-ack"),
         (r"^final readers of (\S+) ", "availability", "unread"),
         (r"^(\S+) is not registered", "availability-cluster", "unregistered {0} {when}"),
-        (r"^nobody is controller", "availability-cluster", "uncontrolled {when}"),
-        (r"^no administrator learnt", "availability-cluster", "unlooked"),
-        (r"^(\S+) is still asked for", "availability-cluster", "pending {0}"),
-        (r"^(\S+) still tells of", "convergence", "told {0}"),
-        (r"^a log of \S+ which .* lies on (\S+), directory (\d+)", "convergence", "left {0} {1}"),
-        (r"^(\S+) tells clients nothing of", "convergence", "mute {0}"),
-        (r"^(\S+) tells clients that \S+ leads", "convergence", "leader {0}"),
+        (r"^no broker is controller", "availability-cluster", "uncontrolled {when}"),
+        (r"^at the end no administrator could read", "availability-cluster", "unlooked"),
+        (r"^(\S+) is still requested", "availability-cluster", "pending {0}"),
+        (r"^(\S+) still lists", "convergence", "told {0}"),
+        (r"^a log of \S+ which .* is on (\S+), directory (\d+)", "convergence", "left {0} {1}"),
+        (r"^(\S+) does not list \S+ for clients", "convergence", "mute {0}"),
+        (r"^(\S+) tells clients that (?:no broker|\S+) leads", "convergence", "leader {0}"),
         (r"^(\S+) tells clients that \S+ is on", "convergence", "assignment {0}"),
-        (r"^(\S+) tells clients of \S+ under id", "convergence", "view-id {0}"),
-        (r"^(\S+) tells clients that .* in the ISR of", "convergence", "isr {0}"),
-        (r"^a stray log of \S+ lies on (\S+), directory (\d+)", "convergence", "stray {0} {1}"),
-        (r"^the log of \S+ on (\S+), directory (\d+) is of id", "convergence", "log-id {0} {1}"),
+        (r"^(\S+) gives clients topic id", "convergence", "view-id {0}"),
+        (r"^(\S+) tells clients that the ISR of", "convergence", "isr {0}"),
+        (r"^a stray log of \S+ is on (\S+), directory (\d+)", "convergence", "stray {0} {1}"),
+        (r"^the log of \S+ on (\S+), directory (\d+) has topic id", "convergence", "log-id {0} {1}"),
         (r"^(\S+) has \d+ logs of", "convergence", "twice {0}"),
         (r"^(\S+) has no log of", "convergence", "missing {0}"),
         (r"^the log of \S+ on (\S+) ends at", "convergence", "unlike {0}"),
@@ -45,14 +45,14 @@ _PATTERNS = tuple(
 
 
 class _Told(str):
-    """A word of a reason; as `{:r}` a row, counted in its own partition."""
+    """A word of a reason; the format `:r` turns a row index into one within its partition."""
 
     def __format__(self, how: str) -> str:
         return str(int(self) % ROOM) if how == "r" else str(self)
 
 
 def words(verdict: Verdict) -> Words:
-    """What it says of each partition, by checker; what is about no partition is about the first."""
+    """The findings by partition and checker; findings without a partition belong to the first."""
     found: Words = {}
     for anomaly in verdict.anomalies:
         found.setdefault((_partition(anomaly.key), anomaly.checker), set()).add(anomaly.kind)

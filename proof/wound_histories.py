@@ -1,7 +1,7 @@
-"""Drawn histories of one partition whose replicas are wounded: power loss, swapped directories, dropped bytes, recovery, orders.
+"""Random histories of one partition with wounds: power loss, swapped directories, dropped bytes, recovery, ordered elections.
 
-Mostly what a cluster does that keeps the promise as far as it can; now and then somebody truncates, is elected or leaves
-something out without any right to. Rows of nodes name the partition, so that many partitions fit into one history.
+The cluster mostly keeps the promise as far as it can; sometimes a broker truncates, is elected or leaves out a record unlawfully.
+Rows of nodes name the partition, so that many partitions fit into one history.
 """
 
 from typing import Literal
@@ -37,21 +37,21 @@ class _Cluster:
         self.elr: tuple[str, ...] = ()
         self.leader, self.epoch, self.hw = "b1", 1, 0
         self.values = 0
-        self.open: list[tuple[int, str, int]] = []  # process, value, offset: not acknowledged yet
+        self.open: list[tuple[int, str, int]] = []  # (process, value, offset) of records not acknowledged yet
         for node in _NODES:
             self.note(K.REGISTERED, node=node, incarnation=self.session[node], life=1)
         self.state()
         self.leads()
 
     def note(self, kind: K, **columns: object) -> int:
-        """One event."""
+        """Append one event; return its index."""
         about = {"topic": "t", "partition": 0, "time_ns": 10_000_000 * self.index}
         self.events.append(ClusterEvent(index=self.index, kind=kind, **about, **columns))  # type: ignore[arg-type]
         self.index += 1
         return self.index - 1
 
     def said(self, process: int, type_: OpType, f: str, *rows: dict[str, object]) -> None:
-        """One invocation or completion."""
+        """Append one invocation or completion."""
         about = {"process": process, "topic": "t", "partition": 0, "time_ns": 10_000_000 * self.index, "type": type_, "f": f}
         self.operations.extend(
             Operation(index=self.index, slot=slot, **about, **row)  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ class _Cluster:
         self.index += 1
 
     def state(self) -> None:
-        """ZooKeeper's word."""
+        """Append a state written to ZooKeeper."""
         stamps = tuple(self.stamp[node] for node in self.isr) if self.stamped else None
         self.elr = () if len(self.isr) >= self.m else tuple(node for node in self.elr if node not in self.isr)
         self.note(
@@ -69,14 +69,14 @@ class _Cluster:
         )  # fmt: skip
 
     def leads(self) -> None:
-        """The leader takes office."""
+        """Append the leader's BECAME_LEADER note."""
         leo = len(self.logs[self.leader])
         self.hw = min(self.hw, leo)
         about = {"node": self.leader, "life": self.life[self.leader], "leader_epoch": self.epoch}
         self.note(K.BECAME_LEADER, **about, leo=leo, hw=self.hw, isr=self.isr)
 
     def step(self) -> None:
-        """Something happens."""
+        """Append one random event."""
         rng, node = self.rng, self.rng.pick(_NODES)
         what = rng.below(24)
         if what < 4:
@@ -101,7 +101,7 @@ class _Cluster:
             self.odd(node)
 
     def produce(self) -> None:
-        """Asked, and appended by the leader."""
+        """Invoke a produce and append the record to the leader's log."""
         if not self.up[self.leader] or len(self.open) > 1:
             return
         self.values += 1
@@ -112,14 +112,14 @@ class _Cluster:
         self.open.append((self.values, value, len(log) - 1))
 
     def append(self, node: str, value: str, role: str) -> None:
-        """A record more."""
+        """Append a record to the node's log."""
         offset = len(self.logs[node])
         about = {"node": node, "life": self.life[node], "offset": offset, "value": value}
         self.note(K.APPEND, **about, leader_epoch=self.epoch, detail=role)
         self.logs[node].append(value)
 
     def copy(self, node: str) -> None:
-        """A follower cuts off what its leader has not, and takes the next record."""
+        """Let a follower truncate to the leader's log and append the next records."""
         ours, theirs = self.logs[self.leader], self.logs[node]
         if node == self.leader or not self.up[node] or not self.up[self.leader] or self.session[node] is None:
             return
@@ -131,7 +131,7 @@ class _Cluster:
             self.append(node, value, "follower")
 
     def commit(self) -> None:
-        """The high watermark rises; what it covers is acknowledged, or nobody hears of it."""
+        """Raise the high watermark; covered records are mostly acknowledged, otherwise their outcome is unknown."""
         if not self.up[self.leader] or self.session[self.leader] is None or len(self.isr) < self.m:
             return
         hw = min(len(self.logs[member]) for member in self.isr)
@@ -150,7 +150,7 @@ class _Cluster:
                 self.said(process, OpType.INFO, "produce", {"value": value, "acks": acks, "error": "timeout"})
 
     def change_isr(self, node: str) -> None:
-        """The leader wants another ISR, and is answered or not."""
+        """Let the leader send an ISR change, which may be applied, refused or left pending."""
         rng = self.rng
         if node == self.leader or not self.up[self.leader] or self.session[self.leader] is None:
             return
@@ -170,7 +170,7 @@ class _Cluster:
         self.note(K.ISR_CHANGE_ENDED, **about, isr=self.isr, detail="applied")
 
     def fall(self, node: str) -> None:
-        """A broker stops: its directory as it was, shorter, or another one. Or it lives on and loses the directory."""
+        """Stop brokers: by a crash, or by a wound that shortens or empties the log; some report a failed directory."""
         rng = self.rng
         if not self.up[node] or (sum(self.up.values()) == 3 and rng.below(3) == 0):
             return
@@ -190,13 +190,13 @@ class _Cluster:
                 self.note(K.DIR_FAILED, node=victim, **told, detail="io")
 
     def end_session(self, node: str) -> None:
-        """ZooKeeper forgets a broker that is down."""
+        """End the session of a broker that is down."""
         if not self.up[node] and self.session[node] is not None:
             self.note(K.SESSION_ENDED, node=node, incarnation=self.session[node])
             self.session[node] = None
 
     def rise(self, node: str) -> None:
-        """It comes back, under another registration."""
+        """Restart a broker under a new registration."""
         if self.up[node]:
             return
         self.life[node] += 1
@@ -210,10 +210,10 @@ class _Cluster:
         self.up[node] = True
         self.note(K.REGISTERED, node=node, life=self.life[node], incarnation=self.session[node])
         if node == self.leader:
-            self.leads()  # the controller tells it once more
+            self.leads()  # the controller tells it again
 
     def elect(self) -> None:
-        """Another leader: of the ISR, or the longest log, or by order."""
+        """Elect a leader: from the ISR, by the longest log, or by order."""
         rng = self.rng
         living = [node for node in _NODES if self.up[node] and self.session[node] is not None]
         if not living:
@@ -236,7 +236,7 @@ class _Cluster:
         self.leads()
 
     def poll(self) -> None:
-        """What is below the high watermark; seldom with a record left out."""
+        """Poll below the high watermark; rarely a record is left out."""
         rng, log = self.rng, self.logs[self.leader]
         if not self.up[self.leader]:
             return
@@ -249,7 +249,7 @@ class _Cluster:
         self.said(99, OpType.OK, "poll", *([{"offset": at, "value": value, **told} for at, value in got] or [told]))
 
     def odd(self, node: str) -> None:
-        """What nobody may do."""
+        """Append an unlawful event."""
         rng, log = self.rng, self.logs[node]
         if not self.up[node]:
             return
@@ -265,7 +265,7 @@ class _Cluster:
 
 
 def drawn_wounds(rng: Rng) -> Case:
-    """Twenty to eighty rows. One of sixteen histories tells nothing of the ISR."""
+    """Twenty to eighty rows. One in sixteen histories has no rows of the ISR."""
     cluster = _Cluster(rng)
     for _ in range(2 + rng.below(3)):
         cluster.produce()

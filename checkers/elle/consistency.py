@@ -1,15 +1,16 @@
 """Consistency models, and the anomalies that each forbids.
 
-`strong-session-` adds the order within each process, `strong-` real time. Neither adds anything to what one transaction shows.
+`strong-session-` adds the order within each process, `strong-` real time. Neither affects anomalies within one transaction.
 Sources: Adya's thesis (PL-1, PL-2, PL-2+, PL-2.99, PL-3); Cerone, Bernardi and Gotsman for read atomicity, parallel snapshot
 isolation (no cycle with one rw) and snapshot isolation (none without two rw in a row).
 """
 
 from checkers.elle.cycles import KINDS
 
-# A history that has these was not even written to in one order.
+# A history with one of these has no order of writes.
 _UNCOMMITTED = frozenset({"G0", "duplicate-elements", "cyclic-versions"})
-# Who reads its own future depends on itself, which is a G1c of one; to write over what was taken back is to have read it (G1a).
+# A transaction that reads its own later write depends on itself: a G1c of one. To write over an aborted write is to have read it
+# (G1a).
 _COMMITTED = _UNCOMMITTED | {"G1a", "G1b", "G1c", "incompatible-order", "dirty-update", "future-read"}
 _ATOMIC = _COMMITTED | {"internal", "fractured-read"}
 _CONSISTENT_VIEW = _COMMITTED | {"G-single", "lost-update"}
@@ -26,7 +27,7 @@ def _timed(kinds: frozenset[str], *times: str) -> frozenset[str]:
 _SESSION = ("-process",)
 _REAL = ("-process", "-realtime")
 
-# Of several models all that any of them forbids is forbidden.
+# With several models, an anomaly that any of them forbids is forbidden.
 FORBIDS: dict[str, frozenset[str]] = {
     "read-uncommitted": _UNCOMMITTED,
     "read-committed": _COMMITTED,

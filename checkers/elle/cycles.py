@@ -1,15 +1,16 @@
-"""Which cycles a graph of dependencies has, by Adya's names and Elle's, decided exactly and without trying cycle after cycle.
+"""The kinds of cycles in a dependency graph, named as by Adya and Elle, decided exactly and without enumerating cycles.
 
-A cycle is told by one edge that it must have and by the edges that may close it: G0 by a ww and ww; G1c by a wr and ww, wr;
-G-single by an rw and ww, wr; G-nonadjacent by an rw and any, no two rw in a row; G2-item by an rw and any. `-process` and
-`-realtime` say that those edges were needed too. So each kind is a set of proven edges, found for all edges at once:
+A kind is defined by one edge that the cycle must have and by the edges that may close it. G0: a ww, closed by ww. G1c: a wr,
+closed by ww and wr. G-single: an rw, closed by ww and wr. G-nonadjacent: an rw, closed by any edges without two rw in a row.
+G2-item: an rw, closed by any edges. `-process` and `-realtime` mean that such edges were needed too. Each kind is a set of proven
+edges, found for all edges at once:
 
-- G0, G1c, G2-item: both ends lie in one strongly connected component of the edges that may be used.
-- G-nonadjacent: the same in a graph where each node is two, one entered by an rw that only other edges leave.
-- G-single: the beginning is reachable from the end without an rw; sets of reachable nodes, in blocks of bits.
+- G0, G1c, G2-item: both ends of the edge are in one strongly connected component of the allowed edges.
+- G-nonadjacent: the same in a graph with each node doubled; an rw edge enters the second copy, which only other edges leave.
+- G-single: the edge's source is reachable from its target without an rw; sets of reachable nodes are blocks of bits.
 
-An edge that proves a kind proves no weaker one: who forbids the weaker forbids the stronger. Shortest cycles are searched last,
-for words alone.
+An edge that proves a kind is not listed for weaker kinds: each level that forbids the weaker kind forbids the stronger one, too.
+Shortest cycles are searched last, for the words only.
 """
 
 from collections import deque
@@ -23,16 +24,16 @@ from checkers.elle.graph import JOIN, PROCESS, REALTIME, RW, WR, WW, Edges, comp
 from checkers.elle.table import Flags, Ints
 
 KINDS = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
-_STAGES = (("", JOIN), ("-process", JOIN | PROCESS), ("-realtime", JOIN | PROCESS | REALTIME))
+_SCOPES = (("", JOIN), ("-process", JOIN | PROCESS), ("-realtime", JOIN | PROCESS | REALTIME))
 _MUST = {"G0": WW, "G1c": WR, "G-single": RW, "G-nonadjacent": RW, "G2-item": RW}
-_BLOCK = 4096  # bits of a set of reachable nodes
-_WORK_MAX = 2_000_000  # edges looked at in search of the shortest cycle of one kind
+_BLOCK = 4096  # bits in a set of reachable nodes
+_WORK_MAX = 2_000_000  # edges visited in search of the shortest cycle of one kind
 _TRIES_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One dependency of a cycle, between transactions."""
+    """One dependency of a cycle: source and target transaction, edge kind, and the key and value that prove it."""
 
     source: int
     target: int
@@ -42,7 +43,7 @@ class Step:
 
 
 def cycles(found: Edges, count: int, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[Step, ...]]]:
-    """Each kind of `wanted` that the graph has, with a short cycle of it: the shortest of those that were tried."""
+    """Each kind of `wanted` that the graph has, with the shortest of the cycles that were tried."""
     used = found
     if not any(name.endswith("-realtime") for name in wanted):
         used = used.where(used.kind != REALTIME)
@@ -58,7 +59,7 @@ def cycles(found: Edges, count: int, wanted: frozenset[str]) -> Iterator[tuple[s
 
 
 class _Graph:
-    """The edges within components, on nodes that are numbered anew."""
+    """The edges within components, on renumbered nodes."""
 
     def __init__(self, found: Edges) -> None:
         self.nodes, numbers = np.unique(np.concatenate([found.source, found.target]), return_inverse=True)
@@ -73,7 +74,7 @@ class _Graph:
             self.out[source].append(number)
 
     def within(self, kinds: int) -> Flags:
-        """Which edges of these kinds lie in one component of them."""
+        """Flags of the edges of these kinds that lie within one of their strongly connected components."""
         may = (self.kind & kinds) != 0
         labels = components(self.source[may], self.target[may], len(self.nodes))
         inside: Flags = may & (labels[self.source] == labels[self.target])
@@ -81,11 +82,11 @@ class _Graph:
 
 
 def _proven(graph: _Graph) -> Iterator[tuple[str, Flags]]:
-    """Of each kind the edges that prove it and nothing stronger."""
-    # Left out is what proves the same kind or a stronger one with less time, or a stronger one with as much.
+    """For each kind, the edges that prove it and no stronger kind."""
+    # Leave out edges that prove the same or a stronger kind with fewer time edges, or a stronger kind with the same time edges.
     before: dict[str, Flags] = {kind: np.zeros(len(graph.kind), np.bool_) for kind in KINDS}
     last = JOIN
-    for suffix, extra in _STAGES:
+    for suffix, extra in _SCOPES:
         if suffix and not (graph.kind & extra & ~last).any():
             continue
         last = extra
@@ -115,11 +116,11 @@ def _edges_of(graph: _Graph, kind: str, extra: int) -> Flags:
 
 
 def _closed_apart(graph: _Graph, extra: int) -> Flags:
-    """The rw edges on a closed way on which no two rw follow each other."""
+    """The rw edges on a closed walk without two rw in a row."""
     size = len(graph.nodes)
     may = (graph.kind & (WW | WR | extra)) != 0
     join, other, rw = may & (graph.kind == JOIN), may & (graph.kind != JOIN), graph.kind == RW
-    # Node n is left by anything, node n + size was entered by an rw. A junction passes on what led into it.
+    # Any edge may leave node n; node n + size was entered by an rw. A junction keeps the copy of the edge that led into it.
     source = np.concatenate([graph.source[may], graph.source[other] + size, graph.source[join] + size, graph.source[rw]])
     target = np.concatenate([graph.target[may], graph.target[other], graph.target[join] + size, graph.target[rw] + size])
     labels = components(source, target, 2 * size)
@@ -128,7 +129,7 @@ def _closed_apart(graph: _Graph, extra: int) -> Flags:
 
 
 def _closed_without_rw(graph: _Graph, extra: int) -> Flags:
-    """The rw edges whose beginning can be reached from their end without another rw."""
+    """The rw edges whose source is reachable from their target without another rw."""
     inside = graph.within(WW | WR | RW | extra)
     rw = np.flatnonzero(inside & (graph.kind == RW))
     proven = np.zeros(len(graph.kind), np.bool_)
@@ -164,10 +165,10 @@ def _closed_without_rw(graph: _Graph, extra: int) -> Flags:
 
 def _shortest(graph: _Graph, name: str, proven: Flags) -> list[Step]:
     kind, _, time = name.rpartition("-") if name.endswith(("-process", "-realtime")) else (name, "", "")
-    extra = dict(_STAGES)[f"-{time}" if time else ""]
+    extra = dict(_SCOPES)[f"-{time}" if time else ""]
     may = {"G0": WW, "G1c": WW | WR, "G-single": WW | WR}.get(kind, WW | WR | RW) | extra
     best: list[int] = []
-    length, work = len(graph.kind) + 1, 0  # dependencies: junctions do not count
+    length, work = len(graph.kind) + 1, 0  # length in dependencies: junctions do not count
     for number in np.flatnonzero(proven)[:_TRIES_MAX].tolist():
         back, far, looked = _back(graph, number, may, apart=kind == "G-nonadjacent", longest=length)
         work += looked
@@ -175,19 +176,19 @@ def _shortest(graph: _Graph, name: str, proven: Flags) -> list[Step]:
             best, length = [number, *back], far + 1
         if best and (work > _WORK_MAX or length == 2):
             break
-    assert best, (name, "no way back along an edge that has one")
+    assert best, (name, "a proven edge is on no cycle")
     return _steps(graph, best)
 
 
 _PLAIN, _AFTER_RW, _AFTER_PROCESS = 0, 1, 2
-_State = tuple[int, int]  # a node, and what led to it, where that matters
+_State = tuple[int, int]  # a node, and the kind of step that led to it
 
 
 def _back(graph: _Graph, edge: int, may: int, *, apart: bool, longest: int) -> tuple[list[int], int, int]:
-    """The shortest way from the end of an edge to its beginning; its dependencies; and how many edges it took to find it.
+    """The shortest path from an edge's target back to its source, its number of dependencies, and the number of edges visited.
 
-    Where `apart`, the edge is an rw: the way begins and ends with something else, and has no two rw in a row. Steps of one
-    process that follow each other are one dependency.
+    With `apart` the edge is an rw: the path begins and ends with another kind and has no two rw in a row. Consecutive steps of
+    one process count as one dependency.
     """
     goal, begin = int(graph.source[edge]), (graph.targets[edge], _AFTER_RW if apart else _PLAIN)
     came: dict[_State, tuple[_State, int]] = {}
@@ -240,12 +241,12 @@ def _walked(came: dict[_State, tuple[_State, int]], begin: _State, state: _State
 
 
 def _steps(graph: _Graph, way: list[int]) -> list[Step]:
-    """Dependencies between transactions: what leads on from a junction is part of what led in."""
-    # The way is a cycle: begin it at an edge that leaves a transaction, so that no dependency is cut in two.
+    """The cycle as dependencies between transactions: an edge from a junction belongs to the edge that led into it."""
+    # Begin the cycle at an edge that leaves a transaction, so that no dependency is cut in two.
     leading = next(i for i, n in enumerate(way) if graph.kinds[n] != JOIN)
     way = way[leading:] + way[:leading]
     heads = [n for n in way if graph.kinds[n] != JOIN]
-    # Where a process did several in a row, that it did the first before the last says it all.
+    # Merge consecutive process edges: the first transaction was before the last.
     heads = [n for at, n in enumerate(heads) if not (at and graph.kinds[n] == graph.kinds[heads[at - 1]] == PROCESS)]
     firsts = [int(graph.nodes[graph.source[n]]) for n in heads]
     return [

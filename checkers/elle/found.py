@@ -1,6 +1,7 @@
-"""Anomalies that need no cycle, and whether a transaction of lists sees itself.
+"""Anomalies that need no cycle, and the check that a list transaction sees its own past.
 
-A transaction sees its own past: what it read of a key last, and then what it appended; and never its future.
+A transaction's read of a key returns what it last read there plus what it appended since, and never a value that it appends
+later.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,7 @@ from checkers.elle.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An anomaly that needs no cycle."""
+    """An anomaly that needs no cycle, with the transactions that show it."""
 
     kind: str
     key: int
@@ -20,8 +21,11 @@ class Found:
 
 
 def sees_itself(table: Table, micros: Sequence[int], is_ambiguous: Callable[[int, int], bool]) -> Iterator[Found]:
-    """What one transaction did with one key, in its order. `is_ambiguous(key, value)`: more than one appended that value."""
-    held: tuple[int, ...] | None = None  # what it read last and appended since
+    """Judge the micro-operations of one transaction on one key, in order.
+
+    `is_ambiguous(key, value)`: several transactions appended that value.
+    """
+    held: tuple[int, ...] | None = None  # the last read plus the appends since
     own: tuple[int, ...] = ()
     foreseen: set[int] = set()
     for micro in micros:
@@ -30,7 +34,7 @@ def sees_itself(table: Table, micros: Sequence[int], is_ambiguous: Callable[[int
         if table.write[micro]:
             value = int(table.value[micro])
             if value in foreseen and not is_ambiguous(key, value):
-                words = f"line {line} reads {table.values.name(value)} before it appends it"
+                words = f"line {line} reads {table.values.name(value)} before appending it"
                 yield Found("future-read", key, words, (reader,))
             own = (*own, value)
             held = None if held is None else (*held, value)

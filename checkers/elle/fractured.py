@@ -1,7 +1,8 @@
-"""Fractured reads: a transaction that sees one write of another and misses a second one (Bailis and others, RAMP, 2014).
+"""Fractured reads: a transaction sees one write of another transaction and misses a second one (Bailis and others, RAMP, 2014).
 
-Read atomicity is just this beyond read committed (Cerone, Bernardi, Gotsman: who is read from is seen, and of all that are seen
-the last is read). Stronger levels forbid it as a cycle with one rw; it is looked for where nothing stronger is promised.
+Forbidding this is what read atomic adds to read committed (Cerone, Bernardi, Gotsman: a transaction that is read from is visible,
+and the last visible write is read). Stronger levels forbid it as a cycle with one rw, so it is searched for only if no stronger
+level is promised.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -10,23 +11,25 @@ from itertools import groupby
 from checkers.elle.found import Found
 from checkers.elle.table import Table
 
-Read = tuple[int, int, int]  # reader, key, and who wrote what it found there; below 0 nobody
+Read = tuple[int, int, int]  # reader, key, and the writer of the value that it found there (negative: none)
 
 
 def is_asked_for(forbidden: frozenset[str]) -> bool:
-    """Whether nothing else that is forbidden covers it."""
+    """True if fractured reads are forbidden and no other forbidden kind covers them."""
     return "fractured-read" in forbidden and "G-single" not in forbidden
 
 
 def fractured(table: Table, reads: Iterable[Read], missed: Callable[[int, int, int], bool]) -> Iterator[Found]:
-    """`missed(reader, key, writer)`: whether the writer wrote the key after what the reader found there."""
+    """The fractured reads among `reads`; `missed(reader, key, writer)`:
+
+    the writer wrote a later version than the reader found.
+    """
     for reader, some in groupby(sorted(reads), key=lambda read: read[0]):
         found = list(some)
         for _, seen, writer in found:
             for _, key, _ in found:
                 if writer >= 0 and key != seen and missed(reader, key, writer):
                     one, two = (table.keys[k] for k in (seen, key))
-                    words = (
-                        f"line {table.line(reader)} sees what line {table.line(writer)} wrote of key {one} and not of key {two}"
-                    )
+                    seer, author = table.line(reader), table.line(writer)
+                    words = f"line {seer} sees the write of line {author} to key {one} but not its write to key {two}"
                     yield Found("fractured-read", key, words, (writer, reader))

@@ -1,8 +1,8 @@
-"""Dependencies between transactions as columns, and the components that cycles lie in.
+"""Dependencies between transactions as columns, and their strongly connected components.
 
-Nodes are transactions, and behind them junctions: nodes that stand for "each of these" and "all that began later", so that n
-readers before m writers cost n + m edges and not n * m, and real time costs three edges for a transaction. A `JOIN` edge leads
-on from a junction; it belongs to the edge that led in.
+Nodes are transactions, numbered first, and junctions. A junction stands for "each of these" or "all that began later", so that n
+readers before m writers cost n + m edges instead of n * m, and real time costs three edges for each transaction. A `JOIN` edge
+leaves a junction, or joins it to its members; it belongs to the dependency that led into the junction.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ NOTHING = -2  # no key, no value
 
 
 class Timed(Protocol):
-    """Where each transaction began and ended; NEVER where nobody saw it end."""
+    """The positions at which each transaction began and ended; NEVER if its end was not seen."""
 
     @property
     def start(self) -> Ints:
@@ -36,7 +36,7 @@ class Timed(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edges:
-    """From `source` to `target`: what kind, and the key and the value that prove it."""
+    """Edges from `source` to `target`: the kind, and the key and the value that prove it."""
 
     source: Ints
     target: Ints
@@ -45,14 +45,14 @@ class Edges:
     value: Ints
 
     def where(self, kept: Flags | Ints) -> "Edges":
-        """Some of them."""
+        """The edges selected by flags or indices."""
         return Edges(
             source=self.source[kept], target=self.target[kept], kind=self.kind[kept], key=self.key[kept], value=self.value[kept]
         )
 
 
 def edges(source: Ints, target: Ints, kind: int, *, key: Ints | None = None, value: Ints | None = None) -> Edges:
-    """Edges of one kind; none from a transaction to itself."""
+    """Edges of one kind; edges from a transaction to itself are left out."""
     none = np.full(len(source), NOTHING, np.int64)
     found = Edges(
         source=source,
@@ -65,7 +65,7 @@ def edges(source: Ints, target: Ints, kind: int, *, key: Ints | None = None, val
 
 
 def joined(parts: Sequence[Edges]) -> Edges:
-    """All of them."""
+    """The concatenation of all parts."""
     return Edges(
         source=np.concatenate([p.source for p in parts]),
         target=np.concatenate([p.target for p in parts]),
@@ -86,19 +86,19 @@ def components(source: Ints, target: Ints, count: int) -> Ints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fan:
-    """Groups of transactions that come after something: `group` and `transaction`, sorted and each once."""
+    """Groups of transactions that edges can lead to as a whole: pairs of `group` and `transaction`, sorted and distinct."""
 
     group: Ints
     transaction: Ints
-    base: int  # the number of its first junction
+    base: int  # the number of the first junction
 
     @property
     def size(self) -> int:
-        """How many junctions it takes."""
+        """The number of junctions."""
         return 2 * len(self.group)
 
     def inside(self) -> Edges:
-        """Two chains through each group: one junction leads to its member and all before it, one to it and all behind it."""
+        """Two chains through each group: one junction leads to its member and all before it, one to its member and all after."""
         down = self.base + np.arange(len(self.group))
         up = down + len(self.group)
         same = self.group[1:] == self.group[:-1]
@@ -107,7 +107,7 @@ class Fan:
         return edges(source, target, JOIN)
 
     def into(self, group: Ints, transaction: Ints, kind: int, *, key: Ints) -> Edges:
-        """Edges from transactions to all of a group but themselves: a transaction does not come after itself."""
+        """Edges from each transaction to all members of its group except itself."""
         size = len(self.group)
         low, high = np.searchsorted(self.group, group), np.searchsorted(self.group, group, side="right")
         pairs = (self.group << 32) + self.transaction
@@ -126,13 +126,13 @@ class Fan:
 
 
 def fan(group: Ints, transaction: Ints, base: int) -> Fan:
-    """A fan of these pairs. Groups and transactions are below 2**31."""
+    """The fan of these pairs. Groups and transactions must be below 2**31."""
     pairs = np.unique((group << 32) + transaction)
     return Fan(group=pairs >> 32, transaction=pairs & ((1 << 32) - 1), base=base)
 
 
 def process_order(table: Table) -> Edges:
-    """From each transaction that returned to the next of its process. What never returned may take effect at any time."""
+    """Edges from each returned transaction to the next of its process. One that never returned may take effect at any time."""
     order = np.lexsort((table.start, table.process))
     ok = table.ok[order]
     places = np.arange(len(order))
@@ -145,7 +145,7 @@ def process_order(table: Table) -> Edges:
 
 
 def real_time(table: Timed, base: int) -> tuple[Edges, int]:
-    """From each transaction to all that were invoked after it returned: by a chain of junctions, one for each return."""
+    """Edges from each transaction to all that were invoked after it returned, by a chain of junctions, one for each return."""
     done = np.flatnonzero(table.end < NEVER)
     done = done[np.argsort(table.end[done], kind="stable")]
     chain = base + np.arange(len(done))

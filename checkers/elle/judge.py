@@ -1,4 +1,4 @@
-"""Judging transactions by a consistency model: which anomalies it forbids, and what the history proves.
+"""Judge transactions by consistency models: report the forbidden anomalies that the history proves.
 
     >>> from checkers.elle.judge import judge
     >>> from history.foreign.jepsen import steps
@@ -8,7 +8,7 @@
     >>> [a.kind for a in judge("list-append", pair(steps(enumerate(lines, 1))), ("serializable",)).anomalies]
     ['G2-item']
 
-What can be inferred is not all: a history is VALID where nothing forbidden can be proven from its values.
+Not every anomaly can be inferred: VALID means that no forbidden anomaly can be proven from the values.
 """
 
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ __all__ = ["FORBIDS", "MODELS", "judge"]
 
 
 def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)) -> Judgement:
-    """What the transactions prove against these consistency models. HistoryError where a call is no transaction.
+    """Judge the transactions by these consistency models.
 
-    KeyError where there is no such model, of transactions or of consistency.
+    HistoryError if a call is not a transaction; KeyError for an unknown model of transactions or of consistency.
     """
     if model not in MODELS:
         raise KeyError(model)
@@ -90,13 +90,13 @@ def _cycle(table: Table, name: str, cycle: tuple[Step, ...]) -> Anomaly:
 def _reason(table: Table, step: Step) -> str:
     first, then = f"line {table.line(step.source)}", f"line {table.line(step.target)}"
     if step.kind == PROCESS:
-        return f"process {table.calls[step.source].process} did it before"
+        return f"process {table.calls[step.source].process} did it earlier"
     if step.kind == REALTIME:
         return f"{first} had returned before {then} was invoked"
-    value = "something" if step.value < 0 else table.values.name(step.value)
+    value = "a value" if step.value < 0 else table.values.name(step.value)
     key = table.keys[step.key]
     if step.kind == WR:
         return f"{then} read {value} of key {key}, which {first} wrote"
     if step.kind == RW:
         return f"{then} wrote {value} of key {key}, which {first} did not see"
-    return f"{then} wrote {value} of key {key} after what {first} wrote"
+    return f"{then} wrote {value} of key {key} after the write of {first}"

@@ -1,9 +1,9 @@
-"""list-append: `[:append k v]` and `[:r k [v …]]`. A read of a list names all versions before it, so the order is known.
+"""list-append: `[:append k v]` and `[:r k [v …]]`. A read of a list shows all earlier versions, so the version order is known.
 
-The version order of a key is its longest read; every other read must be a beginning of it. Appends that certainly committed and
-that nobody read come after all that was read. Of a transaction of unknown outcome one value that was read tells of the others.
-Values must be appended once per key: a key where one was appended twice is unchecked. A read value that nobody appended is
-noted, for a history may be a window of another; the order goes on across it.
+The version order of a key is its longest read; every other read must be a prefix of it. Appends that certainly committed and were
+not read come after all values that were read. If one value of a transaction of unknown outcome was read, the transaction
+committed. Values must be appended once per key: a key to which a value was appended twice is unchecked. A read value that no
+transaction appended is noted, because the history may be an excerpt of a longer one; the order continues across it.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,13 +20,13 @@ _NOBODY = -1
 
 
 class ListAppend:
-    """What is known of the keys of a history."""
+    """The appends, reads and version order of the keys of a history."""
 
     def __init__(self, table: Table, forbidden: frozenset[str]) -> None:
         self._table = table
         self._forbidden = forbidden
         appends = np.flatnonzero(table.write & (table.transaction < table.count))
-        # Where `names` are sorted, the append of a value is found by search.
+        # `names` are sorted, so that the append of a value is found by binary search.
         names = packed(table.key[appends], table.value[appends])
         order = np.argsort(names, kind="stable")
         self._names, self._appends = names[order], appends[order]
@@ -38,17 +38,17 @@ class ListAppend:
         failed = np.flatnonzero(table.write & (table.transaction >= table.count))
         self._failed = dict(zip(packed(table.key[failed], table.value[failed]).tolist(), failed.tolist(), strict=True))
         self._reads = np.flatnonzero(~table.write & (table.transaction < table.count))
-        self.junctions = 0  # nodes that `edges` adds behind the transactions
+        self.junctions = 0  # nodes that `edges` adds after the transactions
         self._choose_longest()
         self._compare()
         self._group()
 
     def _twice(self, name: int) -> str:
         key, value = self._table.keys[name >> 32], self._table.values.name((name & 0xFFFFFFFF) - 1)
-        return f"key {key}: {value} is appended twice, so its versions have no names"
+        return f"key {key}: {value} is appended twice, so its versions cannot be told apart"
 
     def _choose_longest(self) -> None:
-        """The version order of each key: `_from` and `_size` of a read; and all orders in one array, with appenders."""
+        """Set the version order of each key (`_from`, `_size`: its longest read), and all orders in one array with writers."""
         table, reads = self._table, self._reads
         order = np.lexsort((-reads, table.length[reads], table.key[reads]))
         by_key = reads[order]
@@ -62,7 +62,7 @@ class ListAppend:
         self._from[chosen] = table.first[self._longest]
         self._size[chosen] = table.length[self._longest]
         self._reader[chosen] = table.transaction[self._longest]
-        self._begin = np.concatenate([[0], np.cumsum(self._size)])[:-1]  # of each key in the orders
+        self._begin = np.concatenate([[0], np.cumsum(self._size)])[:-1]  # start of each key's order in the array
         self._order_key = np.repeat(np.arange(len(table.keys)), self._size)
         place = np.arange(len(self._order_key)) - self._begin[self._order_key]
         self._order_value = table.elements[self._from[self._order_key] + place]
@@ -71,7 +71,7 @@ class ListAppend:
         self._order_writer = np.where(at == _NOBODY, _NOBODY, table.transaction[at] if len(table.transaction) else _NOBODY)
 
     def _appended(self, key: Ints, value: Ints) -> Ints:
-        """The micro-operations that appended these values; `_NOBODY` where none did that may have committed."""
+        """The micro-operations that appended these values; `_NOBODY` if no transaction that may have committed did."""
         names = packed(key, value)
         if not len(self._names):
             return np.full(len(names), _NOBODY, np.int64)
@@ -79,7 +79,7 @@ class ListAppend:
         return np.where(self._names[at] == names, self._appends[at], _NOBODY)
 
     def _compare(self) -> None:
-        """Which reads are no beginning of the longest of their key: `_odd`."""
+        """Set `_odd`: the reads that are not a prefix of the longest read of their key."""
         table, reads = self._table, self._reads
         self._odd = np.zeros(len(table.transaction), np.bool_)
         ends = np.cumsum(table.length[reads])
@@ -99,7 +99,7 @@ class ListAppend:
             low = high
 
     def _group(self) -> None:
-        """Micro-operations by transaction and key, in their order: `_order`; and what stands before each in its group."""
+        """Group micro-operations by transaction and key, in order (`_order`), with the number of appends before each."""
         table = self._table
         name = table.transaction * (len(table.keys) + 1) + table.key
         self._order = np.argsort(name, kind="stable")
@@ -112,9 +112,9 @@ class ListAppend:
         tail[:-1] = head[1:]
         write = table.write[self._order]
         before: Ints = np.cumsum(write) - write
-        # Of each place in the order: how many appends of the group stand before it.
+        # By place in `_order`: the number of appends of the group before it.
         self._appends_before: Ints = before - before[self._head] if size else before
-        # Of each micro-operation: whether an own append stands before it, and whether one follows.
+        # By micro-operation: whether an append of the same group is before it, and whether one follows.
         self._after_own = np.zeros(size, np.bool_)
         self._after_own[self._order] = self._appends_before > 0
         total = np.zeros(size, np.int64)
@@ -125,7 +125,7 @@ class ListAppend:
         self._goes_on[self._order] = total > self._appends_before + write
 
     def anomalies(self) -> Iterator[Found]:
-        """What needs no cycle."""
+        """The anomalies that need no cycle."""
         yield from self._of_orders()
         yield from self._of_odd_reads()
         yield from self._torn()
@@ -134,10 +134,10 @@ class ListAppend:
         yield from self._lost_updates()
         strangers = int((self._order_append == _NOBODY).sum()) - len(self._failed_in_orders())
         if strangers:
-            self.notes.append(f"{strangers} values were read that nobody here appended")
+            self.notes.append(f"{strangers} values were read that no transaction of the history appended")
 
     def _failed_in_orders(self) -> list[tuple[int, int]]:
-        """Places in the orders whose value was appended by a transaction that failed, and that append."""
+        """Places in the orders whose value a failed transaction appended, each with that append."""
         nobody = np.flatnonzero(self._order_append == _NOBODY)
         names = packed(self._order_key[nobody], self._order_value[nobody]).tolist()
         return [(at, self._failed[name]) for at, name in zip(nobody.tolist(), names, strict=True) if name in self._failed]
@@ -159,14 +159,14 @@ class ListAppend:
             later = later[later != _NOBODY]
             if len(later):
                 over = int(later[0])
-                words = f"line {table.line(over)} appended to what line {table.line(writer)} had appended and took back"
+                words = f"line {table.line(over)} appended after a value that line {table.line(writer)} appended and aborted"
                 yield Found("dirty-update", key, words, (writer, over))
 
     def _aborted(self, reader: int, key: int, append: int) -> Found:
         table = self._table
         writer = int(table.transaction[append])
         value = table.values.name(int(table.value[append]))
-        words = f"line {table.line(reader)} reads {value}, which line {table.line(writer)} appended and took back"
+        words = f"line {table.line(reader)} reads {value}, which line {table.line(writer)} appended and aborted"
         return Found("G1a", key, words, (writer, reader))
 
     def _of_odd_reads(self) -> Iterator[Found]:
@@ -176,10 +176,10 @@ class ListAppend:
             values = table.list_of(micro)
             first = int(self._from[key])
             longest = table.elements[first : first + int(self._size[key])].tolist()
-            words = f"line {table.line(reader)} reads {table.shown(values)}, which is no beginning of {table.shown(longest)}"
+            words = f"line {table.line(reader)} reads {table.shown(values)}, which is not a prefix of {table.shown(longest)}"
             yield Found("incompatible-order", key, words, (int(self._reader[key]), reader))
             if len(set(values)) < len(values):
-                words = f"line {table.line(reader)} reads {table.shown(values)}, a value of it more than once"
+                words = f"line {table.line(reader)} reads {table.shown(values)}, which has a value more than once"
                 yield Found("duplicate-elements", key, words, (reader,))
             for value in sorted(set(values) - set(longest)):
                 name = (key << 32) + value + 1
@@ -188,14 +188,14 @@ class ListAppend:
             self._bad_keys[key] = True
 
     def _seats(self) -> Ints:
-        """Of each micro-operation its place in the order of its key; -1 where it has none."""
+        """The place of each append in the order of its key; -1 for other micro-operations."""
         seat = np.full(len(self._table.transaction), -1, np.int64)
         known = self._order_append != _NOBODY
         seat[self._order_append[known]] = (np.arange(len(self._order_append)) - self._begin[self._order_key])[known]
         return seat
 
     def _torn(self) -> Iterator[Found]:
-        """An append that was read, without one of the same transaction that came before it."""
+        """Appends that were read without an earlier append of the same transaction to the key."""
         table, seat = self._table, self._seats()
         appends = self._order[table.write[self._order] & (table.transaction[self._order] < table.count)]
         one, two = appends[:-1], appends[1:]
@@ -204,13 +204,11 @@ class ListAppend:
         for first, then in zip(one[wrong].tolist(), two[wrong].tolist(), strict=True):
             key, writer, reader = int(table.key[then]), int(table.transaction[then]), int(self._reader[table.key[then]])
             early, late = (table.values.name(int(table.value[micro])) for micro in (first, then))
-            words = (
-                f"line {table.line(reader)} reads {late} and not {early} before it, as line {table.line(writer)} appended them"
-            )
+            words = f"line {table.line(reader)} reads {late} without {early} before it; line {table.line(writer)} appended both"
             yield Found("incompatible-order", key, words, (writer, reader))
 
     def _intermediate(self) -> Iterator[Found]:
-        """G1b: what a transaction appended before it appended more is not for others to read as the end."""
+        """G1b: a read by another transaction must not end between two appends of one transaction."""
         table = self._table
         reads = self._reads[table.length[self._reads] > 0]
         last = table.elements[table.first[reads] + table.length[reads] - 1]
@@ -222,30 +220,30 @@ class ListAppend:
             reader, writer = int(table.transaction[read]), int(table.transaction[by])
             if reader != writer:
                 value = table.values.name(int(table.value[by]))
-                words = f"line {table.line(reader)} reads {value}, which line {table.line(writer)} went on from"
+                words = f"line {table.line(reader)} reads {value} as the last value, but line {table.line(writer)} appended more"
                 yield Found("G1b", int(table.key[read]), words, (writer, reader))
 
     def _internal(self) -> Iterator[Found]:
-        """A transaction sees its own past: what it read of the key last, and then what it appended; and not its future."""
+        """Transactions that do not see their own past, or see their own future (`sees_itself`)."""
         for place in self._suspects():
             group = self._order[place : int(np.searchsorted(self._head, place, side="right"))]
             yield from sees_itself(self._table, group.tolist(), self._bad_name)
 
     def _suspects(self) -> list[int]:
-        """Groups of which a length or an own element does not fit, or with a read that is odd itself, by their first place."""
+        """First places of the groups with a length or an own element that does not fit, or with an odd read."""
         table, order = self._table, self._order
         read = ~table.write[order]
         size = len(order)
         if not size:
             return []
-        own = table.length[order] - self._appends_before  # what others appended: the same for all reads of a group
+        own = table.length[order] - self._appends_before  # appends of other transactions: equal for all reads of a group
         places = np.arange(size)
         earlier = np.maximum.accumulate(np.where(read, places, -1))
         earlier = np.concatenate([[-1], earlier[:-1]])
         again = read & (earlier >= self._head)
         bad = again & (own != own[earlier])
         bad |= read & ((own < 0) | self._odd[order])
-        # Each append against the next read of its group, and against the last read before it.
+        # Compare each append with the next read of its group and with the last read before it.
         later = np.minimum.accumulate(np.where(read, places, size)[::-1])[::-1]
         held = ~read & (later < size)
         held[held] = self._head[later[held]] == self._head[held]
@@ -265,7 +263,7 @@ class ListAppend:
         return at + 1 < len(self._names) and self._names[at] == self._names[at + 1]
 
     def _lost_updates(self) -> Iterator[Found]:
-        """Two that committed read one version first and appended to it: one of them did not see the other."""
+        """Two committed transactions that read one version and appended to it: one of them did not see the other."""
         table = self._table
         first = np.zeros(len(table.transaction), np.bool_)
         first[self._order] = self._head == np.arange(len(self._order))
@@ -275,7 +273,7 @@ class ListAppend:
         order = np.argsort(version, kind="stable")
         version, reads = version[order], reads[order]
         again = np.flatnonzero(version[1:] == version[:-1])
-        # Of those that read one version the first two are enough.
+        # The first two readers of a version are enough.
         fresh = again[np.concatenate([[True], version[again[1:]] != version[again[:-1]]])] if len(again) else again
         for at in fresh.tolist():
             one, two = int(table.transaction[reads[at]]), int(table.transaction[reads[at + 1]])
@@ -285,9 +283,9 @@ class ListAppend:
                 yield Found("lost-update", int(table.key[reads[at]]), words, (one, two))
 
     def edges(self) -> Iterator[Edges]:
-        """ww between neighbours of the version order, wr to readers, rw from readers to the next version.
+        """ww edges between neighbours of the version order, wr edges to readers, rw edges from readers to the next version.
 
-        To be asked after `anomalies`, which say what keys have no order. Junctions are numbered from `Table.count` on.
+        Call `anomalies` first: it finds the keys that have no order. Junctions are numbered from `Table.count` on.
         """
         table = self._table
         known = (self._order_writer != _NOBODY) & ~self._bad_keys[self._order_key]
@@ -298,7 +296,7 @@ class ListAppend:
         reads = self._of_others()
         reader, key = table.transaction[reads], table.key[reads]
         begin, size = self._begin[key], table.length[reads]
-        # Places among the known versions: the last that was read, and the next.
+        # Places among the known versions: the last one read, and the next.
         next_known = np.searchsorted(at, begin + size)
         last_known = next_known - 1
         some = last_known >= 0
@@ -312,7 +310,7 @@ class ListAppend:
         yield from self._to_unread(reader[~more], key[~more], at)
 
     def shown(self) -> tuple[list[tuple[int, int, int]], Callable[[int, int, int], bool]]:
-        """What `checkers.elle.fractured` asks for: reads with who appended last in them, and whether one misses an append."""
+        """The arguments of `checkers.elle.fractured`: reads with the writer of their last value, and `missed`."""
         table = self._table
         place = dict.fromkeys(self._names_unread(), 1 << 62)
         for at in np.flatnonzero(self._order_writer != _NOBODY).tolist():
@@ -330,7 +328,7 @@ class ListAppend:
         return zip(self._table.transaction[appends].tolist(), self._table.key[appends].tolist(), strict=True)
 
     def _of_others(self) -> Ints:
-        """The reads that say something of others: not those that show the transaction's own append last."""
+        """The reads that show other transactions' appends: those whose last value is not the transaction's own append."""
         table = self._table
         reads = self._reads[~self._odd[self._reads] & ~self._bad_keys[table.key[self._reads]]]
         own: Flags = self._after_own[reads] & (table.length[reads] > 0)
@@ -341,7 +339,7 @@ class ListAppend:
         return reads[~own]
 
     def _committed(self) -> Flags:
-        """Which transactions certainly did: those that said so, and those of which something was read, or it would be G1a."""
+        """Flags of committed transactions: acknowledged ones, and those of which a value was read (otherwise G1a)."""
         committed = self._table.ok
         if "G1a" in self._forbidden:
             committed = committed.copy()
@@ -354,7 +352,7 @@ class ListAppend:
         return np.flatnonzero(self._table.write & (self._table.transaction < self._table.count) & ~read)
 
     def _to_unread(self, reader: Ints, key: Ints, known: Ints) -> Iterator[Edges]:
-        """What committed and was never read comes after all that was read."""
+        """Edges to committed appends that were never read: they come after all versions that were read."""
         table = self._table
         appends = self._unread()
         appends = appends[self._committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]

@@ -1,15 +1,15 @@
 """rw-register: `[:w k v]` and `[:r k v]`. Values are written once per key; nil is the first version.
 
-The version order is known in part, and what is inferred depends on what was promised, for each inference rests on this: were
-it otherwise, another forbidden anomaly would be there.
+The version order is known in part only. Each inference depends on the promised level: if it were wrong, the history would show
+another forbidden anomaly.
 
-- Nil is before everything that was certainly written.
-- A transaction that read v and wrote w: v is before w, or the writer of v would come after it and before it (G1c).
-- Where one returned before another was invoked, what the first left is not after what the second found (G-single-realtime); the
-  same within a process (G-single-process).
+- Nil is before every value that was certainly written.
+- If a transaction read v and wrote w, v is before w; otherwise the writer of v would be both before and after it (G1c).
+- If a transaction returned before another was invoked, the version that it left is not after the version that the other found
+  (G-single-realtime); the same within a process (G-single-process).
 
-That is less than list-append says, so fewer anomalies can be seen. A read value that nobody wrote is noted, for a history may be
-a window of another, and stands nowhere in the order. A key where a value was written twice is unchecked.
+list-append gives more order, so fewer anomalies can be seen here. A read value that no transaction wrote has no place in the
+order and is noted, because the history may be an excerpt of a longer one. A key to which a value was written twice is unchecked.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,16 +27,16 @@ _Version = tuple[int, int]  # key and value
 
 
 class RwRegister:
-    """What is known of the keys of a history."""
+    """The writers, readers and version order of the keys of a history."""
 
     def __init__(self, table: Table, forbidden: frozenset[str]) -> None:
         self._table = table
         self._forbidden = forbidden
         self._writer: dict[_Version, int] = {}
         self._failed: dict[_Version, int] = {}
-        self._last: dict[tuple[int, int], int] = {}  # transaction and key: the value that it left
-        self._outer: dict[tuple[int, int], int] = {}  # transaction and key: the value that it found
-        self._reads: list[tuple[int, int, int]] = []  # transaction, key, value: all that others left
+        self._last: dict[tuple[int, int], int] = {}  # (transaction, key) -> the value that it left
+        self._outer: dict[tuple[int, int], int] = {}  # (transaction, key) -> the value that it found
+        self._reads: list[tuple[int, int, int]] = []  # (transaction, key, value) of reads from other transactions
         self._readers: dict[_Version, list[int]] = {}
         self._within: list[Found] = []
         self._bad_keys: set[int] = set()
@@ -44,8 +44,8 @@ class RwRegister:
         self.notes: list[str] = []
         self.junctions = 0
         self._read_columns()
-        # What exists for certain: versions that were left by one that committed, or that were found.
-        # Of a transaction of unknown outcome one value that was found tells of the others, or it would be G1a.
+        # Versions that certainly exist: those left by a committed transaction, and those that were read. If one value of a
+        # transaction of unknown outcome was read, the transaction committed (otherwise G1a), so its other versions exist, too.
         proven = {
             self._writer[v] for v in self._readers if v in self._writer and v[0] not in self._bad_keys and "G1a" in forbidden
         }
@@ -72,7 +72,7 @@ class RwRegister:
             if write:
                 if (key, value) in self._writer and key not in self._bad_keys:
                     self._bad_keys.add(key)
-                    words = f"{table.values.name(value)} is written twice, so its versions have no names"
+                    words = f"{table.values.name(value)} is written twice, so its versions cannot be told apart"
                     self.unchecked.append(f"key {table.keys[key]}: {words}")
                 self._writer[key, value] = transaction
                 self._last[transaction, key] = value
@@ -92,7 +92,7 @@ class RwRegister:
         self._readers.setdefault((key, value), []).append(transaction)
 
     def anomalies(self) -> Iterator[Found]:
-        """What needs no cycle of transactions."""
+        """The anomalies that need no cycle of transactions."""
         table = self._table
         yield from self._within
         strangers = 0
@@ -102,21 +102,21 @@ class RwRegister:
             words = f"line {table.line(reader)} reads {table.values.name(value)}"
             writer, failed = self._writer.get((key, value)), self._failed.get((key, value))
             if writer is None and failed is not None:
-                text = f"{words}, which line {table.line(failed)} wrote and took back"
+                text = f"{words}, which line {table.line(failed)} wrote and aborted"
                 yield Found("G1a", key, text, (failed, reader))
             elif writer is None:
                 strangers += 1
             elif writer == reader:
-                yield Found("future-read", key, f"{words} before it writes it", (reader,))
+                yield Found("future-read", key, f"{words} before writing it", (reader,))
             elif self._last[writer, key] != value:
-                yield Found("G1b", key, f"{words}, which line {table.line(writer)} wrote over", (writer, reader))
+                yield Found("G1b", key, f"{words}, which line {table.line(writer)} overwrote itself", (writer, reader))
         if strangers:
-            self.notes.append(f"{strangers} values were read that nobody here wrote")
+            self.notes.append(f"{strangers} values were read that no transaction of the history wrote")
         yield from self._lost_updates()
         yield from self._order_versions()
 
     def _lost_updates(self) -> Iterator[Found]:
-        """Two that committed found one version and wrote over it: one of them did not see the other."""
+        """Two committed transactions that read one version and overwrote it: one of them did not see the other."""
         table = self._table
         for (key, value), readers in self._readers.items():
             if key in self._bad_keys or (value != NIL and (key, value) not in self._writer):
@@ -125,11 +125,11 @@ class RwRegister:
             over = [t for t in first if (t, key) in self._last and self._writer.get((key, value)) != t]
             if len(over) > 1:
                 lines = f"line {table.line(over[0])} and line {table.line(over[1])}"
-                words = f"{lines} both read {table.values.name(value)} and wrote over it"
+                words = f"{lines} both read {table.values.name(value)} and overwrote it"
                 yield Found("lost-update", key, words, (over[0], over[1]))
 
     def _order_versions(self) -> Iterator[Found]:
-        """Who is before whom, and the keys where that is a circle: these have no order."""
+        """Infer the order of versions; keys whose inferred order has a cycle are reported and have no order."""
         table = self._table
         pairs = {pair for pair in self._before() if pair[0] != pair[1]}
         versions = sorted({version for pair in pairs for version in pair})
@@ -162,7 +162,10 @@ class RwRegister:
             yield from self._in_time(one_process=True)
 
     def _in_time(self, *, one_process: bool) -> Iterator[tuple[_Version, _Version]]:
-        """What one left before what another found that was invoked after the first returned, but for what follows."""
+        """Pairs of a version left by a transaction and a version found by one invoked after it returned.
+
+        Pairs that follow from others by transitivity are left out.
+        """
         table = self._table
         start, end, process = table.start.tolist(), table.end.tolist(), table.process.tolist()
         points: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
@@ -172,7 +175,7 @@ class RwRegister:
             if end[transaction] < NEVER:
                 group.append((end[transaction], 1, transaction))
         for (key, _), group in sorted(points.items()):
-            frontier: dict[int, _Version] = {}  # returned, and followed by none that returned
+            frontier: dict[int, _Version] = {}  # versions of returned transactions that no later returned one has replaced
             earlier: dict[int, tuple[int, ...]] = {}
             for _, kind, transaction in sorted(group):
                 if kind == 0:
@@ -182,24 +185,24 @@ class RwRegister:
                         yield from ((version, found) for version in frontier.values())
                     continue
                 left = (key, self._last.get((transaction, key), self._outer.get((transaction, key), NIL)))
-                # Of one that found nothing known nothing follows for those before it: it replaces none of them.
+                # A transaction that found no known version is not ordered after the earlier ones, so it replaces none of them.
                 if left in self._left and self._found(transaction, key) is not None:
                     for number in earlier[transaction]:
                         frontier.pop(number, None)
                     frontier[transaction] = left
 
     def _found(self, transaction: int, key: int) -> _Version | None:
-        """The version that it found; of one that found nothing known, the version that it left."""
+        """The version that the transaction found; if that is not known, the version that it left."""
         for value in (self._outer.get((transaction, key)), self._last.get((transaction, key))):
             if value is not None and (key, value) in self._left:
                 return key, value
         return None
 
     def shown(self) -> tuple[list[tuple[int, int, int]], Callable[[int, int, int], bool]]:
-        """What `checkers.elle.fractured` asks for: reads with who wrote what they found, and whether one misses a write.
+        """The arguments of `checkers.elle.fractured`: reads with the writers of the values found, and `missed`.
 
-        Who sees two writers of a key and reads of one tells that this one came later (Biswas and Enea 2019, read atomic).
-        A write is missed where that, with who read from whom, goes round in a circle.
+        If a transaction sees two writers of a key and reads from one, that one is later (Biswas and Enea 2019, read atomic). A
+        write is missed if this order, together with reads-from, has a cycle.
         """
         kept = {at: value for at, value in self._outer.items() if at[1] not in self._bad_keys}
         found = [(reader, key, self._writer.get((key, value), -1)) for (reader, key), value in kept.items()]
@@ -222,7 +225,7 @@ class RwRegister:
         return found, missed
 
     def edges(self) -> Iterator[Edges]:
-        """wr to readers; ww and rw as far as the version order is known. To be asked after `anomalies`."""
+        """wr edges to readers; ww and rw edges as far as the version order is known. Call `anomalies` first."""
         table = self._table
         wr = [
             (self._writer[key, value], reader, key, value)

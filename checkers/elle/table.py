@@ -1,7 +1,7 @@
 """A history of transactions as columns: one row for each transaction, micro-operation and element read.
 
-A million transactions are judged on these arrays; Python objects are made only of what is to be explained. Micro-operations of
-a transaction stand together, in their order. Reads of transactions whose outcome is unknown say nothing and are left out.
+A million transactions are judged on these arrays; Python objects are made only for explanations. Micro-operations of a
+transaction are adjacent and in order. Reads of transactions of unknown outcome prove nothing and are left out.
 """
 
 from collections.abc import Hashable, Sequence
@@ -16,15 +16,15 @@ from history.foreign.step import UNKNOWN, Call, shown
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-NEVER = 1 << 62  # the end of a transaction that nobody saw end
+NEVER = 1 << 62  # the end of a transaction of unknown outcome
 NIL = -1
 _VALUE_BITS = 31
-_LARGEST = 1 << 62  # numpy counts in 64 bits
+_LARGEST = 1 << 62  # numpy integers have 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Columns. Transactions that certainly failed come last: they are no nodes of any graph."""
+    """The columns. Transactions that certainly failed come last: they are not nodes of a graph."""
 
     calls: tuple[Call, ...]
     count: int  # transactions that may have committed
@@ -35,54 +35,54 @@ class Table:
     key: Ints
     write: Flags
     value: Ints  # of a write, or of a read of a register
-    first: Ints  # of a read of a list: where its elements begin, and how many they are
-    length: Ints
+    first: Ints  # of a read of a list: index of its first element
+    length: Ints  # of a read of a list: number of elements
     elements: Ints
     keys: tuple[Hashable, ...]
     values: "Values"
-    odd: tuple[str, ...]  # what could not be read as what it should be
+    odd: tuple[str, ...]  # reads of lists whose value is not a list
 
     @property
     def ok(self) -> Flags:
-        """Of each transaction: whether it certainly committed."""
+        """For each transaction, whether it certainly committed."""
         return self.end < NEVER
 
     def line(self, transaction: int) -> int:
-        """Where it was invoked."""
+        """The line of the transaction's invocation."""
         return self.calls[transaction].line
 
     def list_of(self, micro: int) -> tuple[int, ...]:
-        """What a read of a list saw."""
+        """The elements that a read of a list returned."""
         first = int(self.first[micro])
         return tuple(self.elements[first : first + int(self.length[micro])].tolist())
 
     def shown(self, values: Sequence[int]) -> str:
-        """A list of values as people read it, its end if it is long."""
+        """A list of values as text; only the last 12 if it is longer."""
         words = ", ".join(self.values.name(v) for v in values[-12:])
         return f"[{'… ' if len(values) > 12 else ''}{words}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """Numbers for values. Small integers are their own numbers, but for a constant; others are counted."""
+    """Integer codes of values. Small integers are coded as themselves minus a constant; other values are numbered."""
 
     least: int
     names: tuple[Hashable, ...] | None
 
     def name(self, value: int) -> str:
-        """A value as people read it."""
+        """A value as text."""
         if value == NIL:
             return "nil"
         return str(value + self.least) if self.names is None else shown(self.names[value])
 
 
 def packed(key: Ints, value: Ints) -> Ints:
-    """One number for key and value: both are below 2**31, and nil is -1."""
+    """Key and value in one number: both are below 2**31, and nil is -1."""
     return (key << 32) + value + 1
 
 
 def table_of(paired: Paired, writes: str, *, lists: bool) -> Table:
-    """The columns of a history. HistoryError where a call is no transaction."""
+    """The columns of a history. HistoryError if a call is not a transaction."""
     calls = (*paired.calls, *paired.failed)
     reader = _Reader(writes, lists=lists)
     reader.read(calls)
@@ -125,7 +125,7 @@ class _Reader:
         self.odd: list[str] = []
 
     def read(self, calls: Sequence[Call]) -> None:
-        """The hot loop: everything that it touches has a local name."""
+        """Fill the columns. This is the hot loop, so it uses local names only."""
         writes, lists, keys, elements = self._writes, self._lists, self.keys, self.elements
         add_transaction, add_key, add_write = self.transaction.append, self.key.append, self.write.append
         add_value, add_first, add_length = self.value.append, self.first.append, self.length.append
@@ -138,9 +138,11 @@ class _Reader:
                 add_to = len(elements)
                 if write:
                     if value is None:
-                        raise HistoryError(f"line {call.line}: nil is written, but nil stands for nothing written")
+                        raise HistoryError(
+                            f"line {call.line}: nil must not be written: it stands for the version before all writes"
+                        )
                 elif f != "r":
-                    raise HistoryError(f"line {call.line}: {shown(f)} is neither r nor {writes}")
+                    raise HistoryError(f"line {call.line}: a micro-operation must be r or {writes}, not {shown(f)}")
                 elif unknown:
                     continue
                 elif lists:
@@ -148,9 +150,9 @@ class _Reader:
                         elements.extend(value)
                         size = len(value)
                     elif value is not None:
-                        self.odd.append(f"line {call.line}: a read of {shown(value)}, which is no list of values")
+                        self.odd.append(f"line {call.line}: a read must return a list of values, not {shown(value)}")
                         continue
-                    value = 0  # of no meaning, and of the type that most values have
+                    value = 0  # a placeholder of the type that most values have
                 add_transaction(number)
                 add_key(keys.setdefault(key, len(keys)))
                 add_write(write)
@@ -161,10 +163,10 @@ class _Reader:
 
 def _micros(call: Call, value: Hashable) -> tuple[tuple[Hashable, Hashable, Hashable], ...]:
     if not isinstance(value, tuple):
-        raise HistoryError(f"line {call.line}: a transaction is a list of [f key value], not {shown(value)}")
+        raise HistoryError(f"line {call.line}: a transaction must be a list of [f key value], not {shown(value)}")
     for micro in value:
         if not isinstance(micro, tuple) or len(micro) != 3:
-            raise HistoryError(f"line {call.line}: a micro-operation is [f key value], not {shown(micro)}")
+            raise HistoryError(f"line {call.line}: a micro-operation must be [f key value], not {shown(micro)}")
     return value
 
 

@@ -1,9 +1,9 @@
-"""Cycles of dependencies between operations, by the graph of `checkers.elle`.
+"""Cycles of dependencies between operations, found with the graph of `checkers.elle`.
 
-ww: one operation sent what stands right before what the other sent. wr: one sent what the other polled. And real time. Kafka's
-transactions write where they like among each other, so a cycle with a ww edge is only reported; one of wr edges, and time, says
-that a consumer saw what was not committed, and is judged on its own: Jepsen lets both pass where it looks at ww edges at all.
-The graph decides exactly, so no search is ever given up and no component is left without its cycle.
+Edges: ww, if one operation sent the record right before a record of the other; wr, if one sent a record that the other polled;
+and real time. Kafka's transactions may interleave their writes, so a cycle with a ww edge is only noted. A cycle of wr edges,
+with or without real time, shows that a consumer saw an uncommitted record; it is judged on its own. Jepsen allows both when it
+uses ww edges at all. The graph decides exactly, so no search is given up and every component with a cycle is reported.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from checkers.kafka.logs import Log, Logs
 from checkers.kafka.transactions import TRANSACTIONS, Op
 
 KINDS = ("G0", "G0-realtime", "G1c", "G1c-realtime")
-_WRITES = "transactions may write among each other"
+_WRITES = "transactions may interleave their writes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class _Times:
 
 
 def anomalies(logs: Logs) -> Iterator[Found]:
-    """One cycle of each kind; those that a ww edge is needed for are allowed."""
+    """One cycle of each kind; a cycle that needs a ww edge is allowed."""
     nodes = [op for op in logs.ops if op.f in TRANSACTIONS and logs.committed(op)]
     number = {op.number: node for node, op in enumerate(nodes)}
     wr, ww = _edges(_read(logs), number, WR), _edges(_followed(logs), number, WW)
@@ -64,7 +64,7 @@ def _read(logs: Logs) -> list[tuple[Op, Op]]:
 
 
 def _followed(logs: Logs) -> list[tuple[Op, Op]]:
-    """The writers of values that follow each other; what stands in several places, or not alone in its own, orders nobody."""
+    """The writers of neighbouring values. Values at several offsets, and offsets with several values, give no order."""
     found: list[tuple[Op, Op]] = []
     for log in logs.keys.values():
         before: Op | None = None
@@ -87,4 +87,4 @@ def _said(nodes: list[Op], step: Step) -> str:
     first, then = f"line {nodes[step.source].line}", f"line {nodes[step.target].line}"
     if step.kind == REALTIME:
         return f"{first} had returned before {then} began"
-    return f"{then} polled what {first} sent" if step.kind == WR else f"{then} sent what stands right behind what {first} sent"
+    return f"{then} polled a record of {first}" if step.kind == WR else f"a record of {then} is right behind one of {first}"

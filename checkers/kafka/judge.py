@@ -1,4 +1,4 @@
-"""Judging a history of sends and polls by Jepsen's rules for queues like Kafka.
+"""Judge a history of sends and polls by Jepsen's rules for queues like Kafka.
 
     >>> from checkers.kafka.judge import judge
     >>> from history.foreign.jepsen import steps
@@ -7,8 +7,8 @@
     >>> [a.kind for a in judge(steps(enumerate(sent + polled, 1))).anomalies]
     ['inconsistent-offsets', 'lost-write', 'phantom-read', 'unseen']
 
-INVALID is a history that shows what Kafka does not allow; what it allows is told in the notes. UNKNOWN is one in which nobody
-sent or polled, values are not unique, or what was acknowledged may still be on its way to a reader.
+A history is INVALID if it shows an anomaly that Kafka forbids; allowed ones become notes. It is UNKNOWN if it has no sends or
+polls, if values are not unique, or if an acknowledged record may still be on its way to a reader.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,12 +27,12 @@ _OF_A_KIND_MAX = 8
 
 
 def judge(steps: Iterable[Step]) -> Judgement:
-    """What the steps show. HistoryError with the line where one is no step of such a history."""
+    """Judge the steps of a history. HistoryError, with the line, if one is not a step of such a history."""
     return judge_operations(operations(steps))
 
 
 def judge_operations(ops: list[Op]) -> Judgement:
-    """The same of operations, in order of completion."""
+    """Judge operations, given in order of completion."""
     logs = Logs(ops)
     polling = [op for op in ops if op.type is OpType.OK and op.polled]
     found: list[Found] = []
@@ -41,13 +41,15 @@ def judge_operations(ops: list[Op]) -> Judgement:
         unseen, late = values.unseen(log, polling)
         found += [*values.of_log(log), *values.of_readers(log), *values.lost(log, logs), *unseen]
         if late:
-            unchecked.append(f"{late} acknowledged values of {log.key}: nobody polled after that, so they may be late or lost")
+            unchecked.append(
+                f"{late} acknowledged values of {log.key} may be late or lost: no operation polled after their acknowledgement"
+            )
         again = sum(1 for writers in log.writers.values() if len(writers) > 1)
         if again:
-            unchecked.append(f"{again} values of {log.key} were sent by several operations: whose is read, nobody knows")
+            unchecked.append(f"{again} values of {log.key} were sent by several operations: it is unknown whose were read")
     found += [*processes.anomalies(logs), *cycles.anomalies(logs)]
     if not any(op.f in TRANSACTIONS for op in ops):
-        unchecked.append("nobody sent or polled anything")
+        unchecked.append("no operation sent or polled anything")
     bad = [one for one in found if not one.allowed]
     return Judgement(
         validity=Validity.INVALID if bad else Validity.UNKNOWN if unchecked else Validity.VALID,
@@ -59,7 +61,7 @@ def judge_operations(ops: list[Op]) -> Judgement:
 
 
 def _anomalies(found: list[Found]) -> Iterator[Anomaly]:
-    """The first few of each kind."""
+    """The first `_OF_A_KIND_MAX` of each kind."""
     taken: dict[str, int] = {}
     for one in sorted(found, key=lambda one: (one.kind, one.lines)):
         taken[one.kind] = taken.get(one.kind, 0) + 1
@@ -70,4 +72,4 @@ def _anomalies(found: list[Found]) -> Iterator[Anomaly]:
 def _notes(found: list[Found]) -> Iterator[str]:
     for kind in sorted({one.kind for one in found}):
         same = [one for one in found if one.kind == kind]
-        yield f"{kind}: {len(same)}, allowed, for {same[0].allowed}; the first: {same[0].words}"
+        yield f"{kind}: {len(same)}, allowed, because {same[0].allowed}; the first: {same[0].words}"

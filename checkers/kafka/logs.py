@@ -1,9 +1,9 @@
-"""What the operations together say of each key: the log of the partition, who wrote each value, and who read it.
+"""The log of each key as its operations show it, with the writers and readers of each value.
 
-The log maps an offset to the values that it was seen to hold: by polls of any operation, for a consumer is handed safe data
-whatever becomes of its transaction, and by sends of operations that must have committed: that succeeded, or one of whose values
-an operation that succeeded has read. Gaps are normal, so places are compared by index: the rank of an offset among those that
-hold something. Where an index is not known, nobody is accused.
+The log maps an offset to the values observed there. Polls of any operation count, because a consumer is given safe data whatever
+becomes of its transaction. Sends count if the operation must have committed: it succeeded, or a successful operation read one of
+its values. Gaps are normal, so places are compared by index: the rank of an offset among those that hold a value. Records whose
+index is unknown accuse no operation.
 """
 
 from collections.abc import Hashable, Sequence
@@ -14,27 +14,27 @@ from history.op import OpType
 
 
 class Log:
-    """One key."""
+    """The log of one key."""
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.offsets: dict[int, dict[Hashable, Op]] = {}  # offset -> value -> the first operation that says so
+        self.offsets: dict[int, dict[Hashable, Op]] = {}  # offset -> value -> the first operation that shows it
         self.writers: dict[Hashable, list[Op]] = {}
         self.readers: dict[Hashable, list[Op]] = {}
 
     @cached_property
     def order(self) -> list[int]:
-        """Offsets that hold something, by index."""
+        """The offsets that hold a value, sorted: index -> offset."""
         return sorted(self.offsets)
 
     @cached_property
     def index(self) -> dict[int, int]:
-        """The index of each offset."""
+        """Offset -> index."""
         return {offset: index for index, offset in enumerate(self.order)}
 
     @cached_property
     def places(self) -> dict[Hashable, list[int]]:
-        """The indices at which a value stands, ascending."""
+        """Value -> the indices at which it is, ascending."""
         found: dict[Hashable, list[int]] = {}
         for index, offset in enumerate(self.order):
             for value in self.offsets[offset]:
@@ -42,24 +42,24 @@ class Log:
         return found
 
     def place(self, offset: int | None, value: Hashable) -> int | None:
-        """The index of a record; of one without an offset where its value stands in one place alone."""
+        """The index of a record. A record without an offset has one only if its value is in a single place."""
         if offset is not None and value in self.offsets.get(offset, ()):
             return self.index[offset]
         places = self.places.get(value, ())
         return places[0] if len(places) == 1 else None
 
     def between(self, first: int, last: int) -> list[Hashable]:
-        """The values at the indices between two, both excluded."""
+        """The values between two indices, both excluded."""
         return [value for index in range(first + 1, last) for value in self.offsets[self.order[index]]]
 
     def writer(self, value: Hashable) -> Op | None:
-        """Who sent a value; None where nobody did, or several."""
+        """The operation that sent a value; None if there is none or several."""
         writers = self.writers.get(value, ())
         return writers[0] if len(writers) == 1 else None
 
 
 class Logs:
-    """All keys of a history."""
+    """The logs of all keys of a history."""
 
     def __init__(self, ops: Sequence[Op]) -> None:
         self.ops = ops
@@ -78,7 +78,7 @@ class Logs:
                     self.keys[key].offsets.setdefault(offset, {}).setdefault(value, op)
 
     def committed(self, op: Op) -> bool:
-        """It succeeded, or it crashed and somebody who succeeded has read one of its values."""
+        """True if the operation succeeded, or crashed and a successful operation read one of its values."""
         return op.number in self._committed
 
     def _log(self, key: Hashable) -> Log:

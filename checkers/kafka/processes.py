@@ -1,9 +1,10 @@
-"""Anomalies of operations and processes: in which order one of them polled and sent, by the log.
+"""Anomalies in the order in which an operation, or a process, polled and sent the records of a log.
 
-Two records that follow each other are fine where the index grows by one, or where either index is not known. Inside an operation
-a key is exempt that was given or taken meanwhile. From one operation of a process to the next: an assignment or a subscription
-that leaves a key out ends the comparison; what failed or crashed is compared, but does not move the process on, for it must begin
-again where it stood. A process that subscribes reads what the cluster gives it and may skip and repeat: that is only reported.
+Two consecutive records are fine if the index grows by one, or if either index is unknown. Within an operation, keys that were
+assigned or revoked meanwhile are exempt. Between operations of a process, an assignment or a subscription without a key ends the
+comparison for that key. A failed or crashed poll is compared but does not move the process's position, because the process must
+start again where it was. A subscribed process may skip and repeat records, because the cluster decides what it reads: that is
+only noted.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -15,15 +16,15 @@ from checkers.kafka.transactions import Op, Record
 from history.foreign.step import shown
 from history.op import OpType
 
-_INTERLEAVED = "records of other transactions may stand between those of one"
-_REBALANCED = "the process subscribes, and a rebalance may move it"
+_INTERLEAVED = "records of other transactions may be between those of one"
+_REBALANCED = "the process is subscribed, and a rebalance may move it"
 
 _ByKey = dict[Hashable, list[Record]]
 
 
 def anomalies(logs: Logs) -> Iterator[Found]:
-    """All of them, in the order of the operations."""
-    polled: dict[Hashable, dict[Hashable, tuple[Op, Record]]] = {}  # process -> key -> where it stands
+    """The anomalies and notes, in the order of the operations."""
+    polled: dict[Hashable, dict[Hashable, tuple[Op, Record]]] = {}  # process -> key -> its last record
     sent: dict[Hashable, dict[Hashable, tuple[Op, Record]]] = {}
     for op in logs.ops:
         polls, sends = _by_key(op.polls), _by_key(op.sends)
@@ -56,7 +57,7 @@ def _by_key(records: Sequence[Record]) -> _ByKey:
 
 
 def _own(op: Op) -> Iterator[Found]:
-    """It polled what it sent itself: a consumer is not to see what is not committed. Told once for each operation."""
+    """The operation polled a record that it sent itself, which is not committed yet. Reported once for each operation."""
     own = {(key, value) for key, _, value in op.sends}
     for key, _, value in op.polls:
         if (key, value) in own:
@@ -91,8 +92,8 @@ def _pair(log: Log, scope: str, what: str, before: tuple[Op, Record], now: tuple
     did = "polled" if what == "poll" else "sent"
     if second > first:
         skipped = ", ".join(map(shown, log.between(first, second)[:3]))
-        words = f"process {then.process} {did} {shown(follows)} of {key} right after {shown(value)}, and {skipped} stands between"
+        words = f"process {then.process} {did} {shown(follows)} of {key} right after {shown(value)}, skipping {skipped}"
         yield Found(f"{scope}{what}-skip", key, lines, words)
     else:
-        words = f"process {then.process} {did} {shown(follows)} of {key} after {shown(value)}, and it does not stand behind that"
+        words = f"process {then.process} {did} {shown(follows)} of {key} after {shown(value)}, but it is not behind it in the log"
         yield Found(f"{scope}nonmonotonic-{what}", key, lines, words)

@@ -1,9 +1,9 @@
 """The operations of a history of sends and polls, as `checkers.kafka` judges them.
 
 An operation is a list of micro-operations: `[:send k v]`, answered by `[:send k [offset v]]`, and `[:poll]`, answered by
-`[:poll {k [[offset v] ...]}]`. A key is one partition of a topic; values are unique to a key and never sent twice. What a
-completion does not say is what was asked; offsets may be nil. Operations that failed or crashed are kept: what they polled was
-read, whatever became of them, and what they sent may turn up.
+`[:poll {k [[offset v] ...]}]`. A key is one partition of a topic; values are unique to a key and never sent twice. A completion
+without a value takes that of its invocation; offsets may be nil. Operations that failed or crashed are kept: the records they
+polled were read, and the records they sent may turn up.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -19,34 +19,34 @@ from history.op import OpType
 TRANSACTIONS = ("send", "poll", "txn")
 _PLACES = ("assign", "subscribe")
 _CRASH = "crash"
-_ASKS = "debug-topic-partitions"  # what it is told says nothing of a log
+_ASKS = "debug-topic-partitions"  # its answer shows nothing of a log
 
 Record = tuple[Hashable, int | None, Hashable]  # key, offset, value
 
 
 class Op(Struct, frozen=True, kw_only=True, gc=False):
-    """One operation. `end` is None where nobody knows when, or whether, it took effect."""
+    """One operation. `end` is None if it is unknown when, or whether, it took effect."""
 
     number: int  # position among the operations, in order of completion; those that never completed come last
-    line: int  # of the completion, or of the invocation where there is none
+    line: int  # of the completion, or of the invocation if there is none
     process: Hashable
     type: OpType
     start: int
     end: int | None
     sends: tuple[Record, ...] = ()
     polls: tuple[Record, ...] = ()
-    polled: bool = False  # it has a poll in it, whatever that returned
-    rebalanced: frozenset[Hashable] = frozenset()  # keys that came or went meanwhile
+    polled: bool = False  # it contains a poll, whatever that returned
+    rebalanced: frozenset[Hashable] = frozenset()  # keys assigned or revoked meanwhile
     subscribed: bool = False  # the cluster decides what this process reads
-    forgets: bool = False  # where the process stood counts no more, but for `keeps`
+    forgets: bool = False  # it resets the positions of the process, except for the keys in `keeps`
     keeps: frozenset[Hashable] = frozenset()
     f: str
 
 
 def operations(steps: Iterable[Step]) -> list[Op]:
-    """The operations in order of completion. HistoryError with the line where a step is none."""
+    """The operations in order of completion. HistoryError, with the line, for a step that is not one of these operations."""
     told = list(steps)
-    for why in pair(told).unsure:  # refuses what is no history, too: two completions of one call, steps out of order
+    for why in pair(told).unsure:  # `pair` also rejects malformed histories: two completions of one call, steps out of order
         raise HistoryError(why)
     open_steps: dict[Hashable, tuple[int, Step]] = {}
     subscribed: set[Hashable] = set()
@@ -67,7 +67,7 @@ def operations(steps: Iterable[Step]) -> list[Op]:
 
 def _op(number: int, start: int, asked: Step, answered: Step | None, *, subscribed: bool) -> Op:
     if asked.f not in (*TRANSACTIONS, *_PLACES, _CRASH, _ASKS):
-        raise HistoryError(f"line {asked.line}: {asked.f} is no function of a queue like Kafka")
+        raise HistoryError(f"line {asked.line}: {asked.f} is not a function of a queue like Kafka")
     step = asked if answered is None or answered.value is None else answered
     type_ = OpType.INFO if answered is None else answered.type
     sends: tuple[Record, ...] = ()
@@ -101,18 +101,18 @@ def _kept(step: Step) -> frozenset[Hashable]:
     if step.value is None:
         return frozenset()
     if not isinstance(step.value, tuple | frozenset):
-        raise HistoryError(f"line {step.line}: {step.f} names a list of keys, not {shown(step.value)}")
+        raise HistoryError(f"line {step.line}: {step.f} must name a list of keys, not {shown(step.value)}")
     return frozenset(key_of(key) for key in step.value)
 
 
 def _micros(step: Step) -> tuple[tuple[Hashable, ...], ...]:
     value = step.value
     if not isinstance(value, tuple):
-        raise HistoryError(f"line {step.line}: {step.f} is a list of [:send k v] and [:poll], not {shown(value)}")
+        raise HistoryError(f"line {step.line}: {step.f} must be a list of [:send k v] and [:poll], not {shown(value)}")
     for micro in value:
         fits = isinstance(micro, tuple) and micro and ((micro[0] == "send" and len(micro) == 3) or micro[0] == "poll")
         if not fits:
-            raise HistoryError(f"line {step.line}: a micro-operation is [:send k v] or [:poll], not {shown(micro)}")
+            raise HistoryError(f"line {step.line}: a micro-operation must be [:send k v] or [:poll], not {shown(micro)}")
     return value
 
 
@@ -121,21 +121,21 @@ def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
     if not answered or not isinstance(value, tuple):
         return key_of(micro[1]), None, value
     if len(value) != 2 or not _may_be_offset(value[0]):
-        raise HistoryError(f"line {step.line}: a send is answered by [offset value], not {shown(value)}")
+        raise HistoryError(f"line {step.line}: the answer to a send must be [offset value], not {shown(value)}")
     return key_of(micro[1]), value[0], value[1]
 
 
 def _polled(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
-    """A map inside a value is a tuple of pairs (`history.foreign.edn`)."""
+    """The records of a poll. A map inside a value is a tuple of pairs (`history.foreign.edn`)."""
     found = micro[1] if len(micro) > 1 and micro[1] is not None else ()
     pairs = found if isinstance(found, tuple) else None
     for pair_ in pairs if pairs is not None else (None,):
         records = pair_[1] if isinstance(pair_, tuple) and len(pair_) == 2 else None
         if not isinstance(records, tuple):
-            raise HistoryError(f"line {step.line}: a poll is answered by {{key [[offset value] …]}}, not {shown(found)}")
+            raise HistoryError(f"line {step.line}: the answer to a poll must be {{key [[offset value] …]}}, not {shown(found)}")
         for record in records:
             if not (isinstance(record, tuple) and len(record) == 2 and _may_be_offset(record[0])):
-                raise HistoryError(f"line {step.line}: a record is [offset value], not {shown(record)}")
+                raise HistoryError(f"line {step.line}: a record must be [offset value], not {shown(record)}")
             if record[1] is not None:
                 yield key_of(pair_[0]), record[0], record[1]
 
@@ -145,5 +145,5 @@ def _may_be_offset(value: Hashable) -> bool:
 
 
 def key_of(key: Hashable) -> Hashable:
-    """JSON makes text of the keys of an object: a number is the number again."""
+    """The key, with text of digits as a number: JSON turns the keys of an object into text."""
     return int(key) if isinstance(key, str) and key.isdecimal() else key

@@ -1,6 +1,6 @@
-"""Anomalies of one key: what its log holds, what of it was read, and what was not (`docs/properties.md` names all twenty).
+"""Anomalies of one key: in its log, in the values that were read, and in those that were not (all twenty: docs/properties.md).
 
-Values that several operations sent prove little: which of them is read nobody knows. They are left out, and named as unchecked.
+For a value that several operations sent it is unknown whose was read. Such values are left out and reported as unchecked.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from history.op import OpType
 
 
 def of_log(log: Log) -> Iterator[Found]:
-    """An offset of several values, and a value at several offsets."""
+    """Offsets that hold several values, and values at several offsets."""
     for offset in log.order:
         said = log.offsets[offset]
         if len(said) > 1:
@@ -22,29 +22,29 @@ def of_log(log: Log) -> Iterator[Found]:
     for value, places in log.places.items():
         if len(places) > 1 and len(log.writers.get(value, ())) < 2:
             offsets = [log.order[index] for index in places]
-            words = f"{shown(value)} stands in {log.key} at offsets {', '.join(map(str, offsets))}"
+            words = f"{shown(value)} of {log.key} is at offsets {', '.join(map(str, offsets))}"
             yield Found("duplicate", log.key, tuple(log.offsets[offset][value].line for offset in offsets), words)
 
 
 def of_readers(log: Log) -> Iterator[Found]:
-    """What nobody wrote, and what certainly was not written."""
+    """Values that were read but never sent, and values that were read although their send certainly failed."""
     for value, readers in log.readers.items():
         writers = log.writers.get(value, ())
         if not writers:
-            words = f"{shown(value)} of {log.key} was read, which nobody ever sent"
+            words = f"{shown(value)} of {log.key} was read but never sent"
             yield Found("phantom-read", log.key, tuple(op.line for op in readers[:1]), words)
         elif all(op.type is OpType.FAIL for op in writers):
             reader = next((op for op in readers if op.type is OpType.OK), None)
             if reader is not None:
-                words = f"{shown(value)} of {log.key} was read, though sending it had certainly failed"
+                words = f"{shown(value)} of {log.key} was read, though its send had certainly failed"
                 yield Found("G1a", log.key, (writers[0].line, reader.line), words)
 
 
 def lost(log: Log, logs: Logs) -> Iterator[Found]:
-    """Values that nobody read, though somebody read behind them.
+    """Values that were not read, though a record behind them was.
 
-    An offset may hold several values and a value stand at several offsets, so the bound is the highest of the first places of
-    what was read, and a value is before it only with its last place.
+    An offset may hold several values and a value may be at several offsets. The bound is therefore the highest of the first
+    places of all read values, and a value counts as before it only if its last place is.
     """
     read = {value for value, readers in log.readers.items() if any(op.type is OpType.OK for op in readers)}
     firsts = {value: log.places[value][0] for value in read if value in log.places}
@@ -57,14 +57,14 @@ def lost(log: Log, logs: Logs) -> Iterator[Found]:
         writer = log.writer(value)
         if places[-1] <= bound and value not in read and writer is not None and logs.committed(writer):
             offset = log.order[places[-1]]
-            words = f"{shown(value)} at offset {offset} of {log.key} was read by nobody, {shown(furthest)} behind it was"
+            words = f"{shown(value)} at offset {offset} of {log.key} was never read, but {shown(furthest)} behind it was"
             yield Found("lost-write", log.key, (writer.line, reader.line), words)
 
 
 def unseen(log: Log, polling: list[Op]) -> tuple[list[Found], int]:
-    """Values that were acknowledged and that nobody polled, and the number of those that may be no more than late.
+    """Acknowledged values that were never polled, and the number of those that may only be late.
 
-    A value is late, and not lost, as far as anybody knows, where no operation polled with success after it was acknowledged.
+    A value may be late if no operation polled successfully after its acknowledgement.
     """
     last = max((op.start for op in polling), default=-1)
     found: list[Found] = []
@@ -77,6 +77,6 @@ def unseen(log: Log, polling: list[Op]) -> tuple[list[Found], int]:
         if acked.end > last:
             late += 1
             continue
-        words = f"{shown(value)} of {log.key} was acknowledged, and nobody had polled it in the end"
+        words = f"{shown(value)} of {log.key} was acknowledged but never polled"
         found.append(Found("unseen", log.key, (acked.line,), words))
     return found, late

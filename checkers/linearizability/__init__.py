@@ -1,1 +1,1 @@
-"""Is there one order of all operations, within their times, that the sequential object would have answered like this?"""
+"""Linearizability: does some order of all calls, each between its invocation and its return, explain every answer?"""

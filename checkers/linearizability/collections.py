@@ -6,99 +6,99 @@ from checkers.linearizability.model import ILLEGAL, Illegal, State
 from history.foreign.step import UNKNOWN, Call, Pairs, shown
 
 _FREE, _HELD = "free", "held"
-_OFFSETS = 1 << 62  # no log is as long; beyond, what counts in 64 bits does not
+_OFFSETS = 1 << 62  # exclusive bound of offsets, so that ranks fit into 64 bits
 
 
 class Mutex:
-    """`acquire` and `release`, of whoever: the state says whether it is held."""
+    """`acquire` and `release`, by any process: the state is whether the mutex is held."""
 
     name = "mutex"
-    claim = "held by one at a time"
+    claim = "held by one process at a time"
 
     def initial(self) -> State:
-        """Free."""
+        """The free mutex."""
         return _FREE
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """Only what is free can be acquired, only what is held released."""
+        """Only a free mutex can be acquired, only a held one released."""
         before, after = (_FREE, _HELD) if call.f == "acquire" else (_HELD, _FREE)
         return after if state == before else ILLEGAL
 
     def observes(self, call: Call) -> bool:
-        """None does."""
+        """False: both functions change the state."""
         return False
 
     def key(self, call: Call) -> Hashable:
-        """By key, where calls have one."""
+        """The call's own key."""
         return call.key
 
     def refusal(self, call: Call) -> str | None:
-        """Two functions."""
-        return None if call.f in ("acquire", "release") else f"{call.f} is no function of a mutex"
+        """Allow `acquire` and `release`."""
+        return None if call.f in ("acquire", "release") else f"{call.f} is not a function of a mutex"
 
     def says_nothing(self, call: Call) -> bool:
-        """Never."""
+        """False."""
         return False
 
 
 class GrowSet:
-    """`add v`, `read` → all values that were added."""
+    """`add v`, `read` → all added values."""
 
     name = "set"
-    claim = "read returns all that was added"
+    claim = "read returns all added values"
 
     def initial(self) -> State:
         """Empty."""
         return frozenset()
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """A read must see just these values."""
+        """A read must see exactly the values of the state."""
         assert isinstance(state, frozenset)
         if call.f == "add":
             return state | {call.argument}
         return state if call.result is UNKNOWN or seen(call) == state else ILLEGAL
 
     def observes(self, call: Call) -> bool:
-        """Reads."""
+        """True for reads."""
         return call.f == "read"
 
     def key(self, call: Call) -> Hashable:
-        """By key, where calls have one."""
+        """The call's own key."""
         return call.key
 
     def refusal(self, call: Call) -> str | None:
-        """Adds of one value, reads of sets or lists without repetition."""
+        """Allow `add`, and `read` of sets or of lists without repetition."""
         if call.f not in ("add", "read"):
-            return f"{call.f} is no function of a set"
+            return f"{call.f} is not a function of a set"
         if call.f == "add" or call.result is UNKNOWN:
             return None
         if not isinstance(call.result, frozenset | tuple) or isinstance(call.result, Pairs):
-            return f"read of {shown(call.result)}, which is no set"
-        return None if len(seen(call)) == len(call.result) else "read of a list with one value twice"
+            return f"a read must return a set, not {shown(call.result)}"
+        return None if len(seen(call)) == len(call.result) else "a read must not return a value twice"
 
     def says_nothing(self, call: Call) -> bool:
-        """Never: the empty set is a value."""
+        """False: the empty set is a value."""
         return False
 
 
 def seen(call: Call) -> frozenset[Hashable]:
-    """What a read of a set saw."""
+    """The values that a read of a set returned."""
     assert isinstance(call.result, frozenset | tuple)
     return frozenset(call.result)
 
 
 class FifoQueue:
-    """`enqueue v`, `dequeue` → the oldest value, or nil where there is none."""
+    """`enqueue v`, `dequeue` → the oldest value, or nil if the queue is empty."""
 
     name = "fifo-queue"
-    claim = "values come out in the order in which they went in; nil where none is in it"
+    claim = "dequeue returns values in the order of enqueue; nil if the queue is empty"
 
     def initial(self) -> State:
         """Empty."""
         return ()
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """The oldest value is at the front."""
+        """The state holds the oldest value first."""
         assert isinstance(state, tuple)
         if call.f == "enqueue":
             return (*state, call.argument)
@@ -106,48 +106,48 @@ class FifoQueue:
         return state[1:] if call.result is UNKNOWN or call.result == head else ILLEGAL
 
     def observes(self, call: Call) -> bool:
-        """A dequeue of nothing."""
+        """True for a dequeue of nil."""
         return call.f == "dequeue" and call.result is None
 
     def key(self, call: Call) -> Hashable:
-        """By key, where calls have one."""
+        """The call's own key."""
         return call.key
 
     def refusal(self, call: Call) -> str | None:
-        """Two functions; nil is no value."""
+        """Allow `dequeue`, and `enqueue` of a value other than nil."""
         if call.f not in ("enqueue", "dequeue"):
-            return f"{call.f} is no function of a queue"
-        return "enqueue of nil" if call.f == "enqueue" and call.argument is None else None
+            return f"{call.f} is not a function of a queue"
+        return "nil must not be enqueued" if call.f == "enqueue" and call.argument is None else None
 
     def says_nothing(self, call: Call) -> bool:
-        """Never."""
+        """False."""
         return False
 
 
 class PartitionLog:
-    """`append v` → its offset, `read offset` → the value there, or nil where nothing is there yet; `end` → the end offset.
+    """`append v` → its offset, `read offset` → the value there, or nil if the offset is empty; `end` → the end offset.
 
-    Offsets grow and may leave gaps, as those of Kafka do (markers of transactions take some). The end offset is above all that
-    were appended and not above any that follows. An append of unknown outcome may be at any offset above those before it: the
-    search cannot guess it, so `checkers.linearizability.unique` judges such histories where a read says it. The state is the
-    records, each with its offset, and the least offset that the next one may have.
+    Offsets grow and may have gaps, as in Kafka (transaction markers take some). The end offset is above all offsets appended
+    before and not above any later one. An append of unknown outcome may be at any offset above earlier ones. The search cannot
+    guess it, so `checkers.linearizability.unique` judges such histories, if a read shows the offset. The state is the records
+    with their offsets, and the lowest offset that the next record may have.
     """
 
     name = "partition-log"
-    claim = "append returns an offset above all before it, read returns what was appended there"
+    claim = "append returns an offset above all earlier ones, read returns the value appended there"
 
     def initial(self) -> State:
-        """Empty, from offset 0."""
+        """No records; the next may be at offset 0."""
         return ((), 0)
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """Records are only ever added at the end."""
+        """Records are added only at the end."""
         assert isinstance(state, tuple), state
         records, end = state
         if call.f == "append":
             offset = call.result
             if offset is UNKNOWN or not isinstance(offset, int):
-                return state  # it is nowhere that anybody looked at, or `unique` has given it its offset
+                return state  # no read saw it, or `unique` has assigned its offset
             return ((*records, (offset, call.argument)), offset + 1) if offset >= end else ILLEGAL
         if call.result is UNKNOWN:
             return state
@@ -157,24 +157,28 @@ class PartitionLog:
         return state if dict(records).get(call.argument) == call.result else ILLEGAL
 
     def observes(self, call: Call) -> bool:
-        """Reads. The end offset is a promise about what follows, so it is none."""
+        """True for reads. `end` is not one: it restricts the offsets of later appends."""
         return call.f == "read"
 
     def key(self, call: Call) -> Hashable:
-        """The partition."""
+        """The partition: the call's own key."""
         return call.key
 
     def refusal(self, call: Call) -> str | None:
-        """Offsets are numbers from 0 on; nil is no value."""
+        """Allow `append` of a value other than nil, `read` and `end`, with offsets >= 0."""
         if call.f not in ("append", "read", "end"):
-            return f"{call.f} is no function of a log"
+            return f"{call.f} is not a function of a log"
         if call.f == "append" and call.argument is None:
-            return "append of nil"
+            return "nil must not be appended"
         offset = call.argument if call.f == "read" else call.result
         if offset is UNKNOWN or (offset is None and call.f == "append"):
             return None
-        return None if isinstance(offset, int) and 0 <= offset < _OFFSETS else f"{call.f} with the offset {shown(offset)}"
+        return (
+            None
+            if isinstance(offset, int) and 0 <= offset < _OFFSETS
+            else f"the offset of {call.f} must be an integer >= 0, not {shown(offset)}"
+        )
 
     def says_nothing(self, call: Call) -> bool:
-        """Never: nil says that nothing is there."""
+        """False: nil says that the offset is empty."""
         return False

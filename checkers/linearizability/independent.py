@@ -1,7 +1,7 @@
-"""Jepsen's independent keys: where each value is `[key value]`, each key is an object of its own.
+"""Jepsen's independent keys: if each value is `[key value]`, each key is an object of its own.
 
-`jepsen.independent` wraps the values of all calls so and marks none of them. What gives it away is a question: it is asked as
-`:read [key nil]`, and that of a register that holds pairs as `:read nil`.
+`jepsen.independent` wraps the values of all calls in this way without marking them. Invocations of reads show it: with keys they
+are `:read [key nil]`, and for a register that holds pairs `:read nil`.
 """
 
 from collections.abc import Hashable, Sequence
@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from history.errors import HistoryError
 from history.foreign.step import UNKNOWN, Call, shown
 
-_QUESTIONS = frozenset({"read", "dequeue", "acquire", "release"})  # they are asked without a value
+_QUESTIONS = frozenset({"read", "dequeue", "acquire", "release"})  # invoked without a value
 
 
 def by_key(calls: Sequence[Call]) -> Sequence[Call]:
-    """The calls with their keys beside them, or as they are where these are no keys.
+    """The calls with keys and values separated, or unchanged if the history does not use independent keys.
 
-    HistoryError with the line where a call about one key is answered for another.
+    HistoryError, with the line, if the answer to a call names another key.
     """
     asked = any(call.f in _QUESTIONS and _is_pair(call.argument) and call.argument[1] is None for call in calls)
     if asked and all(_is_pair(value) for call in calls for value in (call.argument, call.result) if value is not UNKNOWN):
@@ -32,7 +32,7 @@ def _split(call: Call) -> Call:
     if not _is_pair(call.result):
         return replace(call, key=key, argument=argument)
     if call.result[0] != key:
-        raise HistoryError(f"line {call.line}: {call.f} of key {shown(key)} is answered for key {shown(call.result[0])}")
+        raise HistoryError(f"line {call.line}: the answer to {call.f} of key {shown(key)} names key {shown(call.result[0])}")
     return replace(call, key=key, argument=argument, result=call.result[1])
 
 

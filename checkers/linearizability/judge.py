@@ -1,8 +1,8 @@
-"""Judging a foreign history by a model: split by key, decided by the fastest sound way, with a budget that counts steps.
+"""Judge a foreign history by a model: split it by key and decide each part by the fastest sound algorithm, within a step budget.
 
-Where a history's values say themselves where they belong, a polynomial algorithm decides (`checkers.linearizability.unique`);
-else the search does. The parts are searched in rounds of growing budgets, because one impossible part is enough and it is
-often found at once, while another would take for ever. A part that is not decided within the last round is unchecked.
+If the values determine the order, a polynomial algorithm decides (`checkers.linearizability.unique`), otherwise the search. The
+parts are searched in rounds of growing budgets: one impossible part is enough, and it is often found at once while another part
+would take very long. A part that is not decided within the last round is unchecked.
 
     >>> from checkers.linearizability.judge import judge
     >>> from checkers.linearizability.registers import Register
@@ -11,7 +11,7 @@ often found at once, while another would take for ever. A part that is not decid
     >>> wrote = [{"process": 0, "type": t, "f": "write", "value": 1} for t in ("invoke", "ok")]
     >>> read = [{"process": 0, "type": t, "f": "read", "value": v} for t, v in (("invoke", None), ("ok", 2))]
     >>> judge(Register(), pair(steps(enumerate(wrote + read, 1))).calls).anomalies[0].words
-    'read -> 2 of line 3 cannot follow the 1 calls that can be put in order before it: the state is 1'
+    'read -> 2 of line 3 cannot follow the 1 calls ordered before it: the state is 1'
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -30,18 +30,18 @@ from history.foreign.step import UNKNOWN, Call, shown
 CHECKER = "linearizability"
 _FIRST_ROUND = 2_000
 _GROWTH = 5
-STEPS_MAX = 2_000_000  # of one part, unless the caller says otherwise
+STEPS_MAX = 2_000_000  # default budget of one part
 _ANOMALIES_MAX = 8
-_LAST_PLACED = 3  # witnesses: so many of the calls before the impossible one
+_LAST_PLACED = 3  # the number of witnesses placed before the impossible call
 _WORDS_MAX = 200
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """What came out. `notes` are facts that a reader should know and that put nothing in doubt.
+    """The result of judging a foreign history. `notes` are facts for the reader that do not affect the validity.
 
-    `longest` stands beside `anomalies` where calls are judged: an order of the longest prefix that has one, as indices of calls,
-    and the call that cannot be placed. Where an algorithm decided that makes no orders, it is the calls of the prefix that had
-    returned, by their invocation.
+    `longest` has one entry for each anomaly in a history of calls: an order of the longest prefix that has one, as indices of
+    calls, and the call that cannot be placed. If the deciding algorithm makes no orders, it lists the returned calls of the
+    prefix by invocation.
     """
 
     validity: Validity
@@ -53,7 +53,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
 
 class _Part(Struct, frozen=True, kw_only=True):
-    """The calls of one object, and how far they were searched."""
+    """The calls of one object, and their search."""
 
     key: Hashable
     calls: list[Call]
@@ -61,7 +61,7 @@ class _Part(Struct, frozen=True, kw_only=True):
 
 
 def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) -> Judgement:
-    """Whether the calls are linearizable. HistoryError where one is no call of the model."""
+    """Judge whether the calls are linearizable. HistoryError if one is not a call of the model."""
     parts, silent = _parts(model, by_key(calls))
     anomalies: list[tuple[Anomaly, Stuck]] = []
     searches: list[_Part] = []
@@ -81,7 +81,7 @@ def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) ->
             break
         budget = min(budget * _GROWTH, steps_max)
     unchecked = () if anomalies else tuple(_undecided(searches, ambiguous, steps_max))
-    notes = (f"{silent} reads say nothing: nil stands for a value that was not written down",) if silent else ()
+    notes = (f"{silent} reads are ignored: nil stands for a value that was not recorded",) if silent else ()
     return Judgement(
         validity=Validity.INVALID if anomalies else Validity.UNKNOWN if unchecked else Validity.VALID,
         anomalies=tuple(anomaly for anomaly, _ in anomalies[:_ANOMALIES_MAX]),
@@ -96,7 +96,7 @@ def _undecided(searches: Sequence[_Part], ambiguous: Sequence[Hashable], steps_m
     for part in searches:
         yield f"{_about(part.key)}not decided within {steps_max:,} steps of search"
     for key in ambiguous:
-        yield f"{_about(key)}appends returned without an offset, and nothing tells where they stand"
+        yield f"{_about(key)}appends returned without an offset, and no read shows where they are"
 
 
 def _parts(model: Model, calls: Sequence[Call]) -> tuple[dict[Hashable, list[Call]], int]:
@@ -114,7 +114,7 @@ def _parts(model: Model, calls: Sequence[Call]) -> tuple[dict[Hashable, list[Cal
 
 
 def _round(model: Model, searches: Sequence[_Part], budget: int) -> tuple[list[tuple[Anomaly, Stuck]], list[_Part]]:
-    """Every search goes on until it has looked at `budget` configurations in all."""
+    """Continue each search until it has visited `budget` configurations in total; return anomalies and undecided parts."""
     anomalies: list[tuple[Anomaly, Stuck]] = []
     left: list[_Part] = []
     for part in searches:
@@ -139,13 +139,13 @@ def _anomaly(key: Hashable, part: Sequence[Call], stuck: Stuck) -> Anomaly:
         checker=CHECKER,
         key=_name(key),
         witness=(*before, impossible.line),
-        words=f"{words_of(impossible)} of line {impossible.line} cannot follow the {len(stuck.order)} calls "
-        f"that can be put in order before it: {why}",
+        words=f"{words_of(impossible)} of line {impossible.line} "
+        f"cannot follow the {len(stuck.order)} calls ordered before it: {why}",
     )
 
 
 def words_of(call: Call) -> str:
-    """A call as people read it."""
+    """A call as text: function, argument and answer."""
     asked = "" if call.argument is None else f" {_short(call.argument)}"
     answered = "" if call.result is UNKNOWN or call.result == call.argument else f" -> {_short(call.result)}"
     return f"{call.f}{asked}{answered}"

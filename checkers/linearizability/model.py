@@ -1,9 +1,9 @@
-"""What a sequential object is: a first state, a step, and which operations only look.
+"""Sequential objects: an initial state, a step function, and the calls that only observe.
 
-States are hashable values. `step` gives the state after a call, or `ILLEGAL` where the object would not have answered so. A
-call whose outcome is unknown has the result `UNKNOWN`, which fits every answer. `observes` says that a call never changes any
-state in which it is legal: the search takes such a call as soon as it fits, and one whose outcome is unknown needs no place.
-`key` splits a history into parts that are objects of their own. `refusal` says why a call is none of this object.
+States are hashable values. `step` returns the state after a call, or `ILLEGAL` if the object would have answered differently. A
+call of unknown outcome has the result `UNKNOWN`, which fits every answer. `observes` is true for calls that never change a state
+in which they are legal: the search places such a call as soon as it fits, and needs no place for one of unknown outcome. `key`
+splits a history into independent objects. `refusal` says why a call is not one of this object.
 """
 
 from collections.abc import Hashable
@@ -13,7 +13,7 @@ from history.foreign.step import Call
 
 
 class Illegal:
-    """The object would not have answered so."""
+    """The type of `ILLEGAL`: the object would have answered differently."""
 
     def __repr__(self) -> str:
         return "ILLEGAL"
@@ -27,7 +27,7 @@ class Model(Protocol):
     """A sequential object."""
 
     name: str
-    claim: str  # what it does, for documents and `--help`
+    claim: str  # its behaviour in words, for documents and `--help`
 
     def initial(self) -> State:
         """The state before the first call."""
@@ -36,24 +36,24 @@ class Model(Protocol):
         """The state after `call`."""
 
     def observes(self, call: Call) -> bool:
-        """Whether it leaves every state as it is."""
+        """Whether the call changes no state in which it is legal."""
 
     def key(self, call: Call) -> Hashable:
-        """The object that the call is about; None where there is but one."""
+        """The object that the call uses; None if there is only one."""
 
     def refusal(self, call: Call) -> str | None:
-        """Why this is no call of the model."""
+        """Why the call is not one of the model; None if it is."""
 
     def says_nothing(self, call: Call) -> bool:
-        """Whether it succeeded but holds no evidence, as a read without a value in Knossos's histories."""
+        """Whether the call succeeded without evidence, like a read without a value in Knossos's histories."""
 
 
 @runtime_checkable
 class Foresees(Model, Protocol):
-    """A model that can tell early that an observation will never fit."""
+    """A model that can detect early that an observation will never be legal."""
 
     def leads(self, state: State, call: Call) -> bool:
-        """Whether `call`, which observes, is legal in `state` or may become so by calls that do not `helps` it."""
+        """Whether the observing `call` is legal in `state`, or may become legal without a call that `helps` it."""
 
     def helps(self, other: Call, call: Call) -> bool:
-        """Whether `call` may become legal by `other`, whatever the state before it was."""
+        """Whether `other` may make `call` legal, whatever the state before `other`."""

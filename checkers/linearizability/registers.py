@@ -1,4 +1,7 @@
-"""Objects that hold values: register, cas-register, multi-register, a map of strings with append, ZooKeeper's versioned node."""
+"""Objects with a current value:
+
+register, cas-register, multi-register, map of strings with append, ZooKeeper's versioned node.
+"""
 
 from collections.abc import Hashable
 
@@ -9,10 +12,10 @@ _YES = frozenset({"true", "ok"})
 
 
 class Register:
-    """`write v`, `read` → v. `nil_is_a_value` says whether a read of nil saw nil, or saw nothing that was written down."""
+    """`write v`, `read` → v. Without `nil_is_a_value`, a read of nil is a read whose value was not recorded."""
 
     name = "register"
-    claim = "read returns what was written last"
+    claim = "read returns the value written last"
 
     def __init__(self, initial: Hashable = None, *, nil_is_a_value: bool = True) -> None:
         self._initial = initial
@@ -23,77 +26,79 @@ class Register:
         return self._initial
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """A write replaces, a read must see the state."""
+        """A write replaces the state, a read must return it."""
         if call.f == "write":
             return call.argument
         return state if call.result is UNKNOWN or call.result == state else ILLEGAL
 
     def observes(self, call: Call) -> bool:
-        """Reads."""
+        """True for reads."""
         return call.f == "read"
 
     def key(self, call: Call) -> Hashable:
-        """By key, where calls have one."""
+        """The call's own key."""
         return call.key
 
     def refusal(self, call: Call) -> str | None:
-        """Reads and writes of single values."""
+        """Allow `read`, and `write` with a value."""
         if call.f not in ("read", "write"):
-            return f"{call.f} is no function of a register"
+            return f"{call.f} is not a function of a register"
         if call.f == "write" and call.argument is None:
-            return "write without a value"
+            return "a write must have a value"
         return None
 
     def says_nothing(self, call: Call) -> bool:
-        """A read without a value, where nil is none."""
+        """True for a read of nil, unless nil is a value."""
         return call.f == "read" and call.result is None and not self.nil_is_a_value
 
     def leads(self, state: State, call: Call) -> bool:
-        """Only a write changes what a read sees."""
+        """A read becomes legal only by a write of its value."""
         return call.f != "read" or call.result is UNKNOWN or call.result == state
 
     def helps(self, other: Call, call: Call) -> bool:
-        """A write of what was read."""
+        """True for a write of the value that was read."""
         return other.argument == call.result
 
 
 class CasRegister(Register):
-    """A register with `cas [from to]`, which does nothing and says so where the value is another."""
+    """A register with `cas [from to]`, which answers "false" and changes nothing if the value is not `from`."""
 
     name = "cas-register"
     claim = "a register with compare-and-set"
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """A cas that says "false" has seen another value; one of unknown outcome may have."""
+        """A cas that answers "false" has seen another value; one of unknown outcome may have."""
         if call.f != "cas":
             return super().step(state, call)
-        assert isinstance(call.argument, tuple), call.argument  # `refusal` saw to it
+        assert isinstance(call.argument, tuple), call.argument  # `refusal` ensures it
         old, new = call.argument
         if call.result == "false":
             return state if state != old else ILLEGAL
         return new if state == old else (state if call.result is UNKNOWN else ILLEGAL)
 
     def observes(self, call: Call) -> bool:
-        """Reads, and compare-and-sets that did not."""
+        """True for reads, and for a cas that answered "false"."""
         return call.f == "read" or (call.f == "cas" and call.result == "false")
 
     def helps(self, other: Call, call: Call) -> bool:
-        """A write of what was read, by either function."""
+        """True for a write or a cas to the value that was read."""
         return (other.argument[1] if other.f == "cas" else other.argument) == call.result  # type: ignore[index]
 
     def refusal(self, call: Call) -> str | None:
-        """Those of a register, and pairs for cas."""
+        """Allow the calls of a register, and `cas` with a pair."""
         if call.f != "cas":
             return super().refusal(call)
         pair = call.argument
-        return None if type(pair) is tuple and len(pair) == 2 else f"cas wants a pair [from to], not {shown(pair)}"
+        return (
+            None if type(pair) is tuple and len(pair) == 2 else f"the argument of cas must be a pair [from to], not {shown(pair)}"
+        )
 
 
 class MultiRegister:
-    """Several registers, read and written together by `txn [[:read k v] [:write k v] …]`. The state holds what was written."""
+    """Several registers, read and written together by `txn [[:read k v] [:write k v] …]`. The state holds the written values."""
 
     name = "multi-register"
-    claim = "several registers that are read and written at once"
+    claim = "several registers that are read and written together"
 
     def __init__(self, initial: Hashable = 0, *, nil_is_a_value: bool = False) -> None:
         self._first = dict(initial) if isinstance(initial, tuple) else None
@@ -101,11 +106,11 @@ class MultiRegister:
         self.nil_is_a_value = nil_is_a_value
 
     def initial(self) -> State:
-        """Nothing was written yet."""
+        """No written values."""
         return Pairs()
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """Each micro-operation sees those before it."""
+        """Each micro-operation sees the ones before it."""
         values = dict(state)  # type: ignore[call-overload]  # states are tuples of pairs
         for f, key, value in _micro(call.argument if call.result is UNKNOWN else call.result):
             if f in ("write", "w"):
@@ -117,39 +122,39 @@ class MultiRegister:
         return Pairs(sorted(values.items(), key=repr))
 
     def observes(self, call: Call) -> bool:
-        """Transactions that only read."""
+        """True for transactions that only read."""
         return all(f in ("read", "r") for f, _, _ in _micro(call.argument))
 
     def key(self, call: Call) -> Hashable:
-        """Transactions tie the registers together."""
+        """None: transactions connect the registers."""
         return None
 
     def refusal(self, call: Call) -> str | None:
-        """Lists of `[f k v]`, and an answer to just those."""
+        """Allow lists of `[f k v]`, answered with the same functions and keys."""
         for value in (call.argument, call.result):
             if value is UNKNOWN:
                 continue
             if not isinstance(value, tuple) or not all(isinstance(m, tuple) and len(m) == 3 for m in value):
-                return f"a transaction is a list of [f k v], not {shown(value)}"
+                return f"a transaction must be a list of [f k v], not {shown(value)}"
             strange = [m for m in value if m[0] not in ("read", "write", "r", "w")]
             if strange:
-                return f"{shown(strange[0])} neither reads nor writes"
+                return f"a micro-operation must be a read or a write, not {shown(strange[0])}"
         if call.result is not UNKNOWN and [m[:2] for m in _micro(call.argument)] != [m[:2] for m in _micro(call.result)]:
-            return "the answer is to another transaction"
+            return "the answer must have the functions and keys of the transaction"
         return None
 
     def says_nothing(self, call: Call) -> bool:
-        """Only a transaction of nothing."""
+        """True for an empty transaction."""
         return call.argument == ()
 
 
 def _micro(value: Hashable) -> tuple[tuple[str, Hashable, Hashable], ...]:
-    assert isinstance(value, tuple), value  # `refusal` saw to it
+    assert isinstance(value, tuple), value  # `refusal` ensures it
     return value
 
 
 class KeyValue:
-    """A map of strings: `put k v`, `append k v`, `get k` → the whole string. Each key is an object of its own."""
+    """A map of strings: `put k v`, `append k v`, `get k` → the whole string. Each key is a separate object."""
 
     name = "kv"
     claim = "a map of strings with get, put and append"
@@ -158,11 +163,11 @@ class KeyValue:
         self._initial = initial
 
     def initial(self) -> State:
-        """The string of every key."""
+        """The initial string of every key."""
         return self._initial
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """A get must see the whole string."""
+        """A get must return the whole string."""
         if call.f == "put":
             return call.argument
         if call.f == "append":
@@ -170,49 +175,51 @@ class KeyValue:
         return state if call.result is UNKNOWN or call.result == state else ILLEGAL
 
     def observes(self, call: Call) -> bool:
-        """Gets."""
+        """True for gets."""
         return call.f == "get"
 
     def key(self, call: Call) -> Hashable:
-        """The key."""
+        """The call's own key."""
         return call.key
 
     def refusal(self, call: Call) -> str | None:
-        """Strings, for each of the three."""
+        """Allow `get`, `put` and `append` of strings."""
         if call.f not in ("get", "put", "append"):
-            return f"{call.f} is no function of a map of strings"
+            return f"{call.f} is not a function of a map of strings"
         value = call.result if call.f == "get" else call.argument
-        return None if value is UNKNOWN or isinstance(value, str) else f"{call.f} of {shown(value)}, which is no string"
+        return (
+            None if value is UNKNOWN or isinstance(value, str) else f"the value of {call.f} must be a string, not {shown(value)}"
+        )
 
     def says_nothing(self, call: Call) -> bool:
-        """Never: the empty string is a value."""
+        """False: the empty string is a value."""
         return False
 
     def leads(self, state: State, call: Call) -> bool:
-        """Appends make a string longer at its end."""
+        """The state must be a prefix of the string that was read: appends only lengthen it."""
         return call.result is UNKNOWN or str(call.result).startswith(str(state))
 
     def helps(self, other: Call, call: Call) -> bool:
-        """A put begins anew."""
+        """True for a put of a prefix of the string that was read."""
         return other.f == "put" and str(call.result).startswith(str(other.argument))
 
 
 class VersionedNode:
     """A node of ZooKeeper: `create v`, `set [v version]`, `delete version`, `read` → [v version].
 
-    `set` answers the new version; a version of -1 asks for any. "no-node", "node-exists" and "bad-version" are answers too: they
-    were certainly so. The state is None for a node that does not exist, else the value and the version.
+    `set` answers the new version; version -1 matches any. "no-node", "node-exists" and "bad-version" are definite answers, too.
+    The state is None for a node that does not exist, otherwise the value and the version.
     """
 
     name = "versioned-node"
-    claim = "one node of ZooKeeper, with versions, conditional writes and definite refusals"
+    claim = "one node of ZooKeeper, with versions, conditional writes and definite errors"
 
     def initial(self) -> State:
-        """No node."""
+        """None: the node does not exist."""
         return None
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """As ZooKeeper's data tree does it."""
+        """Answer as ZooKeeper's data tree does."""
         right, after = self._right(state, call)
         return after if call.result is UNKNOWN or call.result == right else ILLEGAL
 
@@ -225,27 +232,27 @@ class VersionedNode:
         value, version = state
         if call.f == "read":
             return (value, version), state
-        wanted = call.argument[1] if call.f == "set" else call.argument  # type: ignore[index]  # `refusal` saw to it
+        wanted = call.argument[1] if call.f == "set" else call.argument  # type: ignore[index]  # `refusal` ensures it
         if wanted not in (-1, version):
             return "bad-version", state
         return (version + 1, (call.argument[0], version + 1)) if call.f == "set" else ("ok", None)  # type: ignore[index]
 
     def observes(self, call: Call) -> bool:
-        """Reads and refusals."""
+        """True for reads and for error answers."""
         return call.f == "read" or call.result in ("no-node", "node-exists", "bad-version")
 
     def key(self, call: Call) -> Hashable:
-        """The path."""
+        """The path: the call's own key."""
         return call.key
 
     def refusal(self, call: Call) -> str | None:
-        """The four functions, with the versions they want."""
+        """Allow the four functions, `set` and `delete` with a version."""
         match call.f, call.argument:
             case ("create" | "read", _) | ("delete", int()) | ("set", (_, int())):
                 return None
             case _:
-                return f"{call.f} {shown(call.argument)} is no call of a versioned node"
+                return f"{call.f} {shown(call.argument)} is not a call of a versioned node"
 
     def says_nothing(self, call: Call) -> bool:
-        """Never."""
+        """False."""
         return False

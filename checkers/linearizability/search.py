@@ -1,15 +1,16 @@
-"""Wing and Gong's search with Lowe's cache, over one object's calls (docs of `Search` for the rules).
+"""Wing and Gong's search with Lowe's cache, over the calls of one object.
 
-The state of the search is a configuration: which calls have been placed, and the state of the object after them. A call may be
-placed next if no call that is not placed yet returned before it was invoked. Everything here is deterministic: the budget
-counts steps, so that a history has the same verdict on every machine.
+A configuration of the search is the set of placed calls and the object's state after them. A call may be placed next if no
+unplaced call returned before it was invoked. The search is deterministic and its budget counts steps, so that a history has the
+same verdict on every machine.
 
-Four rules keep it small; each loses no order that matters:
+Four rules keep the search small without losing a possible order:
 
-1. Placed calls are a base (all calls before it are placed) and a bit mask relative to it, so that long histories stay cheap.
+1. Placed calls are stored as a base (all calls before it are placed) and a bit mask relative to it; this is cheap in long
+   histories.
 2. A call that only observes and is legal now is placed now: in any order that places it later it can be moved here.
-3. A call with an unknown outcome is tried last, only if it changes the state, and of equal ones only the earliest.
-4. A configuration is given up if one with the same calls and state, and no more crashed calls spent, has failed before.
+3. Calls of unknown outcome are tried last, only if they change the state, and of equal calls only the earliest.
+4. A configuration is dropped if one with the same placed calls and state, and no more crashed calls used, has failed before.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -19,27 +20,27 @@ from msgspec import Struct
 from checkers.linearizability.model import Foresees, Illegal, Model
 from history.foreign.step import Call
 
-_Chain = tuple[int, "_Chain | None"]  # the last call placed, and those before it
+_Chain = tuple[int, "_Chain | None"]  # the last placed call, and the calls before it
 _FOREVER = 1 << 62
 
 
 class Placed(Struct, frozen=True, kw_only=True):
-    """An order exists: positions of the calls in it."""
+    """An order exists: the indices of the calls in order."""
 
     order: tuple[int, ...]
 
 
 class Stuck(Struct, frozen=True, kw_only=True):
-    """No order exists. The longest one found, the call that cannot follow, and the state before it."""
+    """No order exists: the longest order of a part, the call that cannot follow, and the state before that call."""
 
     order: tuple[int, ...]
     call: int
     state: Hashable
-    why: str = ""  # where the algorithm has a better word than the state
+    why: str = ""  # the reason in words; "" if the state says it
 
 
 class Undecided(Struct, frozen=True, kw_only=True):
-    """The budget was spent."""
+    """The budget was used up."""
 
     steps: int
 
@@ -48,7 +49,7 @@ Outcome = Placed | Stuck | Undecided
 
 
 class _Frame:
-    """A configuration on the path, and the moves from it that are still to be tried."""
+    """A configuration on the current path, and the moves from it that are still to be tried."""
 
     __slots__ = ("base", "chain", "key", "mask", "moves", "spent", "state")
 
@@ -58,12 +59,12 @@ class _Frame:
         self.spent = spent
         self.state = state
         self.chain = chain
-        self.moves: list[tuple[int, int]] = []  # call (crashed ones: -1 - call), state after it; the next one is the last
+        self.moves: list[tuple[int, int]] = []  # (call, state after it), crashed calls as -1 - call; tried from the end
         self.key = (base, mask, state)
 
 
 class Search:
-    """A search that can be continued: `run` spends a budget and says what it knows."""
+    """A search that can be continued: each `run` uses a budget and returns the outcome so far."""
 
     def __init__(self, model: Model, calls: Sequence[Call]) -> None:
         required = sorted((c for c in calls if c.end is not None), key=lambda c: c.start)
@@ -82,7 +83,7 @@ class Search:
         self._hope = _Hope(model, required, crashed) if isinstance(model, Foresees) else None
         self._failed: dict[tuple[int, int, int], list[int]] = {}
         self._steps = 0
-        self._best: tuple[int, int, _Chain | None, int] | None = None  # return that was not passed, call, path, state
+        self._best: tuple[int, int, _Chain | None, int] | None = None  # (first return not passed, its call, path, state)
         first = _Frame(0, 0, 0, self._table.number(model.initial()), None)
         self._stack = [first]
         self._done: _Frame | None = None
@@ -90,11 +91,11 @@ class Search:
 
     @property
     def steps(self) -> int:
-        """Configurations looked at so far."""
+        """The number of configurations visited so far."""
         return self._steps
 
     def run(self, steps: int) -> Outcome:
-        """Look at so many configurations more at most."""
+        """Visit at most `steps` more configurations."""
         limit = self._steps + steps
         stack = self._stack
         while stack and self._done is None:
@@ -126,13 +127,13 @@ class Search:
             self._stack.append(frame)
 
     def _arrive(self, frame: _Frame) -> bool:
-        """Place what only observes, note how far this came, and list the moves. False where it was tried before."""
+        """Place the legal observing calls, record the progress and list the moves. False if the configuration cannot succeed."""
         self._steps += 1
         table, starts, ends, kinds = self._table, self._starts, self._ends, self._kinds
         base, mask = frame.base, frame.mask
         count = len(ends)
         while True:
-            # The calls that may be next: invoked before the first return among those that are not placed.
+            # The calls that may be next: invoked before the first return of an unplaced call.
             first_end, last = _FOREVER, -1
             near: list[int] = []
             i, rest = base, mask
@@ -186,7 +187,7 @@ class Search:
                 moves.append((-1 - j, after))
         moves.reverse()
         ready = [c for c in near if self._starts[c] < first_end and not self._observes[c]]
-        # The one that returned first is tried first: it is the one that blocks the others.
+        # Try the call that returned first before the others, because it blocks them.
         ready.sort(key=self._ends.__getitem__, reverse=True)
         for call in ready:
             after = table.after(state, kinds[call], self._calls[call])
@@ -196,7 +197,7 @@ class Search:
 
 
 class _Hope:
-    """Which calls could still make a read legal: a configuration in which none is left is given up before its calls are tried."""
+    """The calls that could still make a read legal: a configuration without any is dropped before its moves are tried."""
 
     def __init__(self, model: Foresees, required: Sequence[Call], crashed: Sequence[Call]) -> None:
         self._model = model
@@ -205,7 +206,7 @@ class _Hope:
         self._of: dict[int, tuple[list[int], int]] = {}
 
     def is_lost(self, read: int, state: Hashable, base: int, mask: int, spent: int) -> bool:
-        """Whether no order of what is not placed makes this read legal."""
+        """Whether no order of the unplaced calls makes this read legal."""
         if self._model.leads(state, self._required[read]):
             return False
         required, crashed = self._of.get(read) or self._helpers(read)
@@ -221,7 +222,7 @@ class _Hope:
 
 
 def _with(base: int, mask: int, call: int) -> tuple[int, int]:
-    """The base and the mask with one call more."""
+    """The base and the mask after placing one more call."""
     mask |= 1 << (call - base)
     if mask & 1:
         ones = (~mask & (mask + 1)).bit_length() - 1
@@ -238,7 +239,7 @@ def _order(chain: "_Chain | None", index: Callable[[int], int]) -> tuple[int, ..
 
 
 class _Table:
-    """States and kinds of calls as numbers, and each transition computed once."""
+    """Numbers for states and kinds of calls, and a cache of transitions."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -254,11 +255,11 @@ class _Table:
         return number
 
     def state(self, number: int) -> Hashable:
-        """The state of a number."""
+        """The state with this number."""
         return self._states[number]
 
     def after(self, state: int, kind: int, call: Call) -> int:
-        """The state after a call of this kind, or -1."""
+        """The number of the state after a call of this kind; -1 if the call is illegal."""
         key = (state, kind)
         found = self._after.get(key)
         if found is None:

@@ -1,16 +1,16 @@
-"""Deciding in n log n where the values themselves say where each call belongs.
+"""Decide linearizability in n log n if the values determine where each call belongs.
 
-Nobody has to ask for it: `decide` looks at the calls of one object and answers None where its conditions do not hold.
+`decide` examines the calls of one object and returns None if its conditions do not hold.
 
-* log, set: the observed offsets (or the inclusion of what reads saw) give each call a rank; calls of lower rank come first. An
-  order exists just if no call of a lower rank was invoked after one of a higher rank returned, because points in time can then
-  be chosen rank by rank, each after the latest invocation so far.
+* log, set: the observed offsets (or the inclusion of read sets) give each call a rank; calls of lower rank come first. An order
+  exists if and only if no call of a lower rank was invoked after one of a higher rank returned: points in time can then be chosen
+  rank by rank, each after the latest invocation so far.
 * register with unique writes: Gibbons and Korach's zones. All reads of a value follow its write and precede the next write, so
   the zones of two values must not cross.
-* FIFO queue with unique values: Henzinger, Sezgin and Vafeiadis's four bad patterns: out of nothing, twice, out of order, and
-  empty while something was surely in it.
+* FIFO queue with unique values: Henzinger, Sezgin and Vafeiadis's four bad patterns: a value never enqueued, dequeued twice, out
+  of order, or an empty queue while a value was certainly in it.
 
-A call of unknown outcome that nobody saw the effect of is left out; one that somebody saw has no end.
+A call of unknown outcome is left out if no call saw its effect; otherwise it has no end.
 """
 
 from collections import Counter
@@ -29,19 +29,19 @@ from history.foreign.step import UNKNOWN, Call, shown
 
 _FOREVER = 1 << 62
 _BEFORE_ALL = -1
-_SEARCHED_MAX = 64  # so few calls are searched: as fast, and with a better witness
+_SEARCHED_MAX = 64  # up to so many calls the search is as fast and gives a better witness
 Ints = npt.NDArray[np.int64]
 
-# Which call contradicts the others, and in which words; None where an order exists.
+# The call that contradicts the others, and the reason in words.
 Conflict = tuple[Call, str]
 
 
 class NotApplicable(Exception):  # noqa: N818 - no error: the search decides then
-    """The values do not say where the calls belong."""
+    """The values do not determine where the calls belong."""
 
 
 def decide(model: Model, calls: Sequence[Call]) -> Outcome | None:
-    """Whether the calls of one object can be put in order; None where only a search can tell."""
+    """Decide whether the calls of one object have an order; None if only a search can decide."""
     find = _finder(model)
     if find is None or (len(calls) <= _SEARCHED_MAX and not isinstance(model, PartitionLog)):
         return None
@@ -49,7 +49,7 @@ def decide(model: Model, calls: Sequence[Call]) -> Outcome | None:
         conflict = find(calls)
         return Placed(order=()) if conflict is None else _first_stuck(find, calls)
     except NotApplicable:
-        # The search cannot guess the offsets of a log's lost appends, so it would accuse their readers.
+        # The search cannot guess the offsets of appends without an answer, so it would accuse their readers.
         return Undecided(steps=0) if isinstance(model, PartitionLog) else None
 
 
@@ -65,12 +65,12 @@ def _finder(model: Model) -> Callable[[Sequence[Call]], Conflict | None] | None:
 
 
 def _first_stuck(find: Callable[[Sequence[Call]], Conflict | None], calls: Sequence[Call]) -> Stuck:
-    """The shortest prefix of the history that cannot be put in order; its last return is the impossible call."""
+    """The shortest prefix of the history without an order; its last returned call is the impossible one."""
 
     def has_order(prefix: Sequence[Call]) -> bool | None:
         try:
             return find(prefix) is None
-        except NotApplicable:  # a prefix may lack what made it applicable
+        except NotApplicable:  # a prefix may lack the values that determine the order
             return None
 
     returned = sorted((call for call in calls if call.end is not None), key=lambda call: call.end or 0)
@@ -89,7 +89,7 @@ def _end(call: Call) -> int:
 
 
 def _rank_conflict(calls: Sequence[Call], ranks: Sequence[int]) -> Conflict | None:
-    """A call that returned before one of lower rank was invoked. Calls of one rank are in no order."""
+    """A call that returned before one of lower rank was invoked. Calls of equal rank are not ordered."""
     if not calls:
         return None
     rank = np.asarray(ranks, dtype=np.int64)
@@ -105,13 +105,16 @@ def _rank_conflict(calls: Sequence[Call], ranks: Sequence[int]) -> Conflict | No
     at = int(wrong[np.argmin(end[wrong])])
     other = calls[int(order[int(np.flatnonzero(start == below[at])[0])])]
     call = calls[int(order[at])]
-    return call, f"{call.f} of line {call.line} returned before {other.f} of line {other.line} was invoked, which must come first"
+    return (
+        call,
+        f"{call.f} of line {call.line} must come after {other.f} of line {other.line}, but returned before its invocation",
+    )
 
 
 def log_conflict(calls: Sequence[Call]) -> Conflict | None:
-    """A log: appends in the order of their offsets, a read after its append, a read of nothing before it.
+    """The conflict in a log: appends are in the order of offsets, a read is after its append, a read of nil before it.
 
-    A read constrains one append alone, so reads are held against the times up to which the appends have come.
+    A read constrains a single append, so each read is compared with the latest invocation up to the rank of its append.
     """
     appends, homeless, conflict = _appends(calls)
     if conflict is not None:
@@ -123,13 +126,13 @@ def log_conflict(calls: Sequence[Call]) -> Conflict | None:
             chain.append(call)
             ranks.append(2 * call.result)
         elif call.f == "read" and call.result is None and call.argument in appends:
-            # Before its append and nothing else; a rank just below has the append as its only successor that matters,
-            # for all later appends follow that one anyhow. Nothing of lower rank must precede the read: no end for it.
+            # A read of nil must be before its append; later appends follow that one anyway. Calls of lower rank need not
+            # precede the read, so it has no end here.
             chain.append(opened(call))
             ranks.append(2 * int(str(call.argument)) + 1)
     conflict = _log_reads(calls, appends, chain, ranks)
     if conflict is None and chain and homeless:
-        # One that returned is somewhere: behind all others, or in a gap, of which nothing tells who fills it.
+        # An append that returned without an offset is behind all others, or in a gap; no call shows which append fills a gap.
         latest = max(call.start for call in chain)
         if any(_end(call) < latest for call in homeless):
             raise NotApplicable
@@ -137,7 +140,7 @@ def log_conflict(calls: Sequence[Call]) -> Conflict | None:
 
 
 def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call], ranks: list[int]) -> Conflict | None:
-    nothing_read: dict[int, Call] = {}  # the latest read of nothing, by offset
+    nothing_read: dict[int, Call] = {}  # the latest read of nil, by offset
     for call in calls:
         if call.f == "read" and call.result is None and isinstance(call.argument, int) and call.argument in appends:
             known = nothing_read.get(call.argument)
@@ -146,8 +149,7 @@ def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call
     for offset, call in nothing_read.items():
         append = appends[offset]
         if _end(append) < call.start:
-            there = f"{shown(append.argument)} before"
-            return call, f"nothing is read at offset {offset}, where line {append.line} had appended {there}"
+            return call, f"nil is read at offset {offset}, after line {append.line} appended {shown(append.argument)} there"
     conflict = _rank_conflict(chain, ranks)
     if conflict is not None:
         return conflict
@@ -156,15 +158,15 @@ def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call
         if call.f == "read" and call.result is not UNKNOWN and call.result is not None:
             found = appends.get(int(str(call.argument)))
             if found is None or found.argument != call.result:
-                there = "nothing" if found is None else f"{shown(found.argument)} of line {found.line}"
+                there = "no value" if found is None else f"{shown(found.argument)} of line {found.line}"
                 return call, f"{shown(call.result)} is read at offset {call.argument}, where {there} was appended"
             if _end(call) < earliest[2 * int(str(call.argument)) + 1]:
-                return call, f"offset {call.argument} is read before an append that comes before its own was invoked"
+                return call, f"offset {call.argument} is read before the invocation of an append that must come earlier"
     return None
 
 
 def _earliest(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
-    """The latest invocation up to each rank."""
+    """Rank -> the latest invocation of the calls up to that rank."""
     found: dict[int, int] = {}
     latest = _BEFORE_ALL
     for at in sorted(range(len(chain)), key=ranks.__getitem__):
@@ -174,9 +176,9 @@ def _earliest(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
 
 
 def _appends(calls: Sequence[Call]) -> tuple[dict[int, Call], list[Call], Conflict | None]:
-    """Appends by offset: what they were told, and else what reads saw of them; and those that returned and that nobody saw."""
+    """Appends by offset, as answered or as seen by reads; returned appends without a known offset; and a conflict, if any."""
     appends: dict[int, Call] = {}
-    lost: dict[Hashable, list[Call]] = {}  # appends that do not know their offset, by value
+    lost: dict[Hashable, list[Call]] = {}  # appends without an answered offset, by value
     for call in calls:
         if call.f != "append":
             continue
@@ -184,13 +186,13 @@ def _appends(calls: Sequence[Call]) -> tuple[dict[int, Call], list[Call], Confli
             lost.setdefault(call.argument, []).append(call)
         elif call.result in appends:
             other = appends[call.result]
-            return appends, [], (call, f"offset {call.result} was given to line {other.line} and to line {call.line}")
+            return appends, [], (call, f"offset {call.result} was answered to line {other.line} and to line {call.line}")
         else:
             appends[call.result] = call
     if lost:
         seen_at = sorted({(call.argument, call.result) for call in calls if _saw(call, appends)}, key=lambda at: int(str(at[0])))
         for offset, value in seen_at:
-            # Of several with one value the first invoked takes the lowest offset: all but that moves invocations up.
+            # Of several appends of one value the first invoked takes the lowest offset: other choices only add constraints.
             waiting = lost.get(value, [])
             if waiting and int(str(offset)) not in appends:
                 if len(waiting) > 1 and any(call.end is not None for call in waiting):
@@ -204,7 +206,7 @@ def _saw(call: Call, appends: dict[int, Call]) -> bool:
 
 
 def set_conflict(calls: Sequence[Call]) -> Conflict | None:
-    """A set that only grows: reads are ordered by inclusion, an add stands before the first read that saw its value."""
+    """The conflict in a growing set: reads are ordered by inclusion, an add is before the first read that saw its value."""
     adds: dict[Hashable, Call] = {}
     for call in calls:
         if call.f == "add" and adds.setdefault(call.argument, call) is not call:
@@ -218,13 +220,13 @@ def set_conflict(calls: Sequence[Call]) -> Conflict | None:
         now = seen(call)
         if not before <= now:
             lost = min(map(shown, before - now))
-            return call, f"the read of line {call.line} lacks {lost}, which a read that saw no more values has"
+            return call, f"the read of line {call.line} lacks {lost}, which another read with no more values has"
         if now != before:
             level += 1
             strangers = [value for value in now - before if value not in adds]
             if strangers:
                 stranger = min(map(shown, strangers))
-                return call, f"the read of line {call.line} holds {stranger}, which nobody added"
+                return call, f"the read of line {call.line} has {stranger}, which was never added"
             rank_of.update(dict.fromkeys(now - before, 2 * level))
             before = now
         ranked.append(call)
@@ -240,13 +242,13 @@ def set_conflict(calls: Sequence[Call]) -> Conflict | None:
 
 
 def register_conflict(calls: Sequence[Call], initial: Hashable) -> Conflict | None:
-    """A register whose every value is written once: zones of values do not cross."""
+    """The conflict in a register whose values are unique: zones of values must not cross."""
     writes = [call for call in calls if call.f == "write"]
     counted = Counter(call.argument for call in writes)
     if initial in counted or any(count > 1 for count in counted.values()):
         raise NotApplicable
     by_value = {call.argument: call for call in writes}
-    # Of each value: the first return and the last invocation among its write and its reads.
+    # For each value: the first return and the last invocation among its write and its reads.
     first_end: dict[Hashable, int] = {initial: _BEFORE_ALL}
     last_start: dict[Hashable, int] = {initial: _BEFORE_ALL}
     speaker: dict[Hashable, Call] = {}
@@ -259,7 +261,7 @@ def register_conflict(calls: Sequence[Call], initial: Hashable) -> Conflict | No
         if call.f != "read" or value is UNKNOWN:
             continue
         if value != initial and value not in by_value:
-            return call, f"nobody wrote {shown(value)}"
+            return call, f"{shown(value)} was never written"
         if value != initial and _end(call) < by_value[value].start:
             return call, f"{shown(value)} was read before it was written in line {by_value[value].line}"
         read.add(value)
@@ -273,11 +275,11 @@ def register_conflict(calls: Sequence[Call], initial: Hashable) -> Conflict | No
 def _zones(
     values: list[Hashable], first_end: dict[Hashable, int], last_start: dict[Hashable, int], speaker: dict[Hashable, Call]
 ) -> Conflict | None:
-    """A forward zone, from a first return to a last invocation, holds its value all the time: no other zone fits in."""
+    """The conflict between zones. During a forward zone (first return to last invocation) the register holds its value."""
     forward = sorted((v for v in values if first_end[v] < last_start[v]), key=lambda v: first_end[v])
     for one, two in pairwise(forward):
         if first_end[two] < last_start[one]:
-            return speaker[one], f"{shown(one)} was read after {shown(two)} was there, which came after it"
+            return speaker[one], f"{shown(one)} was read after {shown(two)} had replaced it"
     starts = np.asarray([first_end[v] for v in forward], dtype=np.int64)
     for value in values:
         if first_end[value] < last_start[value] or not forward or value not in speaker:
@@ -286,7 +288,7 @@ def _zones(
         if at >= 0 and first_end[value] < last_start[forward[at]]:
             holder = forward[at]
             other = f"{shown(value)} was written in line {speaker[value].line}"
-            return speaker[holder], f"{shown(holder)} was there before and after {other}"
+            return speaker[holder], f"{shown(holder)} was the value before and after {other}"
     return None
 
 
@@ -294,14 +296,14 @@ def _zones(
 
 
 def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
-    """A FIFO queue whose every value is enqueued once."""
+    """The conflict in a FIFO queue whose values are unique."""
     enqueued: dict[Hashable, Call] = {}
-    # First whether this is for us at all: what is said of a value that was enqueued twice would be about neither.
+    # Check applicability first: with a value enqueued twice, a conflict would name the wrong call.
     for call in calls:
         if call.f == "enqueue" and enqueued.setdefault(call.argument, call) is not call:
             raise NotApplicable
         if call.f == "dequeue" and call.result is UNKNOWN:
-            raise NotApplicable  # it may have taken anything
+            raise NotApplicable  # it may have dequeued any value
     dequeued: dict[Hashable, Call] = {}
     empty: list[Call] = []
     for call in calls:
@@ -310,12 +312,12 @@ def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
         if call.result is None:
             empty.append(call)
         elif call.result in dequeued:
-            return call, f"{shown(call.result)} was dequeued in line {dequeued[call.result].line} already"
+            return call, f"{shown(call.result)} was already dequeued in line {dequeued[call.result].line}"
         else:
             dequeued[call.result] = call
     for value, call in dequeued.items():
         if value not in enqueued:
-            return call, f"nobody enqueued {shown(value)}"
+            return call, f"{shown(value)} was never enqueued"
         if _end(call) < enqueued[value].start:
             return call, f"{shown(value)} was dequeued before it was enqueued in line {enqueued[value].line}"
     kept = {v: c for v, c in enqueued.items() if v in dequeued or c.end is not None}
@@ -323,7 +325,7 @@ def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
 
 
 def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -> Conflict | None:
-    """A value that went in surely later than another and came out surely earlier."""
+    """A value that was certainly enqueued after another and certainly dequeued before it."""
     by_end = sorted(enqueued, key=lambda v: _end(enqueued[v]))
     ends = np.asarray([_end(enqueued[v]) for v in by_end], dtype=np.int64)
     out = np.asarray([dequeued[v].start if v in dequeued else _FOREVER for v in by_end], dtype=np.int64)
@@ -334,12 +336,12 @@ def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -
         before = int(np.searchsorted(ends, enqueued[value].start)) - 1
         if before >= 0 and latest[before] > _end(call):
             other = by_end[int(np.argmax(out[: before + 1]))]
-            return call, f"{shown(value)} came out before {shown(other)}, which went in before it"
+            return call, f"{shown(value)} was dequeued before {shown(other)}, which was enqueued earlier"
     return None
 
 
 def _not_empty(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call], empty: list[Call]) -> Conflict | None:
-    """A dequeue of nothing while, all the time, one value or another was surely in the queue."""
+    """A dequeue of nil during which the queue certainly never was empty."""
     spans = sorted((_end(c), dequeued[v].start if v in dequeued else _FOREVER) for v, c in enqueued.items())
     joined: list[tuple[int, int]] = []
     for start, end in spans:
@@ -353,5 +355,5 @@ def _not_empty(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call], e
     for call in empty:
         at = int(np.searchsorted(starts, call.start)) - 1
         if at >= 0 and joined[at][1] > _end(call):
-            return call, f"the queue held something from before line {call.line} until after it"
+            return call, f"the queue was not empty from the invocation of line {call.line} until its return"
     return None

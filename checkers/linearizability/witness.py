@@ -1,9 +1,9 @@
-"""The smallest witness of a history that has no order: its longest prefix that has one, and the call that ends it.
+"""The smallest witness of a history without an order: its longest prefix that has one, and the next returned call.
 
-The prefix up to a return holds all calls that were invoked before it; those that had not returned by then are as calls of unknown
-outcome. If a prefix has an order, each shorter one has (drop what it does not hold), so there is one return up to which nothing
-can be explained any more, and the call that returned there is the one that cannot be placed. It is found by halving. A prefix
-that is not decided within the budget counts as one that has an order: the witness then is sound but may be longer than need be.
+The prefix up to a return holds all calls invoked before it; those that had not returned by then become calls of unknown outcome.
+If a prefix has an order, each shorter prefix has one, too (drop the other calls). Hence there is a first return up to which no
+order exists, and the call that returned there cannot be placed. It is found by bisection. A prefix that is not decided within the
+budget counts as one with an order: the witness is then sound, but may be longer than necessary.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,17 +12,17 @@ from checkers.linearizability.model import Illegal, Model, State
 from checkers.linearizability.search import Placed, Search, Stuck
 from history.foreign.step import UNKNOWN, Call
 
-# Whether the calls have an order; None where that was not decided.
+# Whether the calls have an order; None if undecided.
 HasOrder = Callable[[Sequence[Call]], bool | None]
 
 
 def cut(calls: Sequence[Call], end: int) -> list[Call]:
-    """The history up to a return: what returned later is still open."""
+    """The prefix of the history up to a return: calls that returned later are open."""
     return [c if c.end is not None and c.end <= end else opened(c) for c in calls if c.start < end]
 
 
 def opened(call: Call) -> Call:
-    """The same call before it returned."""
+    """The call as it was before it returned."""
     return Call(
         index=call.index, line=call.line, process=call.process, f=call.f, key=call.key,
         argument=call.argument, result=UNKNOWN, start=call.start, end=None,
@@ -30,9 +30,10 @@ def opened(call: Call) -> Call:
 
 
 def first_impossible(calls: Sequence[Call], has_order: HasOrder, *, known: int = 0) -> int:
-    """Position, among the returns in their order, of the first up to which there is no order. `known` of them can be explained.
+    """The position, among the sorted returns, of the first return up to which there is no order.
 
-    The whole is known to have no order. Steps double from what is known on: the place is rarely far from it.
+    The whole history has no order; the prefix of the first `known` returns has one. Steps double from `known` on, because the
+    position is rarely far from it.
     """
     returns = sorted(call.end for call in calls if call.end is not None)
     good, bad, step = known, len(returns), 1
@@ -46,7 +47,7 @@ def first_impossible(calls: Sequence[Call], has_order: HasOrder, *, known: int =
 
 
 def of_search(model: Model, calls: Sequence[Call], steps_max: int) -> Stuck:
-    """Of calls that a search found no order of: an order of the longest prefix, and the call that cannot follow it."""
+    """For calls without an order: an order of the longest prefix that has one, and the call that cannot follow it."""
 
     def has_order(prefix: Sequence[Call]) -> bool | None:
         outcome = Search(model, prefix).run(steps_max)

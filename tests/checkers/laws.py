@@ -1,4 +1,4 @@
-"""Changes to a history of our own that change nothing: whoever is called otherwise did the same.
+"""Changes to a history of our own that must not change the verdict, such as other names.
 
 Names inside of texts (what an administrator asked for, what a controller noted) change with the others.
 """
@@ -19,7 +19,7 @@ _WORD = re.compile(r"[A-Za-z]\w*")
 
 
 def _renamed(row: Struct, names: dict[str, str], columns: tuple[str, ...]) -> dict[str, object]:
-    """These columns with these words replaced, wherever they stand in a text."""
+    """Replace these words in these columns, also inside longer texts."""
     changed: dict[str, object] = {}
     for column, value in asdict(row).items():
         if column in columns and isinstance(value, str):
@@ -37,7 +37,7 @@ def _mapped(history: History, names: dict[str, str], columns: tuple[str, ...]) -
 
 
 def other_nodes(history: History) -> History:
-    """Brokers are called otherwise."""
+    """Rename the brokers."""
     columns = ("node", "leader", "isr", "elr", "replicas", "detail", "value")
     operations, events = _mapped(history, NODES, columns)
     was = history.manifest
@@ -50,7 +50,7 @@ def other_nodes(history: History) -> History:
 
 
 def other_topics(history: History) -> History:
-    """Topics are called otherwise."""
+    """Rename the topics."""
     was = history.manifest
     names = {topic.topic: f"a_{topic.topic}" for topic in was.promise.topics}
     operations, events = _mapped(history, names, ("topic", "detail", "value"))
@@ -61,7 +61,7 @@ def other_topics(history: History) -> History:
 
 
 def other_values(history: History) -> History:
-    """Records hold other bytes, different ones where they were different."""
+    """Rename the values, keeping different values different."""
     about = {EventKind.APPEND, EventKind.LOG_ON_DISK}
     return History(
         history.manifest,
@@ -77,13 +77,13 @@ def other_values(history: History) -> History:
 
 
 def other_processes(history: History) -> History:
-    """Clients have other numbers, in the opposite order."""
+    """Renumber the processes in the opposite order."""
     operations = [replace(row, process=100_000 - 7 * row.process) for row in history.operations]
     return History(history.manifest, operations=operations, events=history.events)
 
 
 def later(history: History) -> History:
-    """The same a day later."""
+    """Shift all times by a day."""
     day = 86_400 * 1_000_000_000
     was = history.manifest
     times = {name: at + day for name in ("healed_at_ns", "final_reads_at_ns", "end_ns") if (at := getattr(was, name)) is not None}
@@ -95,7 +95,7 @@ def later(history: History) -> History:
 
 
 def with_gaps(history: History) -> History:
-    """Rows have other indices in the same order, as if rows of something else had stood between them."""
+    """Renumber the rows in the same order, with gaps."""
     return History(
         history.manifest,
         operations=[replace(row, index=3 * row.index + 11) for row in history.operations],
@@ -104,7 +104,7 @@ def with_gaps(history: History) -> History:
 
 
 def with_an_answer_more(history: History) -> History:
-    """At the very end a new client asks for what is not to be had and is told so: nothing is learnt from that."""
+    """Append a failed call of a new process at the end, which proves nothing."""
     ends = [(row.index, row.time_ns) for row in history.operations] + [(row.index, row.time_ns) for row in history.events]
     last, time_ns = max(ends)
     topic = history.manifest.promise.topics[0].topic
@@ -117,7 +117,7 @@ def with_an_answer_more(history: History) -> History:
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A change, and what it calls a key that was called otherwise before."""
+    """A change, and the new name of each anomaly key."""
 
     change: Callable[[History], History]
     key: Callable[[str], str] = lambda key: key

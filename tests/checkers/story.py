@@ -1,11 +1,7 @@
-"""A history written down call by call, for tests of checkers: indices count up, a millisecond passes with each row."""
-
-from collections.abc import Callable
-from typing import NamedTuple
+"""A builder of histories, row by row, for tests of checkers: each row gets the next index, a millisecond later."""
 
 import msgspec
 
-from checkers.verdict import Validity
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.op import Operation, OpType
@@ -28,7 +24,7 @@ class Story:
         self.time_ns = 0
 
     def about(self, partition: int, topic: str = "orders") -> "Story":
-        """The rows from here on are about this partition."""
+        """Use this partition for the following rows."""
         self.topic, self.partition = topic, partition
         return self
 
@@ -40,7 +36,7 @@ class Story:
     # --- events ---------------------------------------------------------------------------------------------------------
 
     def event(self, kind: EventKind, *, whole_node: bool = False, **columns: object) -> int:
-        """One row; its index."""
+        """Append one row; return its index."""
         where: dict[str, object] = (
             {} if whole_node else {"topic": self.topic, "partition": self.partition, "topic_id": self.topic_id}
         )
@@ -73,7 +69,7 @@ class Story:
         return self.event(EventKind.BECAME_FOLLOWER, node=node, life=1, leader_epoch=epoch, leader=leader)
 
     def append(self, nodes: str, offset: int, value: str, epoch: int = 1) -> int:
-        """The same record at several replicas, the first of which leads."""
+        """Append the record to several replicas; the first is the leader."""
         for place, node in enumerate(nodes.split()):
             detail = "follower" if place else "leader"
             self.event(EventKind.APPEND, node=node, life=1, offset=offset, value=value, leader_epoch=epoch, detail=detail)
@@ -111,27 +107,27 @@ class Story:
     # --- the very end ---------------------------------------------------------------------------------------------------
 
     def zookeeper(self, leader: str | None, epoch: int, replicas: str, *, id: str = "10", isr: str | None = None) -> int:
-        """What ZooKeeper holds; everybody is in the ISR unless it is said who is."""
+        """Append the final state in ZooKeeper; without `isr` all replicas are in the ISR."""
         on = tuple(replicas.split())
         kind = EventKind.ZK_STATE
         counted = on if isr is None else tuple(isr.split())
         return self.event(kind, topic_id=id, leader=leader, leader_epoch=epoch, isr=counted, elr=(), replicas=on, zk_version=0)
 
     def tells(self, node: str, leader: str | None, epoch: int, replicas: str, *, id: str = "10", isr: str | None = None) -> int:
-        """What a broker tells clients."""
+        """Append a broker's final metadata."""
         on = tuple(replicas.split())
         kind = EventKind.METADATA_VIEW
         counted = on if isr is None else tuple(isr.split())
         return self.event(kind, node=node, topic_id=id, leader=leader, leader_epoch=epoch, isr=counted, replicas=on)
 
     def has_log(self, node: str, leo: int, digest: str, *, dir: int = 0, id: str | None = None) -> int:
-        """What lies in one of its directories."""
+        """Append a final log on disk."""
         return self.event(EventKind.LOG_ON_DISK, node=node, topic_id=id, leo=leo, value=digest, dir=dir)
 
     # --- operations -----------------------------------------------------------------------------------------------------
 
     def op(self, process: int, type: OpType, f: str, rows: tuple[dict[str, object], ...] = ({},)) -> int:
-        """The rows of one invocation or completion; their index."""
+        """Append one invocation or completion; return its index."""
         index = self._next()
         base = {"index": index, "process": process, "type": type, "f": f, "topic": self.topic, "partition": self.partition}
         for slot, columns in enumerate(rows):
@@ -153,12 +149,12 @@ class Story:
         return self.op(process, OpType.FAIL, "produce", ({"value": value, "acks": acks, "error": "NOT_ENOUGH_REPLICAS"},))
 
     def produces(self, process: int, value: str, offset: int, *, epoch: int = 1, acks: int = -1) -> int:
-        """Asked and acknowledged."""
+        """Append a produce and its acknowledgement."""
         self.asks(process, value, acks)
         return self.acked(process, value, offset, epoch=epoch, acks=acks)
 
     def polls(self, process: int, position: int, values: str, *, epoch: int | None = 1, hw: int | None = None) -> int:
-        """Asked at a position and given records from there on; "-" leaves an offset out."""
+        """Append a poll at a position that returns records from there on; "-" leaves an offset out."""
         self.op(process, OpType.INVOKE, "poll", ({"offset": position},))
         got: tuple[dict[str, object], ...] = tuple(
             {"offset": offset, "value": value, "leader_epoch": epoch, "hw": hw}
@@ -172,7 +168,7 @@ class Story:
         return self.op(process, OpType.OK, "latest", ({"offset": end, "leader_epoch": epoch},))
 
     def history(self, **facts: object) -> History:
-        """What was told so far; `facts` replace fields of the manifest."""
+        """The history so far; `facts` replace fields of the manifest."""
         told = {"end_ns": self.time_ns, **facts}
         return History(msgspec.structs.replace(self.manifest, **told), operations=self.operations, events=self.events)
 
@@ -192,31 +188,8 @@ def begin(promised: Promise | None = None) -> Story:
 BOUND_NS = 16_000 * MS
 
 
-class Expected(NamedTuple):
-    """Of the whole verdict: every anomaly with its witness, and whatever else the story is about."""
-
-    validity: Validity = Validity.VALID
-    anomalies: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    excused: tuple[tuple[int, str, int], ...] = ()  # offset, value, row of the wound
-    unchecked: tuple[str, ...] = ()
-    not_live: tuple[str, ...] = ()
-    live: bool | None = None
-    counts: tuple[tuple[str, int], ...] = ()
-
-
-class Told(NamedTuple):
-    """A story and its moral."""
-
-    tell: Callable[[], History]
-    expected: Expected
-
-
-def invalid(*anomalies: tuple[str, tuple[int, ...]], excused: tuple[tuple[int, str, int], ...] = ()) -> Expected:
-    return Expected(validity=Validity.INVALID, anomalies=anomalies, excused=excused)
-
-
 def committed(story: Story, value: str = "x", offset: int = 0, *, epoch: int = 1, nodes: str = "b1 b2 b3") -> int:
-    """A record is produced, copied and acknowledged; the row of the HW that promised it."""
+    """Produce, copy and acknowledge a record; return the row of the HW that promised it."""
     story.asks(1, value)
     story.append(nodes, offset, value, epoch)
     at = story.hw(nodes.split()[0], offset + 1, epoch=epoch)

@@ -15,7 +15,7 @@ from checkers.wounds import Sessions
 from history.event import EventKind
 from history.promise import TopicPromise
 from proof.manifests import promise
-from tests.checkers import stories
+from tests.checkers import corpus
 from tests.checkers.story import Story, begin, committed, power_out
 
 
@@ -30,9 +30,9 @@ def lead_empty(story: Story, node: str = "b2", epoch: int = 2) -> Story:
     return story
 
 
-def test_excused_loss_cuts_the_partition_and_offsets_are_written_again() -> None:
+def test_excused_loss_cuts_the_partition_and_frees_its_offsets() -> None:
     """CUT-1: before and after the cut are two generations that no checker compares."""
-    verdict = judge(stories.excused_then_rewritten())
+    verdict = judge(corpus.history("ok/acked-loss-excused-then-rewritten"))
 
     assert verdict.validity == Validity.VALID
     assert [(loss.offset, loss.value) for loss in verdict.excused] == [(0, "x")]
@@ -79,7 +79,7 @@ def test_an_unknown_outcome_promises_nothing() -> None:
     assert judge(lead_empty(story).history()).validity == Validity.VALID
 
 
-def test_a_deposed_leader_that_hears_late_of_its_election_is_not_accused() -> None:
+def test_deposed_leader_that_starts_late_is_not_accused() -> None:
     """b2 was elected for epoch 2, which ended before it heard of it; x was committed in epoch 3."""
     story = begin()
     story.state("b2", 2, "b2 b3")
@@ -91,7 +91,7 @@ def test_a_deposed_leader_that_hears_late_of_its_election_is_not_accused() -> No
     assert "lost-write" not in kinds(judge(story.history()))
 
 
-def test_a_promise_of_an_earlier_epoch_binds_a_leader_that_was_elected_before_it_was_known() -> None:
+def test_late_promise_of_an_earlier_epoch_binds_the_leader() -> None:
     """The deposed leader commits x in epoch 1 after b2 began epoch 2 without it."""
     story = begin()
     story.append("b1", 0, "x")
@@ -101,8 +101,8 @@ def test_a_promise_of_an_earlier_epoch_binds_a_leader_that_was_elected_before_it
     assert "lost-write" in kinds(judge(story.history()))
 
 
-def test_a_wound_is_no_excuse_while_another_counted_replica_holds_the_record() -> None:
-    """DUR-3: b3 still has x, so the election of b2 lost it, not the laboratory."""
+def test_wound_excuses_nothing_while_a_counted_copy_remains() -> None:
+    """DUR-3: b3 still has x, so the election of b2 lost it, not the harness."""
     story = begin()
     committed(story)
     power_out(story, "b1 b2")
@@ -111,7 +111,7 @@ def test_a_wound_is_no_excuse_while_another_counted_replica_holds_the_record() -
 
 
 def test_an_unnoticed_copy_counts_as_held() -> None:
-    """b1 is gone for good, but its session lasts: nobody may give x up before it ends."""
+    """b1 is gone for good, but its session lasts: until it ends the copy of x counts."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1 b2")
     committed(story, nodes="b1 b2")
@@ -126,7 +126,7 @@ def test_an_unnoticed_copy_counts_as_held() -> None:
 
 
 @pytest.mark.parametrize(("reported", "excused"), [(0, ["x"]), (1, []), (None, [])])
-def test_a_wound_is_noticed_when_the_broker_reports_its_directory(reported: int | None, excused: list[str]) -> None:
+def test_wound_is_noticed_when_the_broker_reports_the_dir(reported: int | None, excused: list[str]) -> None:
     """docs/promise.md §1: with several directories the session goes on; another directory's failure says nothing of this one."""
     story = begin()
     committed(story)
@@ -140,7 +140,7 @@ def test_a_wound_is_noticed_when_the_broker_reports_its_directory(reported: int 
     assert [loss.value for loss in judge(story.history()).excused] == excused
 
 
-def test_what_a_former_process_reported_is_over() -> None:
+def test_dir_failure_of_a_former_process_is_forgotten() -> None:
     """docs/promise.md §1: the next process reads its directories anew."""
     story = begin()
     committed(story)
@@ -166,7 +166,7 @@ def test_the_wound_noticed_last_excuses() -> None:
     assert [loss.offset for loss in verdict.excused] == [0]
 
 
-def test_a_replica_that_an_isr_change_is_about_to_remove_does_not_count() -> None:
+def test_replica_that_a_pending_change_removes_does_not_count() -> None:
     """b2 holds x but is on its way out: destroying x on b1, the last that counts, excuses its loss."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1 b2")
@@ -193,7 +193,7 @@ def test_below_min_insync_replicas_the_last_full_isr_counts_too() -> None:
 
 
 def test_fewer_than_min_insync_replicas_wounded_excuse_nothing() -> None:
-    """DUR-4: with m = 2 a record of which there was one copy should not have been promised."""
+    """DUR-4: with m = 2 a record with one copy should not have been promised."""
     story = begin()
     story.state("b1", 1, "b1")
     committed(story, nodes="b1")
@@ -209,7 +209,7 @@ def test_fewer_than_min_insync_replicas_wounded_excuse_nothing() -> None:
     assert "lost-write" not in kinds(judge(story.history()))
 
 
-def test_wounds_count_together_until_the_replica_is_in_the_isr_again() -> None:
+def test_wounds_add_up_until_the_replica_rejoins_the_isr() -> None:
     """DUR-4: b2 was wounded, rejoined and is whole when b1 is wounded: one at a time."""
     story = begin()
     power_out(story, "b2")
@@ -252,18 +252,18 @@ def test_flush_before_ack_excuses_only_a_swapped_directory() -> None:
     assert outcomes == [True, True, False]
 
 
-def test_an_order_excuses_one_election_and_only_under_a_promise_that_allows_it() -> None:
+def test_order_excuses_one_election_if_the_promise_allows_it() -> None:
     """DUR-7."""
-    assert judge(stories.ordered_by_operator()).validity == Validity.VALID
+    assert judge(corpus.history("ok/acked-loss-ordered-by-operator")).validity == Validity.VALID
 
-    history = stories.ordered_by_operator()
+    history = corpus.history("ok/acked-loss-ordered-by-operator")
     history.manifest = msgspec.structs.replace(history.manifest, promise=promise(m=1))
 
     assert {"lost-write", "unclean-election"} <= set(kinds(judge(history)))
 
 
-def test_the_last_leader_must_end_with_everything_that_was_promised() -> None:
-    """Nobody is elected afterwards, so nothing but the end of the log shows it."""
+def test_last_leader_must_hold_every_promise_at_the_end() -> None:
+    """There is no later election, so only the end of the log shows it."""
     story = begin()
     at = committed(story)
     gone = story.truncate("b1", 0)
@@ -273,7 +273,7 @@ def test_the_last_leader_must_end_with_everything_that_was_promised() -> None:
     assert [found.witness for found in lost] == [(at, gone)]
 
 
-def test_a_run_that_ends_between_a_wound_and_the_next_leader_accuses_nobody() -> None:
+def test_run_that_ends_before_the_next_election_has_no_loss() -> None:
     story = begin()
     committed(story)
     story.wound("b1", 0, 11)
@@ -281,8 +281,8 @@ def test_a_run_that_ends_between_a_wound_and_the_next_leader_accuses_nobody() ->
     assert judge(story.history()).validity == Validity.VALID
 
 
-def test_entries_that_no_row_tells_accuse_nobody() -> None:
-    """A crash fell between the append and its note; the recovered log is longer than what was told."""
+def test_entries_without_a_row_lead_to_no_anomaly() -> None:
+    """A crash fell between the append and its note; the recovered log is longer than its rows."""
     story = begin()
     story.append("b1 b2", 0, "x")
     story.recovered("b3", 1)
@@ -294,7 +294,7 @@ def test_entries_that_no_row_tells_accuse_nobody() -> None:
     assert judge(story.history()).validity == Validity.VALID
 
 
-def test_record_that_power_loss_brought_back_is_another_generation() -> None:
+def test_record_brought_back_by_power_loss_is_a_new_generation() -> None:
     """b1 had truncated z and written x; the power loss undid both, and as the next leader it commits z again."""
     story = begin()
     story.asks(1, "z")
@@ -338,7 +338,7 @@ _is_last_copy = Ledger.is_last_copy
 
 
 def any_wound_on_the_node(ledger: Ledger, offset: int, value: str, counted: tuple[str, ...]) -> bool:
-    """Mutant: a wound excuses whatever it destroyed, whoever else holds it."""
+    """Mutant: a wound excuses every record that it destroyed, even if another replica holds it."""
     return True
 
 
@@ -348,7 +348,7 @@ def forgets_the_unnoticed(ledger: Ledger, offset: int, value: str, counted: tupl
 
 
 def excuses_truncation(ledger: Ledger, row: EventRow) -> None:
-    """Mutant: what a wounded replica truncates goes on the wound's account."""
+    """Mutant: the wound of a replica excuses its truncations."""
     if row.kind == "truncate" and row.node in ledger.wounded.since:
         for offset, value in enumerate(ledger.replicas.log(row.node).values):
             if value is not None and offset >= row.offset:
@@ -371,7 +371,7 @@ def one_wound_is_enough(ledger: Ledger, row: EventRow) -> None:
     ("name", "mutant", "caught_by"),
     [
         ("see", one_wound_is_enough, test_fewer_than_min_insync_replicas_wounded_excuse_nothing),
-        ("is_last_copy", any_wound_on_the_node, test_a_wound_is_no_excuse_while_another_counted_replica_holds_the_record),
+        ("is_last_copy", any_wound_on_the_node, test_wound_excuses_nothing_while_a_counted_copy_remains),
         ("see", excuses_truncation, lambda: _story_is_judged_as_told("bad/acked-loss-wound-elsewhere")),
         ("_lead", lambda ledger, row: None, lambda: _story_is_judged_as_told("bad/acked-loss-truncated-to-hw")),
     ],
@@ -389,13 +389,12 @@ def test_mutant_of_the_ledger_is_caught(
 
 
 def _story_is_judged_as_told(name: str) -> None:
-    told = stories.STORIES[name]
-    found = judge(told.tell()).anomalies
-    assert tuple((anomaly.kind, anomaly.witness) for anomaly in found) == told.expected.anomalies
+    found = judge(corpus.history(name)).anomalies
+    assert tuple((anomaly.kind, anomaly.witness) for anomaly in found) == corpus.RUNS[name].anomalies
 
 
 def test_mutant_that_ignores_the_elr_excuses_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KIP-966: below min.insync.replicas the last ISR that had them still counts, so its copy is not the laboratory's to lose."""
+    """KIP-966: below min.insync.replicas the last full ISR still counts, so losing its copy is not excused."""
     test_below_min_insync_replicas_the_last_full_isr_counts_too()
     monkeypatch.setattr(IsrHistory, "counted_on", lambda standing: standing.isr)
 
@@ -412,7 +411,7 @@ def test_mutant_that_forgets_unnoticed_copies_excuses_too_early(monkeypatch: pyt
         test_an_unnoticed_copy_counts_as_held()
 
 
-def test_mutant_that_excuses_power_loss_under_before_ack_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mutant_that_excuses_loss_under_before_ack_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "counts_as_wound", lambda promised, detail: isinstance(promised, TopicPromise))
 
     with pytest.raises(AssertionError):
@@ -426,8 +425,8 @@ def test_mutant_that_notices_at_once_is_caught(monkeypatch: pytest.MonkeyPatch) 
         test_an_unnoticed_copy_counts_as_held()
 
 
-def test_what_a_leader_truncated_in_office_is_lost_though_it_is_wounded_later() -> None:
-    """DUR-3: whatever wounds come before or after; it was gone before the power went."""
+def test_truncation_by_a_leader_is_a_loss_despite_a_later_wound() -> None:
+    """DUR-3: a truncation before the power loss is a loss, whatever wounds come before or after."""
     story = begin()
     committed(story)
     story.truncate("b1", 0)
@@ -436,7 +435,7 @@ def test_what_a_leader_truncated_in_office_is_lost_though_it_is_wounded_later() 
     assert "lost-write" in kinds(judge(story.history()))
 
 
-def test_a_wound_that_nobody_noticed_by_the_end_excuses_nothing() -> None:
+def test_wound_not_noticed_by_the_end_excuses_nothing() -> None:
     """docs/promise.md §1: until it is noticed the destroyed copy counts as held, so the leader's truncation is its own."""
     story = begin()
     story.state("b1", 1, "b1 b2")
@@ -451,7 +450,7 @@ def test_a_wound_that_nobody_noticed_by_the_end_excuses_nothing() -> None:
     assert verdict.excused == ()
 
 
-def test_an_order_excuses_the_election_that_carries_it_out_and_no_later_start() -> None:
+def test_order_excuses_its_election_but_no_later_start() -> None:
     """DUR-7: b2 had x when it was elected by order; what it lost afterwards, in a crash, the order does not excuse."""
     story = begin(promise(by_operator=True))
     committed(story)
@@ -464,7 +463,7 @@ def test_an_order_excuses_the_election_that_carries_it_out_and_no_later_start() 
     assert "lost-write" in kinds(judge(story.history()))
 
 
-def test_an_order_is_not_used_up_by_a_leader_that_is_told_once_more() -> None:
+def test_order_is_not_used_up_by_a_repeated_leader_request() -> None:
     """DUR-7: b3 hears again that it leads epoch 1 before the controller carries the order out."""
     story = begin(promise(by_operator=True))
     story.state("b3", 2, "b3")
@@ -483,7 +482,7 @@ def test_an_order_is_not_used_up_by_a_leader_that_is_told_once_more() -> None:
     assert [loss.value for loss in verdict.excused] == ["x"]
 
 
-def test_a_record_that_came_back_is_promised_once_more() -> None:
+def test_record_that_came_back_is_promised_again() -> None:
     """DUR-1: x was excused; b3, which did not count, brings it back, commits it, and loses it by truncation."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1")
@@ -502,7 +501,7 @@ def test_a_record_that_came_back_is_promised_once_more() -> None:
     assert "lost-write" in kinds(verdict)
 
 
-def test_what_is_below_the_hw_with_which_a_leader_begins_is_promised() -> None:
+def test_records_below_the_hw_of_a_new_leader_are_promised() -> None:
     """docs/promise.md §1: below the HW of a leader, whether it rose to it or began with it."""
     story = begin()
     story.append("b1 b2", 0, "x")
@@ -513,7 +512,7 @@ def test_what_is_below_the_hw_with_which_a_leader_begins_is_promised() -> None:
     assert "lost-write" in kinds(judge(lead_empty(story, "b2", 3).history()))
 
 
-def test_the_second_value_promised_at_an_offset_is_kept_account_of() -> None:
+def test_second_value_promised_at_an_offset_is_judged_too() -> None:
     """ORD-1 is broken already; the value that the next leader does not have is lost all the same."""
     story = begin()
     committed(story)

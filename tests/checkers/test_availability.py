@@ -11,12 +11,12 @@ from history.event import EventKind
 from history.history import History
 from history.op import OpType
 from proof.manifests import promise
-from tests.checkers.end_stories import whole_again
+from tests.checkers.corpus import history as stored
 from tests.checkers.story import BOUND_NS, MS, Story, begin, committed, power_out
 
 
 def healed(story: Story) -> History:
-    """The bound passes after what was told; then the run ends."""
+    """Let the bound pass after the rows so far; then the run ends."""
     healed_at = story.time_ns
     story.time_ns += BOUND_NS
     story.event(EventKind.FINAL_READS, whole_node=True)
@@ -24,7 +24,7 @@ def healed(story: Story) -> History:
 
 
 def quiet_cluster(m: int = 2) -> Story:
-    """One committed record, everybody agrees."""
+    """One committed record; all brokers agree."""
     story = begin(promise(m=m))
     story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b2", controller_epoch=1)
     for node in ("b2", "b3"):
@@ -34,14 +34,14 @@ def quiet_cluster(m: int = 2) -> Story:
 
 
 def test_run_that_ends_before_the_bound_is_not_judged() -> None:
-    history = whole_again()
+    history = stored("ok/availability-whole-again")
     early = msgspec.structs.replace(history.manifest, end_ns=BOUND_NS)
 
     assert judge(History(early, operations=history.operations, events=history.events)).live is None
 
 
 def test_interrupted_run_is_not_judged() -> None:
-    history = whole_again()
+    history = stored("ok/availability-whole-again")
     stopped = msgspec.structs.replace(history.manifest, outcome="interrupted")
 
     assert judge(History(stopped, operations=history.operations, events=history.events)).live is None
@@ -53,7 +53,7 @@ def test_quiet_cluster_is_live() -> None:
     assert (verdict.live, verdict.not_live) == (True, ())
 
 
-def test_partition_whose_counted_on_replicas_were_all_emptied_is_rightly_offline() -> None:
+def test_partition_with_all_counted_copies_emptied_may_be_off() -> None:
     """SILENT-2: it waits for an operator, and no other partition is affected."""
     story = quiet_cluster()
     power_out(story, "b1 b2 b3", why="swapped")
@@ -67,7 +67,7 @@ def test_partition_whose_counted_on_replicas_were_all_emptied_is_rightly_offline
     assert (verdict.live, verdict.counts["offline_rightly"]) == (True, 1)
 
 
-def test_partition_that_is_offline_after_a_mere_power_loss_is_not_live() -> None:
+def test_partition_offline_after_power_loss_is_not_live() -> None:
     story = quiet_cluster()
     power_out(story, "b1 b2 b3")
     for node, incarnation in (("b1", 21), ("b2", 22), ("b3", 23)):
@@ -97,8 +97,8 @@ def before_it_heard(*, made: bool = False, why: str | None = "swapped") -> Verdi
     return judge(healed(story))
 
 
-def test_partition_whose_only_member_never_made_its_log_is_rightly_offline_once_a_directory_was_swapped() -> None:
-    """SILENT-2, DUR-6: of the empty directory that b1 comes back with nobody can say that there was nothing in it."""
+def test_partition_may_be_offline_after_a_swap_before_its_log() -> None:
+    """SILENT-2, DUR-6: b1 comes back with an empty directory and cannot know whether it held a log."""
     verdict = before_it_heard()
 
     assert (verdict.live, verdict.counts["offline_rightly"]) == (True, 1)
@@ -106,7 +106,7 @@ def test_partition_whose_only_member_never_made_its_log_is_rightly_offline_once_
 
 @pytest.mark.parametrize(("made", "why"), [(False, None), (False, "power-loss"), (True, "swapped")])
 def test_swap_of_a_directory_excuses_no_other_silence(made: bool, why: str | None) -> None:
-    """SILENT-2 is about directories that came back empty; of a log that was made the laboratory says itself what it lost."""
+    """SILENT-2 is about swapped directories; a log that was made has a wound row of its own."""
     assert before_it_heard(made=made, why=why).not_live == ("orders-0 has no leader at the end",)
 
 
@@ -127,10 +127,10 @@ def test_operation_that_never_ends_is_not_live() -> None:
 
     verdict = judge(healed(story))
 
-    assert verdict.not_live == (f"process 7 never heard of its produce at row {at}",)
+    assert verdict.not_live == (f"process 7 got no answer to its produce at row {at}",)
 
 
-def test_partition_that_takes_no_writes_after_the_bound_is_not_live() -> None:
+def test_partition_without_acks_after_the_bound_is_not_live() -> None:
     story = quiet_cluster()
     healed_at = story.time_ns
     story.time_ns += BOUND_NS
@@ -142,7 +142,7 @@ def test_partition_that_takes_no_writes_after_the_bound_is_not_live() -> None:
     assert verdict.not_live == ("no acks=all produce to orders-0 was acknowledged after the bound",)
 
 
-def test_what_is_committed_late_but_within_the_bound_is_in_time() -> None:
+def test_commit_within_the_bound_is_in_time() -> None:
     story = quiet_cluster()
     healed_at = story.time_ns
     story.time_ns += BOUND_NS - 100 * MS
@@ -166,8 +166,8 @@ def test_partition_that_was_never_created_is_not_live() -> None:
     assert verdict.not_live == ("orders-1 never had a leader",)
 
 
-def test_what_an_administrator_asked_for_is_done_at_the_end() -> None:
-    """LIVE-4: a request that stands there for ever is an action that never ended; no answer is no evidence that it did."""
+def test_admin_requests_must_be_done_at_the_end() -> None:
+    """LIVE-4: a request that stays in /admin never ended; without an answer there is no evidence that it did."""
     rows: tuple[tuple[OpType, tuple[dict[str, object], ...]], ...] = (
         (OpType.OK, ({},)),
         (OpType.OK, ({"value": "/admin/delete_topics"},)),
@@ -184,13 +184,13 @@ def test_what_an_administrator_asked_for_is_done_at_the_end() -> None:
 
     assert found == [
         [],
-        ["/admin/delete_topics is still asked for at the end"],
-        ["no administrator learnt at the end what is asked for under /admin"],
+        ["/admin/delete_topics is still requested at the end"],
+        ["at the end no administrator could read the open requests under /admin"],
     ]
 
 
-def test_a_partition_that_was_moved_is_whole_where_it_is_assigned_now() -> None:
-    """LIVE-2, V3 §F: what the plan said at the start is no longer what must be in the ISR."""
+def test_moved_partition_is_judged_by_its_new_assignment() -> None:
+    """LIVE-2, V3 §F: the ISR must hold the replicas of the new assignment, not those of the plan."""
     story = quiet_cluster()
     story.event(EventKind.ASSIGNED, replicas=("b1", "b2"))
     story.state("b1", 2, "b1 b2")
@@ -202,7 +202,7 @@ def test_a_partition_that_was_moved_is_whole_where_it_is_assigned_now() -> None:
 
 
 def test_a_partition_that_was_added_must_be_whole_too() -> None:
-    """LIVE-2, V3 §H: no plan knows it, ZooKeeper does."""
+    """LIVE-2, V3 §H: its assignment is in ZooKeeper, not in the plan."""
     story = quiet_cluster().about(1)
     story.event(EventKind.ASSIGNED, replicas=("b1", "b2"))
     story.state("b1", 0, "b1")
@@ -213,28 +213,28 @@ def test_a_partition_that_was_added_must_be_whole_too() -> None:
 
 
 def moved(*steps: tuple[str, OpType], to: tuple[str, ...] = ("b1", "b2", "b3")) -> tuple[str, ...]:
-    """An administrator's requests with their outcomes, then the assignment; what LIVE-4 says."""
+    """The violations of LIVE-4 after an administrator's requests with their outcomes and an assignment."""
     story = quiet_cluster()
     for process, (f, outcome) in enumerate(steps, 10):
         asked: dict[str, object] = {"value": "orders-0 on 1,2,3"} if f.startswith("reassign") else {}
         story.op(process, OpType.INVOKE, f, (asked,))
         story.op(process, outcome, f)
     story.event(EventKind.ASSIGNED, replicas=to)
-    return tuple(why for why in judge(healed(story)).not_live if "was to be on" in why)
+    return tuple(why for why in judge(healed(story)).not_live if "was to be moved to" in why)
 
 
 def test_a_partition_is_where_it_was_sent() -> None:
-    """LIVE-4: an entry that was forgotten leaves nothing under /admin, and nothing done."""
+    """LIVE-4: a forgotten request leaves /admin empty although the move is not done."""
     ok, elsewhere = OpType.OK, ("b2", "b1", "b3")
-    missed = ("orders-0 was to be on b1, b2, b3 and is on b2, b1, b3 at the end",)
+    missed = ("orders-0 was to be moved to b1, b2, b3 and is on b2, b1, b3 at the end",)
 
     assert moved(("reassign", ok)) == ()
     assert moved(("reassign", ok), to=elsewhere) == missed
     assert moved(("cancel-reassignments", ok), ("allow-reassignments", ok), ("reassign-extra", ok), to=elsewhere) == missed
 
 
-def test_a_move_that_was_perhaps_cancelled_or_never_asked_for_proves_nothing() -> None:
-    """Unknown never accuses."""
+def test_move_that_may_be_cancelled_is_not_judged() -> None:
+    """A request of unknown outcome must not lead to a violation."""
     ok, info, fail, elsewhere = OpType.OK, OpType.INFO, OpType.FAIL, ("b2", "b1", "b3")
 
     assert moved(("reassign", info), to=elsewhere) == ()
@@ -245,8 +245,8 @@ def test_a_move_that_was_perhaps_cancelled_or_never_asked_for_proves_nothing() -
 
 
 @pytest.mark.parametrize(("again", "wanted"), [(False, 0), (True, 1)])
-def test_a_move_of_what_has_been_removed_since_is_not_missed(again: bool, wanted: int) -> None:
-    """V3 §H: a partition that is gone went where it was sent last; what was asked for afterwards counts."""
+def test_move_of_a_partition_removed_since_is_not_judged(again: bool, wanted: int) -> None:
+    """V3 §H: requests before a removal are not judged, requests after it are."""
     story = quiet_cluster()
     story.op(10, OpType.INVOKE, "reassign-request", ({"value": "orders-0 on 1,2,3"},))
     story.op(10, OpType.OK, "reassign-request")
@@ -256,11 +256,11 @@ def test_a_move_of_what_has_been_removed_since_is_not_missed(again: bool, wanted
         story.op(10, OpType.OK, "reassign-request")
     story.event(EventKind.ASSIGNED, replicas=("b3", "b2", "b1"))
 
-    assert sum("was to be on" in why for why in judge(healed(story)).not_live) == wanted
+    assert sum("was to be moved to" in why for why in judge(healed(story)).not_live) == wanted
 
 
 def raced(extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[str, ...]) -> tuple[str, ...]:
-    """The extra znode is filled, then (after a row of what the controller did about it) the other one; what LIVE-4 says."""
+    """The violations of LIVE-4 after a request in the extra znode, an optional row of the controller, and a second request."""
     story = quiet_cluster()
     story.op(10, OpType.INVOKE, "reassign-extra", ({"value": "orders-0 on 1,2,3"},))
     story.op(10, extra, "reassign-extra")
@@ -275,14 +275,14 @@ def raced(extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[s
     story.op(10, OpType.OK, "reassign")
     story.event(EventKind.REASSIGNMENT_BEGUN, node="b2", detail="forward to 1,2,3")
     story.event(EventKind.ASSIGNED, replicas=to)
-    return tuple(why for why in judge(healed(story)).not_live if "was to be on" in why)
+    return tuple(why for why in judge(healed(story)).not_live if "was to be moved to" in why)
 
 
-def test_an_extra_request_that_waits_has_the_last_word() -> None:
-    """LIVE-4, R-243: what stands in /admin/reassign_partitions is rolled back first, whichever znode was filled first."""
+def test_waiting_extra_request_is_the_last_request() -> None:
+    """LIVE-4, R-243: the request in /admin/reassign_partitions is rolled back first, whichever znode was written first."""
     extra, other = ("b1", "b2", "b3"), ("b3", "b2", "b1")
-    first = ("orders-0 was to be on b1, b2, b3 and is on b3, b2, b1 at the end",)
-    second = ("orders-0 was to be on b3, b2, b1 and is on b1, b2, b3 at the end",)
+    first = ("orders-0 was to be moved to b1, b2, b3 and is on b3, b2, b1 at the end",)
+    second = ("orders-0 was to be moved to b3, b2, b1 and is on b1, b2, b3 at the end",)
 
     assert raced(OpType.OK, to=extra) == ()
     assert raced(OpType.OK, to=other) == first
@@ -292,15 +292,15 @@ def test_an_extra_request_that_waits_has_the_last_word() -> None:
         assert raced(OpType.OK, then=settled, to=other) == ()
 
 
-def test_an_extra_request_that_may_be_there_or_was_perhaps_cancelled_proves_nothing() -> None:
-    """Unknown never accuses."""
+def test_extra_request_of_unknown_state_proves_nothing() -> None:
+    """A request of unknown outcome must not lead to a violation."""
     for to in (("b1", "b2", "b3"), ("b3", "b2", "b1")):
         assert raced(OpType.INFO, to=to) == ()
         assert raced(OpType.OK, cancelled=True, to=to) == ()
 
 
-def test_a_move_of_a_partition_that_nobody_may_lead_waits_rightly() -> None:
-    """SILENT-2, LIVE-4: nothing can be moved until an operator has ordered an election; a move of what is led has to end."""
+def test_move_of_an_emptied_partition_may_stay_pending() -> None:
+    """SILENT-2, LIVE-4: without a leader a move waits for the operator; with a leader it must end."""
     for leader, why in ((None, False), ("b1", True)):
         story = quiet_cluster()
         power_out(story, "b1 b2 b3", why="swapped")
@@ -313,22 +313,22 @@ def test_a_move_of_a_partition_that_nobody_may_lead_waits_rightly() -> None:
 
         said = judge(history).not_live
 
-        assert ("/admin/reassign_partitions is still asked for at the end" in said) is why
+        assert ("/admin/reassign_partitions is still requested at the end" in said) is why
 
 
 def test_logs_of_one_length_that_differ_are_not_equal() -> None:
-    """LIVE-2: equal logs everywhere; b3 has another record in the place of x."""
+    """LIVE-2: logs must be equal; b3 has another record instead of x."""
     story = quiet_cluster()
     story.truncate("b3", 0)
     story.event_append("b3", 0, "y", 1)
 
     verdict = judge(healed(story))
 
-    assert any("the log of b3 is not that of leader" in why for why in verdict.not_live)
+    assert any("the log of b3 differs from that of leader" in why for why in verdict.not_live)
 
 
-def test_silence_at_the_bound_is_not_made_right_by_what_is_destroyed_later() -> None:
-    """SILENT-2 is about the moment: B after healing nobody was emptied, and still nobody led."""
+def test_silence_at_the_bound_is_not_excused_by_a_later_wound() -> None:
+    """SILENT-2 is judged at each moment: B after healing no replica was emptied, and there was no leader."""
     story = begin()
     story.state(None, 2, "b1 b2 b3")
     story.time_ns += 2 * BOUND_NS

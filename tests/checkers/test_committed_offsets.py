@@ -33,7 +33,7 @@ class Store:
 
 
 def run_of(store: Store, rng: Rng, steps: int) -> History:
-    """Three processes at a time; positions are written once. Some commits are never heard of."""
+    """Three processes at a time; positions are written once. Some commits get no answer."""
     story = Story()
     waiting: dict[int, tuple[str, int]] = {}
     numbers = [0, 1, 2]
@@ -64,7 +64,7 @@ def kinds(history: History) -> set[str]:
 
 
 @given(seed=st.integers(0, 2**32))
-def test_a_store_that_keeps_what_was_committed_last_is_never_accused(seed: int) -> None:
+def test_store_that_keeps_the_last_commit_is_never_accused(seed: int) -> None:
     rng = Rng(seed)
 
     assert kinds(run_of(Store(rng.fork("store")), rng, 60)) == set()
@@ -78,8 +78,8 @@ def test_a_store_that_forgets_or_invents_is_caught(broken: str, found: str) -> N
     assert kinds(run_of(store, rng, 300)) == {found}
 
 
-def test_a_position_that_was_found_before_the_first_poll_is_known() -> None:
-    """A consumer that comes back asks where it stood, is told of an end that is behind it, and commits where it stood."""
+def test_committed_position_found_before_a_poll_is_known() -> None:
+    """A restarted consumer fetches its position, is told a lower end offset, and commits its position again."""
     story = Story()
     story.op(1, OpType.INVOKE, "commit", ({"value": "g", "offset": 5},))
     story.op(1, OpType.OK, "commit")

@@ -8,7 +8,7 @@ from tests.checkers.story import Story
 
 
 def sends(story: Story, value: str, *, once: bool = False, attempts: int | None = None, process: int = 1) -> None:
-    """Acknowledged at an offset that this checker does not look at."""
+    """A produce acknowledged at an offset that this checker ignores."""
     row: dict[str, object] = {"value": value, "acks": -1, "delivery": "once" if once else None}
     story.op(process, OpType.INVOKE, "produce", (row,))
     story.op(process, OpType.OK, "produce", ({**row, "attempts": attempts},))
@@ -23,7 +23,7 @@ def kinds(found: Findings) -> list[str]:
     return [anomaly.kind for anomaly in found.anomalies]
 
 
-def test_a_value_of_an_idempotent_producer_stands_once() -> None:
+def test_value_of_an_idempotent_producer_may_be_there_once() -> None:
     """ORD-3, B-66: however often it was sent."""
     story = Story()
     sends(story, "a", once=True, attempts=3)
@@ -36,8 +36,8 @@ def test_a_value_of_an_idempotent_producer_stands_once() -> None:
     assert found.counts == {"duplicates": 1}
 
 
-def test_any_other_value_stands_once_for_each_attempt() -> None:
-    """ORD-3, ORD-4: a retry may leave a second record, and no third."""
+def test_other_values_may_be_there_once_for_each_attempt() -> None:
+    """ORD-3, ORD-4: one retry may leave a second record, but no third."""
     story = Story()
     sends(story, "a", attempts=2)
     story.polls(2, 0, "a a")
@@ -47,8 +47,8 @@ def test_any_other_value_stands_once_for_each_attempt() -> None:
     assert kinds(findings(story)) == ["duplicate"]
 
 
-def test_where_nobody_knows_how_often_it_was_sent_nobody_is_accused() -> None:
-    """Histories from elsewhere do not say; unknown never accuses."""
+def test_value_with_unknown_attempts_is_no_duplicate() -> None:
+    """Foreign histories do not say the number of attempts, so there is no anomaly."""
     story = Story()
     sends(story, "a")
     story.polls(2, 0, "a a")
@@ -56,8 +56,8 @@ def test_where_nobody_knows_how_often_it_was_sent_nobody_is_accused() -> None:
     assert (kinds(findings(story)), findings(story).counts) == ([], {"duplicates": 1})
 
 
-def test_what_an_excused_loss_took_may_come_again_behind_the_cut() -> None:
-    """CUT-1: the retry met a log from which the laboratory had taken the record."""
+def test_value_of_an_excused_loss_may_return_behind_the_cut() -> None:
+    """CUT-1: the retry reached a log from which the harness had removed the record."""
     story = Story()
     sends(story, "a", once=True, attempts=2)
     story.polls(2, 0, "x y a", epoch=1)

@@ -1,4 +1,4 @@
-"""Who may lead, beyond what the corpus shows (docs/promise.md DUR-6, DUR-7)."""
+"""Elections beyond those of the corpus (docs/promise.md DUR-6, DUR-7)."""
 
 from checkers.single import judge
 from checkers.verdict import Verdict
@@ -11,8 +11,8 @@ def kinds(verdict: Verdict) -> list[str]:
     return [found.kind for found in verdict.anomalies]
 
 
-def test_controller_that_cannot_know_of_a_swap_may_name_the_emptied_replica() -> None:
-    """The session of the incarnation that was emptied still lasts: until it ends nobody can know."""
+def test_controller_may_elect_a_replica_with_an_unnoticed_swap() -> None:
+    """The session of the emptied incarnation lasts, so the swap cannot be noticed yet."""
     story = begin()
     committed(story)
     story.wound("b2", 0, 12, "swapped")
@@ -24,7 +24,7 @@ def test_controller_that_cannot_know_of_a_swap_may_name_the_emptied_replica() ->
     assert "empty-leader" in kinds(judge(story.history()))
 
 
-def test_state_that_names_the_registration_that_was_emptied_elects_nobody() -> None:
+def test_state_with_the_emptied_registration_is_no_empty_leader() -> None:
     """A controller elects in the milliseconds in which ZooKeeper's news of the end of that session are under way to it."""
     story = begin()
     committed(story)
@@ -65,8 +65,8 @@ def rejoined_without_having_left(stamp_of_b2: int) -> set[str]:
     return set(kinds(judge(story.history())))
 
 
-def test_emptied_replica_that_was_stamped_anew_may_lead() -> None:
-    """Its name never left the ISR: only the registration beside it tells that it was taken in again."""
+def test_emptied_replica_with_a_new_stamp_may_lead() -> None:
+    """The replica never left the ISR: only its new stamp shows that it rejoined."""
     assert "empty-leader" not in rejoined_without_having_left(22)
     assert "empty-leader" in rejoined_without_having_left(12)
 
@@ -108,7 +108,7 @@ def test_leader_that_writes_its_isr_is_no_election() -> None:
     assert (kinds(verdict), verdict.counts["leader_changes"]) == ([], 0)
 
 
-def test_elections_are_told_apart_by_the_registration_of_the_winner() -> None:
+def test_recovery_elections_are_counted_by_registration() -> None:
     """docs/promise.md VAC-3: a campaign must know whether it reached them."""
     story = begin(promise(m=2))
     story.state("b1", 1, "b1 b2", stamps=(11, 12))

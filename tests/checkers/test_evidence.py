@@ -1,4 +1,4 @@
-"""How checkers take in rows: fitness, groups, and what a flood of anomalies becomes."""
+"""Input of checkers: well-formed rows, groups, and the limit of reported anomalies."""
 
 import msgspec
 import polars as pl
@@ -11,12 +11,12 @@ from checkers.single import judge
 from checkers.verdict import Validity
 from history.event import ClusterEvent, EventKind
 from history.history import History
-from tests.checkers.stories import STORIES
+from tests.checkers.corpus import history as stored
 from tests.checkers.story import Story, begin, committed
 
 
 def without(history: History, kind: EventKind, column: str) -> History:
-    """The history as a backend would write it that does not fill a column."""
+    """The history as a backend would write it if it did not fill a column."""
     events: list[ClusterEvent] = [
         msgspec.structs.replace(event, **{column: None}) if event.kind == kind else event for event in history.events
     ]
@@ -33,7 +33,7 @@ def without(history: History, kind: EventKind, column: str) -> History:
         (EventKind.WOUND, "offset"),
     ],
 )
-def test_row_that_lacks_a_column_makes_the_run_unknown_and_breaks_nothing(kind: EventKind, column: str) -> None:
+def test_row_without_a_required_column_makes_the_run_unknown(kind: EventKind, column: str) -> None:
     story = begin()
     committed(story)
     story.wound("b3", 1, 13)
@@ -67,8 +67,8 @@ def test_rows_without_a_partition_belong_to_every_group() -> None:
 
 
 def test_shuffled_rows_are_judged_alike() -> None:
-    """Order does not survive a shuffle: groups are sorted again."""
-    history = STORIES["bad/acked-loss-truncated-to-hw"].tell()
+    """A Spark shuffle loses the order of rows, so groups are sorted again."""
+    history = stored("bad/acked-loss-truncated-to-hw")
     facts = facts_of(history.manifest)
     shuffled = (history.operations_frame.sample(fraction=1, shuffle=True, seed=1), history.events_frame.reverse())
 
@@ -95,7 +95,7 @@ def test_calls_pair_each_completion_with_the_invocation_of_its_process() -> None
     ]
 
 
-def test_a_flood_of_anomalies_is_told_by_its_first_few() -> None:
+def test_many_anomalies_of_a_kind_are_reported_by_the_first() -> None:
     story = Story()
     story.leads("b1", 1, leo=0)
     story.produces(1, "first", 100)
@@ -120,7 +120,7 @@ def test_topic_that_the_promise_does_not_know_is_unknown() -> None:
     story = begin()
     story.about(0, topic="strange").state("b1", 1, "b1")
 
-    assert "assumptions: the promise does not know topic strange" in judge(story.history()).unchecked
+    assert "assumptions: the promise does not list topic strange" in judge(story.history()).unchecked
 
 
 @pytest.mark.parametrize("outcome", ["interrupted", "incomplete", "harness-fault"])
@@ -134,8 +134,8 @@ def test_run_that_did_not_end_as_planned_is_never_valid(outcome: str) -> None:
 
 
 def test_excused_loss_under_profile_within_is_unknown() -> None:
-    """VAC-2: the ledger must be empty there, so either the laboratory went too far or the excuse is wrong."""
-    history = STORIES["ok/acked-loss-excused-then-rewritten"].tell()
+    """VAC-2: the ledger must be empty there, so either the harness did too much or the excuse is wrong."""
+    history = stored("ok/acked-loss-excused-then-rewritten")
     within = msgspec.structs.replace(history.manifest.promise, profile="within")
     manifest = msgspec.structs.replace(history.manifest, promise=within)
 

@@ -1,4 +1,4 @@
-"""Who counts at each moment (docs/promise.md §1)."""
+"""The counted-on replicas at each moment (docs/promise.md §1)."""
 
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.rows import event_rows
@@ -13,14 +13,14 @@ def history_of(story: Story, *, m: int = 2) -> IsrHistory:
     return standing
 
 
-def test_members_that_a_change_in_flight_would_remove_do_not_count() -> None:
+def test_members_that_a_pending_change_removes_do_not_count() -> None:
     story = begin()
     story.change_isr("b1", 1, ("b1", "b2"))
 
     assert history_of(story).counted_on() == ("b1", "b2")
 
 
-def test_members_that_a_change_in_flight_would_add_do_not_count_yet() -> None:
+def test_members_that_a_pending_change_adds_do_not_count_yet() -> None:
     story = begin()
     story.state("b1", 1, "b1 b2")
     story.change_isr("b1", 1, ("b1", "b2", "b3"))
@@ -36,8 +36,8 @@ def test_a_change_ends_with_its_answer() -> None:
     assert history_of(story).counted_on() == ("b1", "b2", "b3")
 
 
-def test_a_change_that_is_never_answered_ends_with_the_next_write() -> None:
-    """It is conditional on the version: after the controller's write it can no longer land."""
+def test_unanswered_isr_change_ends_with_the_next_write() -> None:
+    """The change is conditional on the version, so it fails after the controller's write."""
     story = begin()
     story.change_isr("b1", 1, ("b1",))
     story.state("b2", 2, "b2 b3")
@@ -45,7 +45,7 @@ def test_a_change_that_is_never_answered_ends_with_the_next_write() -> None:
     assert history_of(story, m=1).counted_on() == ("b2", "b3")
 
 
-def test_a_change_sent_by_a_deposed_leader_removes_nobody() -> None:
+def test_isr_change_of_a_deposed_leader_removes_no_member() -> None:
     story = begin()
     story.state("b2", 2, "b2 b3")
     story.change_isr("b1", 1, ("b1", "b2"))
@@ -62,15 +62,15 @@ def test_below_min_isr_the_last_full_isr_counts_too() -> None:
     assert history_of(story, m=1).counted_on() == ("b1",)
 
 
-def test_with_too_few_left_by_a_change_the_whole_isr_counts() -> None:
+def test_whole_isr_counts_if_a_change_leaves_too_few() -> None:
     story = begin()
     story.change_isr("b1", 1, ("b1",))
 
     assert history_of(story).counted_on() == ("b1", "b2", "b3")
 
 
-def test_who_joined_a_short_isr_and_left_it_may_be_elected_and_is_not_counted_on() -> None:
-    """KIP-966: the high watermark stood still all the while, so that it holds what was committed."""
+def test_member_that_left_a_short_isr_is_in_the_elr_only() -> None:
+    """KIP-966: the high watermark did not move meanwhile, so the replica holds every committed record."""
     story = begin()
     story.state("b1", 1, "b1 b2 b4")
     story.state("b1", 1, "b1")
@@ -82,7 +82,7 @@ def test_who_joined_a_short_isr_and_left_it_may_be_elected_and_is_not_counted_on
     assert set(standing.counted_on()) == {"b1", "b2", "b4"}
 
 
-def test_nobody_but_the_isr_may_be_elected_once_it_is_long_enough_again() -> None:
+def test_only_the_isr_may_be_elected_once_it_is_full_again() -> None:
     story = begin()
     story.state("b1", 1, "b1")
     story.state("b1", 1, "b1 b2")

@@ -1,4 +1,4 @@
-"""Verdicts do not depend on names, on when it was, or on what has nothing to do with it: for every checker and judge."""
+"""Verdicts are independent of names, times and unrelated rows, for every checker and judge."""
 
 from collections.abc import Callable, Hashable
 
@@ -15,29 +15,27 @@ from checkers.verdict import Verdict
 from history.foreign.pairing import Paired
 from history.foreign.read import calls
 from history.foreign.step import UNKNOWN, Call
-from tests.checkers.foreign.stories import ROOT as FOREIGN
-from tests.checkers.foreign.stories import STORIES as FOREIGN_STORIES
-from tests.checkers.foreign.stories import Story
+from tests.checkers.corpus import FOREIGN, ROOT, RUNS, Foreign
+from tests.checkers.corpus import history as stored
 from tests.checkers.laws import LAWS
-from tests.checkers.stories import STORIES
 
 
 @pytest.mark.parametrize("law", list(LAWS))
 @pytest.mark.parametrize("checker", [checker.name for checker in ALL])
-def test_a_verdict_does_not_depend_on_names_times_and_strangers(checker: str, law: str) -> None:
-    """Each story of the checker, good and bad, judged by it and by the ledger before and after."""
-    asked = tuple(one for one in ALL if one.name == checker or one.stage == "ledger")
-    stories = [name for name in STORIES if name.split("/")[1].startswith(f"{checker}-")]
+def test_verdict_is_independent_of_names_times_and_strangers(checker: str, law: str) -> None:
+    """Each history of the checker, judged by it and by the ledger before and after the change."""
+    asked = tuple(one for one in ALL if one.name == checker or one.phase == "ledger")
+    stories = [name for name in RUNS if name.split("/")[1].startswith(f"{checker}-")]
     assert stories
     for name in stories:
-        history = STORIES[name].tell()
+        history = stored(name)
         before, after = judge(history, asked), judge(LAWS[law].change(history), asked)
 
         assert _gist(after) == _gist(before, LAWS[law].key), name
 
 
 def _gist(verdict: Verdict, key: Callable[[str], str] = lambda key: key) -> object:
-    """All but rows and words."""
+    """The verdict without row indices and words."""
     return (
         verdict.validity,
         verdict.live,
@@ -70,7 +68,7 @@ def _with_others(history: Paired, change: Callable[[Call], Call]) -> Paired:
 
 
 def _with_stranger(history: Paired) -> Paired:
-    """A transaction of another key, at the end and with nobody."""
+    """The history with a transaction of a new process on another key at the end."""
     end = max((call.end or call.start for call in history.calls), default=0)
     last = {"index": len(history.calls), "line": 10_000, "process": "stranger", "f": "txn"}
     value = (("r", "of nobody", None),)
@@ -91,7 +89,7 @@ _FOREIGN: dict[str, Callable[[Paired], Paired]] = {
 }
 
 
-def _judged(story: Story, history: Paired) -> Judgement:
+def _judged(story: Foreign, history: Paired) -> Judgement:
     if story.judge == "elle":
         return judge_transactions(story.model, history, (story.consistency,))
     initial = {"register": 0, "cas-register": 0, "multi-register": 0}.get(story.model)
@@ -99,10 +97,10 @@ def _judged(story: Story, history: Paired) -> Judgement:
 
 
 @pytest.mark.parametrize("law", [*_FOREIGN, "values", "a stranger"])
-@pytest.mark.parametrize("name", [name for name in sorted(FOREIGN_STORIES) if "/undecided/" not in name])
-def test_a_judgement_does_not_depend_on_names_times_and_strangers(name: str, law: str) -> None:
-    story = FOREIGN_STORIES[name]
-    history = calls(FOREIGN / f"{name}.edn")
+@pytest.mark.parametrize("name", [name for name in sorted(FOREIGN) if "/undecided/" not in name])
+def test_judgement_is_independent_of_names_times_and_strangers(name: str, law: str) -> None:
+    story = FOREIGN[name]
+    history = calls(ROOT / f"{name}.edn")
     if law in _FOREIGN:
         changed = _FOREIGN[law](history)
     elif story.judge == "elle":

@@ -1,4 +1,4 @@
-"""`checkers` as a library: what it names, the examples in its docstrings, and that a wheel of it works elsewhere."""
+"""`checkers` as a library: its names, the examples in its docstrings, and its wheel."""
 
 import doctest
 import subprocess
@@ -14,7 +14,7 @@ from checkers.elle.consistency import FORBIDS
 from checkers.judges import JUDGES
 from checkers.registry import ALL
 from checkers.sketches import sketch
-from tests.checkers.kafka.stories import STORIES as QUEUES
+from tests.checkers.corpus import QUEUES
 from tests.tidy.sources import ROOT
 
 _MODULES = ["checkers", *sorted(module.name for module in walk_packages(checkers.__path__, "checkers."))]
@@ -33,7 +33,7 @@ def test_the_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None
     assert (tried.failed, tried.attempted) == (0, 3)
 
 
-def test_every_checker_and_every_judge_shows_a_run_of_itself() -> None:
+def test_every_checker_and_judge_has_an_example() -> None:
     """In the docstring of its module, or of the package."""
     shown = [test for name in _MODULES for test in doctest.DocTestFinder().find(import_module(name))]
     examples = "".join(example.source for test in shown for example in test.examples)
@@ -48,7 +48,7 @@ def test_a_sketch_of_no_checker_is_refused() -> None:
         sketch("nobody", "ok poll")
 
 
-def test_what_the_package_names_is_there() -> None:
+def test_names_of_the_package_exist() -> None:
     assert [name for name in checkers.__all__ if not hasattr(checkers, name)] == []
     assert dir(checkers) == sorted(checkers.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -56,7 +56,7 @@ def test_what_the_package_names_is_there() -> None:
 
 
 def test_judges_say_which_anomalies_they_find() -> None:
-    """All that any promise forbids, and all that the stories of queues tell."""
+    """All kinds that a level forbids, and all kinds in the corpus of queues."""
     kinds = {judge.name: set(judge.kinds) for judge in JUDGES}
 
     assert kinds["list-append"] | kinds["rw-register"] == frozenset[str]().union(*FORBIDS.values())

@@ -2,12 +2,12 @@
 
 from checkers.single import judge
 from checkers.verdict import Validity
-from tests.checkers import stories
+from tests.checkers.corpus import history
 
 
 def test_missing_record_without_isr_history_is_unjudged() -> None:
     """VAC-1: nobody can tell whether the protocol or the harness lost the record, so nobody is accused."""
-    verdict = judge(stories.without_isr_history())
+    verdict = judge(history("ok/acked-loss-without-isr-history"))
 
     assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
     assert any(why.startswith("acked-loss: 1 promised records") for why in verdict.unchecked)

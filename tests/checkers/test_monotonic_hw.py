@@ -3,7 +3,7 @@
 from checkers.single import judge
 from checkers.verdict import Verdict
 from history.op import OpType
-from tests.checkers.stories import excused_then_rewritten
+from tests.checkers.corpus import history as stored
 from tests.checkers.story import Story, begin, committed, power_out
 
 
@@ -12,7 +12,7 @@ def kinds(verdict: Verdict) -> list[str]:
 
 
 def told_end(story: Story) -> Story:
-    """Three records are committed and consumer 2 knows that the end is 3."""
+    """Three records are committed and consumer 2 was told the end offset 3."""
     for offset, value in enumerate("xyz"):
         committed(story, value, offset)
     story.latest(2, 3)
@@ -36,7 +36,7 @@ def test_answer_below_the_position_asked_for_is_found() -> None:
 
 
 def test_stale_answer_of_a_deposed_leader_is_not_wrong() -> None:
-    """V3: the consumer has seen epoch 2; a broker that still acts in epoch 1 answers with what it had."""
+    """V3: the consumer has seen epoch 2; a broker that still acts in epoch 1 answers with its older state."""
     story = told_end(begin())
     story.state("b2", 2, "b2 b3")
     story.leads("b2", 2, leo=3, hw=3, isr="b2 b3")
@@ -60,8 +60,8 @@ def test_consumers_may_fall_to_the_cut_and_no_further() -> None:
 
 
 def test_position_beyond_the_cut_may_be_out_of_range() -> None:
-    """Where a consumer stood before the loss does not exist any more."""
-    history = excused_then_rewritten()
+    """The consumer's position before the loss does not exist any more."""
+    history = stored("ok/acked-loss-excused-then-rewritten")
     assert kinds(judge(history)) == []
 
     story = told_end(begin())

@@ -1,4 +1,4 @@
-"""Laws over drawn histories: what keeps the promise is VALID, what breaks it is found, and the ledger knows what is gone."""
+"""Laws over random histories: kept promises are VALID, broken ones are found, and the ledger lists every missing record."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -35,7 +35,7 @@ def test_history_that_keeps_the_promise_is_valid(seed: int, m: int, flush: str) 
 
 
 @given(seed=seeds)
-def test_ledger_lists_exactly_the_acknowledged_records_that_the_last_leader_lacks(seed: int) -> None:
+def test_ledger_lists_the_acked_records_the_last_leader_lacks(seed: int) -> None:
     """No more and no fewer: each excused record is really gone, and each that is gone is excused."""
     toy = Toy(Rng(seed), m=1)
     history = toy.run(150, breaks=10)
@@ -52,7 +52,7 @@ def test_ledger_lists_exactly_the_acknowledged_records_that_the_last_leader_lack
 
 @given(seed=seeds)
 def test_nothing_is_excused_without_its_wound(seed: int) -> None:
-    """The same histories with the wounds left out: whatever was excused is lost."""
+    """The same histories without their wounds: every excused record is then lost."""
     history = Toy(Rng(seed), m=1).run(150, breaks=10)
     excused = judge(history).excused
     events = [event for event in history.events if event.kind != EventKind.WOUND]
@@ -74,7 +74,7 @@ def _with_operations(history: History, operations: list[Operation]) -> History:
 
 
 def drops_a_record_from_a_read(history: History, rng: Rng) -> History | None:
-    """A consumer is not given a record in the middle of what it reads."""
+    """Remove a record from the middle of a poll."""
     rows = [row for row in history.operations if row.f == "poll" and row.type == "ok"]
     inner = [row for row, after in pairwise(rows) if row.slot and row.index == after.index]
     if not inner:
@@ -84,7 +84,7 @@ def drops_a_record_from_a_read(history: History, rng: Rng) -> History | None:
 
 
 def changes_a_value_that_was_read(history: History, rng: Rng) -> History | None:
-    """A consumer is given other bytes."""
+    """Change a value that a consumer read."""
     read = [row for row in history.operations if row.f == "poll" and row.type == "ok" and row.value]
     if not read:
         return None
@@ -170,7 +170,7 @@ def _insert(history: History, after: ClusterEvent, **columns: object) -> History
 )
 @given(seed=seeds)
 def test_planted_corruption_is_found(edit: Edit, found: set[str], seed: int) -> None:
-    """Each edit plants one lie into a healthy history; the checker that exists for it must say so."""
+    """Each edit puts one lie into a healthy history; its checker must report it."""
     rng = Rng(seed)
     history = Toy(rng, m=2, power=False).run(120, breaks=40)
     planted = edit(history, rng.fork("edit"))
@@ -180,7 +180,7 @@ def test_planted_corruption_is_found(edit: Edit, found: set[str], seed: int) -> 
 
 
 @given(seed=seeds)
-def test_judgement_does_not_depend_on_what_else_is_judged(seed: int) -> None:
+def test_judgement_is_independent_of_other_partitions(seed: int) -> None:
     """Groups are independent: two partitions judged together, or one after the other, give the same anomalies."""
     history = Toy(Rng(seed), partitions=2, m=1).run(120, breaks=12)
     together = judge(history)

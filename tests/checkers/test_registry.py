@@ -18,12 +18,12 @@ def test_names_of_checkers_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_ledger_comes_before_all_that_use_its_cuts() -> None:
-    stages = [checker.stage for checker in ALL]
+def test_ledger_comes_before_checkers_that_use_its_cuts() -> None:
+    phases = [checker.phase for checker in ALL]
 
-    assert stages == sorted(stages)
-    assert stages.count("ledger") == 1
+    assert phases == sorted(phases)
+    assert phases.count("ledger") == 1
 
 
-def test_what_a_checker_needs_it_also_reads() -> None:
+def test_checker_reads_the_kinds_that_it_needs() -> None:
     assert [checker.name for checker in ALL if not set(checker.needs) <= set(checker.events)] == []

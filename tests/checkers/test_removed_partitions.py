@@ -9,8 +9,8 @@ from tests.checkers.story import begin, committed
 
 
 @pytest.mark.parametrize(("asked", "verdict"), [(True, Validity.VALID), (False, Validity.INVALID)])
-def test_the_promises_of_a_removed_partition_end_when_that_is_asked_for(asked: bool, verdict: Validity) -> None:
-    """docs/promise.md DUR-8 for one partition: what stands at the same offset later contradicts nothing; unasked it would."""
+def test_promises_of_a_partition_end_when_its_removal_is_asked(asked: bool, verdict: Validity) -> None:
+    """docs/promise.md DUR-8 for one partition: after a requested removal another record may be at the same offset."""
     story = begin()
     story.topic_id = "5"
     story.state("b1", 1, "b1 b2 b3", version=1)
@@ -27,8 +27,8 @@ def test_the_promises_of_a_removed_partition_end_when_that_is_asked_for(asked: b
 
 
 @pytest.mark.parametrize(("again", "found"), [(True, []), (False, ["resurrected"])])
-def test_a_removed_partition_that_comes_back_unasked_is_raised_from_the_dead(again: bool, found: list[str]) -> None:
-    """R-064: it was added again where its state is written for the first time; a late copy of a command writes none."""
+def test_removed_partition_that_comes_back_is_resurrected(again: bool, found: list[str]) -> None:
+    """R-064: the partition was added again if its state is written for the first time; a late command writes no state."""
     story = begin()
     story.topic_id = "5"
     story.state("b1", 1, "b1 b2 b3", version=1)
@@ -42,8 +42,8 @@ def test_a_removed_partition_that_comes_back_unasked_is_raised_from_the_dead(aga
     assert [anomaly.kind for anomaly in judge(story.history()).anomalies] == found
 
 
-def test_the_end_of_the_topic_does_not_put_off_that_of_the_partition() -> None:
-    """Removed, added again, and deleted with its topic: it is the first of the two that counts."""
+def test_topic_deletion_does_not_delay_a_partition_removal() -> None:
+    """Removed, added again, and deleted with its topic: the first removal ends its promises."""
     story = begin()
     story.topic_id = "5"
     committed(story)
@@ -55,7 +55,7 @@ def test_the_end_of_the_topic_does_not_put_off_that_of_the_partition() -> None:
 
 
 @pytest.mark.parametrize(("named", "verdict"), [("b2", Validity.VALID), (None, Validity.INVALID)])
-def test_a_leader_that_was_moved_away_is_not_looked_at_when_the_partition_ends(named: str | None, verdict: Validity) -> None:
+def test_moved_leader_is_not_judged_when_the_partition_ends(named: str | None, verdict: Validity) -> None:
     """docs/promise.md DUR-1, DUR-8: its successor is named and has not begun; where nobody is named, the record is nowhere."""
     story = begin()
     story.topic_id = "5"
@@ -67,8 +67,8 @@ def test_a_leader_that_was_moved_away_is_not_looked_at_when_the_partition_ends(n
     assert judge(story.history()).validity is verdict
 
 
-def test_a_partition_that_is_asked_to_go_before_its_first_state_is_deleted_rightly() -> None:
-    """V3 §H: its removal is asked for while the controller gives it a leader; nothing was added again."""
+def test_partition_removed_before_its_first_state_is_deleted() -> None:
+    """V3 §H: its removal is requested while the controller elects its first leader; it was not added again."""
     story = begin()
     story.topic_id = "5"
     story.event(EventKind.TOPIC_DELETED)

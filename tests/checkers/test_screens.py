@@ -1,4 +1,4 @@
-"""What is judged with screens is judged as without: same anomalies, witnesses and counts, whatever the history looks like."""
+"""Verdicts with and without screens are equal, for any history: anomalies, witnesses and counts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,8 @@ from history.history import History
 from history.op import Operation, OpType
 from history.seed import Rng
 from proof.manifests import manifest, promise
-from tests.checkers.stories import STORIES
+from tests.checkers.corpus import RUNS
+from tests.checkers.corpus import history as stored
 from tests.checkers.story import Story
 from tests.checkers.toy import Toy
 
@@ -39,20 +40,20 @@ def good(rows: int, seed: int = 1) -> History:
     return History.from_tables(told, operations=operations, events=events)
 
 
-@pytest.mark.parametrize("name", sorted(STORIES))
-def test_stories_are_judged_alike(name: str) -> None:
-    assert_screens_change_nothing(STORIES[name].tell())
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_corpus_is_judged_alike(name: str) -> None:
+    assert_screens_change_nothing(stored(name))
 
 
-@pytest.mark.parametrize("name", sorted(STORIES))
-def test_stories_without_a_word_of_brokers_are_judged_alike(name: str) -> None:
-    """Screens pass partitions without events alone: here all are."""
-    told = STORIES[name].tell()
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_corpus_without_events_is_judged_alike(name: str) -> None:
+    """Screens pass only partitions without events: here all are."""
+    told = stored(name)
     assert_screens_change_nothing(History(told.manifest, operations=told.operations))
 
 
 def test_screens_pass_every_partition_of_a_good_history() -> None:
-    """Or they would be of no use, and all the tests here would compare the walk with itself."""
+    """Otherwise the tests of this module would compare the walk with itself."""
     history = good(4000)
     columns = columns_of(history.operations_of(NAMES))
     assert columns is not None
@@ -75,7 +76,7 @@ _OFFSETS = st.sampled_from([None, None, 0, 1, 2, 3, 7, -2, 1 << 60])
 
 @st.composite
 def scribbles(draw: st.DrawFn) -> History:
-    """Any rows over few processes, values and offsets: nearly everything that can be wrong with a history is."""
+    """Any rows over few processes, values and offsets: nearly every anomaly occurs."""
     operations = []
     for index in range(draw(st.integers(1, 14))):
         process, partition = draw(st.integers(0, 2)), draw(st.sampled_from([0, 0, 0, 1]))
@@ -100,7 +101,7 @@ def test_scribbles_are_judged_alike(history: History) -> None:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> History:
-    """Calls that pair, each with answers out of few values and offsets: regular, so that screens have their say."""
+    """Paired calls with few values and offsets: regular, so that screens apply."""
     operations: list[Operation] = []
     waiting: dict[int, list[Operation]] = {}
     for index in range(draw(st.integers(2, 20))):
@@ -156,7 +157,7 @@ CHANGES: dict[str, Change] = {
 
 @pytest.mark.parametrize("name", sorted(CHANGES))
 def test_one_change_of_a_good_history_is_judged_alike(name: str) -> None:
-    """And of most kinds of changes something is found, or the comparison would be idle."""
+    """Most kinds of changes must lead to a finding, otherwise the comparison is vacuous."""
     rng = Rng(7)
     rows = good(800).operations
     found = 0
@@ -244,7 +245,7 @@ def _passed_over(story: Story) -> None:
 
 
 def _passed_over_nothing(story: Story) -> None:
-    """A marker of a transaction takes an offset that nobody is ever told."""
+    """A transaction marker takes an offset that no client is given."""
     story.produces(1, "a", 0)
     story.produces(1, "c", 2)
     story.polls(2, 0, "a - c")
@@ -292,14 +293,14 @@ def test_each_rule_is_screened_to_its_edge(tell: Callable[[Story], object], kind
     assert {anomaly.kind for anomaly in verdict.anomalies} == kinds
 
 
-def test_what_a_read_passed_over_is_missing_with_screens_too() -> None:
-    """Without ISR changes nobody can say on whose account: unchecked, and hence UNKNOWN."""
+def test_record_skipped_by_a_read_is_missing_with_screens() -> None:
+    """Without ISR changes the cause of the loss is unknown: unchecked, hence UNKNOWN."""
     assert assert_screens_change_nothing(by_hand(_passed_over)).unchecked
 
 
 @given(seed=seeds)
 def test_any_exchange_of_two_places_in_the_log_is_judged_alike(seed: int) -> None:
-    """Two records change places wherever they were told of; every producer is idempotent."""
+    """Two records are exchanged in all rows; every producer is idempotent."""
     rng = Rng(seed)
     rows = [msgspec.structs.replace(row, delivery="once" if row.f == "produce" else None) for row in good(200).operations]
     placed = [row for row in rows if row.offset is not None and row.f == "poll" and row.type is OpType.OK]
@@ -314,7 +315,7 @@ def test_any_exchange_of_two_places_in_the_log_is_judged_alike(seed: int) -> Non
     assert_screens_change_nothing(History(good(16).manifest, operations=told))
 
 
-def test_a_partition_of_a_stored_history_is_walked_without_the_others(tmp_path: Path) -> None:
+def test_stored_partition_is_walked_without_the_others(tmp_path: Path) -> None:
     """The file is read twice, some columns and some rows of it, and never as a whole."""
     history = good(4000)
     rows = list(history.operations)
@@ -330,8 +331,8 @@ def test_a_partition_of_a_stored_history_is_walked_without_the_others(tmp_path: 
     assert "operations_table" not in vars(stored)
 
 
-def test_only_what_is_suspected_is_walked() -> None:
-    """One read is given a wrong value: the verdict names it, and fifteen partitions are not looked at row by row."""
+def test_only_suspected_partitions_are_walked() -> None:
+    """One read gets a wrong value: the verdict names it, and fifteen partitions are not walked."""
     history = good(4000)
     rows = list(history.operations)
     at = next(i for i, row in enumerate(rows) if row.f == "poll" and row.type is OpType.OK)

@@ -41,7 +41,7 @@ class Toy:
             partition.elect("b1")
 
     def run(self, steps: int, *, breaks: int = 20) -> History:
-        """So many steps, one in `breaks` of which breaks or mends a broker; then everything is mended and read to the end."""
+        """Run `steps` steps, one in `breaks` of which stops or starts a broker; then heal everything and read to the end."""
         for _ in range(steps):
             if self.rng.below(breaks) == 0:
                 self.toggle(self.rng.pick(NODES))
@@ -167,7 +167,7 @@ class Partition:
                 self.story.wound(node, keep, self.toy.incarnation[node])
 
     def step(self) -> None:
-        """Something ordinary."""
+        """Take one ordinary step."""
         if self.leader is None:
             return
         rng = self.toy.rng
@@ -256,7 +256,7 @@ class Partition:
         self.position += len(batch)
 
     def settle(self) -> None:
-        """Everybody catches up, joins, commits; a last reader reads it all."""
+        """Let all replicas catch up, join and commit; a last reader reads everything."""
         if self.leader is None:
             return
         for node in NODES:

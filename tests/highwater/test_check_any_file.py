@@ -22,7 +22,7 @@ from highwater.exit_codes import ExitCode
 from highwater.runs.foreign import Asked, check_asked, judge_file
 from history import jsonl, store
 from history.errors import HistoryError
-from tests.checkers.stories import STORIES
+from tests.checkers.corpus import history as stored
 
 _VERDICTS = (ExitCode.VALID, ExitCode.INVALID, ExitCode.UNKNOWN, ExitCode.NOT_LIVE)
 _CALLS: dict[str, tuple[tuple[str, str, str], ...]] = {
@@ -63,7 +63,7 @@ def _json() -> bytes:
 
 
 def _ours(name: str) -> bytes:
-    return jsonl.encode(STORIES[name].tell())
+    return jsonl.encode(stored(name))
 
 
 GOOD: dict[str, tuple[str, bytes]] = {
@@ -159,7 +159,7 @@ def test_damaged_run_is_judged_or_refused(
     damage: Callable[[bytes], bytes], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Parquet pages have checksums, so changed bytes are detected and refused."""
-    told = STORIES["bad/acked-loss-read-past"].tell()
+    told = stored("bad/acked-loss-read-past")
     store.save(tmp_path / "run", told)
     path = tmp_path / "run" / table
     whole = path.read_bytes()

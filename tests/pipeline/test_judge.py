@@ -81,7 +81,7 @@ def _checker(name: str, group_by: tuple[str, ...]) -> Checker:
 
 
 PROBES = (
-    replace(_checker("cutting", PARTITION), check=_cutting, stage="ledger"),
+    replace(_checker("cutting", PARTITION), check=_cutting, phase="ledger"),
     _checker("whole", WHOLE_RUN),
     _checker("parts", PARTITION),
 )

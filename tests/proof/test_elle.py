@@ -1,4 +1,4 @@
-"""A part of the proof in every run of the tests; `make prove-checkers` takes the whole of it (docs/proof.md)."""
+"""A part of the comparisons of `make prove-checkers` (docs/proof.md), in every run of the tests."""
 
 import pytest
 
@@ -10,7 +10,7 @@ _HISTORIES = 2_500
 @pytest.mark.slow
 @pytest.mark.parametrize("writes", ["append", "w"])
 def test_a_level_is_judged_as_trying_every_execution_judges_it(writes: str) -> None:
-    """Never accused without need; acquitted rightly where the values tell the order of versions."""
+    """INVALID is always right; VALID is right if the values determine the order of versions."""
     tally = elle.prove(writes, _HISTORIES)
 
     assert tally.wrong == []
@@ -21,8 +21,8 @@ def test_a_level_is_judged_as_trying_every_execution_judges_it(writes: str) -> N
 
 
 @pytest.mark.slow
-def test_the_cycles_that_are_told_are_the_shortest_there_are() -> None:
-    """Each step is a dependency by definition, and no kind that is there is left out."""
+def test_reported_cycles_are_the_shortest() -> None:
+    """Each step is a dependency by definition, and every kind is reported."""
     tally = cycles.prove(_HISTORIES)
 
     assert tally.wrong == []

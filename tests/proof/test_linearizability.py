@@ -1,4 +1,4 @@
-"""A part of the proof in every run of the tests; `make prove-checkers` takes the whole of it (docs/proof.md)."""
+"""A part of the comparisons of `make prove-checkers` (docs/proof.md), in every run of the tests."""
 
 import pytest
 
@@ -10,7 +10,7 @@ _HISTORIES = 5_000
 
 @pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS, ids=[subject.name for subject in SUBJECTS])
-def test_the_judge_says_what_trying_every_order_says(subject: Subject) -> None:
+def test_judge_agrees_with_trying_every_order(subject: Subject) -> None:
     """The verdict, the longest prefix, its order, and the call that cannot be placed."""
     tally = prove(subject, _HISTORIES)
 

@@ -1,4 +1,4 @@
-"""The proofs of log checkers and of the judge of queues can fail: each mistake here is a disagreement, and no other checker's."""
+"""Each planted mistake of a log checker or of the judge of queues is found by its comparison, and by no other."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -80,7 +80,7 @@ def an_order_excuses_everything(patch: Patch) -> None:
 
 
 def a_wounded_leader_may_have_lost_anything(patch: Patch) -> None:
-    """What the ledger once thought: nothing is asked of the log of a leader that was wounded in office."""
+    """A former mistake: the log of a leader that was wounded in office is not judged."""
     was = Ledger.findings
 
     def wrong(self: Ledger) -> object:
@@ -132,7 +132,7 @@ def emptied_partitions_must_be_led(patch: Patch) -> None:
 
 
 def logs_of_one_length_are_equal(patch: Patch) -> None:
-    """What availability once thought."""
+    """A former mistake of availability."""
     patch.setattr(availability, "_are_alike", lambda log, other: len(log) == len(other))
 
 
@@ -195,7 +195,7 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
 def test_a_mistake_of_a_log_checker_is_seen(
     mistake: Callable[[Patch], None], what: str, checker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And no other checker is blamed. The rare ones need more histories."""
+    """No other checker disagrees. Rare mistakes need more histories."""
     mistake(monkeypatch)
     for count in (300, 2_000):
         found = {tally.name for tally in logs.prove(what, count) if tally.wrong}
@@ -210,7 +210,7 @@ def crashed_operations_never_happened(patch: Patch) -> None:
 
 
 def told_offsets_are_not_looked_at(patch: Patch) -> None:
-    """Of a value that stands twice nobody then knows where it was read."""
+    """The position of a value at two offsets is then unknown."""
     was = QueueLog.place
     patch.setattr(QueueLog, "place", lambda self, offset, value: was(self, None, value))
 
@@ -221,7 +221,7 @@ def time_is_no_evidence(patch: Patch) -> None:
 
 
 def everybody_subscribes(patch: Patch) -> None:
-    """What a process skips is always on the cluster's account."""
+    """Skips are always blamed on the cluster."""
     was = Logs.__init__
 
     def wrong(self: Logs, ops: list[Op]) -> None:

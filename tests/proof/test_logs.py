@@ -1,4 +1,4 @@
-"""A part of the proof in every run of the tests; `make prove-checkers` takes the whole of it (docs/proof.md)."""
+"""A part of the comparisons of `make prove-checkers` (docs/proof.md), in every run of the tests."""
 
 from functools import cache
 
@@ -22,8 +22,8 @@ def proven(what: str) -> list[Tally]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", list(DEFINITIONS))
-def test_log_checkers_find_what_their_definitions_say(what: str) -> None:
-    """Kind by kind, partition by partition; each kind is there to be found."""
+def test_log_checkers_agree_with_their_definitions(what: str) -> None:
+    """Compared for each kind in each partition; each history kind has good and bad histories."""
     for tally in proven(what):
         assert tally.wrong == []
         assert tally.total == _HISTORIES
@@ -32,7 +32,7 @@ def test_log_checkers_find_what_their_definitions_say(what: str) -> None:
 
 @pytest.mark.slow
 def test_each_kind_of_anomaly_is_reached() -> None:
-    """A kind that no drawn history has would be proven of nothing."""
+    """A kind that no random history has would not be compared."""
     reached = {(tally.name, kind) for what in DEFINITIONS for tally in proven(what) for kind in tally.bad}
     claimed = {(checker.name, kind) for checker in ALL if checker.name not in _UNPROVEN for kind in checker.kinds}
 
@@ -40,7 +40,7 @@ def test_each_kind_of_anomaly_is_reached() -> None:
 
 
 def test_each_kind_of_the_judge_of_queues_is_reached() -> None:
-    """And found where it is, and nowhere else."""
+    """The judge agrees with the definition on each history."""
     kafka = next(judge for judge in JUDGES if judge.name == "kafka")
     tally = queues.prove(_HISTORIES)
 

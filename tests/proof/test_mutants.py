@@ -1,4 +1,4 @@
-"""The proofs can fail: each mistake that a judge could make, and that one of these once made, is a disagreement."""
+"""Each planted mistake of a judge, some of them former mistakes, is found by the comparison."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -46,7 +46,7 @@ def what_is_free_may_be_released(patch: Patch) -> None:
 
 
 def the_last_call_is_to_blame(patch: Patch) -> None:
-    """A witness, but not the smallest."""
+    """A valid witness that is not the smallest."""
     patch.setattr("checkers.linearizability.witness.first_impossible", lambda calls, has_order, known=0: _last(calls))
 
 
@@ -68,12 +68,12 @@ def unseen_appends_are_nowhere(patch: Patch) -> None:
 
 
 def ambiguous_parts_are_valid(patch: Patch) -> None:
-    """What the judge once did: it collected them and forgot them."""
+    """A former mistake: the judge collected them and did not report them."""
     patch.setattr(calls_judge, "_undecided", lambda searches, ambiguous, steps_max: iter(()))
 
 
 def no_write_is_waited_for(patch: Patch) -> None:
-    """A read is given up although what it read may still be written."""
+    """A read is dropped although its value may still be written."""
     patch.setattr(Register, "helps", lambda self, other, call: False)
 
 
@@ -142,8 +142,8 @@ def test_a_mistake_of_the_judge_of_transactions_is_seen(
 
 
 @pytest.mark.slow
-def test_a_cycle_that_is_not_the_shortest_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first that is met, and no other."""
+def test_longer_cycle_than_necessary_is_a_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first cycle is tried."""
     monkeypatch.setattr(elle_cycles, "_TRIES_MAX", 1)
 
     assert cycles.prove(1_000).wrong

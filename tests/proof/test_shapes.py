@@ -1,4 +1,4 @@
-"""The arrangements in time that the proofs walk through are all there are."""
+"""The arrangements in time that the comparisons use are complete."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def test_there_are_as_many_interval_orders_as_are_known(size: int, count: int) -
     assert len(shapes(size)) == count
 
 
-def test_a_symmetry_keeps_what_is_before_what() -> None:
+def test_symmetry_keeps_the_order_of_calls() -> None:
     for spans in shapes(4):
         relation = before(spans)
         for names in symmetries(spans):

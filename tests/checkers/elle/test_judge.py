@@ -87,7 +87,7 @@ def test_values_beyond_64_bits_are_values(value: int) -> None:
 
 
 @pytest.mark.parametrize("read", ["{1 2}", "#{1}", "[1 nil]", '"1"'])
-def test_a_read_of_what_is_no_list_is_not_judged(read: str) -> None:
+def test_read_that_is_no_list_is_unchecked(read: str) -> None:
     found = judge("list-append", history_of(_call("[[:append 1 1]]") + _call(f"[[:r 1 {read}]]")))
 
     assert (found.validity, len(found.unchecked)) == (Validity.UNKNOWN, 1)
@@ -97,14 +97,14 @@ def _call(transaction: str) -> str:
     return "".join(f"{{:process 0, :type {type}, :value {transaction}}}\n" for type in (":invoke", ":ok"))
 
 
-def test_a_model_that_there_is_not_is_refused() -> None:
+def test_unknown_model_is_refused() -> None:
     """A history of reads alone would be judged as one of registers."""
     with pytest.raises(KeyError, match="list_append"):
         judge("list_append", history_of(_call("[[:r 1 nil]]")))
 
 
-def test_an_order_that_is_in_doubt_leaves_a_doubt() -> None:
-    """For who calls the judge as for who calls `highwater check`."""
+def test_non_monotonic_timestamps_make_the_verdict_unknown() -> None:
+    """The judge as a library and `highwater check` both report it."""
     told = (
         _call("[[:append 1 1]]")
         .replace("{", "{:index 0, :time 9000000000, ", 1)
@@ -116,7 +116,7 @@ def test_an_order_that_is_in_doubt_leaves_a_doubt() -> None:
     assert (found.validity, len(found.unchecked)) == (Validity.UNKNOWN, 1)
 
 
-def test_a_value_that_is_appended_twice_leaves_the_rest_unchecked() -> None:
+def test_value_appended_twice_makes_its_key_unchecked() -> None:
     twice = history(("ok", "[[:append 1 1]]"), ("ok", "[[:append 1 1]]"), together=True)
 
     assert judge("list-append", twice, ("serializable",)).validity is Validity.UNKNOWN
@@ -157,7 +157,7 @@ _REGISTERS = {
 
 
 @pytest.mark.parametrize("kind", sorted(_ALONE))
-def test_an_anomaly_of_lists_that_needs_a_rule_of_its_own_is_found(kind: str) -> None:
+def test_list_anomaly_with_a_rule_of_its_own_is_found(kind: str) -> None:
     assert kind in _kinds("list-append", history(*_ALONE[kind], together=True), "serializable")
 
 
@@ -168,7 +168,7 @@ def test_an_anomaly_of_registers_is_found_and_named(kind: str) -> None:
 
 @pytest.mark.parametrize(("model", "cases"), [("list-append", _BAD | _ALONE), ("rw-register", _REGISTERS)])
 def test_an_anomaly_needs_certainty(model: str, cases: dict[str, list[tuple[str, str]]]) -> None:
-    """The same transactions, all of unknown outcome: nobody is known to have read anything."""
+    """The same transactions, all of unknown outcome: no read is known."""
     for kind, transactions in cases.items():
         unknown = [("info", value) for _, value in transactions]
         found = judge(model, history(*unknown, together=True), ("strict-serializable",))
@@ -197,7 +197,7 @@ def test_a_model_forbids_what_a_weaker_one_allows(kind: str, allowed: str, forbi
 
 @pytest.mark.parametrize(("model", "write", "one"), [("list-append", ":append", "[1]"), ("rw-register", ":w", "1")])
 def test_the_order_within_a_process_counts_where_sessions_do(model: str, write: str, one: str) -> None:
-    """A process that reads what another wrote, and then nothing: no order in time but its own."""
+    """A process reads another's write, and then the key without it: only the order of its own reads forbids this."""
     text = "\n".join(
         [
             f"{{:process 0 :type :invoke :value [[{write} 1 1]]}}",
@@ -214,17 +214,17 @@ def test_the_order_within_a_process_counts_where_sessions_do(model: str, write: 
     assert _kinds(model, twice, "strong-session-serializable") == ["G-single-process"]
 
 
-def test_versions_of_a_register_that_precede_each_other_are_no_order() -> None:
+def test_register_versions_in_a_cycle_have_no_order() -> None:
     circle = history(("ok", "[[:r 1 2] [:w 1 1]]"), ("ok", "[[:r 1 1] [:w 1 2]]"), together=True)
 
     assert _kinds("rw-register", circle, "read-committed") == ["cyclic-versions", "G1c"]
 
 
-def test_the_shortest_cycle_is_told_in_words() -> None:
+def test_shortest_cycle_is_described_in_words() -> None:
     found = judge("list-append", history(*_BAD["G-single"], together=True), ("serializable",))
 
     assert [a.words for a in found.anomalies] == [
-        "line 2 before line 1, because line 1 wrote something of key 2, which line 2 did not see (rw); "
+        "line 2 before line 1, because line 1 wrote a value of key 2, which line 2 did not see (rw); "
         "line 1 before line 2, because line 2 read 1 of key 1, which line 1 wrote (wr): a contradiction"
     ]
 
@@ -276,14 +276,14 @@ _CHAIN = [("ok", "[[:r 1 nil] [:w 1 4]]"), ("ok", "[[:r 1 4] [:w 1 5]]"), ("ok",
 
 
 @pytest.mark.parametrize(("found", "verdict"), [(2, Validity.VALID), (4, Validity.INVALID), ("nil", Validity.INVALID)])
-def test_a_write_is_missed_however_many_were_written_over_between(found: object, verdict: Validity) -> None:
-    """RAMP, section 3: it reads 0 of the last and of 1 what stood there two writes before. `make prove-checkers` found this."""
+def test_write_is_missed_after_any_number_of_overwrites(found: object, verdict: Validity) -> None:
+    """RAMP, section 3: it reads key 0 of the last writer and key 1 two writes earlier. `make prove-checkers` found this case."""
     reader = ("ok", f"[[:r 1 {found}] [:r 0 2]]")
 
     assert judge("rw-register", history(*_CHAIN, reader, together=True), ("read-atomic",)).validity is verdict
 
 
-def test_two_that_saw_the_same_two_writers_agree_on_which_came_later() -> None:
+def test_readers_of_two_writers_agree_on_the_later_one() -> None:
     """Cerone, Bernardi and Gotsman: of all that is seen the last is read. No version says here which one it replaced."""
     writers = [("ok", "[[:w 1 1] [:w 2 1]]"), ("ok", "[[:w 1 2] [:w 3 2]]")]
     readers = [("ok", f"[[:r 1 {of}] [:r 2 1] [:r 3 2]]") for of in (1, 2)]

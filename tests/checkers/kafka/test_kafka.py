@@ -1,4 +1,4 @@
-"""The judge of sends and polls: every anomaly that Jepsen names is found where it is, and nowhere else (docs/properties.md)."""
+"""The judge of sends and polls finds each of Jepsen's anomalies, and only where it is (docs/properties.md)."""
 
 from collections.abc import Hashable
 
@@ -9,14 +9,16 @@ from checkers.verdict import Validity
 from history.errors import HistoryError
 from history.foreign import read
 from history.foreign.jepsen import steps
-from tests.checkers.kafka.stories import ROOT, STORIES, text
+from tests.checkers import corpus
+
+_ROOT = corpus.ROOT / "kafka"
 
 
-@pytest.mark.parametrize("name", sorted(STORIES))
-def test_history_is_judged_as_its_story_says(name: str) -> None:
-    story = STORIES[name]
+@pytest.mark.parametrize("name", sorted(corpus.QUEUES))
+def test_history_is_judged_as_expected(name: str) -> None:
+    story = corpus.QUEUES[name]
 
-    found = judge(read.steps(ROOT / f"{name}.edn"))
+    found = judge(read.steps(_ROOT / f"{name}.edn"))
 
     assert tuple(sorted({anomaly.kind for anomaly in found.anomalies})) == story.kinds
     assert tuple(note.partition(":")[0] for note in found.notes) == story.notes
@@ -25,18 +27,12 @@ def test_history_is_judged_as_its_story_says(name: str) -> None:
     assert found.validity is worst
 
 
-@pytest.mark.parametrize("name", sorted(STORIES))
-def test_file_is_what_the_story_tells(name: str) -> None:
-    """`python -m tests.checkers.kafka.stories` writes them."""
-    assert (ROOT / f"{name}.edn").read_text(encoding="utf-8") == text(STORIES[name])
+def test_every_file_has_an_expectation() -> None:
+    assert {str(path.relative_to(_ROOT).with_suffix("")) for path in _ROOT.rglob("*.edn")} == set(corpus.QUEUES)
 
 
-def test_there_is_no_file_without_a_story() -> None:
-    assert {str(path.relative_to(ROOT).with_suffix("")) for path in ROOT.rglob("*.edn")} == set(STORIES)
-
-
-def test_what_is_bad_has_the_anomaly_of_its_name() -> None:
-    bad = {name.removeprefix("bad/"): story.kinds for name, story in STORIES.items() if name.startswith("bad/")}
+def test_bad_history_has_the_anomaly_of_its_name() -> None:
+    bad = {name.removeprefix("bad/"): story.kinds for name, story in corpus.QUEUES.items() if name.startswith("bad/")}
 
     assert [name for name, kinds in bad.items() if not any(name.startswith(kind) for kind in kinds)] == []
 
@@ -44,26 +40,26 @@ def test_what_is_bad_has_the_anomaly_of_its_name() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("nothing", "send is a list of \\[:send k v\\] and \\[:poll\\]"),
-        ((("write", 1, 2),), "a micro-operation is \\[:send k v\\] or \\[:poll\\]"),
-        ((("send", 1, ("x", 2)),), "a send is answered by \\[offset value\\]"),
-        ((("poll", ((1, 2),)),), "a poll is answered by"),
-        ((("poll", ((1, (("x", 2),)),)),), "a record is \\[offset value\\]"),
+        ("nothing", "send must be a list of \\[:send k v\\] and \\[:poll\\]"),
+        ((("write", 1, 2),), "a micro-operation must be \\[:send k v\\] or \\[:poll\\]"),
+        ((("send", 1, ("x", 2)),), "the answer to a send must be \\[offset value\\]"),
+        ((("poll", ((1, 2),)),), "the answer to a poll must be"),
+        ((("poll", ((1, (("x", 2),)),)),), "a record must be \\[offset value\\]"),
     ],
 )
-def test_what_is_no_send_and_no_poll_is_refused_with_its_line(value: Hashable, said: str) -> None:
+def test_malformed_operation_is_refused_with_its_line(value: Hashable, said: str) -> None:
     with pytest.raises(HistoryError, match=f"line 2: {said}"):
         judge(steps(enumerate(called(0, "send", value), 1)))
 
 
-def test_what_no_queue_does_is_refused_with_its_line() -> None:
-    """Or a history of something else, or of a new function that moves consumers, would be judged as if that were not in it."""
-    with pytest.raises(HistoryError, match="line 3: seek is no function of a queue like Kafka"):
+def test_unknown_function_is_refused_with_its_line() -> None:
+    """Otherwise a history with a new function that moves consumers would be judged as if the function were not there."""
+    with pytest.raises(HistoryError, match="line 3: seek is not a function of a queue like Kafka"):
         judge(steps(enumerate(called(0, "debug-topic-partitions", None) + called(0, "seek", None), 1)))
 
 
 def test_keys_of_json_objects_are_the_numbers_that_were_sent_to() -> None:
-    """JSON makes "0" of 0: the value would seem to be read from a partition that nobody writes to."""
+    """JSON turns the key 0 into "0": the value would seem to be read from a partition without writes."""
     sent = called(0, "send", (("send", 0, (0, "a")),))
     polled = called(1, "poll", (("poll", (("0", ((0, "a"),)),)),))
 

@@ -1,11 +1,11 @@
-"""The table of Jepsen's names says what is: every kind that it names is one of a checker, every anomaly has its row."""
+"""The table of Jepsen's names: every kind that it names belongs to a checker, every anomaly has its row."""
 
 import re
 
 from checkers.judges import JUDGES
 from checkers.kafka.names import BESIDE, TWENTY
 from checkers.registry import ALL
-from tests.checkers.kafka.stories import STORIES
+from tests.checkers.corpus import QUEUES
 
 
 def test_there_are_twenty() -> None:
@@ -13,7 +13,7 @@ def test_there_are_twenty() -> None:
 
 
 def test_kinds_of_our_checkers_exist() -> None:
-    """As in "checker: kind, kind"; what stands behind a kind is said in words."""
+    """Parse "checker: kind, kind"; text after a kind is a remark."""
     kinds = {checker.name: {*checker.kinds, "UNKNOWN", "not"} for checker in ALL}
     named = [(row.name, part.strip().partition(": ")) for row in (*TWENTY, *BESIDE) for part in row.ours.split(";")]
 
@@ -21,20 +21,20 @@ def test_kinds_of_our_checkers_exist() -> None:
         if colon and checker in kinds:
             assert re.split(r"[ ,]", said)[0] in kinds[checker], name
         elif colon:
-            assert checker == "cannot be", name
+            assert checker == "impossible", name
 
 
-def test_every_kind_of_the_judge_is_told_of() -> None:
+def test_every_kind_of_the_judge_has_a_name() -> None:
     judge = next(judge for judge in JUDGES if judge.name == "kafka")
     told = {name for row in (*TWENTY, *BESIDE) for name in row.name.split(", ")}
 
     assert set(judge.kinds) - told == set()
 
 
-def test_what_is_told_to_be_noted_or_invalid_is_so_in_a_story() -> None:
-    """Each name has its history, of the kind that the table promises."""
-    kinds = {kind for story in STORIES.values() for kind in story.kinds}
-    notes = {note for story in STORIES.values() for note in story.notes}
+def test_each_name_has_a_history_with_its_stated_verdict() -> None:
+    """Each name has a history with the verdict that the table states."""
+    kinds = {kind for story in QUEUES.values() for kind in story.kinds}
+    notes = {note for story in QUEUES.values() for note in story.notes}
 
     for row in (*TWENTY, BESIDE[0]):
         for name in row.name.split(", "):

@@ -41,13 +41,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("model", sorted(GOOD))
-def test_what_is_done_with_one_key_says_nothing_of_another(model: str) -> None:
-    """As one object, these would be histories that nobody can explain."""
+def test_keys_are_judged_independently(model: str) -> None:
+    """As one object, these histories would have no order."""
     assert judge(model_named(model), history_of(told(*GOOD[model])).calls).validity is Validity.VALID
 
 
 @pytest.mark.parametrize("model", sorted(BAD))
-def test_what_one_key_cannot_do_is_found_and_the_key_is_named(model: str) -> None:
+def test_anomaly_of_one_key_names_the_key(model: str) -> None:
     (anomaly,) = judge(model_named(model), history_of(told(*BAD[model])).calls).anomalies
 
     assert type(anomaly.key) is str  # a keyword is none that JSON could be made of
@@ -55,7 +55,7 @@ def test_what_one_key_cannot_do_is_found_and_the_key_is_named(model: str) -> Non
 
 
 def test_a_register_of_pairs_is_one_register() -> None:
-    """It is asked without a key."""
+    """Its reads are invoked without a key."""
     history = history_of(told("write [0 1] -> [0 1]", "write [1 5] -> [1 5]", "read nil -> [0 1]"))
 
     assert judge(model_named("register"), history.calls).validity is Validity.INVALID
@@ -71,5 +71,5 @@ def test_where_one_value_is_no_pair_none_is_a_key() -> None:
 def test_an_answer_for_another_key_is_refused() -> None:
     history = history_of(told("read [0 nil] -> [0 nil]", "read [0 nil] -> [1 5]"))
 
-    with pytest.raises(HistoryError, match=r"^line 3: read of key 0 is answered for key 1$"):
+    with pytest.raises(HistoryError, match=r"^line 3: the answer to read of key 0 names key 1$"):
         judge(model_named("register"), history.calls)

@@ -1,4 +1,4 @@
-"""The judge of drawn histories: names and budgets. That it is right is proven in `proof`."""
+"""The judge of calls on random histories: names and budgets. `proof` compares it with its definition."""
 
 from collections.abc import Callable
 
@@ -75,7 +75,7 @@ _NAMES = [model.name for model, _ in MODELS]
 
 @pytest.mark.parametrize(("model", "intent"), MODELS, ids=_NAMES)
 def test_relabelling_processes_and_lines_changes_nothing(model: Model, intent: Callable[[Rng, int], Intent]) -> None:
-    """Which process made a call is no evidence: only its times are."""
+    """The process of a call is no evidence; only its times are."""
     rng = Rng(Seed(9)).fork(model.name)
     for _ in range(50):
         calls = drawn(rng, 6, intent)
@@ -83,7 +83,7 @@ def test_relabelling_processes_and_lines_changes_nothing(model: Model, intent: C
         assert judge(model, calls).validity == judge(model, other).validity
 
 
-def test_a_budget_that_runs_out_is_unknown_and_says_so() -> None:
+def test_exhausted_budget_makes_the_verdict_unknown() -> None:
     """Never a silent VALID."""
     rng = Rng(Seed(10)).fork("budget")
     verdict = judge(CasRegister(0), drawn(rng, 6, _cas), steps_max=0)

@@ -1,4 +1,4 @@
-"""Histories whose verdicts others published, read from beside the project; skipped where they are not there."""
+"""Published histories with their published verdicts, from a folder beside the project; skipped if it is missing."""
 
 import csv
 import doctest
@@ -52,7 +52,7 @@ def test_every_published_verdict_is_ours(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_every_published_verdict_is_kept_by_an_export(tmp_path: Path) -> None:
-    """What a user of Elle or Knossos is given says what the original says. EDN cannot say that a register begins as nil."""
+    """The exported file must be judged as the original. EDN cannot say that a register begins as nil."""
     rows = _rows()
     if not rows:
         pytest.skip(f"no published histories in {CORPORA}")

@@ -19,7 +19,8 @@ from history.foreign.step import Named, Pairs, Step
 from history.history import History
 from history.op import Operation, OpType
 from proof.manifests import manifest, promise
-from tests.checkers.stories import STORIES
+from tests.checkers.corpus import RUNS
+from tests.checkers.corpus import history as stored
 from tests.checkers.story import Story
 
 _words = st.text(max_size=6)
@@ -105,10 +106,10 @@ def _stored(tmp_path: Path, history: History) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", sorted(name for name in STORIES if "topic" not in name))
+@pytest.mark.parametrize("name", sorted(name for name in RUNS if "topic" not in name))
 def test_exported_story_gets_the_verdict_of_the_story(name: str, tmp_path: Path) -> None:
     """Judged by the rules of Jepsen's queue workload, which see client operations alone."""
-    history = STORIES[name].tell()
+    history = stored(name)
     if not ours.holds_records(history) or len({row.topic_id for row in history.operations} - {None}) > 1:
         return
     path = _stored(tmp_path, history)

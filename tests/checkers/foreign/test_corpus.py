@@ -1,0 +1,50 @@
+"""Each anomaly of the judges of transactions and calls has a history with it, one that nearly has it, and an undecided one."""
+
+import pytest
+
+from checkers.elle.consistency import FORBIDS
+from checkers.elle.judge import judge as judge_transactions
+from checkers.linearizability.judge import STEPS_MAX, Judgement, judge
+from checkers.linearizability.registry import model_named
+from checkers.verdict import Validity
+from history.foreign.read import calls
+from tests.checkers.corpus import FOREIGN, ROOT
+
+_SIDES = {"ok": Validity.VALID, "bad": Validity.INVALID, "undecided": Validity.UNKNOWN}
+_FOLDERS = ("elle", "linearizability")
+_FEW_STEPS = 5  # too few for the search to decide the undecided histories
+
+
+def _judged(name: str) -> Judgement:
+    asked = FOREIGN[name]
+    history = calls(ROOT / f"{name}.edn")
+    if asked.judge == "elle":
+        return judge_transactions(asked.model, history, (asked.consistency,))
+    initial = {"register": 0, "cas-register": 0, "multi-register": 0}.get(asked.model)
+    model = model_named(asked.model, initial=initial, nil_is_a_value=False)
+    return judge(model, history.calls, steps_max=_FEW_STEPS if "/undecided/" in name else STEPS_MAX)
+
+
+@pytest.mark.parametrize("name", sorted(FOREIGN))
+def test_history_is_judged_as_expected(name: str) -> None:
+    found = _judged(name)
+
+    side = name.split("/")[1]
+    assert found.validity is _SIDES[side], found
+    assert (FOREIGN[name].kind in {one.kind for one in found.anomalies}) == (side == "bad"), found.anomalies
+    assert bool(found.unchecked) == (side == "undecided")
+
+
+def test_every_file_has_an_expectation() -> None:
+    files = {str(path.relative_to(ROOT).with_suffix("")) for folder in _FOLDERS for path in (ROOT / folder).rglob("*.edn")}
+
+    assert files == set(FOREIGN)
+
+
+def test_every_anomaly_of_transactions_has_histories() -> None:
+    """All kinds that a level forbids; those that only lists or only registers can show have histories of that model."""
+    kinds = frozenset[str]().union(*FORBIDS.values())
+    shown = {model: {one.kind for one in FOREIGN.values() if one.model == model} for model in ("list-append", "rw-register")}
+
+    assert shown["list-append"] == kinds - {"cyclic-versions"}
+    assert shown["rw-register"] == kinds - {"dirty-update", "duplicate-elements", "incompatible-order"}
