@@ -117,7 +117,7 @@ def test_parked_produce_gets_storage_error_when_dir_fails() -> None:
     assert [m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 5] == [EIO]
 
 
-def test_offline_replica_answers_all_requests_with_eio() -> None:
+def test_offline_replica_answers_with_storage_error() -> None:
     """B-63 g (KAFKA-6027): KAFKA_STORAGE_ERROR; an unknown-partition error, or data, would mislead the client."""
     lab = jbod()
     break_dir(lab, 1)

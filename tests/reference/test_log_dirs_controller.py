@@ -191,7 +191,7 @@ def test_offline_replica_of_a_deleted_topic_goes_at_restart() -> None:
     assert lab.disks[3].dirs[0].logs == {}
 
 
-def a_new_topic_is_served_alone(lab: Lab, i: int) -> None:
+def assert_new_topic_is_served_alone(lab: Lab, i: int) -> None:
     """KIP-112 system tests 2 and 3, second half: a new topic, the other two brokers killed, a producer and a consumer."""
     create_topic(lab, "u", 1, 2, 3)
     for other in lab.ids:
@@ -219,7 +219,7 @@ def test_leader_with_a_bad_dir_serves_new_topics_alone() -> None:
     lab = jbod()
     break_dir(lab, 1)
     assert lab.leaders() == [2]
-    a_new_topic_is_served_alone(lab, 1)
+    assert_new_topic_is_served_alone(lab, 1)
 
 
 def test_follower_with_a_bad_dir_serves_new_topics_alone() -> None:
@@ -227,4 +227,4 @@ def test_follower_with_a_bad_dir_serves_new_topics_alone() -> None:
     lab = jbod()
     break_dir(lab, 3)
     assert lab.leaders() == [1]
-    a_new_topic_is_served_alone(lab, 3)
+    assert_new_topic_is_served_alone(lab, 3)

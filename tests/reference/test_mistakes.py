@@ -53,7 +53,7 @@ def answer(lab: Lab, i: int, *batches: Batch, hw: int = 0, error: ErrorCode = Er
     lab.tell(i, Received(Address("b1"), FetchReply(asked_by(lab, i), T0, error, epoch, Offset(hw), batches)))
 
 
-def stray(lab: Lab, i: int, *values: str) -> None:
+def append_stray(lab: Lab, i: int, *values: str) -> None:
     """Append records of the current epoch, which no other replica has, to a replica's log."""
     partition = lab.partition(i)
     log = partition.log
@@ -82,7 +82,7 @@ def test_follower_drops_the_part_of_a_batch_it_already_has(check: bool, values: 
 def test_leader_records_its_epoch_start_before_any_append(record: bool, values: list[str]) -> None:
     """B-09, KAFKA-7415: otherwise it cannot say where the epoch before ended, and followers keep stray records."""
     lab = with_switches(3, record_epoch_start=record)
-    stray(lab, 2, "stray")
+    append_stray(lab, 2, "stray")
     die(lab, 3)  # the next epoch
 
     assert lab.values(2) == values
@@ -138,7 +138,7 @@ def test_follower_truncates_by_the_answer_to_its_fetch() -> None:
     lab = with_switches(3, truncation="fetch")
     lab.produce(1, "a")
     lab.settle()
-    stray(lab, 2, "stray", "more")
+    append_stray(lab, 2, "stray", "more")
     die(lab, 3)
     lab.produce(1, "b", correlation=2)
     lab.settle()
@@ -168,7 +168,7 @@ def test_diverging_follower_does_not_advance_the_hw(counted: bool, hw: int) -> N
 def test_follower_truncates_before_it_adopts_the_hw(early: bool, seen: list[int]) -> None:
     """B-13, KAFKA-14704: otherwise records about to be truncated look committed for a moment."""
     lab = with_switches(truncation="fetch", hw_of_diverging=early)
-    stray(lab, 2, "stray")
+    append_stray(lab, 2, "stray")
     lab.notes.clear()
     reply = FetchReply(
         asked_by(lab, 2), T0, ErrorCode.NONE, LeaderEpoch(0), Offset(1), diverging=Diverging(LeaderEpoch(0), Offset(0))
@@ -190,7 +190,7 @@ def test_fetch_of_an_older_leader_epoch_is_fenced(name: str, refused: bool) -> N
     assert (reply is not None and reply.error is ErrorCode.FENCED_LEADER_EPOCH) is refused
 
 
-def alternating(variant: Variant) -> tuple[list[str], list[str]]:
+def logs_after_alternating_leaders(variant: Variant) -> tuple[list[str], list[str]]:
     """The schedule of B-05: two replicas lead alone in turns, then both are up; returns both logs."""
     lab = Lab(2, variant=variant)
     lab.wait(3000)
@@ -232,10 +232,10 @@ def alternating(variant: Variant) -> tuple[list[str], list[str]]:
 
 def test_logs_are_equal_after_unclean_elections() -> None:
     """B-05: they lose records, as acks=1 allows, but logs must not differ; with KIP-101 alone they do."""
-    one, other = alternating(replace(SAFE, unclean_election=True))
+    one, other = logs_after_alternating_leaders(replace(SAFE, unclean_election=True))
     assert one == other
 
-    one, other = alternating(replace(VARIANTS["kip101"], unclean_election=True))
+    one, other = logs_after_alternating_leaders(replace(VARIANTS["kip101"], unclean_election=True))
     assert one != other
 
 

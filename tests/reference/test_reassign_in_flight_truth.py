@@ -8,7 +8,7 @@ from reference.config import VARIANTS
 from reference.coordination import admin_paths
 from tests.reference.lab import T0
 from tests.reference.moving import OAR, Mortal, assigned, cluster, finish, holders, in_flight, reassign, request
-from tests.reference.test_reassign_truth import MOVES, ends, outcomes, return_later, stuck
+from tests.reference.test_reassign_truth import MOVES, outcomes, return_later, stuck, unfinished
 
 B = VARIANTS["reassignment-by-requests"]
 CHANGES = [
@@ -20,7 +20,7 @@ CHANGES = [
 ]
 
 
-def under_way(replicas: tuple[int, ...], first: tuple[int, ...]) -> Mortal:
+def cluster_in_move(replicas: tuple[int, ...], first: tuple[int, ...]) -> Mortal:
     """A cluster with a move in flight whose new replicas have their command and cannot fetch."""
     lab = cluster(B, replicas=replicas)
     lab.held = stuck(replicas)
@@ -29,7 +29,7 @@ def under_way(replicas: tuple[int, ...], first: tuple[int, ...]) -> Mortal:
     return lab
 
 
-def freed(lab: Mortal) -> None:
+def crash_and_release(lab: Mortal) -> None:
     """The controller dies, and the new replicas may fetch."""
     lab.held = lambda _: False
     return_later(lab)
@@ -41,7 +41,7 @@ def test_requested_move_survives_controller_crash_at_any_step(replicas: tuple[in
     labs = outcomes(lambda: cluster(B, replicas=replicas), lambda lab: _ask(lab, target), return_later)
 
     assert len(labs) > 15
-    assert ends(labs, target) == []
+    assert unfinished(labs, target) == []
 
 
 def _ask(lab: Mortal, target: tuple[int, ...]) -> None:
@@ -54,7 +54,7 @@ def test_legacy_move_survives_controller_crash_at_any_step() -> None:
     labs = outcomes(lambda: cluster(B), partial(reassign, replicas=(2, 3, 4)), return_later)
 
     assert len(labs) > 15
-    assert ends(labs, (2, 3, 4)) == []
+    assert unfinished(labs, (2, 3, 4)) == []
 
 
 @pytest.mark.parametrize(("replicas", "first", "then"), [*CHANGES, (OAR, (4, 5, 6), OAR)])
@@ -62,10 +62,10 @@ def test_changed_move_survives_controller_crash_at_any_step(
     replicas: tuple[int, ...], first: tuple[int, ...], then: tuple[int, ...]
 ) -> None:
     """R-247, R-254, R-255: the drop set is stored with the change, so the next controller uses the same one."""
-    labs = outcomes(lambda: under_way(replicas, first), lambda lab: request(lab, *then), freed)
+    labs = outcomes(lambda: cluster_in_move(replicas, first), lambda lab: request(lab, *then), crash_and_release)
 
     assert len(labs) > 10
-    assert ends(labs, then) == []
+    assert unfinished(labs, then) == []
 
 
 @pytest.mark.parametrize(("replicas", "first", "then"), [*CHANGES, (OAR, (4, 5, 6), OAR), ((1, 2), (2, 3), (1, 2))])
@@ -84,20 +84,20 @@ def test_move_changed_after_any_step_ends_at_the_change(
     outcomes(lambda: cluster(B, replicas=replicas), lambda lab: _ask(lab, first), after)
 
     assert len(changed) > 10
-    assert ends(changed, then) == []
+    assert unfinished(changed, then) == []
 
 
 def test_move_changed_before_any_step_ends_at_the_change() -> None:
     """R-247: the second request comes right before each step of the controller for the first one."""
-    words = _asked(cluster(B), {}).steps
-    labs = [_asked(cluster(B), {word: (2, 3, 4)}) for word in words]
+    words = _changed_before(cluster(B), {}).steps
+    labs = [_changed_before(cluster(B), {word: (2, 3, 4)}) for word in words]
 
     assert len(words) > 30
     assert [word for word, lab in zip(words, labs, strict=True) if lab.before] == []
-    assert [word for word, n in zip(words, labs, strict=True) if ends([n], (2, 3, 4))] == []
+    assert [word for word, n in zip(words, labs, strict=True) if unfinished([n], (2, 3, 4))] == []
 
 
-def _asked(lab: Mortal, then: dict[str, tuple[int, ...]]) -> Mortal:
+def _changed_before(lab: Mortal, then: dict[str, tuple[int, ...]]) -> Mortal:
     lab.look_from_here()
     for word, replicas in then.items():
         lab.before[word] = partial(request, lab, *replicas)
@@ -109,13 +109,13 @@ def _asked(lab: Mortal, then: dict[str, tuple[int, ...]]) -> Mortal:
 @pytest.mark.parametrize("word", ["AR 1,2", "AR 1,2,4", "AR 2,4", f"gone: {admin_paths.reassignment_path(T0)}"])
 def test_broker_dropped_while_down_keeps_no_replica(word: str) -> None:
     """B-59, R-255: 3 is dropped while its broker is down, and the broker starts right before a later step."""
-    lab = under_way((1, 2), (2, 3))
+    lab = cluster_in_move((1, 2), (2, 3))
     lab.bury(3)
     lab.before[word] = partial(_start_now, lab)
     lab.held = lambda _: False
     request(lab, 2, 4)
 
-    assert ends([lab], (2, 4)) == []
+    assert unfinished([lab], (2, 4)) == []
     assert lab.before == {}
 
 
@@ -125,7 +125,7 @@ def test_next_controller_deletes_an_intermediate_replica() -> None:
     It was kept because it is in the ISR. Then it is dropped with the old replicas while its broker is down; the broker starts and
     reads the wide AR, and the controller dies once the narrow one is written.
     """
-    lab = under_way((1, 2), (3, 5))
+    lab = cluster_in_move((1, 2), (3, 5))
     lab.held = stuck((1, 2, 3))
     assert finish(lab, lambda: lab.isr() == [1, 2, 3])
     lab.bury(2)
@@ -137,11 +137,11 @@ def test_next_controller_deletes_an_intermediate_replica() -> None:
     assert finish(lab, lambda: lab.dead is not None)
     assert holders(lab) == [2, 3, 4, 5]
     lab.letters.clear()
-    freed(lab)
+    crash_and_release(lab)
     lab.start(2)
     lab.settle()
 
-    assert ends([lab], (4, 5)) == []
+    assert unfinished([lab], (4, 5)) == []
 
 
 def _start_and_die(lab: Mortal) -> None:

@@ -25,7 +25,7 @@ def test_intermediate_replica_is_dropped_at_once() -> None:
     ("assigned", "leader", "isr", "top", "drop"),
     [
         ((1, 2), 1, (1, 2), 2, ()),
-        ((1, 2, 3), 3, (2, 3), 2, (1,)),  # the leader comes first, even outside of the first replicas
+        ((1, 2, 3), 3, (2, 3), 2, (1,)),  # the leader comes first, even as the last in AR
         ((1, 2, 3, 4), 1, (1,), 2, (3, 4)),  # of the replicas out of sync the first in AR stay
         ((1, 2, 3, 4), None, (4,), 2, (2, 3)),
         ((1, 2, 3), 1, (1, 2, 3), 1, (2, 3)),

@@ -63,7 +63,7 @@ def stuck(replicas: tuple[int, ...]) -> Callable[[Letter], bool]:
     return lambda letter: isinstance(letter[2], Fetch) and int(letter[0][1:]) not in replicas
 
 
-def ends(labs: list[Mortal], replicas: tuple[int, ...]) -> list[int]:
+def unfinished(labs: list[Mortal], replicas: tuple[int, ...]) -> list[int]:
     """The numbers of the steps after which the cluster did not end at `replicas`."""
     return [n for n, lab in enumerate(labs, 1) if not finish(lab, partial(is_at, lab, replicas))]
 
@@ -74,7 +74,7 @@ def test_move_survives_controller_crash_at_any_step(replicas: tuple[int, ...], t
     labs = outcomes(lambda: cluster(replicas=replicas), lambda lab: reassign(lab, target), return_later)
 
     assert len(labs) > 15
-    assert ends(labs, target) == []
+    assert unfinished(labs, target) == []
 
 
 @pytest.mark.parametrize(("replicas", "target"), [move for move in MOVES if set(move[1]) - set(move[0])])
@@ -94,7 +94,7 @@ def test_rollback_survives_controller_crash_at_any_step(replicas: tuple[int, ...
     labs = outcomes(begin, cancel, after)
 
     assert len(labs) > 10
-    assert ends(labs, replicas) == []
+    assert unfinished(labs, replicas) == []
     assert all(data(lab, admin_paths.REASSIGN_CANCEL) is not None for lab in labs)
 
 
@@ -111,10 +111,10 @@ def test_move_cancelled_after_any_step_is_rolled_back(replicas: tuple[int, ...],
     cancelled = [lab for lab in labs if data(lab, admin_paths.REASSIGN_CANCEL) is not None]
 
     assert len(cancelled) > 10
-    assert ends(cancelled, replicas) == []
+    assert unfinished(cancelled, replicas) == []
 
 
-def test_conflict_survives_controller_crash_at_any_step() -> None:
+def test_conflicting_move_survives_controller_crash() -> None:
     """R-243: [1,2,3] to [4,5,6], then to [2,3,4]: the first move is rolled back before the second starts."""
 
     def begin() -> Mortal:
@@ -130,7 +130,7 @@ def test_conflict_survives_controller_crash_at_any_step() -> None:
     labs = outcomes(begin, act, return_later)
 
     assert len(labs) > 20
-    assert ends(labs, (2, 3, 4)) == []
+    assert unfinished(labs, (2, 3, 4)) == []
 
 
 def test_narrowing_ar_first_leaves_old_replicas_behind() -> None:

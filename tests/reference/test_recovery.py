@@ -33,7 +33,7 @@ class Shape:
         )
 
 
-def end(epoch: int, leo: int, *, born: int = 1) -> LogEnd:
+def log_end(epoch: int, leo: int, *, born: int = 1) -> LogEnd:
     return LogEnd(T0, LeaderEpoch(epoch), Offset(leo), Incarnation(born))
 
 
@@ -87,7 +87,7 @@ def test_election_waits_for_isr_and_elr_before_asking_logs() -> None:
 
 def test_recovery_elects_later_epoch_then_longer_log() -> None:
     shape = Shape(stamped((1, 10)), stamped((2, 20), (3, 30)))
-    ends = [(BrokerId(1), end(2, 50)), (BrokerId(2), end(3, 40)), (BrokerId(3), end(3, 41))]
+    ends = [(BrokerId(1), log_end(2, 50)), (BrokerId(2), log_end(3, 40)), (BrokerId(3), log_end(3, 41))]
 
     assert longest(SAFE, shape.state, live(b1=11, b2=21, b3=31), ends) == Elect(stamped((3, 31))[0], stamped((3, 31)))
 
@@ -95,7 +95,7 @@ def test_recovery_elects_later_epoch_then_longer_log() -> None:
 def test_log_younger_than_its_stamp_is_never_elected() -> None:
     """Its directory was emptied; as leader it would make all others truncate to nothing (docs/promise.md DUR-6, U-17, B-33)."""
     shape = Shape(stamped((1, 10)))
-    ends = [(BrokerId(1), end(-1, 0, born=11))]
+    ends = [(BrokerId(1), log_end(-1, 0, born=11))]
 
     assert longest(SAFE, shape.state, live(b1=11), ends) is None
     assert longest(VARIANTS["no-log-birth"], shape.state, live(b1=11), ends) == Elect(stamped((1, 11))[0], stamped((1, 11)))

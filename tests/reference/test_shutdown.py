@@ -13,7 +13,7 @@ from tests.reference.lab import T0, Lab
 AT_ONCE = VARIANTS["no-heartbeat"]  # without controlled shutdown (see test_controlled_shutdown)
 
 
-def end(lab: Lab, i: int) -> None:
+def shut_down(lab: Lab, i: int) -> None:
     """Ask a broker to shut down, and wait until it has moved its leaderships and its process has ended."""
     lab.tell(i, ShutDown())
     lab.settle()
@@ -74,7 +74,7 @@ def test_crash_during_start_after_clean_shutdown_is_unclean(variant: str, trusts
     """B-64, KAFKA-10471: the second start dies while it loads; if the marker is still there, the third trusts the logs."""
     lab = Lab(1, variant=VARIANTS[variant])
     lab.produce(1, "a")
-    end(lab, 1)
+    shut_down(lab, 1)
     lab.muted.add(1)  # it cannot register in ZooKeeper
     lab.start(1)
     lab.crash(1)
@@ -90,7 +90,7 @@ def test_clean_shutdown_keeps_the_high_watermark(variant: str, kept: int) -> Non
     lab = Lab(2, variant=VARIANTS[variant])
     lab.produce(1, "a")
     lab.settle()
-    end(lab, 1)
+    shut_down(lab, 1)
     lab.muted.add(1)
     lab.start(1)
 

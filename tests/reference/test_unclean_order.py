@@ -9,15 +9,15 @@ from tests.reference.test_admin import delete_topic
 from tests.reference.test_topics import make
 
 
-def order(lab: Lab) -> None:
+def request_unclean_election(lab: Lab) -> None:
     write(lab, Create(paths.UNCLEAN_ELECTION, paths.preferred_payload((T0,))))
 
 
-def is_asked_for(lab: Lab) -> bool:
+def is_requested(lab: Lab) -> bool:
     return paths.UNCLEAN_ELECTION in lab.zk.nodes
 
 
-def swap(lab: Lab, *brokers: int) -> None:
+def replace_disks(lab: Lab, *brokers: int) -> None:
     """Crash the brokers and start them with empty directories."""
     for i in brokers:
         lab.crash(i)
@@ -51,13 +51,13 @@ def one_behind() -> Lab:
 def test_replica_outside_isr_and_elr_leads_only_by_request() -> None:
     """SILENT-2: until then it keeps its data; DUR-6: emptied replicas are never elected, though they come first in AR."""
     lab = one_behind()
-    swap(lab, 1, 2)
+    replace_disks(lab, 1, 2)
     before = lab.leaders()
     lab.held = lambda _: False
-    order(lab)
+    request_unclean_election(lab)
     lab.wait(3000)
 
-    assert (before, lab.leaders(), is_asked_for(lab)) == ([], [3], False)
+    assert (before, lab.leaders(), is_requested(lab)) == ([], [3], False)
     assert [lab.values(i) for i in lab.ids] == [["x"]] * 3
     assert (sorted(lab.isr()), lab.state().elr) == ([1, 2, 3], ())
 
@@ -65,11 +65,11 @@ def test_replica_outside_isr_and_elr_leads_only_by_request() -> None:
 def test_unclean_election_elects_no_emptied_replica() -> None:
     """DUR-6: "excused by nothing"; the partition stays offline, and the request is deleted."""
     lab = one_behind()
-    swap(lab, 1, 2, 3)
-    order(lab)
+    replace_disks(lab, 1, 2, 3)
+    request_unclean_election(lab)
     lab.wait(3000)
 
-    assert (lab.leaders(), lab.state().leader, is_asked_for(lab)) == ([], None, False)
+    assert (lab.leaders(), lab.state().leader, is_requested(lab)) == ([], None, False)
 
 
 def test_unclean_election_replaces_waiting_for_dead_members() -> None:
@@ -82,16 +82,16 @@ def test_unclean_election_replaces_waiting_for_dead_members() -> None:
     lab.held = lambda _: False
     lab.wait(3000)
     before = lab.leaders()
-    order(lab)
+    request_unclean_election(lab)
     lab.wait(1000)
 
-    assert (before, lab.leaders(), lab.values(3), is_asked_for(lab)) == ([], [3], ["x"], False)
+    assert (before, lab.leaders(), lab.values(3), is_requested(lab)) == ([], [3], ["x"], False)
 
 
 def test_unclean_election_keeps_a_live_leader() -> None:
     """DUR-7: a request must not lose records of a partition that has a leader."""
     lab = one_behind()
     held = lab.state()
-    order(lab)
+    request_unclean_election(lab)
 
-    assert (lab.leaders(), lab.isr(), lab.state().leader_epoch, is_asked_for(lab)) == ([1], [1, 2], held.leader_epoch, False)
+    assert (lab.leaders(), lab.isr(), lab.state().leader_epoch, is_requested(lab)) == ([1], [1, 2], held.leader_epoch, False)

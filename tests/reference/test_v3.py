@@ -407,7 +407,7 @@ def test_new_controller_elects_for_leaderless_partitions() -> None:
 # --- E: broker startup ---------------------------------------------------------------------------------------------------
 
 
-def back(lab: Lab, i: int) -> None:
+def start_without_commands(lab: Lab, i: int) -> None:
     """Start the broker again; commands of the controller do not arrive."""
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
     lab.start(i)
@@ -419,7 +419,7 @@ def test_starting_broker_reads_its_assigned_partitions() -> None:
     lab = full()
     die(lab, 3)
     add_topic(lab, "other", 3)
-    back(lab, 3)
+    start_without_commands(lab, 3)
 
     assert sorted(lab.nodes[3].state.broker.partitions) == [T0]  # t-0 only: other-0 has no state yet
 
@@ -428,7 +428,7 @@ def test_starting_broker_reads_leader_and_isr() -> None:
     """V3 §E step 2: read the leader and the ISR of each partition assigned to this broker."""
     lab = full()
     die(lab, 3)
-    back(lab, 3)
+    start_without_commands(lab, 3)
 
     assert lab.partition(3).leader_epoch == lab.state().leader_epoch
 
@@ -439,7 +439,7 @@ def test_starting_broker_starts_its_replicas() -> None:
     lab.produce(1, "x")
     lab.settle()
     die(lab, 3)
-    back(lab, 3)
+    start_without_commands(lab, 3)
 
     assert lab.values(3) == ["x"]
 
@@ -462,7 +462,7 @@ def test_starting_broker_follows_the_leader_in_zookeeper() -> None:
     """V3 §E step 3.3: become follower."""
     lab = full()
     die(lab, 3)
-    back(lab, 3)
+    start_without_commands(lab, 3)
     role = lab.partition(3).role
 
     assert isinstance(role, Follower)
@@ -474,7 +474,7 @@ def test_starting_broker_deletes_unassigned_partitions() -> None:
     lab = full()
     die(lab, 3)
     lab.disks[3].logs[OTHER] = []
-    back(lab, 3)
+    start_without_commands(lab, 3)
 
     assert sorted(lab.disks[3].logs) == [T0]
 

@@ -95,7 +95,7 @@ def test_command_without_answer_is_repeated_after_the_timeout() -> None:
     assert both[1].states == first[0].states
 
 
-# --- choosing --------------------------------------------------------------------------------------------------------------
+# --- elections -------------------------------------------------------------------------------------------------------------
 
 
 def test_election_ignores_live_replicas_outside_the_isr() -> None:
@@ -187,7 +187,7 @@ def test_restarted_broker_reads_missed_changes_from_zookeeper() -> None:
 
 
 def test_failover_costs_one_write_per_partition() -> None:
-    """R-067: and messages to live brokers only; the dead broker had replicas of six partitions."""
+    """R-067: and only the live brokers get commands; the dead broker held replicas of six partitions."""
     lab = watched(4, partitions=6)
     die(lab, 3)
     lab.asked.clear()
@@ -481,7 +481,7 @@ def test_latest_offset_is_unavailable_until_the_hw_is_known() -> None:
 # --- requests in ZooKeeper -------------------------------------------------------------------------------------------------
 
 
-def asked_for(lab: Lab, path: str, payload: bytes = b"") -> None:
+def create_request(lab: Lab, path: str, payload: bytes = b"") -> None:
     """Create a request znode and its parents, as an administrator does."""
     parts = path.split("/")
     for depth in range(2, len(parts)):
@@ -497,14 +497,14 @@ def exists(lab: Lab, path: str) -> bool:
     return isinstance(answer, Data)
 
 
-def test_request_to_add_or_remove_a_partition_is_deleted() -> None:
+def test_partition_is_added_and_removed_by_request_znodes() -> None:
     """R-007, R-008: the first names its replicas, the second has no value; the controller deletes them when done."""
     lab = full()
     added = topic_partition("t", 1)
-    asked_for(lab, paths.partition_add_path(added), b"[3,2]")
+    create_request(lab, paths.partition_add_path(added), b"[3,2]")
     assert exists(lab, paths.state_path(added))
     assert not exists(lab, paths.partition_add_path(added))
-    asked_for(lab, paths.partition_remove_path(added))
+    create_request(lab, paths.partition_remove_path(added))
 
     assert not exists(lab, paths.state_path(added))
     assert not exists(lab, paths.partition_remove_path(added))
@@ -513,7 +513,7 @@ def test_request_to_add_or_remove_a_partition_is_deleted() -> None:
 def test_delete_topics_request_is_deleted_with_the_topics() -> None:
     """R-149: the list names two topics, one of which does not exist."""
     lab = full()
-    asked_for(lab, paths.DELETE_TOPICS, b'{"version":1,"topics":["nowhere","t"]}')
+    create_request(lab, paths.DELETE_TOPICS, b'{"version":1,"topics":["nowhere","t"]}')
 
     assert not exists(lab, paths.topic_path("t"))
     assert not exists(lab, paths.DELETE_TOPICS)
