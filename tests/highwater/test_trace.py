@@ -33,7 +33,7 @@ def test_protocol_prints_one_statement_in_full(capsys: pytest.CaptureFixture[str
     text = said(capsys, "R-057")
 
     assert "reference/replica/isr.maybe_shrink" in text
-    assert "test_the_one_that_is_too_many_messages_behind_leaves" in text
+    assert "test_v3_follower_many_records_behind_leaves_the_isr" in text
 
 
 def test_rule_of_the_promise_is_printed_with_its_checkers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""ISR changes through the controller (KIP-343 Initiating ISR Changes) and what history found wrong with them, on the table."""
+"""ISR changes through the controller (KIP-343 Initiating ISR Changes), and the known mistakes in them."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ ELSEWHERE = Address("c9")
 
 
 def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
-    """b1 is the controller and has no replica, b2 leads, b3 and b4 follow, all in the ISR."""
+    """b1 is the controller and has no replica; b2 leads, b3 and b4 follow; all three are in the ISR."""
     lab = Lab(4, variant=VARIANTS[variant], replicas=(2, 3, 4), min_isr=min_isr, start=False)
     for i in lab.ids:
         lab.start(i)
@@ -64,7 +64,7 @@ def is_answer(letter: Letter) -> bool:
 
 
 def comes_from(i: int) -> Callable[[Letter], bool]:
-    """What this broker sends to the leader: held, it cannot catch up."""
+    """Matches what broker i sends to the leader; while it is held, the broker cannot catch up."""
     return lambda letter: letter[:2] == (f"b{i}", "b2")
 
 
@@ -74,7 +74,7 @@ def turn_of(lab: Lab, i: int) -> Turn:
 
 
 def shrink(lab: Lab, *gone: int) -> tuple[IsrMember, ...]:
-    """The leader proposes its ISR without these, and the request is on its way."""
+    """Have the leader propose its ISR without `gone` and send the request; return the proposed ISR."""
     leader = leader_of(lab)
     wanted = tuple(m for m in leader.isr if m.broker not in gone)
     turn = turn_of(lab, 2)
@@ -86,7 +86,7 @@ def shrink(lab: Lab, *gone: int) -> tuple[IsrMember, ...]:
 
 
 def request(lab: Lab, *changes: IsrProposal) -> IsrChangeReply:
-    """Ask the controller as b2 would, from outside the table; its answer."""
+    """Send the controller an IsrChange in the name of b2 from outside of the cluster; return the answer."""
     lab.tell(1, Received(ELSEWHERE, IsrChange(5, BrokerId(2), lab.nodes[2].state.broker.incarnation, changes)))
     reply = lab.inbox[-1]
     assert isinstance(reply, IsrChangeReply)
@@ -94,7 +94,7 @@ def request(lab: Lab, *changes: IsrProposal) -> IsrChangeReply:
 
 
 def proposal(lab: Lab, *members: int, version: int | None = None, epoch: int | None = None) -> IsrProposal:
-    """An ISR of these brokers as they are registered now."""
+    """A proposed ISR of these brokers with their current incarnations."""
     state = lab.state()
     isr_ = tuple(IsrMember(BrokerId(i), lab.nodes[i].state.broker.incarnation) for i in members)
     version = state.zk_version if version is None else version
@@ -104,16 +104,8 @@ def proposal(lab: Lab, *members: int, version: int | None = None, epoch: int | N
 # --- the request and its answer ------------------------------------------------------------------------------------------------
 
 
-def test_the_messages_are_those_of_the_document() -> None:
-    """R-197, R-198: IsrChangeRequest and IsrChangeResponse, with a version, registrations and the state beyond it (U-13)."""
-    assert IsrChange.__struct_fields__ == ("correlation", "broker", "incarnation", "changes")
-    assert IsrProposal.__struct_fields__ == ("tp", "leader_epoch", "isr", "zk_version", "topic_id")
-    assert IsrChangeReply.__struct_fields__ == ("correlation", "error", "message", "results")
-    assert IsrResult.__struct_fields__ == ("error", "message", "state")
-
-
 def writers(variant: str) -> set[int]:
-    """Who writes the state while b4, which died, leaves the ISR and joins it again."""
+    """The brokers that write the state while b4 falls silent, leaves the ISR and joins it again."""
     lab = full(variant)
     found: set[int] = set()
     perform = lab._perform
@@ -134,14 +126,14 @@ def writers(variant: str) -> set[int]:
     return found
 
 
-def test_the_leader_asks_the_controller_or_writes_itself() -> None:
-    """R-192, C-24: isr.change.via, both as the documents have it; R-065: the controller then writes what the leader chose."""
+def test_isr_change_is_written_by_controller_or_leader() -> None:
+    """R-192, C-24: isr.change.via selects the writer; R-065: the controller writes the ISR that the leader chose."""
     assert writers("safe") == {1}
     assert writers("isr-via-zookeeper") == {2}
 
 
-def test_an_isr_change_leaves_leader_and_epoch_alone() -> None:
-    """R-192, R-203: it is the leader's own change, so nobody need be fenced."""
+def test_isr_change_keeps_leader_and_leader_epoch() -> None:
+    """R-192, R-203: the leader requested the change itself, so no broker needs to be fenced."""
     lab = full()
     before = lab.state()
     reply = request(lab, proposal(lab, 2, 3))
@@ -152,8 +144,8 @@ def test_an_isr_change_leaves_leader_and_epoch_alone() -> None:
     assert lab.isr() == [2, 3]
 
 
-def test_everybody_hears_of_an_isr_change() -> None:
-    """R-192: metadata of other brokers would else tell of an ISR that is over."""
+def test_isr_change_reaches_the_metadata_of_all_brokers() -> None:
+    """R-192: otherwise the metadata of other brokers would name an outdated ISR."""
     lab = full()
     request(lab, proposal(lab, 2, 3))
     lab.settle()
@@ -161,8 +153,8 @@ def test_everybody_hears_of_an_isr_change() -> None:
     assert [brokers_of(lab.nodes[i].state.broker.metadata[T0].isr) for i in lab.ids] == [(2, 3)] * 4
 
 
-def test_results_come_in_the_order_of_the_request() -> None:
-    """R-198: one for each proposal, whichever is judged first."""
+def test_isr_change_results_come_in_request_order() -> None:
+    """R-198: one result for each proposal, in whatever order the controller judges them."""
     lab = full()
     strange = replace(proposal(lab, 2, 3), tp=TopicPartition("none-0"))
     reply = request(lab, strange, proposal(lab, 2, 3), strange)
@@ -170,16 +162,16 @@ def test_results_come_in_the_order_of_the_request() -> None:
     assert [r.error.name for r in reply.results] == ["UNKNOWN_TOPIC_OR_PARTITION", "NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
 
 
-def test_who_is_not_controller_judges_nothing() -> None:
-    """R-199."""
+def test_isr_change_at_another_broker_is_not_controller() -> None:
+    """R-199: only the controller judges proposals."""
     lab = full()
     lab.tell(3, Received(ELSEWHERE, IsrChange(5, BrokerId(2), Incarnation(1), (proposal(lab, 2),))))
 
     assert lab.inbox[-1] == IsrChangeReply(5, ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
 
 
-def test_a_controller_that_resigns_says_that_it_is_none() -> None:
-    """R-199: what it was asked meanwhile is asked again, of the next one."""
+def test_resigning_controller_drops_pending_isr_changes() -> None:
+    """R-199: the controller answers NOT_CONTROLLER, and the leader asks the next one."""
     lab = full()
     lab.held = comes_from(4)
     lab.muted.add(1)
@@ -197,8 +189,8 @@ def test_a_controller_that_resigns_says_that_it_is_none() -> None:
     assert lab.isr() == [2, 3]
 
 
-def test_a_leader_under_another_registration_changes_nothing() -> None:
-    """R-200: somebody registered under its id; the new registration is the one that counts."""
+def test_isr_change_with_another_incarnation_is_refused() -> None:
+    """R-200: another process has registered under this broker id; only the newest registration counts."""
     lab = full()
     lab.tell(1, Received(ELSEWHERE, IsrChange(5, BrokerId(2), Incarnation(1), (proposal(lab, 2),))))
 
@@ -208,8 +200,8 @@ def test_a_leader_under_another_registration_changes_nothing() -> None:
     assert lab.isr() == [2, 3, 4]
 
 
-def test_who_does_not_lead_changes_nothing() -> None:
-    """R-201: NOT_LEADER_FOR_PARTITION, with the state as it is; an epoch that is over is fenced."""
+def test_isr_change_of_a_non_leader_is_refused() -> None:
+    """R-201: NOT_LEADER_FOR_PARTITION with the current state; an older leader epoch is FENCED_LEADER_EPOCH."""
     lab = full()
     asked = IsrChange(5, BrokerId(3), lab.nodes[3].state.broker.incarnation, (proposal(lab, 2, 3),))
     lab.tell(1, Received(ELSEWHERE, asked))
@@ -222,16 +214,16 @@ def test_who_does_not_lead_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("members", [(), (3, 4), (2, 2), (1, 2)])
-def test_an_isr_that_cannot_be_is_refused(members: tuple[int, ...]) -> None:
-    """R-202: none at all, without its leader, with one member twice, with a broker that has no replica."""
+def test_isr_change_to_an_impossible_isr_is_refused(members: tuple[int, ...]) -> None:
+    """R-202: an empty ISR, one without its leader, with one member twice, with a broker that has no replica."""
     lab = full()
 
     assert request(lab, proposal(lab, *members)).results[0].error is ErrorCode.INVALID_REQUEST
     assert lab.isr() == [2, 3, 4]
 
 
-def test_a_leader_tells_the_next_controller_at_once() -> None:
-    """R-192: until the change is known to have ended both ISRs count, and the minority that is gone holds everybody up."""
+def test_leader_repeats_isr_change_to_the_next_controller() -> None:
+    """R-192: both ISRs count until the change has ended, so the follower that is gone holds up all acknowledgements."""
     lab = full()
     lab.held = is_change
     shrink(lab, 4)
@@ -243,8 +235,8 @@ def test_a_leader_tells_the_next_controller_at_once() -> None:
     assert [letter[1] for letter in lab.letters if is_change(letter)] == [f"b{office}"]
 
 
-def test_the_change_of_several_partitions_is_one_request() -> None:
-    """R-197: a broker that lost a peer asks once."""
+def test_isr_changes_of_several_partitions_are_one_request() -> None:
+    """R-197: a broker that lost a peer sends one request for all its partitions."""
     lab = full()
     turn = turn_of(lab, 2)
     broker = lab.nodes[2].state.broker
@@ -263,8 +255,8 @@ def test_the_change_of_several_partitions_is_one_request() -> None:
 # --- what goes wrong on the way ------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_answer_is_made_up_for_by_the_next() -> None:
-    """U-13: the second copy is refused for its version, and tells the state that the first one made."""
+def test_isr_change_with_a_lost_answer_succeeds_on_retry() -> None:
+    """U-13: the controller refuses the second copy for its version, and returns the state that the first one made."""
     lab = full()
     lab.held = comes_from(4)
     wanted = shrink(lab, 4)
@@ -278,9 +270,9 @@ def test_a_lost_answer_is_made_up_for_by_the_next() -> None:
 
 
 def isr_after_a_late_copy(variant: str) -> list[int]:
-    """B-31: {2,3,4} -> {2,4}, -> {2}, then the first request comes once more."""
+    """The ISR after {2,3,4} -> {2,4} -> {2} and a second copy of the first request (B-31)."""
     lab = full(variant)
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)  # nobody catches up
+    lab.held = lambda letter: isinstance(letter[2], FetchReply)  # no follower catches up
     shrink(lab, 3)
     (copy,) = [letter for letter in lab.letters if is_change(letter)]
     lab.deliver(is_change)
@@ -296,14 +288,14 @@ def isr_after_a_late_copy(variant: str) -> list[int]:
     return lab.isr()
 
 
-def test_a_late_copy_of_an_isr_change_brings_nobody_back() -> None:
-    """B-31, U-13: fenced by the leader epoch alone it makes a replica electable that lacks what is committed."""
+def test_late_copy_of_an_isr_change_re_adds_no_replica() -> None:
+    """B-31, U-13: fenced by the leader epoch alone, the copy makes a replica electable that lacks committed records."""
     assert isr_after_a_late_copy("isr-no-version") == [2, 4]
     assert isr_after_a_late_copy("safe") == [2]
 
 
 def isr_after_a_swap(variant: str) -> list[int]:
-    """B-35: the leader asks for b4, which dies and comes back with nothing before the request is read."""
+    """The ISR when the leader asks for b4, and b4 dies and returns with an empty disk before the request is read (B-35)."""
     lab = full(variant)
     lab.crash(4)
     lab.expire(4)
@@ -324,14 +316,14 @@ def isr_after_a_swap(variant: str) -> list[int]:
     return lab.isr()
 
 
-def test_a_replica_that_lost_its_disk_does_not_join_by_a_late_request() -> None:
-    """B-35, B-36, KIP-903: the request names the life that had caught up, and the check is made where the change is."""
+def test_late_isr_change_does_not_add_a_wiped_replica() -> None:
+    """B-35, B-36, KIP-903: the request names the incarnation that had caught up, and the writer of the ISR checks it."""
     assert isr_after_a_swap("isr-no-member-epoch") == [2, 3, 4]
     assert isr_after_a_swap("safe") == [2, 3]
 
 
 def result_for_a_stopping_broker(variant: str) -> ErrorCode:
-    """B-37: b4 stops and has left the ISR; its last fetch makes the leader ask for it."""
+    """The answer to a proposal that adds b4, which is stopping and has left the ISR (B-37)."""
     lab = full(variant)
     request(lab, proposal(lab, 2, 3))
     for standing in controller_of(lab).standings:
@@ -340,14 +332,14 @@ def result_for_a_stopping_broker(variant: str) -> ErrorCode:
     return request(lab, proposal(lab, 2, 3, 4)).results[0].error
 
 
-def test_a_broker_that_stops_is_not_taken_in_again() -> None:
-    """B-37, KIP-841: the partition would wait for it when the leader is gone."""
+def test_isr_change_does_not_add_a_stopping_broker() -> None:
+    """B-37, KIP-841: when the leader is gone, the partition would wait for the stopped broker."""
     assert result_for_a_stopping_broker("isr-adds-stopping") is ErrorCode.NONE
     assert result_for_a_stopping_broker("safe") is ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_what_was_refused_is_withdrawn_by_a_write() -> None:
-    """KIP-497: a late copy of what was refused may meet a controller that takes it; until the version moves it counts."""
+def test_refused_isr_change_is_withdrawn_by_a_write() -> None:
+    """KIP-497: a controller may still accept a late copy, so the refused ISR counts until the version moves."""
     lab = full(min_isr=2)
     leader = leader_of(lab)
     refused = (*leader.isr[:2],)
@@ -371,14 +363,14 @@ def test_what_was_refused_is_withdrawn_by_a_write() -> None:
 
 
 def step_after_a_zombies_answer(variant: str) -> str:
-    """B-55: the controller remembers an older state than the leader has; it is asked for another ISR."""
+    """The step of the leader's change after the answer of a controller that knows only an older state (B-55)."""
     lab = full(variant)
     stale = controller_of(lab).states[T0]
     request(lab, proposal(lab, 2, 3, 4))
     lab.tell(2, Received(Address("b1"), _as_leader_and_isr(lab)))
     lab.wait(1000)
     controller_of(lab).states[T0] = replace(stale, zk_version=ZkVersion(0))
-    lab.muted.add(1)  # so it can look up nothing
+    lab.muted.add(1)  # it cannot read ZooKeeper
     shrink(lab, 4)
     lab.deliver(is_change)
     lab.deliver(is_answer)
@@ -388,19 +380,19 @@ def step_after_a_zombies_answer(variant: str) -> str:
 
 
 def _as_leader_and_isr(lab: Lab) -> LeaderAndIsr:
-    """The leader hears the state as it is, in an epoch of its own."""
+    """The state in ZooKeeper as a command to the leader."""
     state = replace(lab.state(), replicas=(BrokerId(2), BrokerId(3), BrokerId(4)), leader_epoch=lab.state().leader_epoch)
     return LeaderAndIsr(9, BrokerId(1), controller_of(lab).epoch, lab.nodes[2].state.broker.incarnation, False, (state,))
 
 
-def test_a_controller_does_not_refuse_by_what_it_remembers() -> None:
-    """B-55, KAFKA-14154: it may have been replaced; the leader must go on asking."""
+def test_controller_does_not_refuse_isr_change_from_its_cache() -> None:
+    """B-55, KAFKA-14154: the controller may have been replaced; the leader must go on asking."""
     assert step_after_a_zombies_answer("isr-zombie-controller") == "superseded"
     assert step_after_a_zombies_answer("safe") == "asking"
 
 
-def test_an_answer_that_knows_less_than_the_leader_ends_nothing() -> None:
-    """B-55, KAFKA-14154: whoever refuses by an older version has not seen what the leader was told."""
+def test_refusal_with_an_older_state_keeps_the_change_open() -> None:
+    """B-55, KAFKA-14154: a controller that refuses by an older version has not seen the state that the leader has."""
     lab = full()
     shrink(lab, 4)
     leader = leader_of(lab)
@@ -412,7 +404,7 @@ def test_an_answer_that_knows_less_than_the_leader_ends_nothing() -> None:
 
 
 def isr_believed_after_an_old_answer(variant: str) -> tuple[int, ...]:
-    """B-32: the answer to the change of one epoch comes when the leader has begun another one with another ISR."""
+    """The leader's ISR when the answer to a change of one epoch arrives in the next epoch, which has another ISR (B-32)."""
     lab = full(variant)
     lab.held = comes_from(4)
     shrink(lab, 4)
@@ -428,14 +420,14 @@ def isr_believed_after_an_old_answer(variant: str) -> tuple[int, ...]:
     return brokers_of(leader_of(lab).isr)
 
 
-def test_an_answer_of_an_earlier_epoch_changes_nothing() -> None:
-    """B-32, KAFKA-12686: the leader would go on with an ISR that is no more."""
+def test_leader_ignores_isr_answer_of_an_earlier_epoch() -> None:
+    """B-32, KAFKA-12686: the leader would go on with an outdated ISR."""
     assert isr_believed_after_an_old_answer("isr-answers-mixed-up") == (2, 3)
     assert isr_believed_after_an_old_answer("safe") == (2,)
 
 
 def acks_after_a_silent_follower_left(variant: str) -> list[ErrorCode]:
-    """B-25: a record waits for b4, which is silent; it leaves the ISR, and nobody fetches afterwards."""
+    """Answers for a record that waits for b4: b4 is silent and leaves the ISR, and no follower fetches afterwards (B-25)."""
     lab = full(variant)
     lab.held = lambda letter: letter[0] == "b4" and letter[1] == "b2"
     lab.wait(600)
@@ -448,14 +440,14 @@ def acks_after_a_silent_follower_left(variant: str) -> list[ErrorCode]:
     return [m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 7]
 
 
-def test_the_high_watermark_is_looked_at_when_a_change_has_ended() -> None:
-    """B-25, KAFKA-13091: no fetch may come that would do it."""
+def test_leader_advances_hw_when_an_isr_change_ends() -> None:
+    """B-25, KAFKA-13091: there may be no later fetch to advance it."""
     assert acks_after_a_silent_follower_left("no-hw-recheck") == []
     assert acks_after_a_silent_follower_left("safe") == [ErrorCode.NONE]
 
 
 def hw_while_a_change_is_in_flight(variant: str) -> int:
-    """B-30: the controller may have taken b4 in already; b4 does not hold what b2 and b3 have."""
+    """The HW while the controller may already have added b4, which lacks what b2 and b3 hold (B-30)."""
     lab = full(variant)
     request(lab, proposal(lab, 2, 3))
     leader = leader_of(lab)
@@ -469,14 +461,14 @@ def hw_while_a_change_is_in_flight(variant: str) -> int:
     return lab.partition(2).hw
 
 
-def test_both_isrs_count_while_the_controller_has_not_answered() -> None:
-    """B-30, KIP-497: the leader does not know which of them an election would go by."""
+def test_both_isrs_count_until_the_controller_answers() -> None:
+    """B-30, KIP-497: the leader does not know which of the two an election would use."""
     assert hw_while_a_change_is_in_flight("isr-current") == 1
     assert hw_while_a_change_is_in_flight("safe") == 0
 
 
-def test_a_late_command_does_not_tell_of_an_isr_that_is_over() -> None:
-    """R-192: a command that still waits for its turn is brought up to date when the ISR changes."""
+def test_queued_command_is_updated_when_the_isr_changes() -> None:
+    """R-192: otherwise a command that waits in its channel would carry an outdated ISR."""
     lab = full()
     channel = next(c for c in controller_of(lab).channels if c.broker == 3)
     channel.in_flight = UpdateMetadata(99, BrokerId(1), controller_of(lab).epoch, channel.incarnation, (), ())
@@ -486,8 +478,8 @@ def test_a_late_command_does_not_tell_of_an_isr_that_is_over() -> None:
     assert brokers_of(channel.states[T0].isr) == (2, 3)
 
 
-def test_a_request_that_another_replaces_is_forgotten() -> None:
-    """A leader that asks again waits for the later answer alone; requests must not heap up at a controller without ZooKeeper."""
+def test_controller_keeps_only_the_latest_isr_request() -> None:
+    """The leader waits for the latest answer only; requests must not pile up at a controller without ZooKeeper."""
     lab = full()
     lab.muted.add(1)
     for correlation in range(20):
@@ -497,8 +489,7 @@ def test_a_request_that_another_replaces_is_forgotten() -> None:
     assert [r.asked.correlation for r in controller_of(lab).isr_requests] == [19]
 
 
-def test_an_answer_to_nothing_is_ignored() -> None:
-    """Requests of a life count up; what nobody waits for says nothing."""
+def test_leader_ignores_isr_answer_without_open_proposal() -> None:
     lab = full()
     broker = lab.nodes[2].state.broker
     broker.asked = [IsrAsked(correlation=900, tps=(T0,))]

@@ -1,4 +1,4 @@
-"""A partition is to go on in a new epoch, because its assignment is another one, while it is being written already."""
+"""A partition needs a new epoch for a new assignment while another write of its state is in flight."""
 
 import pytest
 
@@ -15,7 +15,7 @@ WIDER = tuple(map(BrokerId, (*OAR, 4)))
 
 
 class Desk:
-    """The controller of a cluster at rest, and ZooKeeper, which answers when a test says so."""
+    """The controller of an idle cluster, and a ZooKeeper that answers when a test calls `answer`."""
 
     def __init__(self) -> None:
         self.lab: Lab = cluster()
@@ -24,7 +24,7 @@ class Desk:
         self.turn = Turn(Now(Millis(self.lab.now), Millis(self.lab.now)), node.ids, node.config, NO_INCARNATION)
 
     def answer(self) -> None:
-        """The one thing that it asked ZooKeeper."""
+        """Answer the single outstanding request to ZooKeeper."""
         (asked,) = [effect for effect in self.turn.effects if isinstance(effect, ZkRequest)]
         self.turn.effects.clear()
         answers, _ = self.lab.zk.submit(self.lab.sessions[1], asked.ops, atomic=asked.atomic)
@@ -32,19 +32,19 @@ class Desk:
         leader_election.on_answer(self.turn, self.controller, T0, answers[-1:])
 
     def propose(self) -> None:
-        """Its leader wants an ISR without b3."""
+        """The leader proposes an ISR without b3."""
         state, leader = self.controller.states[T0], OAR[0]
         proposal = IsrProposal(T0, state.leader_epoch, state.isr[:2], state.zk_version)
         asked = IsrChange(1, BrokerId(leader), state.isr[0].incarnation, (proposal,))
         self.controller.isr_requests.append(IsrRequest(broker_address(BrokerId(leader)), asked, [None]))
 
     def widen(self) -> None:
-        """Another assignment, to be told in a new epoch."""
+        """Assign b4 as well, which needs a new epoch."""
         self.controller.assignments[T0] = WIDER
         leader_election.start(self.turn, self.controller, T0, NEW_EPOCH)
 
     def end(self) -> PartitionState:
-        """What all are told when it has come to rest."""
+        """Answer all requests; return the state that is sent to all replicas."""
         while T0 in self.controller.changes:
             self.answer()
         told = {channel.states[T0] for channel in self.controller.channels if channel.broker in WIDER and T0 in channel.states}
@@ -53,8 +53,8 @@ class Desk:
 
 
 @pytest.mark.parametrize("answered", [0, 1])
-def test_an_isr_that_is_being_written_begins_no_epoch(answered: int) -> None:
-    """The leader was told nothing, and took nobody in who was not assigned before (corpus/seeds/widened-while-written.yaml)."""
+def test_new_assignment_gets_an_epoch_beside_an_isr_write(answered: int) -> None:
+    """The leader got no command, and added only replicas of the old assignment (corpus/seeds/widened-while-written.yaml)."""
     desk = Desk()
     before = desk.controller.states[T0]
     desk.propose()
@@ -69,7 +69,7 @@ def test_an_isr_that_is_being_written_begins_no_epoch(answered: int) -> None:
 
 
 @pytest.mark.parametrize("answered", [0, 1])
-def test_an_epoch_that_is_being_written_for_the_old_assignment_is_followed_by_another(answered: int) -> None:
+def test_new_assignment_gets_an_epoch_beside_an_epoch_write(answered: int) -> None:
     desk = Desk()
     before = desk.controller.states[T0]
     leader_election.start(desk.turn, desk.controller, T0, NEW_EPOCH)
@@ -83,8 +83,8 @@ def test_an_epoch_that_is_being_written_for_the_old_assignment_is_followed_by_an
 
 
 @pytest.mark.parametrize("order", [PreferredLeader(), UncleanLeader()])
-def test_an_order_of_an_operator_does_not_take_its_place(order: AnyGoal) -> None:
-    """The preferred leader leads already, so that the order changes nothing."""
+def test_election_request_does_not_replace_a_new_assignment(order: AnyGoal) -> None:
+    """The preferred leader leads already, so the election changes nothing."""
     desk = Desk()
     before = desk.controller.states[T0]
     desk.widen()

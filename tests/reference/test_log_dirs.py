@@ -1,4 +1,4 @@
-"""KIP-112 at the broker: what a bad log directory takes out of service, and where replicas are made."""
+"""KIP-112 at the broker: what a bad log directory takes out of service, and where replicas are created."""
 
 from msgspec.structs import replace
 
@@ -36,11 +36,11 @@ from reference.types import (
 from tests.reference.failing_dirs import EIO, U0, bad_dirs, break_dir, command, create_topic, jbod, produced, restart
 from tests.reference.lab import T0
 
-# --- at the broker -----------------------------------------------------------------------------------------------------------
+# --- a directory fails --------------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_serves_its_good_directories_while_another_is_bad() -> None:
-    """R-290: one disk of many would else take all replicas of its broker with it."""
+def test_broker_serves_good_dirs_while_another_is_bad() -> None:
+    """R-290: otherwise one disk of many would take all replicas of its broker out of service."""
     lab = jbod()
     create_topic(lab, "u", 1, 2, 3)
     assert U0 in lab.disks[1].dirs[1].logs
@@ -51,8 +51,8 @@ def test_a_broker_serves_its_good_directories_while_another_is_bad() -> None:
     assert isinstance(lab.nodes[1].state.broker.partitions[U0].role, Leader)
 
 
-def test_before_kip_112_one_bad_directory_ends_the_broker() -> None:
-    """C-23, V3 Discussion 4: an I/O problem concerns the whole broker."""
+def test_bad_dir_halts_the_broker_before_kip_112() -> None:
+    """C-23, V3 Discussion 4: an I/O error of one disk concerns the whole broker."""
     for name, halted in (("log-dir-fails-broker", {1: "log directories 0 failed"}), ("safe", {})):
         lab = jbod(variant=VARIANTS[name])
         break_dir(lab, 1)
@@ -60,8 +60,8 @@ def test_before_kip_112_one_bad_directory_ends_the_broker() -> None:
         assert lab.halted == halted
 
 
-def test_a_directory_is_good_until_an_access_fails_and_bad_from_then_on() -> None:
-    """R-291: a directory that works now and then would serve replicas with a hole."""
+def test_dir_stays_bad_after_its_first_failed_access() -> None:
+    """R-291: a directory that fails only now and then would serve replicas with a hole."""
     lab = jbod()
     lab.disks[2].dirs[0].bad = True
     assert bad_dirs(lab, 2) == ()
@@ -75,8 +75,8 @@ def test_a_directory_is_good_until_an_access_fails_and_bad_from_then_on() -> Non
     assert lab.disks[2].dirs[0].logs[T0] == []
 
 
-def test_a_broker_ends_when_its_last_directory_is_bad() -> None:
-    """R-292: it could do nothing but hold its leaderships."""
+def test_broker_halts_when_its_last_dir_fails() -> None:
+    """R-292: the broker could serve nothing and would still hold its leaderships."""
     lab = jbod()
     break_dir(lab, 1)
     assert 1 in lab.nodes
@@ -86,8 +86,8 @@ def test_a_broker_ends_when_its_last_directory_is_bad() -> None:
     assert lab.halted == {1: "log directories 0, 1 failed"}
 
 
-def test_a_broker_does_not_start_without_a_good_directory() -> None:
-    """R-292, at bootstrap."""
+def test_broker_does_not_start_without_a_good_dir() -> None:
+    """R-292: the same rule at start."""
     lab = jbod()
     lab.crash(1)
     for directory in lab.disks[1].dirs:
@@ -97,8 +97,8 @@ def test_a_broker_does_not_start_without_a_good_directory() -> None:
     assert list(lab.halted) == [1]
 
 
-def test_new_replicas_go_to_good_directories_and_to_the_emptiest_of_them() -> None:
-    """R-293: a replica that is made in a bad directory is offline from its birth."""
+def test_new_replica_goes_to_the_emptiest_good_dir() -> None:
+    """R-293: a replica created in a bad directory would be offline from the start."""
     lab = jbod(dirs=3)
     break_dir(lab, 1)
     for name in ("u", "v", "w"):
@@ -107,8 +107,8 @@ def test_new_replicas_go_to_good_directories_and_to_the_emptiest_of_them() -> No
     assert [sorted(directory.logs) for directory in lab.disks[1].dirs] == [["t-0"], ["u-0", "w-0"], ["v-0"]]
 
 
-def test_who_waits_at_a_leader_whose_directory_fails_is_told_so() -> None:
-    """R-298, C-22: KAFKA_STORAGE_ERROR makes a client look for the next leader; that it was not written is not said."""
+def test_parked_produce_gets_storage_error_when_dir_fails() -> None:
+    """R-298, C-22: KAFKA_STORAGE_ERROR makes the client look for the next leader; the record may be written all the same."""
     lab = jbod()
     lab.held = lambda letter: isinstance(letter[2], Fetch)
     lab.produce(1, "x", correlation=5)
@@ -117,8 +117,8 @@ def test_who_waits_at_a_leader_whose_directory_fails_is_told_so() -> None:
     assert [m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 5] == [EIO]
 
 
-def test_every_access_to_an_offline_replica_is_answered_with_a_storage_error() -> None:
-    """B-63 g (KAFKA-6027): an offline replica that is answered for as unknown, or served, misleads whoever asks."""
+def test_offline_replica_answers_with_storage_error() -> None:
+    """B-63 g (KAFKA-6027): KAFKA_STORAGE_ERROR; an unknown-partition error, or data, would mislead the client."""
     lab = jbod()
     break_dir(lab, 1)
     lab.inbox.clear()
@@ -133,8 +133,8 @@ def test_every_access_to_an_offline_replica_is_answered_with_a_storage_error() -
     assert command(lab, 1, T0, new=False, epoch=9) is EIO
 
 
-def test_the_fetcher_of_an_offline_replica_stops_and_the_others_fetch_on() -> None:
-    """R-295, B-63 b (KAFKA-5864, KAFKA-8346): one bad partition must not end the fetcher of all."""
+def test_fetcher_of_an_offline_replica_stops_alone() -> None:
+    """R-295, B-63 b (KAFKA-5864, KAFKA-8346): one bad partition must not stop the fetchers of the others."""
     lab = jbod()
     create_topic(lab, "u", 1, 2, 3)
     break_dir(lab, 2)
@@ -148,14 +148,14 @@ def test_the_fetcher_of_an_offline_replica_stops_and_the_others_fetch_on() -> No
     assert [b.values for b in lab.disks[2].dirs[1].logs[U0]] == [("y",)]
 
 
-def test_a_leader_goes_on_shrinking_the_isr_of_its_other_partitions() -> None:
-    """B-63 c (KAFKA-7837): the loop over partitions must not end at the first offline one."""
+def test_leader_with_a_bad_dir_shrinks_other_isrs() -> None:
+    """B-63 c (KAFKA-7837): the loop over partitions must not stop at the first offline one."""
     lab = jbod()
     create_topic(lab, "u", 1, 2, 3)
     lab.wait(3000)
     break_dir(lab, 1)
     lab.muted.add(3)
-    lab.crash(3)  # silent, and its session lives on
+    lab.crash(3)  # b3 stops fetching, and its session stays open
     lab.tell(1, Received(Address("c1"), Produce(50, U0, 1, ("y",), Millis(1000))))
     lab.wait(9000)
 
@@ -164,19 +164,19 @@ def test_a_leader_goes_on_shrinking_the_isr_of_its_other_partitions() -> None:
     assert [m.broker for m in role.isr] == [1, 2]
 
 
-def test_a_leader_gives_up_at_once_when_its_directory_fails() -> None:
-    """B-63 a: until the controller has heard of it, it would take records that it cannot keep."""
+def test_leader_steps_down_at_once_when_its_dir_fails() -> None:
+    """B-63 a: until the controller knows of the failure, the leader would accept records that it cannot store."""
     for name, leads in (("log-dir-keep-leader", True), ("safe", False)):
         lab = jbod(variant=VARIANTS[name])
-        lab.muted.add(1)  # no word reaches the controller
+        lab.muted.add(1)  # the controller is not notified
         lab.tell(1, DirFailed(0, "EIO"))
 
         found = lab.nodes[1].state.broker.partitions.get(T0)
         assert (found is not None and isinstance(found.role, Leader)) is leads
 
 
-def test_a_record_that_failed_to_be_written_is_not_acknowledged() -> None:
-    """B-63 f (KAFKA-10778): the write fails once, the next one would succeed; neither may be acknowledged here."""
+def test_record_is_not_acknowledged_after_a_failed_write() -> None:
+    """B-63 f (KAFKA-10778): one write fails and the next would succeed; the broker must acknowledge neither."""
     lab = jbod(1)
     lab.disks[1].dirs[0].bad = True
     lab.produce(1, "x", acks=1, correlation=1)
@@ -184,12 +184,12 @@ def test_a_record_that_failed_to_be_written_is_not_acknowledged() -> None:
     lab.produce(1, "y", acks=1, correlation=2)
 
     errors = {m.correlation: m.error for m in lab.inbox if isinstance(m, ProduceReply)}
-    assert errors == {2: EIO}  # the first was answered behind the write that failed, so it was not answered at all
+    assert errors == {2: EIO}  # the answer to the first stood behind the failed write and was dropped
     assert lab.disks[1].dirs[0].logs[T0] == []
 
 
-def test_a_stopped_replica_stays_known_as_offline() -> None:
-    """R-308, B-63 d (KAFKA-7313): StopReplica fails, and the next command must not make the replica anew elsewhere."""
+def test_stopped_offline_replica_stays_offline() -> None:
+    """R-308, B-63 d (KAFKA-7313): StopReplica fails; the next command must not create the replica again in another directory."""
     for name, expected in (("offline-replica-recreated", ErrorCode.NONE), ("safe", EIO)):
         lab = jbod()
         lab.configs[1] = replace(lab.configs[1], variant=VARIANTS[name])
@@ -208,8 +208,8 @@ def test_a_stopped_replica_stays_known_as_offline() -> None:
         assert command(lab, 1, T0, new=True, epoch=9) is expected
 
 
-def test_a_bad_directory_keeps_its_checkpoint() -> None:
-    """B-21 (KAFKA-6604): a checkpoint without the replicas of a reloaded directory has them truncate to 0."""
+def test_bad_dir_keeps_its_checkpoint() -> None:
+    """B-21 (KAFKA-6604): replicas of a reloaded directory that the checkpoint does not list would truncate to 0."""
     lab = jbod()
     assert produced(lab, 1, "x", 1) is ErrorCode.NONE
     lab.wait(6000)
@@ -224,8 +224,8 @@ def test_a_bad_directory_keeps_its_checkpoint() -> None:
     assert lab.partition(2).hw == 1
 
 
-def test_the_gauges_count_bad_directories_and_the_replicas_in_them() -> None:
-    """R-312, C-21: what an operator must watch to know that a disk is to be replaced."""
+def test_gauges_count_bad_dirs_and_offline_replicas() -> None:
+    """R-312, C-21: an operator watches these numbers to learn that a disk must be replaced."""
     lab = jbod()
     create_topic(lab, "u", 1, 2, 3)
     create_topic(lab, "v", 1, 2, 3)
@@ -240,19 +240,19 @@ def test_the_gauges_count_bad_directories_and_the_replicas_in_them() -> None:
     assert told == [(log_dirs.OFFLINE_REPLICAS, 2), (log_dirs.OFFLINE_DIRECTORIES, 1)]
 
 
-# --- what is made where -----------------------------------------------------------------------------------------------------
+# --- which replicas are created where -----------------------------------------------------------------------------------------
 
 
-def test_a_replica_that_is_not_found_is_made_where_all_directories_are_good() -> None:
-    """R-296: it was never made, or its disk was replaced by an empty one."""
+def test_missing_replica_is_created_if_all_dirs_are_good() -> None:
+    """R-296: the replica was never created, or its disk was replaced by an empty one."""
     lab = jbod()
 
     assert command(lab, 3, U0, new=False) is ErrorCode.NONE
     assert U0 in lab.disks[3].dirs[1].logs
 
 
-def test_beside_a_bad_directory_only_a_new_replica_is_made() -> None:
-    """R-301, B-63 h (KAFKA-16234): one that is not found may be in the bad directory, with records that were counted on."""
+def test_broker_with_a_bad_dir_creates_only_new_replicas() -> None:
+    """R-301, B-63 h (KAFKA-16234): a missing replica may lie in the bad directory, with committed records."""
     lab = jbod()
     lab.crash(3)
     lab.expire(3)
@@ -267,8 +267,8 @@ def test_beside_a_bad_directory_only_a_new_replica_is_made() -> None:
     assert list(lab.disks[3].dirs[1].logs) == [U0]
 
 
-def test_the_replicas_of_a_new_topic_are_new_and_others_are_not() -> None:
-    """R-297, R-302: new is a replica on its way from NewReplica to Online, and nothing else."""
+def test_only_replicas_of_a_new_topic_are_marked_new() -> None:
+    """R-297, R-302: a replica is new only on its way from NewReplica to Online."""
     lab = jbod()
     seen: list[tuple[str, tuple[TopicPartition, ...]]] = []
 
@@ -287,8 +287,8 @@ def test_the_replicas_of_a_new_topic_are_new_and_others_are_not() -> None:
     assert {new for _, new in seen} == {()}
 
 
-def test_a_replica_is_new_until_its_broker_has_answered() -> None:
-    """R-302: a command that was lost is sent again as it was."""
+def test_replica_is_marked_new_until_its_broker_answers() -> None:
+    """R-302: a lost command is repeated unchanged."""
     lab = jbod()
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
     create_topic(lab, "u", 1, 2, 3)
@@ -304,10 +304,10 @@ def test_a_replica_is_new_until_its_broker_has_answered() -> None:
     assert [queued.new for queued in controller.channels] == [(), (), ()]
 
 
-def test_a_replica_that_cannot_be_made_is_offline() -> None:
-    """R-297: created is what was answered without an error, everything else is offline."""
+def test_replica_that_cannot_be_created_is_offline() -> None:
+    """R-297: a replica counts as created only if the broker's answer has no error for it."""
     lab = jbod()
-    lab.disks[3].dirs[1].bad = True  # the emptier one, where u-0 would go
+    lab.disks[3].dirs[1].bad = True  # the emptier directory, where u-0 would go
     create_topic(lab, "u", 1, 2, 3)
     lab.wait(5000)
 

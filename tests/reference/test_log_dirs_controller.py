@@ -1,4 +1,4 @@
-"""KIP-112 at the controller: who hears of a bad log directory, and what is done about it."""
+"""KIP-112 at the controller: how it learns of a bad log directory, and what it does then."""
 
 from reference.config import VARIANTS
 from reference.controller import controller as controllers
@@ -32,8 +32,8 @@ from tests.reference.failing_dirs import U0, break_dir, create_topic, events, jb
 from tests.reference.lab import T0, Lab
 
 
-def test_a_broker_leaves_a_notification_and_repeats_it_until_it_is_written() -> None:
-    """R-299: a lost answer says nothing, and a controller that does not hear of it leaves the partition without a leader."""
+def test_broker_repeats_its_dir_notification_until_written() -> None:
+    """R-299: a lost answer leaves it open; without the notification the partition would stay without a leader."""
     lab = jbod()
     lab.muted.add(1)
     lab.disks[1].dirs[0].bad = True
@@ -42,7 +42,7 @@ def test_a_broker_leaves_a_notification_and_repeats_it_until_it_is_written() -> 
     lab.tell(1, ZkReplied(lab.nodes[1].state.broker.dir_event_request, (Unknown(),)))
     assert notification(lab, 1) == "due"
     for node in lab.nodes.values():
-        node.state.controller.step = "off"  # nobody reads it
+        node.state.controller.step = "off"  # no controller reads the notification
     lab.muted.clear()
     lab.fire(1, "dir-event")
 
@@ -54,8 +54,8 @@ def test_a_broker_leaves_a_notification_and_repeats_it_until_it_is_written() -> 
     assert answer.data == b'{"version":1,"broker":1,"event":1}'
 
 
-def test_a_failed_directory_of_a_leader_moves_its_partition() -> None:
-    """R-294, R-300: read, delete, ask, elect, take it out of the ISR, tell everybody; nothing that was acknowledged is lost."""
+def test_failed_dir_of_a_leader_moves_the_leadership() -> None:
+    """R-294, R-300: the controller reads and deletes the notification, asks, elects, shrinks the ISR and updates all brokers."""
     lab = jbod()
     assert produced(lab, 1, "x", 1) is ErrorCode.NONE
     break_dir(lab, 1)
@@ -68,8 +68,8 @@ def test_a_failed_directory_of_a_leader_moves_its_partition() -> None:
         assert lab.nodes[i].state.broker.metadata[T0].offline == (1,)
 
 
-def test_a_failed_directory_of_a_follower_shrinks_the_isr() -> None:
-    """R-300, U-16: a broker that is alive with its replica out of reach is not in sync and is never elected."""
+def test_failed_dir_of_a_follower_shrinks_the_isr() -> None:
+    """R-300, U-16: a live broker whose replica is offline is not in sync and is never elected."""
     lab = jbod()
     break_dir(lab, 3)
 
@@ -85,8 +85,8 @@ def test_a_failed_directory_of_a_follower_shrinks_the_isr() -> None:
     assert list(electable(controller, U0)) == [3]
 
 
-def test_a_notification_alone_moves_nothing() -> None:
-    """R-300: who is offline follows from the answers of the broker, so it must be asked."""
+def test_controller_asks_the_broker_after_a_dir_notification() -> None:
+    """R-300: only the broker's answer says which replicas are offline."""
     for name, leader in (("no-notification-requery", 1), ("safe", 2)):
         lab = jbod(variant=VARIANTS[name])
         break_dir(lab, 1)
@@ -95,15 +95,15 @@ def test_a_notification_alone_moves_nothing() -> None:
         assert lab.state().leader == leader
 
 
-def test_a_new_controller_asks_everybody_who_is_offline() -> None:
-    """R-307, U-22, B-63 i: the notification is gone and so is the controller that read it."""
+def test_new_controller_asks_all_brokers_for_offline_replicas() -> None:
+    """R-307, U-22, B-63 i: the old controller deleted the notification and died."""
     for name, leader in (("no-failover-query", 2), ("safe", 3)):
         lab = Lab(3, variant=VARIANTS[name], log_dirs=2, replicas=(2, 3))
         lab.wait(3000)
         assert lab.leaders() == [2]
         controller = next(i for i in lab.ids if lab.nodes[i].state.controller.step == "active")
         assert controller == 1
-        lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)  # the question does not arrive
+        lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)  # the controller's question does not arrive
         break_dir(lab, 2)
         assert events(lab) == ()
         lab.crash(1)
@@ -115,8 +115,8 @@ def test_a_new_controller_asks_everybody_who_is_offline() -> None:
         assert lab.state().leader == leader
 
 
-def test_a_deposed_controller_takes_no_notification_away() -> None:
-    """U-22: its successor asked before the directory failed, and would never hear of it."""
+def test_deposed_controller_deletes_no_dir_notification() -> None:
+    """U-22: its successor asked before the directory failed, and would never learn of the failure."""
     lab = jbod()
     old = next(i for i in lab.ids if lab.nodes[i].state.controller.step == "active")
     lab.muted.add(old)
@@ -139,8 +139,8 @@ def test_a_deposed_controller_takes_no_notification_away() -> None:
     assert [type(sent.pending) for sent in controller.outstanding] == [OwnElection]
 
 
-def test_everybody_can_see_which_replicas_are_offline() -> None:
-    """R-304, R-305, R-306: those in bad directories and those on dead brokers."""
+def test_metadata_names_offline_replicas() -> None:
+    """R-304, R-305, R-306: replicas in bad directories and on dead brokers."""
     lab = jbod()
     break_dir(lab, 3)
     lab.crash(2)
@@ -158,7 +158,7 @@ def test_everybody_can_see_which_replicas_are_offline() -> None:
     assert [state.offline for state in later.states] == [(3,)]
 
 
-def test_requests_carry_what_kip_112_added() -> None:
+def test_requests_carry_the_fields_of_kip_112() -> None:
     """R-310, R-311: is_new_replica for each partition, offline_replicas beside the rest of the state."""
     lab = jbod()
     sent: list[object] = []
@@ -177,8 +177,8 @@ def test_requests_carry_what_kip_112_added() -> None:
     assert {state.replicas for state in told} == {(1, 2, 3)}
 
 
-def test_a_topic_with_an_offline_replica_is_deleted_as_if_its_broker_were_down() -> None:
-    """R-309: the replica is deleted when its broker starts and finds it assigned to nobody."""
+def test_offline_replica_of_a_deleted_topic_goes_at_restart() -> None:
+    """R-309: topic deletion does not wait for it; the broker deletes it when it starts and finds no assignment."""
     lab = jbod()
     break_dir(lab, 3)
     payload = paths.delete_topics_payload(("t",))
@@ -195,8 +195,8 @@ def test_a_topic_with_an_offline_replica_is_deleted_as_if_its_broker_were_down()
     assert lab.disks[3].dirs[0].logs == {}
 
 
-def a_new_topic_is_served_alone(lab: Lab, i: int) -> None:
-    """KIP-112 system tests 2 and 3, second half: another topic, the other two brokers killed, a producer and a consumer."""
+def assert_new_topic_is_served_alone(lab: Lab, i: int) -> None:
+    """KIP-112 system tests 2 and 3, second half: a new topic, the other two brokers killed, a producer and a consumer."""
     create_topic(lab, "u", 1, 2, 3)
     for other in lab.ids:
         if other != i:
@@ -218,17 +218,17 @@ def a_new_topic_is_served_alone(lab: Lab, i: int) -> None:
     assert {state.tp: (state.leader, state.offline) for state in seen.states}[U0] == (i, others)
 
 
-def test_a_leader_that_lost_a_directory_serves_new_topics_from_its_good_one() -> None:
-    """R-318: the failure is found on the leader; then nobody else is left."""
+def test_leader_with_a_bad_dir_serves_new_topics_alone() -> None:
+    """R-318: a leader's directory fails, and then the other brokers die."""
     lab = jbod()
     break_dir(lab, 1)
     assert lab.leaders() == [2]
-    a_new_topic_is_served_alone(lab, 1)
+    assert_new_topic_is_served_alone(lab, 1)
 
 
-def test_a_follower_that_lost_a_directory_serves_new_topics_from_its_good_one() -> None:
-    """R-319: the failure is found on a follower; then nobody else is left."""
+def test_follower_with_a_bad_dir_serves_new_topics_alone() -> None:
+    """R-319: a follower's directory fails, and then the other brokers die."""
     lab = jbod()
     break_dir(lab, 3)
     assert lab.leaders() == [1]
-    a_new_topic_is_served_alone(lab, 3)
+    assert_new_topic_is_served_alone(lab, 3)

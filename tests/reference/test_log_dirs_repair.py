@@ -1,4 +1,4 @@
-"""KIP-112: who may lead while a directory is bad, and how it comes back."""
+"""KIP-112: which replicas may lead while a directory is bad, and how the directory returns to service."""
 
 from msgspec.structs import replace
 
@@ -19,8 +19,8 @@ from tests.reference.failing_dirs import U0, break_dir, create_topic, jbod, prod
 from tests.reference.lab import T0, Disk, Lab
 
 
-def test_a_recovery_election_waits_for_a_directory_that_cannot_be_read() -> None:
-    """docs/promise.md SILENT-1: a log that cannot be read is not an empty one, and what it holds was counted on."""
+def test_recovery_election_waits_for_an_unreadable_dir() -> None:
+    """docs/promise.md SILENT-1: an unreadable log may hold acknowledged records, so it does not count as empty."""
     lab = jbod(2)
     assert produced(lab, 1, "x", 1) is ErrorCode.NONE
     for i in lab.ids:
@@ -40,8 +40,8 @@ def test_a_recovery_election_waits_for_a_directory_that_cannot_be_read() -> None
     assert lab.values(1) == lab.values(2) == ["x"]
 
 
-def test_a_broker_says_which_of_its_logs_it_cannot_reach() -> None:
-    """docs/promise.md SILENT-1: "no log here" would let the others elect without it."""
+def test_log_info_names_unreachable_logs() -> None:
+    """docs/promise.md SILENT-1: with the answer "no log" the others would be elected without this replica."""
     lab = jbod()
     break_dir(lab, 3)
     lab.letters.clear()
@@ -51,8 +51,8 @@ def test_a_broker_says_which_of_its_logs_it_cannot_reach() -> None:
     assert [m for _, _, m in lab.letters if isinstance(m, LogInfoReply)] == [LogInfoReply(5, ErrorCode.NONE, (), (T0,))]
 
 
-def test_an_offline_replica_made_anew_elsewhere_would_lead_with_nothing() -> None:
-    """B-63 h (KAFKA-16234): the last member of the ISR is made anew, empty, and counts as the one that is stamped there."""
+def test_offline_replica_is_not_recreated_and_elected_empty() -> None:
+    """B-63 h (KAFKA-16234): the recreated, empty replica would count as the last member of the ISR."""
     for name, kept in (("offline-replica-recreated", []), ("safe", ["x"])):
         lab = Lab(1, variant=VARIANTS[name], log_dirs=2)
         assert produced(lab, 1, "x", 1) is ErrorCode.NONE
@@ -68,8 +68,8 @@ def test_an_offline_replica_made_anew_elsewhere_would_lead_with_nothing() -> Non
         assert lab.values(1) == kept
 
 
-def test_a_directory_that_was_repaired_serves_again_after_a_restart() -> None:
-    """R-303: with its records, where they are still there."""
+def test_repaired_dir_serves_again_after_a_restart() -> None:
+    """R-303: with its records, if they are still there."""
     lab = jbod()
     assert produced(lab, 1, "x", 1) is ErrorCode.NONE
     break_dir(lab, 1)
@@ -81,8 +81,8 @@ def test_a_directory_that_was_repaired_serves_again_after_a_restart() -> None:
     assert lab.values(1) == ["x"]
 
 
-def test_a_directory_that_was_replaced_is_filled_again_and_its_replica_leads_nobody_meanwhile() -> None:
-    """R-303, U-17, B-33 (KAFKA-3410): isNewReplica is false, all directories are good, so the replica is made, empty."""
+def test_replica_in_a_replaced_dir_is_refilled_and_not_elected() -> None:
+    """R-303, U-17, B-33 (KAFKA-3410): isNewReplica is false and all directories are good, so the replica is created, empty."""
     for alone in (False, True):
         lab = jbod(2)
         if alone:
@@ -105,8 +105,8 @@ def test_a_directory_that_was_replaced_is_filled_again_and_its_replica_leads_nob
             assert lab.values(1) == ["x"]
 
 
-def test_a_directory_that_was_taken_out_of_the_configuration_is_missed() -> None:
-    """R-315: its replicas are made anew in the others; DUR-6: such a replica is younger than its stamp, and never elected."""
+def test_replica_of_an_unconfigured_dir_is_not_elected() -> None:
+    """R-315: its replicas are created again in other directories; DUR-6: such a replica is younger than its stamp."""
     lab = jbod(1)
     create_topic(lab, "u", 1)
     assert U0 in lab.disks[1].dirs[1].logs
@@ -126,8 +126,8 @@ def test_a_directory_that_was_taken_out_of_the_configuration_is_missed() -> None
     assert lab.leaders() == []
 
 
-def test_of_two_logs_of_one_replica_the_younger_is_meant() -> None:
-    """R-293: what was left over in a bad directory comes back beside the replica that was made while it was away."""
+def test_broker_keeps_the_younger_of_two_logs_of_a_replica() -> None:
+    """R-293: a repaired directory returns an old log beside the replica created meanwhile."""
     lab = jbod()
     lab.crash(3)
     lab.expire(3)
@@ -145,8 +145,8 @@ def test_of_two_logs_of_one_replica_the_younger_is_meant() -> None:
     assert U0 not in left_over.logs
 
 
-def test_a_follower_with_more_than_its_leader_cuts_and_goes_on() -> None:
-    """B-17 (KAFKA-3924): ending the broker over one partition takes the unflushed records of all its others."""
+def test_follower_with_more_than_its_leader_truncates() -> None:
+    """B-17 (KAFKA-3924): halting the broker for one partition would lose unflushed records of all its others."""
     lab = jbod(2)
     lab.held = lambda letter: isinstance(letter[2], FetchReply)
     lab.produce(1, "x", acks=1)

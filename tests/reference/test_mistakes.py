@@ -1,4 +1,4 @@
-"""Switches of replication and of the controller, each at both of its settings: the mistake that history made, and the fix."""
+"""Switches of replication and of the controller, each at both settings: the known mistake and its fix."""
 
 import pytest
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from tests.reference.test_v3 import command, controllers, die, fetch, full, told
 
 
 def with_switches(brokers: int = 2, **switches: object) -> Lab:
-    """`safe` but for these; all brokers in the ISR, b1 leading."""
+    """`safe` with these switches changed; all brokers are in the ISR, and b1 leads."""
     lab = Lab(brokers, variant=replace(SAFE, **switches))
     lab.wait(3000)
     assert (lab.isr(), lab.leaders()) == (list(lab.ids), [1])
@@ -41,7 +41,7 @@ def with_switches(brokers: int = 2, **switches: object) -> Lab:
 
 
 def asked_by(lab: Lab, i: int) -> int:
-    """The correlation of what a follower waits for."""
+    """The correlation id of the follower's outstanding request."""
     role = lab.partition(i).role
     assert isinstance(role, Follower)
     return role.outstanding
@@ -53,8 +53,8 @@ def answer(lab: Lab, i: int, *batches: Batch, hw: int = 0, error: ErrorCode = Er
     lab.tell(i, Received(Address("b1"), FetchReply(asked_by(lab, i), T0, error, epoch, Offset(hw), batches)))
 
 
-def stray(lab: Lab, i: int, *values: str) -> None:
-    """Records of the present epoch that nobody else has, at the end of a replica's log."""
+def append_stray(lab: Lab, i: int, *values: str) -> None:
+    """Append records of the current epoch, which no other replica has, to a replica's log."""
     partition = lab.partition(i)
     log = partition.log
     batch = Batch(log.leo, partition.leader_epoch, values)
@@ -68,8 +68,8 @@ def stray(lab: Lab, i: int, *values: str) -> None:
 
 
 @pytest.mark.parametrize(("check", "values"), [(True, ["a", "b", "c"]), (False, ["a", "a", "b", "c"])])
-def test_a_batch_that_begins_below_the_log_end_is_cut_to_fit(check: bool, values: list[str]) -> None:
-    """B-03, KAFKA-3919: appended whole, its offsets go backwards within the log."""
+def test_follower_drops_the_part_of_a_batch_it_already_has(check: bool, values: list[str]) -> None:
+    """B-03, KAFKA-3919: if the whole batch is appended, offsets go backwards within the log."""
     lab = with_switches(append_check=check)
     answer(lab, 2, Batch(Offset(0), LeaderEpoch(0), ("a",)))
     answer(lab, 2, Batch(Offset(0), LeaderEpoch(0), ("a", "b", "c")))
@@ -79,18 +79,18 @@ def test_a_batch_that_begins_below_the_log_end_is_cut_to_fit(check: bool, values
 
 
 @pytest.mark.parametrize(("record", "values"), [(True, []), (False, ["stray"])])
-def test_a_leader_knows_where_its_epoch_starts_before_it_has_written(record: bool, values: list[str]) -> None:
-    """B-09, KAFKA-7415: else it cannot say where the epoch before ended, and nobody cuts what it never had."""
+def test_leader_records_its_epoch_start_before_any_append(record: bool, values: list[str]) -> None:
+    """B-09, KAFKA-7415: otherwise it cannot say where the epoch before ended, and followers keep stray records."""
     lab = with_switches(3, record_epoch_start=record)
-    stray(lab, 2, "stray")
+    append_stray(lab, 2, "stray")
     die(lab, 3)  # the next epoch
 
     assert lab.values(2) == values
 
 
 @pytest.mark.parametrize(("recheck", "values"), [(True, ["x"]), (False, [])])
-def test_an_answer_about_epochs_counts_only_for_the_question_in_flight(recheck: bool, values: list[str]) -> None:
-    """B-10, KAFKA-7786: the answer of an earlier epoch cuts what this one has."""
+def test_follower_ignores_epoch_end_reply_of_an_old_request(recheck: bool, values: list[str]) -> None:
+    """B-10, KAFKA-7786: the reply of an earlier epoch would truncate records of this one."""
     lab = with_switches(3, epoch_end_recheck=recheck)
     lab.produce(1, "x")
     lab.settle()
@@ -102,15 +102,15 @@ def test_an_answer_about_epochs_counts_only_for_the_question_in_flight(recheck: 
 
 
 @pytest.mark.parametrize(("strict", "end"), [(True, 10), (False, 3)])
-def test_an_epoch_without_records_gives_way_to_the_records_of_an_earlier_one(strict: bool, end: int) -> None:
-    """B-11, KAFKA-10706: led in epoch 5 and wrote nothing; then took records of epoch 4 from another leader."""
+def test_epoch_cache_replaces_an_empty_epoch_by_an_earlier_one(strict: bool, end: int) -> None:
+    """B-11, KAFKA-10706: the replica led in epoch 5 and wrote nothing, then fetched records of epoch 4 from another leader."""
     entries = [EpochStart(LeaderEpoch(5), Offset(3))]
     epoch_cache.assign(entries, LeaderEpoch(4), Offset(3), strict=strict)
 
     assert epoch_cache.end_by_kip279(entries, LeaderEpoch(4), Offset(10)) == (4, end)
 
 
-def test_the_epoch_cache_is_kept_as_the_switch_says() -> None:
+def test_follower_keeps_its_epoch_cache_by_the_switch() -> None:
     """B-11: the switch reaches the log of a follower."""
     for name, epochs in (("safe", [0]), ("epoch-cache-lazy", [5])):
         lab = full(name)
@@ -121,8 +121,8 @@ def test_the_epoch_cache_is_kept_as_the_switch_says() -> None:
 
 
 @pytest.mark.parametrize(("resets", "values"), [(False, ["x"]), (True, [])])
-def test_a_follower_out_of_range_looks_for_the_place_to_cut(resets: bool, values: list[str]) -> None:
-    """B-16, KAFKA-2143: who begins anew from nothing has lost what it held, and may lead a moment later."""
+def test_follower_out_of_range_truncates_by_epoch(resets: bool, values: list[str]) -> None:
+    """B-16, KAFKA-2143: a follower that resets to empty loses its records, and may become leader a moment later."""
     lab = with_switches(out_of_range_resets=resets)
     answer(lab, 2, Batch(Offset(0), LeaderEpoch(0), ("x",)))
     answer(lab, 2, error=ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -133,12 +133,12 @@ def test_a_follower_out_of_range_looks_for_the_place_to_cut(resets: bool, values
 # --- truncation while fetching (KIP-595) -----------------------------------------------------------------------------------
 
 
-def test_a_follower_is_told_by_the_answer_to_its_fetch_where_to_cut() -> None:
-    """KIP-595, U-01: with truncation=fetch there is no question of its own; the logs are the same in the end."""
+def test_follower_truncates_by_the_answer_to_its_fetch() -> None:
+    """KIP-595, U-01: truncation=fetch needs no EpochEnd request; the logs are equal in the end."""
     lab = with_switches(3, truncation="fetch")
     lab.produce(1, "a")
     lab.settle()
-    stray(lab, 2, "stray", "more")
+    append_stray(lab, 2, "stray", "more")
     die(lab, 3)
     lab.produce(1, "b", correlation=2)
     lab.settle()
@@ -148,8 +148,8 @@ def test_a_follower_is_told_by_the_answer_to_its_fetch_where_to_cut() -> None:
 
 
 @pytest.mark.parametrize(("counted", "hw"), [(False, 0), (True, 1)])
-def test_who_has_yet_to_truncate_counts_for_nothing(counted: bool, hw: int) -> None:
-    """B-12, KAFKA-13141: the end that it fetches from is the end of other records."""
+def test_diverging_follower_does_not_advance_the_hw(counted: bool, hw: int) -> None:
+    """B-12, KAFKA-13141: its fetch offset is the end of other records."""
     lab = with_switches(truncation="fetch", leo_of_diverging=counted)
     lab.held = lambda letter: letter[1] == "b2"
     lab.letters.clear()
@@ -165,10 +165,10 @@ def test_who_has_yet_to_truncate_counts_for_nothing(counted: bool, hw: int) -> N
 
 
 @pytest.mark.parametrize(("early", "seen"), [(False, []), (True, [1])])
-def test_a_follower_truncates_before_it_takes_the_high_watermark(early: bool, seen: list[int]) -> None:
-    """B-13, KAFKA-14704: for a moment the records that are about to go pass for committed."""
+def test_follower_truncates_before_it_adopts_the_hw(early: bool, seen: list[int]) -> None:
+    """B-13, KAFKA-14704: otherwise records about to be truncated look committed for a moment."""
     lab = with_switches(truncation="fetch", hw_of_diverging=early)
-    stray(lab, 2, "stray")
+    append_stray(lab, 2, "stray")
     lab.notes.clear()
     reply = FetchReply(
         asked_by(lab, 2), T0, ErrorCode.NONE, LeaderEpoch(0), Offset(1), diverging=Diverging(LeaderEpoch(0), Offset(0))
@@ -180,8 +180,8 @@ def test_a_follower_truncates_before_it_takes_the_high_watermark(early: bool, se
 
 
 @pytest.mark.parametrize(("name", "refused"), [("safe", True), ("kip320-first-try", False), ("no-fetch-fencing", False)])
-def test_a_follower_of_an_older_epoch_is_refused(name: str, refused: bool) -> None:
-    """B-06, B-14, U-12: that its last record is of a known epoch does not say that it follows in the present one."""
+def test_fetch_of_an_older_leader_epoch_is_fenced(name: str, refused: bool) -> None:
+    """B-06, B-14, U-12: a known last epoch does not show that the follower follows in the current one."""
     lab = full(name)
     die(lab, 3)
     lab.produce(1, "x")
@@ -190,8 +190,8 @@ def test_a_follower_of_an_older_epoch_is_refused(name: str, refused: bool) -> No
     assert (reply is not None and reply.error is ErrorCode.FENCED_LEADER_EPOCH) is refused
 
 
-def alternating(variant: Variant) -> tuple[list[str], list[str]]:
-    """B-05's schedule: two replicas take turns at leading alone, then both are up."""
+def logs_after_alternating_leaders(variant: Variant) -> tuple[list[str], list[str]]:
+    """The schedule of B-05: two replicas lead alone in turns, then both are up; returns both logs."""
     lab = Lab(2, variant=variant)
     lab.wait(3000)
     count = 0
@@ -230,12 +230,12 @@ def alternating(variant: Variant) -> tuple[list[str], list[str]]:
     return lab.values(1), lab.values(2)
 
 
-def test_logs_are_the_same_after_unclean_elections() -> None:
-    """B-05: records are lost by them, as acks=1 allows, but two logs never differ; by KIP-101 alone they do."""
-    one, other = alternating(replace(SAFE, unclean_election=True))
+def test_logs_are_equal_after_unclean_elections() -> None:
+    """B-05: they lose records, as acks=1 allows, but logs must not differ; with KIP-101 alone they do."""
+    one, other = logs_after_alternating_leaders(replace(SAFE, unclean_election=True))
     assert one == other
 
-    one, other = alternating(replace(VARIANTS["kip101"], unclean_election=True))
+    one, other = logs_after_alternating_leaders(replace(VARIANTS["kip101"], unclean_election=True))
     assert one != other
 
 
@@ -243,8 +243,8 @@ def test_logs_are_the_same_after_unclean_elections() -> None:
 
 
 @pytest.mark.parametrize(("clamp", "hw"), [(True, 1), (False, 9)])
-def test_a_follower_believes_in_nothing_above_its_log_end(clamp: bool, hw: int) -> None:
-    """U-03, B-20: if it led with it, records that nobody has would pass for committed."""
+def test_follower_hw_does_not_exceed_its_leo(clamp: bool, hw: int) -> None:
+    """U-03, B-20: as a leader it would treat records as committed that no replica has."""
     lab = with_switches(hw_clamp=clamp)
     answer(lab, 2, Batch(Offset(0), LeaderEpoch(0), ("x",)), hw=9)
 
@@ -252,8 +252,8 @@ def test_a_follower_believes_in_nothing_above_its_log_end(clamp: bool, hw: int) 
 
 
 @pytest.mark.parametrize(("monotone", "hw"), [(True, 1), (False, 0)])
-def test_a_high_watermark_does_not_fall_within_an_epoch(monotone: bool, hw: int) -> None:
-    """U-04: an answer that was overtaken, or a replica that joined behind, would take back what was read."""
+def test_hw_does_not_decrease_within_an_epoch(monotone: bool, hw: int) -> None:
+    """U-04: a reordered answer, or a lagging replica that joins, would take back records that clients have read."""
     lab = with_switches(hw_monotone=monotone)
     answer(lab, 2, Batch(Offset(0), LeaderEpoch(0), ("x",)), hw=1)
     answer(lab, 2, hw=0)
@@ -265,8 +265,8 @@ def test_a_high_watermark_does_not_fall_within_an_epoch(monotone: bool, hw: int)
 
 
 @pytest.mark.parametrize(("name", "resigned"), [("safe", True), ("no-zk-guard", False)])
-def test_a_controller_writes_nothing_once_the_epoch_has_moved(name: str, resigned: bool) -> None:
-    """B-44, U-08, KAFKA-6082: it may have slept through its own replacement."""
+def test_controller_resigns_when_the_epoch_has_moved(name: str, resigned: bool) -> None:
+    """B-44, U-08, KAFKA-6082: it may have been paused while another controller replaced it."""
     lab = full(name)
     lab.zk.submit(lab.admin, (SetData(paths.CONTROLLER_EPOCH, b"7", -1),))
     lab.notes.clear()
@@ -278,8 +278,8 @@ def test_a_controller_writes_nothing_once_the_epoch_has_moved(name: str, resigne
 @pytest.mark.parametrize(
     ("name", "error"), [("safe", ErrorCode.STALE_CONTROLLER_EPOCH), ("no-controller-epoch-check", ErrorCode.NONE)]
 )
-def test_a_command_of_an_older_controller_is_refused(name: str, error: ErrorCode) -> None:
-    """B-45, U-08, KAFKA-1188: it was sent before the controller was replaced."""
+def test_command_of_an_older_controller_is_refused(name: str, error: ErrorCode) -> None:
+    """B-45, U-08, KAFKA-1188: the command was sent before the controller was replaced."""
     lab = full(name)
     die(lab, 1)
     broker = lab.nodes[3].state.broker
@@ -292,8 +292,8 @@ def test_a_command_of_an_older_controller_is_refused(name: str, error: ErrorCode
 
 
 @pytest.mark.parametrize(("persist", "epochs"), [(True, (1, 2)), (False, (1, 1))])
-def test_two_reigns_have_two_epochs(persist: bool, epochs: tuple[int, int]) -> None:
-    """B-46: a controller that counts for itself gives an epoch that another one had."""
+def test_each_controller_gets_its_own_controller_epoch(persist: bool, epochs: tuple[int, int]) -> None:
+    """B-46: a controller that counts by itself would reuse the epoch of another one."""
     lab = with_switches(3, controller_epoch_persist=persist, zk_guard=persist)
     first = lab.nodes[1].state.controller.epoch
     die(lab, 1)
@@ -302,8 +302,8 @@ def test_two_reigns_have_two_epochs(persist: bool, epochs: tuple[int, int]) -> N
 
 
 @pytest.mark.parametrize(("name", "standing"), [("safe", [1]), ("controller-outlives-its-session", [])])
-def test_a_controller_whose_session_ended_stands_again(name: str, standing: list[int]) -> None:
-    """B-46, KAFKA-4360: else the last one to have been controller leaves a cluster without any."""
+def test_controller_stands_again_after_its_session_expires(name: str, standing: list[int]) -> None:
+    """B-46, KAFKA-4360: otherwise the cluster has no controller if the last one does not stand for election again."""
     lab = Lab(1, variant=VARIANTS[name])
     lab.expire(1)
     lab.settle()
@@ -313,8 +313,8 @@ def test_a_controller_whose_session_ended_stands_again(name: str, standing: list
 
 
 @pytest.mark.parametrize(("early", "role"), [(False, Follower), (True, Idle)])
-def test_a_transition_that_was_cut_off_is_done_again(early: bool, role: type) -> None:
-    """B-56, KAFKA-9307: the session ended in the middle of it; the same command must not pass for an old one."""
+def test_interrupted_transition_is_repeated_by_the_command(early: bool, role: type) -> None:
+    """B-56, KAFKA-9307: the session ended in the middle of it; the same command must not be ignored as old."""
     lab = with_switches(3, epoch_before_transition=early)
     lab.partition(3).role = Idle()
     command(lab, 3, told(lab, 1, epoch_up=0))
@@ -323,8 +323,8 @@ def test_a_transition_that_was_cut_off_is_done_again(early: bool, role: type) ->
 
 
 @pytest.mark.parametrize(("known", "changed"), [(True, [T0]), (False, [])])
-def test_a_bounce_between_two_looks_is_seen(known: bool, changed: list[str]) -> None:
-    """B-47, U-20, KAFKA-1120: the same ids are there, one of them under another registration."""
+def test_controller_detects_a_restart_between_two_reads(known: bool, changed: list[str]) -> None:
+    """B-47, U-20, KAFKA-1120: the same broker ids are registered, one with another incarnation."""
     lab = full("safe" if known else "no-broker-incarnation")
     node = lab.nodes[1].state
     bounced = tuple(LiveBroker(b.broker, Incarnation(b.incarnation + 100 * (b.broker == 3))) for b in node.controller.live)
@@ -335,8 +335,8 @@ def test_a_bounce_between_two_looks_is_seen(known: bool, changed: list[str]) -> 
 
 
 @pytest.mark.parametrize(("name", "error"), [("safe", ErrorCode.STALE_BROKER_EPOCH), ("no-broker-incarnation", ErrorCode.NONE)])
-def test_a_command_for_the_life_before_is_refused(name: str, error: ErrorCode) -> None:
-    """B-48, U-09, KIP-380: it was meant for a process that is no more."""
+def test_command_for_an_earlier_incarnation_is_refused(name: str, error: ErrorCode) -> None:
+    """B-48, U-09, KIP-380: the command was meant for a process that has ended."""
     lab = full(name)
     broker = lab.nodes[3].state.broker
     lab.letters.clear()
@@ -346,8 +346,8 @@ def test_a_command_for_the_life_before_is_refused(name: str, error: ErrorCode) -
     assert [m.error for _, to, m in lab.letters if to == "b1" and isinstance(m, LeaderAndIsrReply)] == [error]
 
 
-def test_an_acknowledgement_does_not_outlive_the_epoch_that_appended() -> None:
-    """B-27, KAFKA-1148: the record may have gone and come back as another."""
+def test_parked_produce_fails_when_the_leader_epoch_changes() -> None:
+    """B-27, KAFKA-1148: another record may have taken the offset meanwhile."""
     for name, errors in (("safe", [ErrorCode.NOT_LEADER_OR_FOLLOWER]), ("no-purgatory-epoch-check", [])):
         lab = full(name)
         lab.held = lambda letter: letter[1] in ("b2", "b3")
@@ -359,8 +359,8 @@ def test_an_acknowledgement_does_not_outlive_the_epoch_that_appended() -> None:
         assert not isinstance(lab.partition(1).role, Leader)
 
 
-def test_nothing_waits_for_a_client_that_is_gone() -> None:
-    """It may have named a wait of weeks, and come again over another connection, and again. Others wait on, followers too."""
+def test_parked_requests_of_a_disconnected_client_are_dropped() -> None:
+    """A client may ask for a wait of weeks, reconnect and ask again; requests of other clients and of followers stay."""
     lab = full()
     lab.held = lambda letter: letter[1] in ("b2", "b3")
     assert fetch(lab, 1, 0) is None  # c9
@@ -377,8 +377,8 @@ def test_nothing_waits_for_a_client_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize(("fenced", "there"), [(True, True), (False, False)])
-def test_a_stop_behind_the_command_that_gives_the_replica_back_deletes_nothing(fenced: bool, there: bool) -> None:
-    """B-52, U-10, KIP-570: without an epoch of its own the late one deletes a replica that is in use."""
+def test_late_stop_replica_deletes_nothing(fenced: bool, there: bool) -> None:
+    """B-52, U-10, KIP-570: without an epoch of its own, a late StopReplica deletes a replica that was assigned again."""
     lab = with_switches(3, stop_replica_epoch=fenced)
     command(lab, 3, told(lab, 2, epoch_up=4))
     broker = lab.nodes[3].state.broker
@@ -389,8 +389,8 @@ def test_a_stop_behind_the_command_that_gives_the_replica_back_deletes_nothing(f
 
 
 @pytest.mark.parametrize(("deletes", "there"), [(False, True), (True, False)])
-def test_a_first_command_that_lists_too_little_deletes_nothing(deletes: bool, there: bool) -> None:
-    """B-53, U-11: a controller that has read a part, or is none any more, takes every other log on every broker."""
+def test_incomplete_first_command_deletes_no_replica(deletes: bool, there: bool) -> None:
+    """B-53, U-11: a controller that read only a part, or was deposed, would delete all other logs on every broker."""
     lab = with_switches(3, init_deletes=deletes)
     command(lab, 3, init=True)
 
@@ -401,8 +401,8 @@ def test_a_first_command_that_lists_too_little_deletes_nothing(deletes: bool, th
     ("behind", "error"),
     [(None, ErrorCode.NONE), (0, ErrorCode.NONE), (1, ErrorCode.FENCED_LEADER_EPOCH), (-1, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
-def test_who_believes_in_no_epoch_asks_unfenced_where_one_ended(behind: int | None, error: ErrorCode) -> None:
-    """KIP-320: a current leader epoch of -1 is none; another one than the leader's is fenced."""
+def test_epoch_end_request_without_epoch_is_not_fenced(behind: int | None, error: ErrorCode) -> None:
+    """KIP-320: a current leader epoch of -1 means none; any other epoch than the leader's is refused."""
     lab = full("safe")
     die(lab, 3)
     lab.produce(1, "x")

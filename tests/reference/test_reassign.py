@@ -1,4 +1,4 @@
-"""Partitions are given other replicas, statement by statement: the znodes, V3 §F, and requests that must wait."""
+"""Reassigning partitions, statement by statement: the znodes, V3 §F, and requests that are refused or must wait."""
 
 import pytest
 
@@ -41,7 +41,7 @@ from tests.reference.moving import (
 # --- the znodes ---------------------------------------------------------------------------------------------------------------
 
 
-def test_an_entry_has_the_documented_form() -> None:
+def test_reassignment_entry_has_the_documented_json() -> None:
     """R-148, R-230: the example of KIP-236, with `original_replicas`; R-231: without them in the extra znode."""
     tp = TopicPartition("foo1-0")
     with_original = b'{"version":1,"partitions":[{"topic":"foo1","partition":0,"replicas":[1,2,4],"original_replicas":[1,2,3]}]}'
@@ -65,7 +65,7 @@ def test_an_entry_has_the_documented_form() -> None:
         "7",
     ],
 )
-def test_an_entry_that_makes_no_sense_is_left_out(row: str) -> None:
+def test_malformed_reassignment_entry_is_skipped(row: str) -> None:
     """KAFKA-2234: one bad entry never blocks the others."""
     good = '{"topic":"t","partition":1,"replicas":[2,3]}'
     found = admin_paths.decode_reassignments(f'{{"version":1,"partitions":[{row},{good}]}}'.encode())
@@ -73,13 +73,13 @@ def test_an_entry_that_makes_no_sense_is_left_out(row: str) -> None:
     assert found == (entries((2, 3), (), TopicPartition("t-1")), 1)
 
 
-def test_the_path_of_v3_names_one_partition_each() -> None:
+def test_v3_path_names_one_partition() -> None:
     """R-006, C-06: /admin/partitions_reassigned/[topic]/[partition]."""
     assert admin_paths.partition_reassigned_path(T0) == "/admin/partitions_reassigned/t/0"
 
 
-def test_a_move_asked_for_in_the_way_of_v3_is_done_and_removed() -> None:
-    """R-006, R-049, R-054, C-06, V3 §F step 1 and step 3.2.6, to the letter where that can run."""
+def test_move_requested_by_the_v3_path_is_done_and_removed() -> None:
+    """R-006, R-049, R-054, C-06, V3 §F step 1 and step 3.2.6, to the letter where the letter works."""
     lab = cluster(VARIANTS["v3"])
     path = admin_paths.partition_reassigned_path(T0)
     roots = (Create(admin_paths.PARTITIONS_REASSIGNED, b""), Create(f"{admin_paths.PARTITIONS_REASSIGNED}/t", b""))
@@ -93,23 +93,23 @@ def test_a_move_asked_for_in_the_way_of_v3_is_done_and_removed() -> None:
 # --- V3 §F --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_is_moved() -> None:
-    """V3 §F on_wakeup: no broker is down, nobody waits for a timer."""
+def test_move_ends_without_waiting_for_a_timer() -> None:
+    """V3 §F on_wakeup: no broker is down."""
     lab = cluster()
     reassign(lab)
 
     assert is_at(lab, RAR)
-    assert lab.now < 4000  # nobody waits for the agent's timer
+    assert lab.now < 4000  # before the agent's timer
 
 
-def test_the_request_is_read_when_it_is_made() -> None:
+def test_controller_reads_a_reassignment_when_it_is_written() -> None:
     """R-049, V3 §F step 1: on_partitions_reassigned gets set_p; R-050, V3 §F step 1.1.2: it wakes the agent up."""
     lab = stuck()
 
     assert list(lab.nodes[1].state.controller.agent.moves) == [T0]
 
 
-def test_new_replicas_start_and_follow() -> None:
+def test_new_replicas_of_a_move_become_followers() -> None:
     """R-051, V3 §F step 2.1, step 2.2: LeaderAndISR to the brokers in RAR, and the move is in progress."""
     lab = stuck()
 
@@ -117,8 +117,8 @@ def test_new_replicas_start_and_follow() -> None:
     assert lab.nodes[1].state.controller.agent.moves[T0].step == "joining"
 
 
-def test_a_new_replica_is_told_that_it_is_new() -> None:
-    """R-302, R-308: of a replica that is to be made there, and to nobody else."""
+def test_only_new_replicas_of_a_move_are_marked_new() -> None:
+    """R-302, R-308: is_new_replica is set for the replicas that are to be created, and for no other."""
     lab = cluster()
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
     reassign(lab)
@@ -127,13 +127,13 @@ def test_a_new_replica_is_told_that_it_is_new() -> None:
     assert news == {"b1": (), "b2": (), "b3": (), "b4": (T0,), "b5": (T0,), "b6": (T0,)}
 
 
-def test_what_is_assigned_is_widened_first() -> None:
-    """C-12: AR := OAR + RAR in the topic znode, so that a failover, and a broker's start, find the new replicas."""
+def test_move_widens_the_assignment_first() -> None:
+    """C-12: AR := OAR + RAR in the topic znode, so that a failover and a starting broker find the new replicas."""
     assert assigned(stuck()) == (*OAR, *RAR)
     assert assigned(stuck("reassign-without-widening")) == OAR
 
 
-def test_a_leader_that_is_told_nothing_takes_no_new_replica_in() -> None:
+def test_leader_without_the_new_assignment_adds_no_replica() -> None:
     """C-12: with V3's order "the leader has no reason to accept RAR in ISR"."""
     lab = cluster(VARIANTS["reassign-without-widening"])
     reassign(lab)
@@ -142,8 +142,8 @@ def test_a_leader_that_is_told_nothing_takes_no_new_replica_in() -> None:
     assert (sorted(lab.isr()), assigned(lab)) == ([1, 2, 3], OAR)
 
 
-def test_the_isr_decides_when_the_move_is_done() -> None:
-    """R-052, V3 §F step 3.1, step 3.2: while new replicas lag behind, all stays as it is."""
+def test_move_waits_until_all_new_replicas_are_in_the_isr() -> None:
+    """R-052, V3 §F step 3.1, step 3.2: until then leader, ISR and old replicas stay as they are."""
     lab = stuck()
     lab.wait(5000)
     assert (lab.isr(), lab.leaders(), holders(lab)) == ([1, 2, 3], [1], [1, 2, 3, 4, 5, 6])
@@ -156,8 +156,8 @@ def test_the_isr_decides_when_the_move_is_done() -> None:
 
 
 @pytest.mark.parametrize(("protocol", "done"), [("safe", True), ("reassign-isr-is-all", False)])
-def test_a_dead_old_replica_does_not_block_the_move(protocol: str, done: bool) -> None:
-    """C-11: V3 §F step 3.2 waits for ISR == AR + RAR, for ever where a member of AR is dead."""
+def test_dead_old_replica_does_not_block_the_move(protocol: str, done: bool) -> None:
+    """C-11: V3 §F step 3.2 waits for ISR == AR + RAR, which never comes if a member of AR is dead."""
     lab = cluster(VARIANTS[protocol])
     lab.bury(3)
     reassign(lab)
@@ -166,8 +166,8 @@ def test_a_dead_old_replica_does_not_block_the_move(protocol: str, done: bool) -
     assert (assigned(lab) == RAR) == done
 
 
-def test_a_replica_on_a_dead_broker_is_deleted_when_it_starts_after_the_move() -> None:
-    """V3 §E step 4: what a dead broker holds waits for its start."""
+def test_old_replica_on_a_dead_broker_is_deleted_at_its_start() -> None:
+    """V3 §E step 4: replicas of a dead broker are deleted when the broker starts."""
     lab = cluster()
     lab.bury(3)
     reassign(lab)
@@ -179,7 +179,7 @@ def test_a_replica_on_a_dead_broker_is_deleted_when_it_starts_after_the_move() -
     assert finish(lab, lambda: is_at(lab, RAR))
 
 
-def test_the_steps_come_in_their_order() -> None:
+def test_move_does_its_steps_in_order() -> None:
     """R-053, R-054, V3 §F step 3.2.1: one after the other under one controller; AR is narrowed last (B-59).
 
     V3 §F step 3.2.2, V3 §F step 3.2.3, V3 §F step 3.2.4, V3 §F step 3.2.5, V3 §F step 3.2.6, V3 §F step 3.2.7.
@@ -203,8 +203,8 @@ def test_the_steps_come_in_their_order() -> None:
     assert [word for word in lab.steps if word.startswith("command")][-1] == "command: 4 leads 4,5,6 of 4,5,6"
 
 
-def test_an_isr_that_moved_is_read_again() -> None:
-    """R-054, V3 §F step 3.2.2: the write is conditional on what was read."""
+def test_move_reads_the_isr_again_after_a_version_conflict() -> None:
+    """R-054, V3 §F step 3.2.2: the write is conditional on the version that was read."""
     lab = stuck()
     before = lab.state()
     write(lab, SetData(paths.state_path(T0), paths.state_payload(before), before.zk_version))
@@ -213,7 +213,7 @@ def test_an_isr_that_moved_is_read_again() -> None:
     assert finish(lab, lambda: is_at(lab, RAR))
 
 
-def test_old_replicas_are_stopped_before_they_are_deleted() -> None:
+def test_move_stops_old_replicas_before_it_deletes_them() -> None:
     """R-054, R-236, R-237: StopReplica(delete=false), answered by all, then StopReplica(delete=true)."""
     lab = cluster()
     lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
@@ -223,8 +223,8 @@ def test_old_replicas_are_stopped_before_they_are_deleted() -> None:
     assert (stops, holders(lab), assigned(lab)) == ([False], [1, 2, 3, 4, 5, 6], (*OAR, *RAR))
 
 
-def test_a_replica_whose_directory_is_offline_does_not_hold_the_move_up() -> None:
-    """R-308: StopReplica fails there; the broker deletes what it holds when it starts and finds no assignment."""
+def test_offline_replica_does_not_block_the_move() -> None:
+    """R-308: StopReplica fails there; the broker deletes the replica when it starts and finds no assignment."""
     lab = cluster()
     lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
     reassign(lab)
@@ -238,8 +238,8 @@ def test_a_replica_whose_directory_is_offline_does_not_hold_the_move_up() -> Non
     assert (assigned(lab), pending(lab), holders(lab)) == (RAR, None, [3, 4, 5, 6])
 
 
-def test_a_stop_that_was_overtaken_begins_the_move_again() -> None:
-    """KIP-570: the replica knows a later epoch than the controller does, from a write whose answer was lost."""
+def test_fenced_stop_replica_restarts_the_move() -> None:
+    """KIP-570: the replica knows a later epoch than the controller, from a write whose answer was lost."""
     lab = cluster()
     lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
     reassign(lab)
@@ -254,8 +254,8 @@ def test_a_stop_that_was_overtaken_begins_the_move_again() -> None:
     assert lab.state().leader_epoch > epoch
 
 
-def test_a_broker_that_read_the_old_assignment_does_not_keep_its_replica() -> None:
-    """B-59: it registers after the last StopReplica was answered, and before AR is narrowed."""
+def test_broker_that_read_the_old_assignment_drops_its_replica() -> None:
+    """B-59: the broker registers after the last StopReplica was answered, and before AR is narrowed."""
     lab = cluster()
     lab.bury(3)
     lab.before["AR 4,5,6"] = lambda: lab.start(3)
@@ -265,11 +265,11 @@ def test_a_broker_that_read_the_old_assignment_does_not_keep_its_replica() -> No
     assert finish(lab, lambda: is_at(lab, RAR))
 
 
-# --- requests that make no sense, and those that must wait --------------------------------------------------------------------
+# --- invalid requests, and those that must wait -------------------------------------------------------------------------------
 
 
-def test_an_unknown_partition_blocks_nobody() -> None:
-    """KAFKA-2234, KAFKA-9478: a topic and a partition that do not exist are dropped, the others are moved."""
+def test_unknown_partition_does_not_block_other_moves() -> None:
+    """KAFKA-2234, KAFKA-9478: entries with an unknown topic or partition are dropped, the others are moved."""
     lab = cluster()
     asked = entries(RAR) | entries((4,), (), GHOST) | entries((5,), (), TopicPartition("t-7"))
     write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(asked)))
@@ -278,8 +278,8 @@ def test_an_unknown_partition_blocks_nobody() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"{", b"", b'{"version":1,"partitions":[]}', b'{"version":1,"partitions":[{"topic":"t"}]}'])
-def test_a_request_that_nobody_can_read_is_dropped(payload: bytes) -> None:
-    """KAFKA-9478: neither znode stays behind for ever."""
+def test_unreadable_reassignment_is_dropped(payload: bytes) -> None:
+    """KAFKA-9478: neither znode stays behind."""
     lab = cluster()
     write(lab, Create(admin_paths.REASSIGN, payload), Create(admin_paths.REASSIGN_EXTRA, payload))
     lab.wait(3000)
@@ -288,16 +288,16 @@ def test_a_request_that_nobody_can_read_is_dropped(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("replicas", [(1, 2, 3), (3, 1, 2)])
-def test_a_request_for_what_is_assigned_already_ends_at_once(replicas: tuple[int, ...]) -> None:
-    """R-148: another order is another preferred replica, and nobody copies anything."""
+def test_move_to_the_present_replicas_ends_at_once(replicas: tuple[int, ...]) -> None:
+    """R-148: another order is another preferred replica; no replica copies data."""
     lab = cluster()
     reassign(lab, replicas)
 
     assert is_at(lab, replicas)
 
 
-def test_too_few_replicas_are_refused() -> None:
-    """As R-253 for proposal B: with fewer than min.insync.replicas no record could be committed any more."""
+def test_move_to_too_few_replicas_is_refused() -> None:
+    """As R-253 for proposal B: with fewer than min.insync.replicas, no record could be committed."""
     lab = cluster()
     reassign(lab, (4,))
 
@@ -305,8 +305,8 @@ def test_too_few_replicas_are_refused() -> None:
     assert [n.kind for _, n in lab.notes if n.kind.startswith("reassignment")] == ["reassignment-refused"]
 
 
-def test_a_new_replica_that_is_down_is_waited_for() -> None:
-    """B-58, KAFKA-4214: and when it comes the move goes on."""
+def test_move_waits_for_a_new_replica_that_is_down() -> None:
+    """B-58, KAFKA-4214: when the broker starts, the move goes on."""
     lab = cluster()
     lab.bury(5)
     reassign(lab)
@@ -318,8 +318,8 @@ def test_a_new_replica_that_is_down_is_waited_for() -> None:
     assert finish(lab, lambda: is_at(lab, RAR))
 
 
-def test_an_entry_taken_out_by_hand_ends_the_move_where_it_is() -> None:
-    """The way to stop a reassignment before KIP-236: AR stays OAR + RAR, and serves."""
+def test_removing_the_entry_by_hand_ends_the_move() -> None:
+    """The way to stop a reassignment before KIP-236: AR stays OAR + RAR and is served."""
     lab = stuck()
     write(lab, Delete(admin_paths.REASSIGN))
     lab.held = lambda _: False
@@ -328,8 +328,8 @@ def test_an_entry_taken_out_by_hand_ends_the_move_where_it_is() -> None:
     assert (assigned(lab), sorted(lab.isr()), lab.nodes[1].state.controller.agent.moves) == ((*OAR, *RAR), [1, 2, 3, 4, 5, 6], {})
 
 
-def test_a_topic_that_is_deleted_while_it_is_moved_leaves_nothing() -> None:
-    """Deletion goes by AR, which names all who hold a replica; the entry goes with the topic."""
+def test_deleting_a_topic_during_its_move_leaves_no_replica() -> None:
+    """Deletion goes by AR, which names all holders of a replica; the entry goes with the topic."""
     lab = stuck()
     write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",))))
     lab.held = lambda _: False
@@ -338,8 +338,8 @@ def test_a_topic_that_is_deleted_while_it_is_moved_leaves_nothing() -> None:
     assert holders(lab) == []
 
 
-def test_what_is_written_later_is_seen() -> None:
-    """KAFKA-9478, B-58: the znode is changed while it is there; with the watch not armed again nobody ever looks."""
+def test_controller_sees_a_reassignment_changed_in_place() -> None:
+    """KAFKA-9478, B-58: the znode changes while it exists; the controller misses this if it does not set its watch again."""
     late = TopicPartition("t-7")
     found = {}
     for protocol in ("safe", "reassign-failover-zombie"):

@@ -1,4 +1,4 @@
-"""KIP-236 proposal A: moves are rolled back, and more are asked for while some are in flight."""
+"""KIP-236 proposal A: moves are rolled back, and more moves are requested while some are in flight."""
 
 import pytest
 
@@ -38,13 +38,13 @@ from tests.reference.moving import (
 # --- KIP-236: rolling back ----------------------------------------------------------------------------------------------------
 
 
-def test_the_original_replicas_are_written_down_before_anything_is_done() -> None:
-    """R-230, R-232: the client submits `replicas` alone; what is assigned is read and stored."""
+def test_move_stores_the_original_replicas_first() -> None:
+    """R-230, R-232: the client submits only `replicas`; the controller reads the assignment and stores it."""
     assert pending(stuck()) == entries(RAR, OAR)
 
 
-def test_a_cancellation_rolls_everything_back() -> None:
-    """R-233: through a watch on /admin/reassign_cancel, without waiting for anything."""
+def test_cancellation_rolls_moves_back_at_once() -> None:
+    """R-233: through a watch on /admin/reassign_cancel; no timer is involved."""
     lab = stuck()
     before = lab.now
     cancel(lab)
@@ -53,7 +53,7 @@ def test_a_cancellation_rolls_everything_back() -> None:
     assert lab.now == before
 
 
-def test_the_steps_of_a_rollback_come_in_their_order() -> None:
+def test_rollback_does_its_steps_in_order() -> None:
     """R-234 to R-238, KIP-236 steps 1 to 7: the leader in a new epoch with AR = OAR, the ISR, stop, delete, AR, entry, metadata.
 
     R-234 is in memory, R-235 the first command, R-236 the second and the stop, R-237 the deletion, R-238 the rest.
@@ -77,8 +77,8 @@ def test_the_steps_of_a_rollback_come_in_their_order() -> None:
     assert {word for word in lab.steps if word.startswith("metadata")} == {f"metadata to b{i}: 1 of 1,2,3" for i in lab.ids}
 
 
-def test_a_rollback_elects_from_the_original_replicas() -> None:
-    """R-235: the leader is one of RAR - OAR, whose replica goes."""
+def test_rollback_elects_from_the_original_replicas() -> None:
+    """R-235: the leader is in RAR - OAR, and its replica is about to be deleted."""
     lab = cluster()
     lab.before["AR 4,5,6"] = lambda: setattr(lab, "dead", 1)
     reassign(lab)
@@ -91,7 +91,7 @@ def test_a_rollback_elects_from_the_original_replicas() -> None:
     assert finish(lab, lambda: is_at(lab, OAR))
 
 
-def test_the_leader_takes_no_replica_back_that_is_dropped() -> None:
+def test_leader_does_not_re_add_a_dropped_replica() -> None:
     """C-17: AR = OAR in the request keeps RAR - OAR out of the ISR; the text of KIP-236 says OAR - RAR."""
     lab = stuck()
     lab.held = lambda letter: isinstance(letter[2], StopReplica)
@@ -103,7 +103,7 @@ def test_the_leader_takes_no_replica_back_that_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(("protocol", "elected"), [("safe", [4]), ("cancel-without-isr", [2])])
-def test_a_rollback_elects_nobody_who_is_not_in_the_isr(protocol: str, elected: list[int]) -> None:
+def test_rollback_elects_only_from_the_isr(protocol: str, elected: list[int]) -> None:
     """B-60, U-21: 2 and 3 are out of sync, 4 and 5 are in, 1 dies; "elect a new leader from OAR" would take 2."""
     lab = cluster(VARIANTS[protocol], min_isr=1)
     lab.held = silent(2, 3, 6)
@@ -119,8 +119,8 @@ def test_a_rollback_elects_nobody_who_is_not_in_the_isr(protocol: str, elected: 
     assert lab.leaders() == elected
 
 
-def test_a_cancellation_stays_until_it_is_removed() -> None:
-    """R-239: while it is there nothing new is begun; the extra znode waits, a pending entry is taken out."""
+def test_cancellation_blocks_moves_until_it_is_removed() -> None:
+    """R-239: no move starts while the znode exists; the extra znode waits, and a pending entry is removed."""
     lab = stuck()
     cancel(lab)
     lab.held = lambda _: False
@@ -135,7 +135,7 @@ def test_a_cancellation_stays_until_it_is_removed() -> None:
     assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
 
 
-def test_a_cancellation_of_nothing_does_nothing() -> None:
+def test_cancellation_without_a_move_does_nothing() -> None:
     """R-233."""
     lab = cluster()
     cancel(lab)
@@ -144,8 +144,8 @@ def test_a_cancellation_of_nothing_does_nothing() -> None:
     assert is_at(lab, OAR)
 
 
-def test_what_was_there_before_a_move_in_flight_is_not_forgotten() -> None:
-    """C-20: the request is overwritten without originals while AR is OAR + RAR; a rollback restores OAR, not the union."""
+def test_rewritten_entry_keeps_the_original_replicas() -> None:
+    """C-20: the entry is overwritten without originals while AR is OAR + RAR; a rollback restores OAR, not the union."""
     lab = stuck()
     write(lab, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(entries((4, 5)))))
     assert pending(lab) == entries((4, 5), OAR)
@@ -154,8 +154,8 @@ def test_what_was_there_before_a_move_in_flight_is_not_forgotten() -> None:
     assert finish(lab, lambda: is_at(lab, OAR))
 
 
-def test_a_move_in_flight_is_given_another_target() -> None:
-    """Who was to be new and is not any more is dropped at the end with the others."""
+def test_move_in_flight_accepts_another_target() -> None:
+    """Replicas of the first target that the second lacks are dropped at the end with the old ones."""
     lab = stuck()
     lab.held = silent(6)
     write(lab, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(entries((4, 5), OAR))))
@@ -166,8 +166,8 @@ def test_a_move_in_flight_is_given_another_target() -> None:
 # --- KIP-236: more while some are in flight -----------------------------------------------------------------------------------
 
 
-def test_more_is_asked_for_while_some_are_in_flight() -> None:
-    """R-231, R-242, R-244: the slowest partition does not block another; the extra znode goes when it is empty."""
+def test_extra_move_proceeds_beside_a_slow_one() -> None:
+    """R-231, R-242, R-244: the slowest partition does not block another; the extra znode is deleted when it is empty."""
     lab = stuck()
     other = TopicPartition("t-1")
     assignment = {T0: ids(*assigned(lab)), other: ids(1, 2)}
@@ -184,8 +184,8 @@ def test_more_is_asked_for_while_some_are_in_flight() -> None:
     assert (holders(lab, other), pending(lab)) == ([2, 3], entries(RAR, OAR))
 
 
-def test_an_extra_request_is_begun_as_any_other() -> None:
-    """R-242: added to /admin/reassign_partitions with its originals, then triggered."""
+def test_extra_request_joins_the_pending_moves() -> None:
+    """R-242: it is added to /admin/reassign_partitions with its original replicas, then started."""
     lab = cluster()
     lab.held = silent(4)
     extra(lab, (2, 3, 4))
@@ -193,7 +193,7 @@ def test_an_extra_request_is_begun_as_any_other() -> None:
     assert (pending(lab), data(lab, admin_paths.REASSIGN_EXTRA)) == (entries((2, 3, 4), OAR), None)
 
 
-def test_a_conflict_is_rolled_back_before_the_new_request_is_begun() -> None:
+def test_conflicting_move_is_rolled_back_before_the_new_one() -> None:
     """R-243: "first cancel / rollback, then submit new reassignments"."""
     lab = stuck()
     lab.held = silent(4)
@@ -207,7 +207,7 @@ def test_a_conflict_is_rolled_back_before_the_new_request_is_begun() -> None:
     assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
 
 
-def test_an_unknown_partition_among_the_extra_ones_is_dropped() -> None:
+def test_extra_request_for_an_unknown_partition_is_dropped() -> None:
     """KAFKA-2234."""
     lab = cluster()
     payload = admin_paths.reassignments_payload(entries((4, 5), (), GHOST))

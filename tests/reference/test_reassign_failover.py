@@ -1,4 +1,4 @@
-"""Partitions are moved though controllers die and answers are lost (V3 §D, §F, KIP-236)."""
+"""Moves of partitions while controllers die and answers of ZooKeeper are lost (V3 §D, §F, KIP-236)."""
 
 from functools import partial
 
@@ -30,7 +30,7 @@ from tests.reference.moving import (
 )
 
 
-def test_a_new_controller_takes_up_what_was_asked_for_while_there_was_none() -> None:
+def test_new_controller_starts_moves_requested_before_it() -> None:
     """R-043, V3 §D step 7: on_partitions_reassigned() comes after the leaders and before partitions are added or removed."""
     lab = cluster()
     lab.crash(1)
@@ -42,8 +42,8 @@ def test_a_new_controller_takes_up_what_was_asked_for_while_there_was_none() -> 
     assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
 
 
-def test_an_extra_request_that_was_there_first_has_the_last_word() -> None:
-    """R-243: nobody read it before the other znode was filled, and it is what the other one holds that is rolled back."""
+def test_extra_request_wins_over_the_main_one_at_failover() -> None:
+    """R-243: no controller read the extra znode before the main one was filled; the main one's move is rolled back."""
     lab = cluster()
     lab.crash(1)
     extra(lab, (2, 3, 4))
@@ -55,13 +55,13 @@ def test_an_extra_request_that_was_there_first_has_the_last_word() -> None:
     assert data(lab, admin_paths.REASSIGN_EXTRA) is None
 
 
-def test_a_new_controller_begins_again_by_reading() -> None:
-    """B-58, KAFKA-4214: also where a new replica is down with the controller."""
+def test_new_controller_resumes_a_move_by_reading() -> None:
+    """B-58, KAFKA-4214: also if a new replica is down together with the controller."""
     assert _after_a_failover("safe") == (RAR, None)
 
 
-def test_a_move_is_given_up_when_the_controller_and_a_new_replica_bounce_together() -> None:
-    """B-58, KAFKA-4214: AR stays OAR + RAR for ever, and nobody knows of the request any more."""
+def test_aborting_failover_leaves_the_widened_assignment() -> None:
+    """B-58, KAFKA-4214: controller and new replica restart together; AR stays OAR + RAR, and the request is lost."""
     assert _after_a_failover("reassign-failover-aborts") == ((*OAR, *RAR), None)
 
 
@@ -80,8 +80,8 @@ def _after_a_failover(protocol: str) -> tuple[tuple[int, ...], object]:
 
 
 @pytest.mark.parametrize(("protocol", "both"), [("safe", True), ("reassign-failover-premature", False)])
-def test_a_new_controller_forgets_no_entry(protocol: str, both: bool) -> None:
-    """B-58, KAFKA-6193: the map holds the first entry alone when it is written back."""
+def test_new_controller_keeps_all_entries(protocol: str, both: bool) -> None:
+    """B-58, KAFKA-6193: the mistake writes the map back with its first entry alone."""
     lab = cluster(VARIANTS[protocol])
     other = TopicPartition("t-1")
     lab.crash(1)
@@ -95,8 +95,8 @@ def test_a_new_controller_forgets_no_entry(protocol: str, both: bool) -> None:
     assert (assigned(lab, other) == (4, 5)) == both
 
 
-def test_a_lost_answer_is_read_back() -> None:
-    """B-62: whichever of the agent's requests it was, it is begun again by reading."""
+def test_move_continues_after_a_lost_zookeeper_answer() -> None:
+    """B-62: whichever request lost its answer, the agent reads again and continues."""
     for lost in range(12):
         lab = Interrupted(6, replicas=OAR, min_isr=2)
         write(lab, Create("/admin", b""))
@@ -110,8 +110,8 @@ def test_a_lost_answer_is_read_back() -> None:
         assert finish(lab, partial(is_at, lab, RAR))
 
 
-def test_the_agent_wakes_up_after_a_time_as_well() -> None:
-    """V3 §F: "a certain amount of time has passed (e.g., 30 secs)"; and sleeps where nothing is to be done."""
+def test_agent_sets_its_timer_only_while_a_move_is_pending() -> None:
+    """V3 §F: "a certain amount of time has passed (e.g., 30 secs)"; without a move there is no timer."""
     lab = stuck()
     assert "reassign" in lab.timers[1]
     lab.held = lambda _: False

@@ -1,4 +1,4 @@
-"""Proposal B of KIP-236 at run time: requests, what is in flight, the way of old, and what is dropped at once."""
+"""Proposal B of KIP-236 at run time: requests, entries in flight, the legacy znode, and replicas that are dropped at once."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def by_requests(replicas: tuple[int, ...] = OAR) -> Mortal:
 
 
 def silence(lab: Mortal, *brokers: int) -> None:
-    """Fetches of these brokers go nowhere."""
+    """Hold the fetches of these brokers; release those of all others."""
 
     def is_held(letter: Letter) -> bool:
         return isinstance(letter[2], Fetch) and int(letter[0][1:]) in brokers
@@ -61,8 +61,8 @@ def znode(lab: Lab) -> Data:
 # --- one request --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_is_moved_by_a_request() -> None:
-    """R-246, R-248, C-19: taken up through a watch; request and entry are gone at the end, and nobody waits for a timer."""
+def test_request_moves_a_partition_without_a_timer() -> None:
+    """R-246, R-248, C-19: the controller reads it through a watch; request and entry are gone at the end."""
     lab = by_requests()
     request(lab, *RAR)
     lab.wait(1500)
@@ -71,8 +71,8 @@ def test_a_partition_is_moved_by_a_request() -> None:
     assert lab.now < 4000
 
 
-def test_by_the_other_proposal_nobody_looks_at_requests() -> None:
-    """C-19: the two own one path, so a cluster has one of them."""
+def test_proposal_a_ignores_requests_of_proposal_b() -> None:
+    """C-19: both own one path, so a cluster runs one of them."""
     lab = cluster()
     request(lab, *RAR)
     lab.wait(5000)
@@ -80,8 +80,8 @@ def test_by_the_other_proposal_nobody_looks_at_requests() -> None:
     assert (assigned(lab), len(children(lab, admin_paths.REQUESTS))) == (OAR, 1)
 
 
-def test_what_is_in_flight_is_written_down_before_anything_is_done() -> None:
-    """R-246, R-253: the entry is created, and the request deleted; then AR is widened. `top` is stored."""
+def test_controller_writes_the_entry_before_the_move() -> None:
+    """R-246, R-253: it creates the entry with `top`, deletes the request, and only then widens AR."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
     lab.look_from_here()
@@ -99,8 +99,8 @@ def test_what_is_in_flight_is_written_down_before_anything_is_done() -> None:
     ]
 
 
-def test_the_entry_goes_last() -> None:
-    """R-248, R-249: when the ISR has all new replicas, and the others are stopped, deleted and not assigned any more."""
+def test_entry_is_deleted_last() -> None:
+    """R-248, R-249: when the ISR has all new replicas, and the old ones are stopped, deleted and no longer assigned."""
     lab = by_requests()
     request(lab, *RAR)
     lab.wait(1500)
@@ -117,8 +117,8 @@ def test_the_entry_goes_last() -> None:
     ]
 
 
-def test_entries_are_exactly_what_is_in_flight() -> None:
-    """R-249: of two requested partitions the one that has moved is not there any more."""
+def test_entry_exists_only_while_its_move_is_in_flight() -> None:
+    """R-249: of two requested partitions, the one that has moved has no entry left."""
     lab = by_requests()
     other = TopicPartition("t-1")
     lab.crash(1)
@@ -137,8 +137,8 @@ def test_entries_are_exactly_what_is_in_flight() -> None:
 # --- requests that are ignored ------------------------------------------------------------------------------------------------
 
 
-def test_requests_that_make_no_sense_are_deleted() -> None:
-    """KAFKA-2234, R-253: no such partition, too few replicas, or nothing that anybody can read; nobody is held up."""
+def test_invalid_requests_are_deleted() -> None:
+    """KAFKA-2234, R-253: an unknown partition, too few replicas, or an unreadable payload must not block others."""
     lab = by_requests()
     write(lab, Create(admin_paths.REQUESTS, b""), Create(admin_paths.REQUEST, b"{", sequential=True))
     request(lab, 4, 5, tp=TopicPartition("ghost-0"))
@@ -149,7 +149,7 @@ def test_requests_that_make_no_sense_are_deleted() -> None:
     assert refusals(lab) == ["no such partition", "fewer replicas than min.insync.replicas"]
 
 
-def test_too_few_original_replicas_are_not_reassigned() -> None:
+def test_request_is_refused_with_too_few_original_replicas() -> None:
     """R-253: "We check top >= min.insync.replicas, logging a warning and ignore the reassignment if the check fails"."""
     lab = cluster(B, replicas=(1, 2), min_isr=2)
     write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: ids(1)})))
@@ -159,8 +159,8 @@ def test_too_few_original_replicas_are_not_reassigned() -> None:
     assert children(lab, admin_paths.REQUESTS) == ()
 
 
-def test_an_entry_that_nobody_can_read_goes() -> None:
-    """R-249: it stands for nothing that is in flight."""
+def test_unreadable_entry_is_deleted() -> None:
+    """R-249: it stands for no move in flight."""
     lab = by_requests()
     write(lab, Create(admin_paths.REASSIGNMENTS, b""), Create(f"{admin_paths.REASSIGNMENTS}/t", b""), Create(ENTRY, b"{"))
     request(lab, 3, 2, 1)
@@ -171,8 +171,8 @@ def test_an_entry_that_nobody_can_read_goes() -> None:
 # --- another request while one is in flight -----------------------------------------------------------------------------------
 
 
-def test_another_request_begins_anew() -> None:
-    """R-247, R-249: the same entry, by its czxid, and changed, by its mzxid; the same request once more changes nothing."""
+def test_another_request_restarts_the_move() -> None:
+    """R-247, R-249: czxid says whether it is the same entry, mzxid whether it changed; repeating a request changes nothing."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
     request(lab, *RAR)
@@ -189,8 +189,8 @@ def test_another_request_begins_anew() -> None:
     assert reassign_requests.fate(begun, znode(lab)) == "over"
 
 
-def test_a_reassignment_is_cancelled_by_asking_for_the_old_replicas() -> None:
-    """R-247, R-244: without waiting for anything."""
+def test_request_for_the_old_replicas_cancels_the_move() -> None:
+    """R-247, R-244: at once, without a timer."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
     request(lab, *RAR)
@@ -201,8 +201,8 @@ def test_a_reassignment_is_cancelled_by_asking_for_the_old_replicas() -> None:
     assert lab.now == before
 
 
-def test_a_cancellation_is_possible_when_the_new_replicas_are_the_isr() -> None:
-    """R-247: the old ones are wanted and so not dropped, though they serve least; they come back before the others go."""
+def test_move_can_be_cancelled_when_only_new_replicas_serve() -> None:
+    """R-247: the old replicas are wanted again and so are not dropped; they rejoin the ISR before the new ones are dropped."""
     lab = by_requests()
     lab.before["AR 4,5,6"] = lambda: request(lab, *OAR)
     request(lab, *RAR)
@@ -212,8 +212,8 @@ def test_a_cancellation_is_possible_when_the_new_replicas_are_the_isr() -> None:
     assert finish(lab, lambda: is_at(lab, OAR))
 
 
-def test_the_example_of_the_document_step_by_step() -> None:
-    """R-254, R-255, R-256, C-18: [1,2] to [2,3], changed to [2,4]: 3 goes at once, through all states, before 4 is begun."""
+def test_changed_move_follows_the_example_of_kip_236() -> None:
+    """R-254, R-255, R-256, C-18: [1,2] to [2,3], changed to [2,4]: 3 is dropped through all states before 4 is started."""
     lab = by_requests((1, 2))
     silence(lab, 3, 4)
     request(lab, 2, 3)
@@ -234,8 +234,8 @@ def test_the_example_of_the_document_step_by_step() -> None:
     assert finish(lab, lambda: is_at(lab, (2, 4)))
 
 
-def test_an_intermediate_replica_that_is_in_sync_leaves_the_isr_first() -> None:
-    """R-254, R-255: leader 1, ISR 1, 2, 3: 3 comes last, and goes through Offline."""
+def test_in_sync_intermediate_replica_leaves_the_isr_first() -> None:
+    """R-254, R-255: leader 1, ISR 1, 2, 3: 3 comes last in the order of serving, and goes through Offline."""
     lab = by_requests((1, 2))
     silence(lab, 4, 5)
     request(lab, 3, 5)
@@ -250,8 +250,8 @@ def test_an_intermediate_replica_that_is_in_sync_leaves_the_isr_first() -> None:
     assert finish(lab, lambda: is_at(lab, (2, 4)))
 
 
-def test_who_is_counted_on_is_not_dropped() -> None:
-    """R-254, KIP-966: 2 is dead and 3 has taken its place in the ISR: then 3 serves more, and 2 goes."""
+def test_intermediate_replica_in_the_isr_is_kept() -> None:
+    """R-254, KIP-966: 2 is dead and 3 has taken its place in the ISR, so 3 is kept and 2 is dropped."""
     lab = by_requests((1, 2))
     silence(lab, 5)
     request(lab, 3, 5)
@@ -269,11 +269,11 @@ def test_who_is_counted_on_is_not_dropped() -> None:
     assert finish(lab, lambda: is_at(lab, (4, 5)))
 
 
-# --- the way of old -----------------------------------------------------------------------------------------------------------
+# --- the legacy znode ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_way_of_old_becomes_a_request() -> None:
-    """R-250: /admin/reassign_partitions stays while the partition is on its way, and goes with the entry (R-248)."""
+def test_legacy_reassignment_becomes_a_request() -> None:
+    """R-250: /admin/reassign_partitions stays while the partition moves, and goes with the entry (R-248)."""
     lab = by_requests()
     silence(lab, 6)
     lab.look_from_here()
@@ -288,7 +288,7 @@ def test_the_way_of_old_becomes_a_request() -> None:
     assert finish(lab, lambda: is_at(lab, RAR))
 
 
-def test_an_entry_of_old_goes_when_its_partition_has_moved() -> None:
+def test_legacy_znode_drops_a_partition_that_has_moved() -> None:
     """R-248: "removes partition from /admin/reassign_partitions, or if this is the last partition" the znode."""
     lab = by_requests()
     other = TopicPartition("t-1")
@@ -304,8 +304,8 @@ def test_an_entry_of_old_goes_when_its_partition_has_moved() -> None:
     assert finish(lab, lambda: assigned(lab, other) == (4, 5) and pending(lab) == entries(RAR))
 
 
-def test_what_is_changed_in_the_way_of_old_changes_what_is_in_flight() -> None:
-    """R-247, R-251: by the same way."""
+def test_rewritten_legacy_znode_changes_its_move() -> None:
+    """R-247, R-251: a legacy move may be changed by the legacy znode."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
     reassign(lab)
@@ -316,8 +316,8 @@ def test_what_is_changed_in_the_way_of_old_changes_what_is_in_flight() -> None:
 
 
 @pytest.mark.parametrize("legacy_first", [True, False])
-def test_a_request_of_the_other_way_is_ignored(legacy_first: bool) -> None:
-    """R-251: "one is a legacy request and the other is not": it is deleted, and its entry of old is taken out."""
+def test_request_by_the_other_way_is_ignored(legacy_first: bool) -> None:
+    """R-251: "one is a legacy request and the other is not": the request and its legacy entry are deleted."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
     if legacy_first:
@@ -334,8 +334,8 @@ def test_a_request_of_the_other_way_is_ignored(legacy_first: bool) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"{", b'{"version":1,"partitions":[]}', admin_paths.reassignments_payload(entries((4,)))])
-def test_what_makes_no_sense_in_the_way_of_old_is_dropped(payload: bytes) -> None:
-    """KAFKA-9478: the znode does not stay behind for ever."""
+def test_invalid_legacy_znode_is_deleted(payload: bytes) -> None:
+    """KAFKA-9478: the znode does not stay behind."""
     lab = by_requests()
     write(lab, Create(admin_paths.REASSIGN, payload))
     lab.wait(3000)
@@ -346,8 +346,8 @@ def test_what_makes_no_sense_in_the_way_of_old_is_dropped(payload: bytes) -> Non
 # --- failover -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_controller_goes_by_what_is_in_flight_first() -> None:
-    """R-252: then by requests in their order, then by the way of old; the flag decides what may change what."""
+def test_new_controller_reads_entries_before_requests() -> None:
+    """R-252: then requests in their order, then the legacy znode; the legacy flag decides which may change an entry."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
     request(lab, *RAR)
@@ -369,7 +369,7 @@ def test_a_new_controller_goes_by_what_is_in_flight_first() -> None:
 
 
 @pytest.mark.parametrize("legacy", [True, False])
-def test_a_new_controller_takes_up_what_was_asked_for_while_there_was_none(legacy: bool) -> None:
+def test_new_controller_starts_moves_requested_before_it(legacy: bool) -> None:
     """R-252: cases 1 and 2 of the failover."""
     lab = by_requests()
     lab.crash(1)
@@ -383,8 +383,8 @@ def test_a_new_controller_takes_up_what_was_asked_for_while_there_was_none(legac
     assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and in_flight(lab) is None and pending(lab) is None)
 
 
-def test_an_entry_taken_out_by_hand_ends_the_move_where_it_is() -> None:
-    """As of proposal A: AR stays OAR + RAR, and serves."""
+def test_removing_the_entry_by_hand_ends_the_move() -> None:
+    """As with proposal A: AR stays OAR + RAR and is served."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
     request(lab, *RAR)
@@ -396,7 +396,7 @@ def test_an_entry_taken_out_by_hand_ends_the_move_where_it_is() -> None:
     assert (sorted(lab.isr()), children(lab, admin_paths.REASSIGNMENTS)) == ([1, 2, 3, 4, 5, 6], ())
 
 
-def test_a_topic_that_is_deleted_while_it_is_moved_leaves_nothing() -> None:
+def test_deleting_a_topic_during_its_move_leaves_no_entry() -> None:
     """R-249: the entry goes with the topic."""
     lab = by_requests()
     silence(lab, 4, 5, 6)

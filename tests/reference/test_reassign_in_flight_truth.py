@@ -1,4 +1,4 @@
-"""The truth table of proposal B: whatever step the controller dies after, the next one ends where the last request says."""
+"""Truth table of proposal B: after a controller crash at any step, the partition ends at the target of the last request."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from reference.config import VARIANTS
 from reference.coordination import admin_paths
 from tests.reference.lab import T0
 from tests.reference.moving import OAR, Mortal, assigned, cluster, finish, holders, in_flight, reassign, request
-from tests.reference.test_reassign_truth import MOVES, ends, outcomes, return_later, stuck
+from tests.reference.test_reassign_truth import MOVES, outcomes, return_later, stuck, unfinished
 
 B = VARIANTS["reassignment-by-requests"]
 CHANGES = [
@@ -20,8 +20,8 @@ CHANGES = [
 ]
 
 
-def under_way(replicas: tuple[int, ...], first: tuple[int, ...]) -> Mortal:
-    """New replicas are told of, and fetch nothing."""
+def cluster_in_move(replicas: tuple[int, ...], first: tuple[int, ...]) -> Mortal:
+    """A cluster with a move in flight whose new replicas have their command and cannot fetch."""
     lab = cluster(B, replicas=replicas)
     lab.held = stuck(replicas)
     request(lab, *first)
@@ -29,21 +29,19 @@ def under_way(replicas: tuple[int, ...], first: tuple[int, ...]) -> Mortal:
     return lab
 
 
-def freed(lab: Mortal) -> None:
-    """The controller is gone, and the new replicas fetch."""
+def crash_and_release(lab: Mortal) -> None:
+    """The controller dies, and the new replicas may fetch."""
     lab.held = lambda _: False
     return_later(lab)
 
 
 @pytest.mark.parametrize(("replicas", "target"), MOVES)
-def test_whatever_step_the_controller_dies_after_a_requested_move_ends(
-    replicas: tuple[int, ...], target: tuple[int, ...]
-) -> None:
-    """R-246, R-248, R-252: AR = ISR = RAR, no log directory anywhere else, no request, no entry."""
+def test_requested_move_survives_controller_crash_at_any_step(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
+    """R-246, R-248, R-252: AR = ISR = RAR, no other broker holds a replica, no request and no entry is left."""
     labs = outcomes(lambda: cluster(B, replicas=replicas), lambda lab: _ask(lab, target), return_later)
 
     assert len(labs) > 15
-    assert ends(labs, target) == []
+    assert unfinished(labs, target) == []
 
 
 def _ask(lab: Mortal, target: tuple[int, ...]) -> None:
@@ -51,30 +49,30 @@ def _ask(lab: Mortal, target: tuple[int, ...]) -> None:
     lab.wait(1500)
 
 
-def test_whatever_step_the_controller_dies_after_a_move_asked_for_in_the_way_of_old_ends() -> None:
-    """R-248, R-250, R-252: and the entry of old goes."""
+def test_legacy_move_survives_controller_crash_at_any_step() -> None:
+    """R-248, R-250, R-252: and the legacy znode is deleted."""
     labs = outcomes(lambda: cluster(B), partial(reassign, replicas=(2, 3, 4)), return_later)
 
     assert len(labs) > 15
-    assert ends(labs, (2, 3, 4)) == []
+    assert unfinished(labs, (2, 3, 4)) == []
 
 
 @pytest.mark.parametrize(("replicas", "first", "then"), [*CHANGES, (OAR, (4, 5, 6), OAR)])
-def test_whatever_step_the_controller_dies_after_a_change_ends_at_the_last_request(
+def test_changed_move_survives_controller_crash_at_any_step(
     replicas: tuple[int, ...], first: tuple[int, ...], then: tuple[int, ...]
 ) -> None:
-    """R-247, R-254, R-255: the drop set is written down with the change, and so is the same for the next controller."""
-    labs = outcomes(lambda: under_way(replicas, first), lambda lab: request(lab, *then), freed)
+    """R-247, R-254, R-255: the drop set is stored with the change, so the next controller uses the same one."""
+    labs = outcomes(lambda: cluster_in_move(replicas, first), lambda lab: request(lab, *then), crash_and_release)
 
     assert len(labs) > 10
-    assert ends(labs, then) == []
+    assert unfinished(labs, then) == []
 
 
 @pytest.mark.parametrize(("replicas", "first", "then"), [*CHANGES, (OAR, (4, 5, 6), OAR), ((1, 2), (2, 3), (1, 2))])
-def test_whatever_step_a_change_comes_after_it_is_where_the_partition_ends(
+def test_move_changed_after_any_step_ends_at_the_change(
     replicas: tuple[int, ...], first: tuple[int, ...], then: tuple[int, ...]
 ) -> None:
-    """R-247: also where the new replicas are the whole ISR, or the old ones have been deleted already."""
+    """R-247: the controller dies as well; also if only new replicas are in the ISR, or the old ones are deleted already."""
     changed: list[Mortal] = []
 
     def after(lab: Mortal) -> None:
@@ -86,20 +84,20 @@ def test_whatever_step_a_change_comes_after_it_is_where_the_partition_ends(
     outcomes(lambda: cluster(B, replicas=replicas), lambda lab: _ask(lab, first), after)
 
     assert len(changed) > 10
-    assert ends(changed, then) == []
+    assert unfinished(changed, then) == []
 
 
-def test_whenever_another_request_comes_the_partition_ends_there() -> None:
-    """R-247: right before each thing that the controller does for the first one, whose end is not the end of this."""
-    words = _asked(cluster(B), {}).steps
-    labs = [_asked(cluster(B), {word: (2, 3, 4)}) for word in words]
+def test_move_changed_before_any_step_ends_at_the_change() -> None:
+    """R-247: the second request comes right before each step of the controller for the first one."""
+    words = _changed_before(cluster(B), {}).steps
+    labs = [_changed_before(cluster(B), {word: (2, 3, 4)}) for word in words]
 
     assert len(words) > 30
     assert [word for word, lab in zip(words, labs, strict=True) if lab.before] == []
-    assert [word for word, n in zip(words, labs, strict=True) if ends([n], (2, 3, 4))] == []
+    assert [word for word, n in zip(words, labs, strict=True) if unfinished([n], (2, 3, 4))] == []
 
 
-def _asked(lab: Mortal, then: dict[str, tuple[int, ...]]) -> Mortal:
+def _changed_before(lab: Mortal, then: dict[str, tuple[int, ...]]) -> Mortal:
     lab.look_from_here()
     for word, replicas in then.items():
         lab.before[word] = partial(request, lab, *replicas)
@@ -109,24 +107,25 @@ def _asked(lab: Mortal, then: dict[str, tuple[int, ...]]) -> Mortal:
 
 
 @pytest.mark.parametrize("word", ["AR 1,2", "AR 1,2,4", "AR 2,4", f"gone: {admin_paths.reassignment_path(T0)}"])
-def test_a_broker_that_was_down_while_it_was_dropped_keeps_nothing(word: str) -> None:
-    """B-59, R-255: 3 is dropped while its broker is down, which starts right before some later step."""
-    lab = under_way((1, 2), (2, 3))
+def test_broker_dropped_while_down_keeps_no_replica(word: str) -> None:
+    """B-59, R-255: 3 is dropped while its broker is down, and the broker starts right before a later step."""
+    lab = cluster_in_move((1, 2), (2, 3))
     lab.bury(3)
     lab.before[word] = partial(_start_now, lab)
     lab.held = lambda _: False
     request(lab, 2, 4)
 
-    assert ends([lab], (2, 4)) == []
+    assert unfinished([lab], (2, 4)) == []
     assert lab.before == {}
 
 
-def test_an_intermediate_replica_is_known_to_the_next_controller() -> None:
-    """B-59: 3 was neither there at first nor is it wanted, and served so well that it was kept; the entry says that it is held.
+def test_next_controller_deletes_an_intermediate_replica() -> None:
+    """B-59: 3 is neither in the first assignment nor in the last; only the entry's `held` names it.
 
-    It goes with the old ones while its broker is down, which reads the wide AR; the controller dies with the narrow one written.
+    It was kept because it is in the ISR. Then it is dropped with the old replicas while its broker is down; the broker starts and
+    reads the wide AR, and the controller dies once the narrow one is written.
     """
-    lab = under_way((1, 2), (3, 5))
+    lab = cluster_in_move((1, 2), (3, 5))
     lab.held = stuck((1, 2, 3))
     assert finish(lab, lambda: lab.isr() == [1, 2, 3])
     lab.bury(2)
@@ -138,22 +137,22 @@ def test_an_intermediate_replica_is_known_to_the_next_controller() -> None:
     assert finish(lab, lambda: lab.dead is not None)
     assert holders(lab) == [2, 3, 4, 5]
     lab.letters.clear()
-    freed(lab)
+    crash_and_release(lab)
     lab.start(2)
     lab.settle()
 
-    assert ends([lab], (4, 5)) == []
+    assert unfinished([lab], (4, 5)) == []
 
 
 def _start_and_die(lab: Mortal) -> None:
-    """It hears nothing of this controller, which dies right after what it is about to do."""
+    """Start b3, which gets no message from b1, and let b1 die right after its next step."""
     lab.held = lambda letter: letter[:2] == ("b1", "b3")
     _start_now(lab)
     lab.left = 1
 
 
 def _start_now(lab: Mortal) -> None:
-    """It reads what is assigned before the controller does what it is about to do."""
+    """Start b3 before the controller's next step, so that it reads the assignment before that."""
     lab.busy = False
     lab.start(3)
     lab.busy = True

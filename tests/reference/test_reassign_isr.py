@@ -1,4 +1,4 @@
-"""While a partition is moved: who leads it, and who is in its ISR (V3 §F, KIP-236)."""
+"""Leader and ISR of a partition while it is moved (V3 §F, KIP-236)."""
 
 import msgspec
 import pytest
@@ -52,8 +52,8 @@ def live(*brokers: int) -> dict[BrokerId, Incarnation]:
     return {b: Incarnation(b) for b in ids(*brokers)}
 
 
-def test_the_leader_is_elected_among_those_who_stay() -> None:
-    """R-235: the first of AR that is in the ISR and live as it joined; one that leads already keeps the role."""
+def test_move_elects_a_leader_from_the_target_replicas() -> None:
+    """R-235: the first of AR that is in the ISR and live with the same incarnation; a leader among them stays leader."""
     here = live(1, 2, 3, 4, 5)
     moved = state(1, (1, 2, 3, 4, 5), (5, 4))
 
@@ -62,8 +62,8 @@ def test_the_leader_is_elected_among_those_who_stay() -> None:
     assert lead_from_target(VARIANTS["safe"], kept, here, 2) == Elect(IsrMember(BrokerId(4), Incarnation(4)), kept.isr)
 
 
-def test_nobody_is_elected_while_too_few_are_in_sync() -> None:
-    """U-21: nor with one that is registered anew, and may have lost what it held."""
+def test_move_keeps_its_leader_while_too_few_are_in_sync() -> None:
+    """U-21: a member with another incarnation does not count, because it may have lost its log."""
     moved = state(1, (1, 4), (4, 5))
 
     assert lead_from_target(VARIANTS["safe"], moved, live(1, 4, 5), 2) == Keep()
@@ -72,8 +72,8 @@ def test_nobody_is_elected_while_too_few_are_in_sync() -> None:
     )
 
 
-def test_the_isr_shrinks_to_those_who_stay() -> None:
-    """R-236, V3 §F step 3.2.2: and where the leader goes, one of those who stay leads."""
+def test_move_shrinks_the_isr_to_the_target_replicas() -> None:
+    """R-236, V3 §F step 3.2.2: a leader that leaves is replaced by a member that stays."""
     left = tuple(IsrMember(b, Incarnation(b)) for b in ids(4, 5))
 
     assert shrink_to_target(VARIANTS["safe"], state(4, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(left[0], left)
@@ -81,21 +81,22 @@ def test_the_isr_shrinks_to_those_who_stay() -> None:
 
 
 @pytest.mark.parametrize(("protocol", "back", "wanted"), [("safe", False, 3), ("safe", True, 2), ("cancel-without-isr", True, 0)])
-def test_a_rollback_waits_for_fewer(protocol: str, back: bool, wanted: int) -> None:
-    """R-244, U-21: min.insync.replicas of OAR, where a move forward waits for all of RAR."""
+def test_rollback_waits_for_min_isr_replicas_only(protocol: str, back: bool, wanted: int) -> None:
+    """R-244, U-21: min.insync.replicas of OAR, where a forward move waits for all of RAR."""
     config = cluster(VARIANTS[protocol]).configs[1]
     move = Move(target=ids(*OAR), original=ids(*OAR), back=back)
 
     assert members_wanted(config, state(1, OAR, OAR), move) == wanted
 
 
-def test_a_dropped_replica_that_still_fetches_does_not_come_back() -> None:
-    """B-38, KAFKA-1097, R-235: on an idle partition it is always caught up, and nothing would put it out of the ISR again."""
+def test_dropped_replica_that_fetches_does_not_rejoin_the_isr() -> None:
+    """B-38, KAFKA-1097, R-235: on an idle partition it is always caught up, and the leader would never remove it again."""
     assert _isr_after_a_late_fetch("safe") == [4, 5, 6]
     assert 2 in _isr_after_a_late_fetch("isr-unassigned")
 
 
 def _isr_after_a_late_fetch(protocol: str) -> list[int]:
+    """The ISR after dropped b2 has fetched at the log end of the new leader."""
     lab = cluster(VARIANTS[protocol])
     lab.held = lambda letter: isinstance(letter[2], StopReplica)
     reassign(lab)
@@ -108,8 +109,8 @@ def _isr_after_a_late_fetch(protocol: str) -> list[int]:
     return sorted(lab.isr())
 
 
-def test_a_leader_puts_out_whom_it_was_given_and_who_is_not_assigned() -> None:
-    """B-39, KAFKA-9672: its ISR is wider than what is assigned, and the controller died before it shrank it."""
+def test_leader_removes_unassigned_members_from_the_isr() -> None:
+    """B-39, KAFKA-9672: the leader got an ISR wider than the assignment, and the controller died before it shrank the ISR."""
     assert _isr_of_a_leader_with_too_wide_an_isr("safe") == [1, 2]
     assert _isr_of_a_leader_with_too_wide_an_isr("isr-unassigned") == [1, 2, 3]
 
@@ -126,8 +127,8 @@ def _isr_of_a_leader_with_too_wide_an_isr(protocol: str) -> list[int]:
     return lab.isr()
 
 
-def test_a_late_copy_of_an_earlier_command_assigns_nothing() -> None:
-    """B-38: the command that widened the assignment arrives once more after the one that narrowed it."""
+def test_late_copy_of_a_command_does_not_widen_replicas() -> None:
+    """B-38: the command that widened the assignment arrives again after the one that narrowed it."""
     lab = cluster()
     copies: list[LeaderAndIsr] = []
     lab.held = lambda letter: _copied(letter, copies)
@@ -140,8 +141,8 @@ def test_a_late_copy_of_an_earlier_command_assigns_nothing() -> None:
 
 
 @pytest.mark.parametrize(("fenced", "made"), [(True, False), (False, True)])
-def test_a_late_copy_does_not_make_a_replica_again_that_was_dropped(fenced: bool, made: bool) -> None:
-    """B-38, R-237: nobody would ask for it again, so nobody would delete it: the log would lie there for ever."""
+def test_late_copy_does_not_recreate_a_dropped_replica(fenced: bool, made: bool) -> None:
+    """B-38, R-237: no controller would know of that log, so it would never be deleted."""
     lab = cluster(msgspec.structs.replace(VARIANTS["safe"], stop_replica_epoch=fenced))
     copies: list[LeaderAndIsr] = []
     lab.held = lambda letter: _copied(letter, copies)
@@ -153,8 +154,8 @@ def test_a_late_copy_does_not_make_a_replica_again_that_was_dropped(fenced: bool
     assert (T0 in lab.disks[4].logs) is made
 
 
-def test_a_replica_that_was_dropped_can_be_given_back() -> None:
-    """R-237: what is refused are the commands of before, not those of another move to the same brokers."""
+def test_dropped_replica_can_be_assigned_again() -> None:
+    """R-237: the broker refuses only commands older than the deletion, not those of a later move to it."""
     lab = cluster()
     for target in (RAR, OAR, RAR):
         reassign(lab, target)

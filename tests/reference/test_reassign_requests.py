@@ -16,8 +16,8 @@ def dropped(assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...],
     return reassign_requests.droppable(ids(*assigned), leader=chosen, isr=ids(*isr), top=top)
 
 
-def test_an_intermediate_replica_is_dropped_at_once() -> None:
-    """R-256, C-18: [1,2] to [2,3], changed to [2,4] while 3 is not in sync: 3 goes, 2 is not touched."""
+def test_intermediate_replica_is_dropped_at_once() -> None:
+    """R-256, C-18: [1,2] to [2,3], changed to [2,4] while 3 is not in sync: 3 is dropped, 2 stays."""
     assert dropped((1, 2, 3), 1, (1, 2), 2) == (3,)
 
 
@@ -25,21 +25,21 @@ def test_an_intermediate_replica_is_dropped_at_once() -> None:
     ("assigned", "leader", "isr", "top", "drop"),
     [
         ((1, 2), 1, (1, 2), 2, ()),
-        ((1, 2, 3), 3, (2, 3), 2, (1,)),  # the leader comes first, whoever it is
-        ((1, 2, 3, 4), 1, (1,), 2, (3, 4)),  # of those out of sync the first assigned stay
+        ((1, 2, 3), 3, (2, 3), 2, (1,)),  # the leader comes first, even as the last in AR
+        ((1, 2, 3, 4), 1, (1,), 2, (3, 4)),  # of the replicas out of sync the first in AR stay
         ((1, 2, 3, 4), None, (4,), 2, (2, 3)),
         ((1, 2, 3), 1, (1, 2, 3), 1, (2, 3)),
         ((1, 2), 1, (1, 2), 5, ()),
     ],
 )
-def test_those_stay_who_serve(
+def test_serving_replicas_are_kept(
     assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...], top: int, drop: tuple[int, ...]
 ) -> None:
     """R-254, C-18: the first `top` of leader, ISR, others; each counted once. R-255: the rest leaves AR."""
     assert dropped(assigned, leader, isr, top) == drop
 
 
-def test_too_few_replicas_at_first_are_not_reassigned() -> None:
+def test_move_needs_min_isr_original_replicas() -> None:
     """R-253: top >= min.insync.replicas."""
     assert not reassign_requests.is_allowed(original=ids(1), min_isr=2)
     assert reassign_requests.is_allowed(original=ids(1, 2), min_isr=2)
@@ -49,8 +49,8 @@ T, U = TopicPartition("my-topic-0"), TopicPartition("your-topic-3")
 EXAMPLE = b'{"version":1,"assignments":{"my-topic":{"0":[1,2,3]},"your-topic":{"3":[4,5,6]}},"legacy":true}'
 
 
-def test_a_request_has_the_documented_form() -> None:
-    """R-245, R-250: the example of KIP-236, which is legacy; without the key it is not."""
+def test_request_has_the_documented_json() -> None:
+    """R-245, R-250: the example of KIP-236, a legacy request; without the key a request is not legacy."""
     request = Request({T: ids(1, 2, 3), U: ids(4, 5, 6)}, legacy=True)
 
     assert reassignment_requests.request_payload(request) == EXAMPLE
@@ -59,8 +59,8 @@ def test_a_request_has_the_documented_form() -> None:
     assert reassignment_requests.decode_request(b"{") == Request({})
 
 
-def test_one_partition_is_not_reassigned_by_both_ways() -> None:
-    """R-251: the request is ignored; by the same way it changes what is in flight."""
+def test_request_changes_only_entries_of_its_own_way() -> None:
+    """R-251: a request of the other way is ignored."""
     entry = Reassignment(ids(1), legacy=True)
 
     assert not reassign_requests.may_change(entry, legacy=False)
@@ -68,15 +68,15 @@ def test_one_partition_is_not_reassigned_by_both_ways() -> None:
     assert reassign_requests.may_change(None, legacy=True)
 
 
-def test_a_request_that_makes_no_sense_is_left_out() -> None:
-    """KAFKA-2234: no replicas, one twice, a negative number, no number."""
+def test_malformed_assignments_are_skipped() -> None:
+    """KAFKA-2234: no replicas, one replica twice, a negative id, a partition that is not a number."""
     data = b'{"version":1,"assignments":{"t":{"0":[],"1":[1,1],"2":[-1],"x":[1],"3":[2,3]}}}'
 
     assert reassignment_requests.decode_request(data) == Request({TopicPartition("t-3"): ids(2, 3)})
 
 
-def test_an_entry_tells_the_next_controller_all_it_must_know() -> None:
-    """R-246, R-253: `top` is stored, and what is dropped; what somebody else wrote there is no entry."""
+def test_entry_round_trips_through_its_payload() -> None:
+    """R-246, R-253: it stores `top` and the drop set for the next controller; a payload of another form is no entry."""
     entry = Reassignment(ids(2, 4), ids(1, 2), top=2, held=ids(1, 2, 3), drop=ids(3), legacy=True)
     data = reassignment_requests.entry_payload(entry)
 
@@ -85,8 +85,8 @@ def test_an_entry_tells_the_next_controller_all_it_must_know() -> None:
     assert reassignment_requests.decode_entry(b"{}") is None
 
 
-def test_a_reassignment_is_known_by_its_znode() -> None:
-    """R-249: by its czxid; that it was changed, by the mzxid, which goes with the version."""
+def test_fate_of_a_reassignment_follows_from_its_znode() -> None:
+    """R-249: the czxid identifies the reassignment; the mzxid, here the version, shows a change."""
     begun = Data(b"", 0, 7)
 
     assert reassign_requests.fate(begun, begun) == "in flight"

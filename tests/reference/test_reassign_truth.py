@@ -1,6 +1,6 @@
-"""The truth table of reassignment: whatever step the controller dies after, the next one ends at RAR, or at OAR when cancelled.
+"""Truth table of reassignment: after a controller crash at any step, the partition ends at RAR, or at OAR if cancelled.
 
-The steps are counted by the cluster itself: a table ends with the first number at which nobody dies any more.
+The cluster counts the steps itself: a table ends with the first number that the controller survives.
 """
 
 from collections.abc import Callable
@@ -20,17 +20,17 @@ MOVES = [(OAR, RAR), (OAR, (2, 3, 4)), (OAR, (3, 1)), (OAR, (1, 2, 3, 4)), ((4, 
 
 
 def is_dead(lab: Mortal) -> bool:
-    """Has the controller come to the step that it dies after?"""
+    """Whether the controller has reached the step after which it dies."""
     return lab.dead is not None
 
 
 def is_narrowed(lab: Mortal) -> bool:
-    """Does the topic znode say RAR?"""
+    """Whether AR in the topic znode is RAR."""
     return assigned(lab) == RAR
 
 
 def outcomes(begin: Callable[[], Mortal], act: Callable[[Mortal], None], after: Callable[[Mortal], None]) -> list[Mortal]:
-    """One cluster for each step that its controller can die after."""
+    """One cluster for each step after which its controller can die."""
     found = []
     first = begin()
     first.twice = False
@@ -49,7 +49,7 @@ def outcomes(begin: Callable[[], Mortal], act: Callable[[Mortal], None], after: 
 
 
 def return_later(lab: Mortal) -> None:
-    """Another broker becomes controller; the dead one comes back when that one has had time."""
+    """Another broker becomes controller; the dead one starts again 2 s later."""
     assert lab.dead is not None
     dead = lab.dead
     lab.bury(dead)
@@ -59,31 +59,27 @@ def return_later(lab: Mortal) -> None:
 
 
 def stuck(replicas: tuple[int, ...]) -> Callable[[Letter], bool]:
-    """Those who are not in the first assignment fetch nothing, so that a move cannot end."""
+    """Holds the fetches of brokers outside of `replicas`, so that a move cannot end."""
     return lambda letter: isinstance(letter[2], Fetch) and int(letter[0][1:]) not in replicas
 
 
-def ends(labs: list[Mortal], replicas: tuple[int, ...]) -> list[int]:
-    """After which steps the cluster did not end where it should."""
+def unfinished(labs: list[Mortal], replicas: tuple[int, ...]) -> list[int]:
+    """The numbers of the steps after which the cluster did not end at `replicas`."""
     return [n for n, lab in enumerate(labs, 1) if not finish(lab, partial(is_at, lab, replicas))]
 
 
 @pytest.mark.parametrize(("replicas", "target"), MOVES)
-def test_whatever_step_the_controller_dies_after_the_partition_is_moved(
-    replicas: tuple[int, ...], target: tuple[int, ...]
-) -> None:
-    """B-58, B-59, R-054: AR = RAR, ISR = RAR, no log directory anywhere else, and what was acknowledged is there."""
+def test_move_survives_controller_crash_at_any_step(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
+    """B-58, B-59, R-054: AR = ISR = RAR, no other broker holds a replica, and acknowledged records are there."""
     labs = outcomes(lambda: cluster(replicas=replicas), lambda lab: reassign(lab, target), return_later)
 
     assert len(labs) > 15
-    assert ends(labs, target) == []
+    assert unfinished(labs, target) == []
 
 
 @pytest.mark.parametrize(("replicas", "target"), [move for move in MOVES if set(move[1]) - set(move[0])])
-def test_whatever_step_the_controller_dies_after_a_cancelled_move_is_rolled_back(
-    replicas: tuple[int, ...], target: tuple[int, ...]
-) -> None:
-    """R-233 to R-239: AR = OAR, ISR = OAR, no log directory anywhere else. The cancellation stays until it is removed."""
+def test_rollback_survives_controller_crash_at_any_step(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
+    """R-233 to R-239: AR = ISR = OAR, and no other broker holds a replica. The cancellation stays until it is removed."""
 
     def begin() -> Mortal:
         lab = cluster(replicas=replicas)
@@ -98,13 +94,13 @@ def test_whatever_step_the_controller_dies_after_a_cancelled_move_is_rolled_back
     labs = outcomes(begin, cancel, after)
 
     assert len(labs) > 10
-    assert ends(labs, replicas) == []
+    assert unfinished(labs, replicas) == []
     assert all(data(lab, admin_paths.REASSIGN_CANCEL) is not None for lab in labs)
 
 
 @pytest.mark.parametrize(("replicas", "target"), MOVES)
-def test_whatever_step_a_move_is_cancelled_after_it_is_rolled_back(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
-    """R-244: also where the new replicas are the whole ISR and the old ones have been deleted already (U-21)."""
+def test_move_cancelled_after_any_step_is_rolled_back(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
+    """R-244: also if only new replicas are in the ISR and the old ones are deleted already (U-21)."""
 
     def after(lab: Mortal) -> None:
         if data(lab, admin_paths.REASSIGN) is not None:
@@ -115,11 +111,11 @@ def test_whatever_step_a_move_is_cancelled_after_it_is_rolled_back(replicas: tup
     cancelled = [lab for lab in labs if data(lab, admin_paths.REASSIGN_CANCEL) is not None]
 
     assert len(cancelled) > 10
-    assert ends(cancelled, replicas) == []
+    assert unfinished(cancelled, replicas) == []
 
 
-def test_whatever_step_the_controller_dies_after_a_conflict_ends_at_the_new_request() -> None:
-    """R-243: [1,2,3] to [4,5,6], then to [2,3,4]: first back, then on."""
+def test_conflicting_move_survives_controller_crash() -> None:
+    """R-243: [1,2,3] to [4,5,6], then to [2,3,4]: the first move is rolled back before the second starts."""
 
     def begin() -> Mortal:
         lab = cluster()
@@ -134,11 +130,11 @@ def test_whatever_step_the_controller_dies_after_a_conflict_ends_at_the_new_requ
     labs = outcomes(begin, act, return_later)
 
     assert len(labs) > 20
-    assert ends(labs, (2, 3, 4)) == []
+    assert unfinished(labs, (2, 3, 4)) == []
 
 
-def test_with_ar_first_old_replicas_are_forgotten() -> None:
-    """B-59: the controller dies after AR := RAR, and nobody knows any more who held a replica (KAFKA-16120)."""
+def test_narrowing_ar_first_leaves_old_replicas_behind() -> None:
+    """B-59: the controller dies after AR := RAR, and no znode names the brokers that held a replica (KAFKA-16120)."""
     labs = outcomes(lambda: cluster(VARIANTS["reassign-ar-first"]), reassign, return_later_elsewhere)
     strays = [lab for lab in labs if finish(lab, partial(is_narrowed, lab)) and set(holders(lab)) - {*RAR, 1}]
 
@@ -146,7 +142,7 @@ def test_with_ar_first_old_replicas_are_forgotten() -> None:
 
 
 def return_later_elsewhere(lab: Mortal) -> None:
-    """The dead one stays away: at its start it would find its own stray replica."""
+    """The dead broker stays down: at its start it would delete its own stray replica."""
     assert lab.dead is not None
     lab.bury(lab.dead)
     lab.wait(8000)

@@ -1,4 +1,4 @@
-"""Who may lead when no member of the ISR can as it stands: the ELR, then the longest log that is counted on (KIP-966)."""
+"""Elections when no member of the ISR can lead unchanged: the ELR, then the longest log of ISR and ELR (KIP-966)."""
 
 from dataclasses import dataclass
 
@@ -33,14 +33,14 @@ class Shape:
         )
 
 
-def end(epoch: int, leo: int, *, born: int = 1) -> LogEnd:
+def log_end(epoch: int, leo: int, *, born: int = 1) -> LogEnd:
     return LogEnd(T0, LeaderEpoch(epoch), Offset(leo), Incarnation(born))
 
 
-# --- who is eligible -------------------------------------------------------------------------------------------------------
+# --- the eligible leader replicas (ELR) ------------------------------------------------------------------------------------
 
 
-def test_who_leaves_a_short_isr_stays_eligible() -> None:
+def test_member_that_leaves_a_short_isr_joins_the_elr() -> None:
     isr = stamped((1, 10), (2, 20), (3, 30))
     one = eligible.after(SAFE, isr=isr, elr=(), wanted=isr[:2], min_isr=2)
     two = eligible.after(SAFE, isr=isr[:2], elr=one, wanted=isr[:1], min_isr=2)
@@ -49,53 +49,53 @@ def test_who_leaves_a_short_isr_stays_eligible() -> None:
     assert two == stamped((2, 20))
 
 
-def test_everybody_who_left_since_the_isr_was_long_enough_is_eligible() -> None:
+def test_elr_holds_all_members_that_left_a_short_isr() -> None:
     isr = stamped((1, 10), (2, 20), (3, 30))
     two = eligible.after(SAFE, isr=isr, elr=(), wanted=isr[:2], min_isr=3)
     one = eligible.after(SAFE, isr=isr[:2], elr=two, wanted=isr[:1], min_isr=3)
     other = eligible.after(SAFE, isr=isr[:1], elr=one, wanted=isr[1:2], min_isr=3)
 
     assert (two, one) == (stamped((3, 30)), stamped((2, 20), (3, 30)))
-    assert other == stamped((1, 10), (3, 30))  # elected out of the ELR: who led before is waited for now
+    assert other == stamped((1, 10), (3, 30))  # 2 was elected from the ELR, and the leader before it joins the ELR
 
 
-def test_a_long_enough_isr_needs_nobody_else() -> None:
+def test_elr_is_empty_while_the_isr_is_long_enough() -> None:
     assert eligible.after(SAFE, isr=stamped((1, 10)), elr=stamped((2, 20)), wanted=stamped((1, 10), (3, 30)), min_isr=2) == ()
 
 
 # --- the order of election ----------------------------------------------------------------------------------------------------
 
 
-def test_a_member_of_the_elr_leads_when_no_member_of_the_isr_can() -> None:
+def test_elr_member_leads_if_no_isr_member_can() -> None:
     shape = Shape(stamped((1, 10)), stamped((2, 20), (3, 30)))
 
     assert select(SAFE, shape.state, live(b1=11, b3=30)) == Elect(shape.elr[1], shape.elr[1:])
 
 
-def test_a_stale_member_of_the_elr_does_not_lead_as_it_stands() -> None:
+def test_restarted_elr_member_is_not_elected_at_once() -> None:
     shape = Shape(stamped((1, 10)), stamped((2, 20)))
 
     assert select(SAFE, shape.state, live(b2=21)) == Keep()
 
 
-def test_isr_and_elr_are_waited_for_before_their_logs_are_compared() -> None:
+def test_election_waits_for_isr_and_elr_before_asking_logs() -> None:
     shape = Shape(stamped((1, 10)), stamped((2, 20)))
 
     assert select(SAFE, shape.state, live(b1=11)) == Keep()
     assert select(SAFE, shape.state, live(b1=11, b2=21)) == AskLogs((BrokerId(1), BrokerId(2)))
 
 
-def test_the_later_epoch_wins_and_then_the_longer_log() -> None:
+def test_recovery_elects_later_epoch_then_longer_log() -> None:
     shape = Shape(stamped((1, 10)), stamped((2, 20), (3, 30)))
-    ends = [(BrokerId(1), end(2, 50)), (BrokerId(2), end(3, 40)), (BrokerId(3), end(3, 41))]
+    ends = [(BrokerId(1), log_end(2, 50)), (BrokerId(2), log_end(3, 40)), (BrokerId(3), log_end(3, 41))]
 
     assert longest(SAFE, shape.state, live(b1=11, b2=21, b3=31), ends) == Elect(stamped((3, 31))[0], stamped((3, 31)))
 
 
-def test_a_log_that_is_younger_than_the_stamp_never_wins() -> None:
-    """Its directory came back empty: whoever elects it has everybody truncate to nothing (docs/promise.md DUR-6, U-17, B-33)."""
+def test_log_younger_than_its_stamp_is_never_elected() -> None:
+    """Its directory was emptied; as leader it would make all others truncate to nothing (docs/promise.md DUR-6, U-17, B-33)."""
     shape = Shape(stamped((1, 10)))
-    ends = [(BrokerId(1), end(-1, 0, born=11))]
+    ends = [(BrokerId(1), log_end(-1, 0, born=11))]
 
     assert longest(SAFE, shape.state, live(b1=11), ends) is None
     assert longest(VARIANTS["no-log-birth"], shape.state, live(b1=11), ends) == Elect(stamped((1, 11))[0], stamped((1, 11)))
@@ -104,8 +104,8 @@ def test_a_log_that_is_younger_than_the_stamp_never_wins() -> None:
 # --- on a cluster -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_high_watermark_stands_still_while_the_isr_is_too_short() -> None:
-    """KAFKA-15583: what a single replica holds is not committed where two were asked for."""
+def test_hw_does_not_advance_while_the_isr_is_too_short() -> None:
+    """KAFKA-15583: a record on one replica is not committed if min.insync.replicas is 2."""
     for name, expected in (("safe", 0), ("hw-under-min-isr", 1)):
         lab = Lab(2, variant=VARIANTS[name], min_isr=2)
         lab.wait(3000)
@@ -116,15 +116,15 @@ def test_the_high_watermark_stands_still_while_the_isr_is_too_short() -> None:
         assert (lab.isr(), lab.partition(1).hw) == ([1], expected)
 
 
-def test_the_last_replica_standing_is_not_the_only_one_that_counts() -> None:
-    """KIP-966: b1 alone in the ISR loses its log; b2, which left while the ISR was short, leads with all that was committed."""
+def test_elr_member_leads_after_the_last_isr_member_is_wiped() -> None:
+    """KIP-966: b1 alone in the ISR loses its log; b2, which left a short ISR, leads with all committed records."""
     lab = Lab(2, min_isr=2)
     lab.wait(3000)
     lab.produce(1, "x")
     lab.settle()
     lab.wait(1000)
     lab.held = lambda letter: isinstance(letter[2], Fetch)
-    lab.produce(1, "y")  # reaches b2 by the fetch that waited, and is not committed
+    lab.produce(1, "y")  # reaches b2 by its parked fetch, and is not committed
     lab.wait(9000)
     assert (lab.isr(), [m.broker for m in lab.state().elr]) == ([1], [2])
     lab.crash(1)
@@ -140,8 +140,8 @@ def test_the_last_replica_standing_is_not_the_only_one_that_counts() -> None:
     assert next(m.error for m in lab.inbox if isinstance(m, ProduceReply)) is ErrorCode.NONE
 
 
-def test_a_broker_that_died_before_it_made_its_replica_may_still_lead() -> None:
-    """Nothing was ever in the replica: a log that is missing while every directory is the old one is an empty log."""
+def test_broker_that_crashed_before_creating_its_log_may_lead() -> None:
+    """The replica never held a record: a missing log counts as empty while all directories are the old ones."""
     lab = Lab(1, start=False)
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)  # the command to lead never arrives
     lab.start(1)
@@ -157,8 +157,8 @@ def test_a_broker_that_died_before_it_made_its_replica_may_still_lead() -> None:
     assert lab.leaders() == [1]
 
 
-def test_a_broker_whose_directory_was_swapped_leads_nobody() -> None:
-    """docs/promise.md SILENT-2: the partition stays offline, and the data of the other replica stays where it is."""
+def test_broker_with_a_replaced_directory_is_not_elected() -> None:
+    """docs/promise.md SILENT-2: the partition stays offline, and the other replicas keep their data."""
     lab = Lab(1)
     lab.produce(1, "x")
     lab.settle()
@@ -169,4 +169,4 @@ def test_a_broker_whose_directory_was_swapped_leads_nobody() -> None:
     lab.wait(3000)
 
     assert lab.leaders() == []
-    assert lab.state().leader is None  # and clients are told so
+    assert lab.state().leader is None  # clients learn this from the metadata

@@ -17,7 +17,7 @@ TP = TopicPartition("t-0")
 
 
 def sealed(records: int, body: bytes = b"") -> bytes:
-    """A header that says how many offsets it takes, and whatever follows."""
+    """A header that takes `records` offsets, and `body` behind it."""
     return struct.pack(">qiibIhiqqqhii", 0, 49 + len(body), -1, 2, 0, 0, records - 1, 0, 0, -1, -1, -1, records) + body
 
 
@@ -37,7 +37,7 @@ def log_of(turn: Turn, *batches: Batch) -> Log:
     return log
 
 
-def test_header_says_how_many_offsets_a_batch_takes() -> None:
+def test_sealed_header_gives_the_number_of_offsets() -> None:
     assert len(sealed(1)) == HEADER_BYTES
     assert [count(sealed(n)) for n in (1, 2, 500)] == [1, 2, 500]
     assert end_of(batch(7, 3)) == 10
@@ -47,14 +47,14 @@ def test_header_says_how_many_offsets_a_batch_takes() -> None:
         in_the_clear(sealed(1))
 
 
-def test_cut_inside_of_a_sealed_batch_takes_all_of_it(turn: Turn) -> None:
+def test_truncate_inside_a_sealed_batch_removes_the_batch(turn: Turn) -> None:
     log = log_of(turn, batch(0, 2), batch(2, 3))
     truncate(turn, log, Offset(4))
     assert (log.leo, log.batches) == (2, [batch(0, 2)])
 
 
-def test_a_cut_inside_of_a_sealed_batch_takes_what_was_durable_of_it_too(turn: Turn) -> None:
-    """What is appended there next would count as flushed, and as committed, before it is."""
+def test_truncate_inside_a_sealed_batch_lowers_flushed_and_hw(turn: Turn) -> None:
+    """Otherwise the next record at that offset would count as flushed and committed before it is."""
     partition = Partition(tp=TP, log=log_of(turn, batch(0, 2), batch(2, 3)), min_isr=1, before_ack=True)
     partition.flushed = partition.flushing = partition.hw = Offset(5)
     cut(turn, partition, Offset(4), "inside")
@@ -62,20 +62,21 @@ def test_a_cut_inside_of_a_sealed_batch_takes_what_was_durable_of_it_too(turn: T
     assert (partition.flushed, partition.flushing, partition.hw) == (2, 2, 2)
 
 
-def test_read_ends_with_a_whole_batch_below_the_limit(turn: Turn) -> None:
+def test_read_returns_whole_sealed_batches_below_the_limit(turn: Turn) -> None:
     log = log_of(turn, batch(0, 2), batch(2, 3))
     assert read(log, Offset(0), Offset(5), 500) == (batch(0, 2), batch(2, 3))
     assert read(log, Offset(0), Offset(4), 500) == (batch(0, 2),)
     assert read(log, Offset(2), Offset(4), 500) == ()
-    assert read(log, Offset(1), Offset(2), 500) == (batch(0, 2),)  # whole: its reader skips what it did not ask for
+    assert read(log, Offset(1), Offset(2), 500) == (batch(0, 2),)  # a whole batch: the reader skips the records below its offset
 
 
-def test_bytes_are_limited_behind_the_first_batch(turn: Turn) -> None:
+def test_read_limits_bytes_after_the_first_batch(turn: Turn) -> None:
     log = log_of(turn, *(batch(n, 1, b"x" * 39) for n in range(4)))
     assert len(read(log, Offset(0), Offset(4), 500, 200)) == 2
     assert len(read(log, Offset(0), Offset(4), 500, 10)) == 1
 
 
-def test_follower_keeps_the_whole_of_a_batch_that_it_has_the_head_of() -> None:
+def test_follower_keeps_whole_a_batch_that_it_has_in_part() -> None:
+    """A sealed batch is never divided."""
     assert without_head((batch(0, 2), batch(2, 3)), Offset(3)) == (batch(2, 3),)
     assert without_head((batch(0, 2), batch(2, 3)), Offset(2)) == (batch(2, 3),)

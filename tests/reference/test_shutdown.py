@@ -1,4 +1,4 @@
-"""A broker that is asked to end does so in good order, and one that was not starts without trust in its logs."""
+"""Clean shutdown of a broker, and the log scan of a start without the clean-shutdown marker."""
 
 import pytest
 from msgspec.structs import replace
@@ -10,19 +10,19 @@ from reference.messages import IsrMember, LeaderAndIsr
 from reference.types import Address, BrokerId, Incarnation, TopicId
 from tests.reference.lab import T0, Lab
 
-AT_ONCE = VARIANTS["no-heartbeat"]  # nobody is told before: test_controlled_shutdown is about that
+AT_ONCE = VARIANTS["no-heartbeat"]  # without controlled shutdown (see test_controlled_shutdown)
 
 
-def end(lab: Lab, i: int) -> None:
-    """Ask a broker to end, and wait until it has given its partitions away and its process is over."""
+def shut_down(lab: Lab, i: int) -> None:
+    """Ask a broker to shut down, and wait until it has moved its leaderships and its process has ended."""
     lab.tell(i, ShutDown())
     lab.settle()
     lab.wait(60_000)
     assert i not in lab.nodes
 
 
-def test_a_broker_that_ends_in_good_order_leaves_its_checkpoint_and_a_marker() -> None:
-    """R-048: else every start would have to look through its logs, and the high watermark would be that of some time ago."""
+def test_clean_shutdown_writes_checkpoint_and_clean_marker() -> None:
+    """R-048: otherwise every start would scan the logs, and the checkpointed high watermark would be an old one."""
     lab = Lab(2, variant=AT_ONCE)
     lab.produce(1, "a")
     lab.settle()
@@ -31,8 +31,8 @@ def test_a_broker_that_ends_in_good_order_leaves_its_checkpoint_and_a_marker() -
     assert (1 in lab.nodes, lab.disks[1].clean, lab.disks[1].checkpoint) == (False, True, ((T0, 1),))
 
 
-def test_a_broker_that_closes_appends_nothing_more() -> None:
-    """R-048: what is appended behind the last flush would be trusted at the next start though it may be torn."""
+def test_broker_that_shuts_down_appends_nothing() -> None:
+    """R-048: the next start would trust records behind the last flush, which may be torn."""
     lab = Lab(2, variant=AT_ONCE, before_ack=True)
     lab.held_flushes = True
     lab.tell(1, ShutDown())
@@ -42,8 +42,8 @@ def test_a_broker_that_closes_appends_nothing_more() -> None:
     assert (lab.disks[1].logs[T0], lab.disks[1].clean) == ([], True)
 
 
-def test_the_marker_is_gone_before_the_logs_are_loaded() -> None:
-    """B-64, KAFKA-10471: a crash while they are loaded must not be taken for a shutdown in good order."""
+def test_clean_marker_is_removed_before_logs_are_loaded() -> None:
+    """B-64, KAFKA-10471: a crash during loading must not look like a clean shutdown."""
     lab = Lab(2)
     lab.tell(1, ShutDown())
     lab.start(1)
@@ -52,12 +52,12 @@ def test_the_marker_is_gone_before_the_logs_are_loaded() -> None:
 
 
 def torn(lab: Lab, i: int) -> None:
-    """Power fails under the last batch of a log."""
+    """Tear the last batch of the broker's log, as a power failure does."""
     lab.disks[i].logs[T0][-1] = replace(lab.disks[i].logs[T0][-1], intact=False)
 
 
-def test_a_log_is_looked_through_after_a_crash() -> None:
-    """R-048: without the marker the log is cut at its first bad CRC, and its epochs are those of the batches that are left."""
+def test_log_is_scanned_after_a_crash() -> None:
+    """R-048: without the marker the log is truncated at its first bad CRC, and the epoch cache is rebuilt from the rest."""
     lab = Lab(1)
     lab.produce(1, "a")
     lab.produce(1, "b")
@@ -70,12 +70,12 @@ def test_a_log_is_looked_through_after_a_crash() -> None:
 
 
 @pytest.mark.parametrize(("variant", "trusts"), [("safe", False), ("clean-marker-late", True)])
-def test_a_crash_after_an_orderly_end_is_a_crash(variant: str, trusts: bool) -> None:
-    """B-64, KAFKA-10471: the second start dies while it loads; with a marker that is still there the third believes its logs."""
+def test_crash_during_start_after_clean_shutdown_is_unclean(variant: str, trusts: bool) -> None:
+    """B-64, KAFKA-10471: the second start dies while it loads; if the marker is still there, the third trusts the logs."""
     lab = Lab(1, variant=VARIANTS[variant])
     lab.produce(1, "a")
-    end(lab, 1)
-    lab.muted.add(1)  # it never comes so far as to be in the cluster
+    shut_down(lab, 1)
+    lab.muted.add(1)  # it cannot register in ZooKeeper
     lab.start(1)
     lab.crash(1)
     torn(lab, 1)
@@ -85,12 +85,12 @@ def test_a_crash_after_an_orderly_end_is_a_crash(variant: str, trusts: bool) -> 
 
 
 @pytest.mark.parametrize(("variant", "kept"), [("safe", 1), ("hw-checkpoint-zero-on-shutdown", 0)])
-def test_the_high_watermark_outlives_an_orderly_end(variant: str, kept: int) -> None:
-    """B-18, KAFKA-851: the next follower would truncate to nothing, and lead."""
+def test_clean_shutdown_keeps_the_high_watermark(variant: str, kept: int) -> None:
+    """B-18, KAFKA-851: as the next follower the broker would truncate to nothing, and might lead then."""
     lab = Lab(2, variant=VARIANTS[variant])
     lab.produce(1, "a")
     lab.settle()
-    end(lab, 1)
+    shut_down(lab, 1)
     lab.muted.add(1)
     lab.start(1)
 
@@ -98,8 +98,8 @@ def test_the_high_watermark_outlives_an_orderly_end(variant: str, kept: int) -> 
 
 
 @pytest.mark.parametrize(("variant", "kept"), [("safe", ((T0, 1),)), ("no-replica-without-leader", ())])
-def test_a_replica_without_a_leader_keeps_its_place_in_the_checkpoint(variant: str, kept: object) -> None:
-    """B-19, KAFKA-1647: hard-killed once more it would truncate to nothing."""
+def test_checkpoint_keeps_a_replica_without_leader(variant: str, kept: object) -> None:
+    """B-19, KAFKA-1647: after one more kill -9 the replica would truncate to nothing."""
     lab = Lab(2, variant=VARIANTS[variant])
     lab.produce(1, "a")
     lab.settle()
@@ -116,8 +116,8 @@ def test_a_replica_without_a_leader_keeps_its_place_in_the_checkpoint(variant: s
     assert lab.disks[2].checkpoint == kept
 
 
-def test_a_command_without_a_leader_makes_the_replica_all_the_same() -> None:
-    """B-19: the replica must be there when the next command comes, and hold its place until then."""
+def test_command_without_leader_creates_the_replica() -> None:
+    """B-19: the replica must exist for the next command, and keep its entry in the checkpoint until then."""
     for variant, made in (("safe", True), ("no-replica-without-leader", False)):
         lab = Lab(2, variant=VARIANTS[variant], replicas=(1,))
         state = replace(lab.state(), leader=None, replicas=(BrokerId(1), BrokerId(2)))
@@ -128,8 +128,8 @@ def test_a_command_without_a_leader_makes_the_replica_all_the_same() -> None:
         assert (T0 in broker.partitions) == made
 
 
-def test_the_high_watermark_of_a_deleted_replica_leaves_the_checkpoint_with_it() -> None:
-    """R-039, B-61: a restart before the next checkpoint would take it for that of the next topic of the name."""
+def test_checkpoint_drops_the_hw_of_a_deleted_replica() -> None:
+    """R-039, B-61: after a restart the next topic of that name would get this high watermark."""
     lab = Lab(1)
     lab.produce(1, "a")
     lab.wait(6000)

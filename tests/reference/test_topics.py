@@ -1,4 +1,4 @@
-"""A topic is told from another one of the same name by its id, the czxid of its znode (KIP-516, V3 Discussion 5, U-14)."""
+"""Topics of one name are distinguished by their topic id, the czxid of the znode (KIP-516, V3 Discussion 5, U-14)."""
 
 import pytest
 from msgspec.structs import replace
@@ -60,16 +60,16 @@ def produced(lab: Lab, *values: str) -> None:
 
 
 def ids(lab: Lab) -> set[TopicId]:
-    """Of the logs that there are, in memory and on disk."""
+    """The topic ids of all logs of t-0, in memory and on disk."""
     in_memory = {lab.nodes[i].state.broker.partitions[T0].log.topic_id for i in lab.ids if i in lab.nodes and holders(lab, T0)}
     return in_memory | {lab.disks[i].topic_ids[T0] for i in lab.ids if T0 in lab.disks[i].logs}
 
 
-# --- who knows the id -----------------------------------------------------------------------------------------------------------
+# --- where the id is kept -------------------------------------------------------------------------------------------------------
 
 
-def test_every_replica_keeps_the_id_of_its_topic_with_its_log() -> None:
-    """KIP-516: what tells the topics apart must survive a restart, when nobody but ZooKeeper can be asked."""
+def test_log_keeps_its_topic_id_over_a_restart() -> None:
+    """KIP-516: a restarted broker distinguishes topics of one name by the id stored with the log."""
     lab = full()
     bury(lab, 2)
     back(lab, 2)
@@ -77,16 +77,16 @@ def test_every_replica_keeps_the_id_of_its_topic_with_its_log() -> None:
     assert ids(lab) == {topic_id(lab)}
 
 
-def test_brokers_and_clients_are_told_the_id_with_every_state() -> None:
-    """R-310, R-311: LeaderAndIsr and UpdateMetadata name the topic by its id, also after a failover of the controller."""
+def test_metadata_carries_the_topic_id_after_a_failover() -> None:
+    """R-310, R-311: LeaderAndIsr and UpdateMetadata carry the topic id."""
     lab = full()
     bury(lab, 1)
 
     assert {state.topic_id for i in (2, 3) for state in lab.nodes[i].state.broker.metadata.values()} == {topic_id(lab)}
 
 
-def test_a_new_name_in_the_list_of_topics_is_a_topic() -> None:
-    """R-026, R-027, C-02, C-03: the list is watched, and the znode of a topic is all that an administrator need make."""
+def test_controller_starts_a_topic_that_appears_in_the_list() -> None:
+    """R-026, R-027, C-02, C-03: the controller watches the list; an administrator need only create the topic's znode."""
     lab = full()
     write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(2),),))))
     state = paths.state_path(topic_partition("u", 0))
@@ -95,12 +95,12 @@ def test_a_new_name_in_the_list_of_topics_is_a_topic() -> None:
     assert state == "/brokers/topics/u/partitions/0/state"
 
 
-# --- made again while a broker is away (B-61) -----------------------------------------------------------------------------------
+# --- recreated while a broker is down (B-61) ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("variant", "expected"), [("safe", ["new"]), ("no-topic-id", ["old"])])
-def test_a_log_of_a_deleted_topic_does_not_live_on_in_the_next_one(variant: str, expected: list[str]) -> None:
-    """B-61, R-046, R-074, U-14: the broker is down while its topic is deleted and made again with it in the assignment."""
+def test_log_of_a_deleted_topic_is_not_used_by_the_next_one(variant: str, expected: list[str]) -> None:
+    """B-61, R-046, R-074, U-14: while broker 3 is down, its topic is deleted and created again with broker 3 as a replica."""
     lab = full(VARIANTS[variant])
     produced(lab, "old")
     bury(lab, 3)
@@ -112,8 +112,8 @@ def test_a_log_of_a_deleted_topic_does_not_live_on_in_the_next_one(variant: str,
     assert lab.values(3)[: len(expected)] == expected
 
 
-def test_a_topic_made_again_at_once_is_another_though_the_list_of_names_is_the_same() -> None:
-    """V3 §B step 2, R-028, B-61: an administrator may remove the znodes himself; the id shows it."""
+def test_topic_recreated_at_once_is_a_new_topic() -> None:
+    """V3 §B step 2, R-028, B-61: an administrator may delete the znodes himself; the names stay the same, the id changes."""
     lab = full()
     produced(lab, "old")
     lab.zk.submit(lab.admin, (Delete(paths.state_path(T0)), *(Delete(p) for p in reversed(paths.state_parents(T0)))))
@@ -125,8 +125,8 @@ def test_a_topic_made_again_at_once_is_another_though_the_list_of_names_is_the_s
     assert (ids(lab), lab.leaders(), lab.values(1)) == ({topic_id(lab)}, [1], [])
 
 
-def test_a_command_for_a_later_topic_ends_the_log_of_the_earlier_one() -> None:
-    """KIP-516, B-61: the name was given again, so the topic of the smaller id is deleted, whoever failed to say so."""
+def test_command_for_a_later_topic_deletes_the_earlier_log() -> None:
+    """KIP-516, B-61: one name, a larger id: the topic with the smaller id is deleted, even if no StopReplica came."""
     lab = full()
     produced(lab, "old")
     node = lab.nodes[2].state
@@ -139,8 +139,8 @@ def test_a_command_for_a_later_topic_ends_the_log_of_the_earlier_one() -> None:
     assert (lab.values(2), lab.partition(2).leader_epoch, lab.disks[2].topic_ids[T0]) == ([], 0, later)
 
 
-def test_a_command_for_an_earlier_topic_is_refused() -> None:
-    """KIP-516 INCONSISTENT_TOPIC_ID: late, it would else take the log of the later topic for its own."""
+def test_command_for_an_earlier_topic_is_refused() -> None:
+    """KIP-516 INCONSISTENT_TOPIC_ID: otherwise a late command would use the log of the later topic."""
     lab = full()
     node = lab.nodes[2].state
     state = lab.nodes[1].state.controller.states[T0]
@@ -160,8 +160,8 @@ def test_a_command_for_an_earlier_topic_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("variant", "survives"), [("safe", True), ("no-topic-id", False)])
-def test_a_stop_of_a_deleted_topic_does_not_reach_the_next_one(variant: str, survives: bool) -> None:
-    """B-48, B-52, B-61, KIP-570: a StopReplica that was delayed past the deletion and the creation deletes nothing."""
+def test_late_stop_replica_spares_the_next_topic(variant: str, survives: bool) -> None:
+    """B-48, B-52, B-61, KIP-570: a StopReplica delayed past deletion and creation deletes nothing."""
     lab = full(VARIANTS[variant])
     node = lab.nodes[2].state
     for held in (TopicId(1), topic_id(lab)):
@@ -171,15 +171,15 @@ def test_a_stop_of_a_deleted_topic_does_not_reach_the_next_one(variant: str, sur
         if held == 1:
             assert (T0 in node.broker.partitions) == survives
 
-    assert T0 not in node.broker.partitions  # the right one does
+    assert T0 not in node.broker.partitions  # the StopReplica with the right id deletes it
 
 
 # --- requests for another topic -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("variant", ["safe", "no-topic-id"])
-def test_a_request_for_another_topic_of_the_name_is_refused(variant: str) -> None:
-    """KIP-516: clients hear UNKNOWN_TOPIC_ID and refresh, replicas INCONSISTENT_TOPIC_ID and wait for the controller."""
+def test_request_with_another_topic_id_is_refused(variant: str) -> None:
+    """KIP-516: clients get UNKNOWN_TOPIC_ID and refresh; replicas get INCONSISTENT_TOPIC_ID and wait for the controller."""
     lab = full(VARIANTS[variant])
     epoch, other = lab.partition(1).leader_epoch, TopicId(1)
     consumer = Fetch(1, T0, None, NO_INCARNATION, epoch, Offset(0), Millis(0), 10, other)
@@ -197,8 +197,8 @@ def test_a_request_for_another_topic_of_the_name_is_refused(variant: str) -> Non
     assert all((errors.get(c) == error) == (variant == "safe") for c, error in expected.items())
 
 
-def test_who_does_not_know_the_id_asks_unchecked() -> None:
-    """KIP-516: requests of before topic ids are served as ever."""
+def test_request_without_topic_id_is_served() -> None:
+    """KIP-516: requests of versions before topic ids are not checked."""
     lab = full()
     lab.tell(1, Received(CLIENT, Produce(5, T0, 1, ("x",), Millis(100), NO_TOPIC_ID)))
 
@@ -208,16 +208,16 @@ def test_who_does_not_know_the_id_asks_unchecked() -> None:
 # --- deletion -------------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_deleted_is_forgotten_by_every_broker() -> None:
-    """B-62: else a client is sent to a leader of a topic that is no more for as long as the broker lives."""
+def test_all_brokers_drop_the_metadata_of_a_deleted_topic() -> None:
+    """B-62: otherwise a broker sends clients to the leader of a deleted topic until it restarts."""
     lab = full()
     delete_topic(lab)
 
     assert [dict(lab.nodes[i].state.broker.metadata) for i in lab.ids] == [{}, {}, {}]
 
 
-def test_a_broker_that_was_away_forgets_what_was_deleted_meanwhile() -> None:
-    """B-62: its process lived on, cut off from the others, and so did what it knew."""
+def test_isolated_broker_drops_topics_deleted_meanwhile() -> None:
+    """B-62: its process lived on, cut off from the others, with its old metadata."""
     lab = full()
     lab.muted.add(3)
     lab.zk.expire(lab.sessions[3])
@@ -236,8 +236,8 @@ def test_a_broker_that_was_away_forgets_what_was_deleted_meanwhile() -> None:
     assert (dict(lab.nodes[3].state.broker.metadata), holders(lab, T0)) == ({}, [])
 
 
-def test_metadata_that_was_overtaken_does_not_take_a_topic_away() -> None:
-    """B-62: a full update that comes twice, the second time after the topic was made again."""
+def test_late_full_metadata_does_not_remove_a_topic() -> None:
+    """B-62: a full update arrives twice, the second time after the topic was created again."""
     lab = full()
     delete_topic(lab)
     node = lab.nodes[2].state.broker
@@ -249,8 +249,8 @@ def test_metadata_that_was_overtaken_does_not_take_a_topic_away() -> None:
     assert list(node.metadata) == [T0]
 
 
-def test_a_deletion_that_is_done_is_not_done_again_to_the_next_topic() -> None:
-    """B-62: the answer to the last write was lost and the name was taken again before the controller looked."""
+def test_finished_deletion_is_not_repeated_on_the_next_topic() -> None:
+    """B-62: the answer to the last write is lost, and the topic is created again before the controller reads."""
     for lost in range(12):
         lab = full()
         lab.lost = lost
@@ -262,8 +262,8 @@ def test_a_deletion_that_is_done_is_not_done_again_to_the_next_topic() -> None:
 
 
 @pytest.mark.parametrize("before", range(7))
-def test_a_deletion_and_a_creation_survive_the_controller(before: int) -> None:
-    """B-62, KAFKA-2937: whichever step the controller dies at, the next one ends the deletion, and the next topic is new."""
+def test_deletion_survives_controller_crash_at_any_step(before: int) -> None:
+    """B-62, KAFKA-2937: the next controller ends the deletion, and the topic created afterwards is new."""
     lab = full()
     produced(lab, "old")
     lab.left = before
@@ -281,8 +281,8 @@ def test_a_deletion_and_a_creation_survive_the_controller(before: int) -> None:
     assert (lab.leaders(), [lab.values(i) for i in lab.ids], ids(lab)) == ([2], [[], [], []], {topic_id(lab)})
 
 
-def test_topics_that_are_not_there_or_have_no_state_do_not_block_the_others() -> None:
-    """B-62, KAFKA-6650: one that nobody ever led, one that nobody ever made, and one that is in use."""
+def test_deletion_is_not_blocked_by_unknown_topics() -> None:
+    """B-62, KAFKA-6650: one topic that never had a leader, one that never existed, one in use."""
     lab = full()
     write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(9),),))))
     write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("none", "t", "u"))))
@@ -291,8 +291,8 @@ def test_topics_that_are_not_there_or_have_no_state_do_not_block_the_others() ->
     assert (left, requests(lab), holders(lab, T0)) == ([False, False], [], [])
 
 
-def test_a_late_copy_of_a_command_does_not_bring_a_deleted_topic_back() -> None:
-    """R-149, B-61: the log of a topic that is no more would lie there for ever; one of the next topic is made all the same."""
+def test_late_copy_of_a_command_does_not_recreate_a_topic() -> None:
+    """R-149, B-61: no controller would ever delete that log; the replica of the next topic is created all the same."""
     lab = full()
     copies: list[LeaderAndIsr] = []
     lab.held = lambda letter: _copied(letter, copies)
@@ -313,8 +313,8 @@ def _copied(letter: tuple[Address, Address, object], copies: list[LeaderAndIsr])
     return False
 
 
-def test_a_deletion_is_answered_when_nothing_of_it_is_on_the_way_to_zookeeper() -> None:
-    """B-61: a late ISR change would land in the znode of the next topic of the name, whose versions begin at 0 again."""
+def test_stop_replica_is_answered_after_pending_zk_requests() -> None:
+    """B-61: a late ISR change would reach the znode of the next topic of that name, whose versions begin at 0 again."""
     lab = full()
     node = lab.nodes[2].state.broker
     lab.muted.add(2)
@@ -328,8 +328,8 @@ def test_a_deletion_is_answered_when_nothing_of_it_is_on_the_way_to_zookeeper() 
     assert (waits, [x[2].error for x in lab.letters if isinstance(x[2], StopReplicaReply)]) == (True, [ErrorCode.NONE])
 
 
-def test_what_a_starting_broker_has_read_does_not_undo_a_deletion() -> None:
-    """R-046: a command may overtake the answer to the read of V3 §E step 2, and the znodes go once it has been answered."""
+def test_starting_broker_does_not_undo_a_deletion() -> None:
+    """R-046: the StopReplica may arrive before the answer to the read of V3 §E step 2; once answered, the znodes go."""
     lab = full()
     node = lab.nodes[3].state
     broker, state = node.broker, lab.state()

@@ -1,4 +1,4 @@
-"""An operator orders an unclean election (docs/promise.md DUR-6, DUR-7, SILENT-2): of whom, and when it is left alone."""
+"""An operator requests an unclean election (docs/promise.md DUR-6, DUR-7, SILENT-2): which replicas it may elect, and when."""
 
 from reference.coordination import paths
 from reference.coordination.api import Create
@@ -9,16 +9,16 @@ from tests.reference.test_admin import delete_topic
 from tests.reference.test_topics import make
 
 
-def order(lab: Lab) -> None:
+def request_unclean_election(lab: Lab) -> None:
     write(lab, Create(paths.UNCLEAN_ELECTION, paths.preferred_payload((T0,))))
 
 
-def is_asked_for(lab: Lab) -> bool:
+def is_requested(lab: Lab) -> bool:
     return paths.UNCLEAN_ELECTION in lab.zk.nodes
 
 
-def swap(lab: Lab, *brokers: int) -> None:
-    """They die, and come back with empty directories."""
+def replace_disks(lab: Lab, *brokers: int) -> None:
+    """Crash the brokers and start them with empty directories."""
     for i in brokers:
         lab.crash(i)
         lab.disks[i] = type(lab.disks[i])()
@@ -31,11 +31,11 @@ def swap(lab: Lab, *brokers: int) -> None:
 
 
 def one_behind() -> Lab:
-    """x and y are committed by b1 and b2; b3 has x alone and is in neither ISR nor ELR."""
+    """b1 and b2 have committed x and y; b3 has only x, and is in neither ISR nor ELR."""
     lab = Lab(3, min_isr=2)
     lab.wait(3000)
     write(lab, Create("/admin", b""))
-    delete_topic(lab)  # made again it is younger than the directories, as topics are
+    delete_topic(lab)  # created again, the topic is younger than the directories, as usual
     make(lab, 1, 2, 3)
     lab.produce(lab.leaders()[0], "x")
     lab.settle()
@@ -48,32 +48,32 @@ def one_behind() -> Lab:
     return lab
 
 
-def test_where_all_who_counted_were_emptied_the_other_replica_leads_by_order_alone() -> None:
-    """SILENT-2: until then it keeps its data; DUR-6: those who were emptied are never elected, though they come first in AR."""
+def test_replica_outside_isr_and_elr_leads_only_by_request() -> None:
+    """SILENT-2: until then it keeps its data; DUR-6: emptied replicas are never elected, though they come first in AR."""
     lab = one_behind()
-    swap(lab, 1, 2)
+    replace_disks(lab, 1, 2)
     before = lab.leaders()
     lab.held = lambda _: False
-    order(lab)
+    request_unclean_election(lab)
     lab.wait(3000)
 
-    assert (before, lab.leaders(), is_asked_for(lab)) == ([], [3], False)
+    assert (before, lab.leaders(), is_requested(lab)) == ([], [3], False)
     assert [lab.values(i) for i in lab.ids] == [["x"]] * 3
     assert (sorted(lab.isr()), lab.state().elr) == ([1, 2, 3], ())
 
 
-def test_an_order_finds_nobody_where_all_were_emptied() -> None:
-    """DUR-6: "excused by nothing"; the partition stays offline, and the order does not stay for whoever comes."""
+def test_unclean_election_elects_no_emptied_replica() -> None:
+    """DUR-6: "excused by nothing"; the partition stays offline, and the request is deleted."""
     lab = one_behind()
-    swap(lab, 1, 2, 3)
-    order(lab)
+    replace_disks(lab, 1, 2, 3)
+    request_unclean_election(lab)
     lab.wait(3000)
 
-    assert (lab.leaders(), lab.state().leader, is_asked_for(lab)) == ([], None, False)
+    assert (lab.leaders(), lab.state().leader, is_requested(lab)) == ([], None, False)
 
 
-def test_an_order_is_for_those_who_are_waited_for() -> None:
-    """DUR-7: b1 and b2 hold y and are gone; who does not want to wait for them goes on without it."""
+def test_unclean_election_replaces_waiting_for_dead_members() -> None:
+    """DUR-7: b1 and b2 hold y and are down; by the request the operator gives up y instead of waiting."""
     lab = one_behind()
     for i in (1, 2):
         lab.crash(i)
@@ -82,16 +82,16 @@ def test_an_order_is_for_those_who_are_waited_for() -> None:
     lab.held = lambda _: False
     lab.wait(3000)
     before = lab.leaders()
-    order(lab)
+    request_unclean_election(lab)
     lab.wait(1000)
 
-    assert (before, lab.leaders(), lab.values(3), is_asked_for(lab)) == ([], [3], ["x"], False)
+    assert (before, lab.leaders(), lab.values(3), is_requested(lab)) == ([], [3], ["x"], False)
 
 
-def test_a_partition_that_is_led_keeps_its_leader() -> None:
-    """DUR-7: an order is no reason to lose anything."""
+def test_unclean_election_keeps_a_live_leader() -> None:
+    """DUR-7: a request must not lose records of a partition that has a leader."""
     lab = one_behind()
     held = lab.state()
-    order(lab)
+    request_unclean_election(lab)
 
-    assert (lab.leaders(), lab.isr(), lab.state().leader_epoch, is_asked_for(lab)) == ([1], [1, 2], held.leader_epoch, False)
+    assert (lab.leaders(), lab.isr(), lab.state().leader_epoch, is_requested(lab)) == ([1], [1, 2], held.leader_epoch, False)

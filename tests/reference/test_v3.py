@@ -1,4 +1,4 @@
-"""One test for each step of Kafka Detailed Replication Design V3, cited by section; on `v3` where its letter differs."""
+"""One test for each step of Kafka Detailed Replication Design V3, by section; on the variant `v3` where its letter differs."""
 
 import msgspec
 import pytest
@@ -78,7 +78,7 @@ def live(*ids: int) -> dict[BrokerId, Incarnation]:
 # --- A: failover during broker failure -----------------------------------------------------------------------------------------
 
 
-def test_the_controller_sees_who_is_live() -> None:
+def test_controller_reads_the_live_brokers() -> None:
     """V3 §A step 1: get the current live brokers from BrokerPath."""
     lab = full()
     assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3]
@@ -87,8 +87,8 @@ def test_the_controller_sees_who_is_live() -> None:
     assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2]
 
 
-def test_only_partitions_that_the_dead_broker_held_are_changed() -> None:
-    """V3 §A step 2: set_p is what lost its leader or an ISR member; a broker without a replica concerns nobody."""
+def test_controller_changes_only_partitions_of_a_dead_broker() -> None:
+    """V3 §A step 2: set_p is the partitions that lost their leader or an ISR member."""
     lab = Lab(3, replicas=(1, 2))
     lab.wait(3000)
     before = lab.state()
@@ -97,7 +97,7 @@ def test_only_partitions_that_the_dead_broker_held_are_changed() -> None:
     assert lab.state() == before
 
 
-def test_each_partition_of_the_dead_broker_is_gone_through() -> None:
+def test_controller_changes_each_partition_of_a_dead_broker() -> None:
     """V3 §A step 3: for each partition in set_p."""
     lab = full()
     die(lab, 2)
@@ -105,37 +105,37 @@ def test_each_partition_of_the_dead_broker_is_gone_through() -> None:
     assert lab.isr() == [1, 3]
 
 
-def test_the_isr_is_read_before_it_is_chosen_from() -> None:
-    """V3 §A step 3.1: the leader may have changed it since the controller last looked."""
+def test_controller_reads_the_isr_before_it_elects() -> None:
+    """V3 §A step 3.1: the leader may have changed the ISR since the controller last read it."""
     lab = full("isr-via-zookeeper")
     known = lab.nodes[1].state.controller.states[T0]
-    assert known.isr != lab.state().isr  # b2 and b3 were taken in by the leader alone
+    assert known.isr != lab.state().isr  # the leader added b2 and b3 itself
     die(lab, 3)
 
     assert lab.isr() == [1, 2]
 
 
 @pytest.mark.parametrize("variant", [SAFE, V3])
-def test_a_live_isr_member_leads_and_the_dead_leave_the_isr(variant: object) -> None:
+def test_election_picks_leader_and_isr_from_live_isr_members(variant: object) -> None:
     """V3 §A step 3.2, first case: leader and ISR come from ISR ∩ live."""
     assert leader_selection.select(variant, state(1, (1, 2, 3)), live(2, 3)) == Elect(member(2), (member(2), member(3)))  # type: ignore[arg-type]  # a Variant
 
 
-def test_without_a_live_isr_member_v3_elects_any_replica() -> None:
-    """V3 §A step 3.2, second case (potential data loss); `safe` waits and remembers for whom (KAFKA-708)."""
+def test_v3_elects_any_replica_without_a_live_isr_member() -> None:
+    """V3 §A step 3.2, second case (potential data loss); `safe` stays offline and keeps the ISR (KAFKA-708)."""
     found = state(1, (1,))
 
     assert leader_selection.select(V3, found, live(2, 3)) == Elect(member(2), (member(2),))
     assert leader_selection.select(SAFE, found, live(2, 3)) == Offline((member(1),))
 
 
-def test_without_a_live_replica_nobody_leads() -> None:
+def test_partition_goes_offline_without_a_live_replica() -> None:
     """V3 §A step 3.2, third case: leader -1."""
     assert leader_selection.select(V3, state(1, (1,)), live()) == Offline((member(1),))
     assert leader_selection.select(SAFE, state(None, (1,)), live()) == Keep()
 
 
-def test_the_state_is_written_conditionally_with_a_new_epoch() -> None:
+def test_election_writes_conditionally_with_a_new_epoch() -> None:
     """V3 §A step 3.3: a controller that lost the race must not overwrite the ISR; it reads again (step 3.1)."""
     lab = full()
     before = lab.state()
@@ -146,7 +146,7 @@ def test_the_state_is_written_conditionally_with_a_new_epoch() -> None:
     assert after.zk_version == before.zk_version + 1
 
 
-def test_affected_brokers_are_told() -> None:
+def test_election_is_sent_to_all_replicas() -> None:
     """V3 §A step 4: LeaderAndISRCommand to the replicas of the changed partitions."""
     lab = full()
     die(lab, 1)
@@ -166,7 +166,7 @@ def add_topic(lab: Lab, name: str, *replicas: int) -> None:
     lab.settle()
 
 
-def test_a_new_topic_is_assigned_as_its_path_says() -> None:
+def test_new_topic_is_assigned_as_its_znode_says() -> None:
     """V3 §B step 1: read the TopicPath to get the replica assignment."""
     lab = full()
     add_topic(lab, "other", 2, 3)
@@ -174,7 +174,7 @@ def test_a_new_topic_is_assigned_as_its_path_says() -> None:
     assert lab.nodes[1].state.controller.assignments[OTHER] == (2, 3)
 
 
-def test_a_new_topic_gets_leaders() -> None:
+def test_new_topic_gets_leaders() -> None:
     """V3 §B step 1.1: init_leaders() on all newly created partitions."""
     lab = full()
     add_topic(lab, "other", 2, 3)
@@ -183,7 +183,7 @@ def test_a_new_topic_gets_leaders() -> None:
     assert isinstance(lab.nodes[3].state.broker.partitions[OTHER].role, Follower)
 
 
-def test_a_deleted_topic_is_deleted_everywhere() -> None:
+def test_deleted_topic_is_deleted_on_all_brokers() -> None:
     """V3 §B step 2: send the StopReplicaCommand to all affected brokers."""
     lab = full()
     for path in (paths.state_path(T0), *reversed(paths.state_parents(T0)), paths.topic_path("t")):
@@ -195,7 +195,7 @@ def test_a_deleted_topic_is_deleted_everywhere() -> None:
     assert [i for i in lab.ids if T0 in lab.disks[i].logs] == []
 
 
-def test_the_first_leader_is_a_live_replica_and_all_live_replicas_are_the_isr() -> None:
+def test_first_isr_is_all_live_replicas_with_the_first_leading() -> None:
     """V3 §B init_leaders step 1.1."""
     first = leader_selection.first_leader((BrokerId(3), BrokerId(1), BrokerId(2)), live(1, 2))
 
@@ -203,8 +203,8 @@ def test_the_first_leader_is_a_live_replica_and_all_live_replicas_are_the_isr() 
     assert leader_selection.first_leader((BrokerId(3),), live(1, 2)) is None
 
 
-def test_the_first_state_is_written() -> None:
-    """V3 §B init_leaders step 1.2: epoch 0, and never over a state that exists."""
+def test_first_state_is_created_with_epoch_zero() -> None:
+    """V3 §B init_leaders step 1.2: created only if there is no state yet."""
     lab = Lab(3)
 
     assert (lab.state().leader_epoch, lab.state().leader) == (0, 1)
@@ -236,15 +236,15 @@ def told(lab: Lab, leader: int, *, epoch_up: int = 1, tp: TopicPartition = T0) -
     )
 
 
-def test_an_unknown_partition_is_started() -> None:
-    """V3 §C step 2.0 and V3 §C startReplica(): where P does not exist locally, its directory is made."""
+def test_broker_creates_the_log_of_an_unknown_partition() -> None:
+    """V3 §C step 2.0 and V3 §C startReplica(): if P does not exist locally, its directory is created."""
     lab = full()
     command(lab, 3, told(lab, 1, tp=OTHER))
 
     assert lab.disks[3].logs[OTHER] == []
 
 
-def test_a_broker_told_to_lead_leads() -> None:
+def test_broker_becomes_leader_by_command() -> None:
     """V3 §C step 2.1: asked to be the new leader, and not already."""
     lab = full()
     command(lab, 3, told(lab, 3))
@@ -252,8 +252,8 @@ def test_a_broker_told_to_lead_leads() -> None:
     assert isinstance(lab.partition(3).role, Leader)
 
 
-def test_leading_begins_where_the_log_ends() -> None:
-    """V3 §C step 2.1.1, becomeLeader(): the old fetcher is stopped, ISR and version come from the command."""
+def test_new_leader_starts_its_epoch_at_its_log_end() -> None:
+    """V3 §C step 2.1.1, becomeLeader(), R-010: the old fetcher is stopped; ISR and version come from the command."""
     lab = full()
     lab.produce(1, "x")
     lab.settle()
@@ -266,8 +266,8 @@ def test_leading_begins_where_the_log_ends() -> None:
     assert f"fetch:{T0}" not in lab.timers[3]
 
 
-def test_v3_leaves_a_leader_alone_that_leads_already() -> None:
-    """V3 §C step 2.1: "and this broker is not already the leader" (U-06): its ISR and version stay stale; `safe` acts."""
+def test_v3_leader_ignores_a_command_to_lead_again() -> None:
+    """V3 §C step 2.1: "and this broker is not already the leader" (U-06): ISR and version stay stale; `safe` obeys."""
     for name, expected in (("v3", 0), ("safe", 1)):
         lab = full(name)
         before = lab.partition(1).leader_epoch
@@ -276,7 +276,7 @@ def test_v3_leaves_a_leader_alone_that_leads_already() -> None:
         assert lab.partition(1).leader_epoch - before == expected
 
 
-def test_a_broker_told_to_follow_follows() -> None:
+def test_broker_becomes_follower_by_command() -> None:
     """V3 §C step 2.2: asked to follow L, and not already following L."""
     lab = full()
     command(lab, 3, told(lab, 2))
@@ -286,8 +286,8 @@ def test_a_broker_told_to_follow_follows() -> None:
     assert role.leader == 2
 
 
-def test_v3_does_not_look_again_at_a_leader_that_it_follows_already() -> None:
-    """V3 §C step 2.2: "and the broker is not already following L" (U-07): an epoch is missed; `safe` truncates again."""
+def test_v3_follower_ignores_a_new_epoch_of_its_leader() -> None:
+    """V3 §C step 2.2: "and the broker is not already following L" (U-07); `safe` adopts the epoch and truncates again."""
     for name, expected in (("v3", 0), ("safe", 1)):
         lab = full(name)
         before = lab.partition(3).leader_epoch
@@ -296,7 +296,7 @@ def test_v3_does_not_look_again_at_a_leader_that_it_follows_already() -> None:
         assert lab.partition(3).leader_epoch - before == expected
 
 
-def test_v3_follows_from_its_high_watermark() -> None:
+def test_v3_follower_truncates_to_its_hw() -> None:
     """V3 §C step 2.2.1 and V3 §C becomeFollower(): the log is truncated to r.hw, fetching starts at r.leo."""
     lab = full("v3")
     lab.held = lambda letter: isinstance(letter[2], FetchReply)
@@ -312,7 +312,7 @@ def test_v3_follows_from_its_high_watermark() -> None:
     assert [f.offset for f in fetches] == [0]
 
 
-def test_v3_deletes_what_an_initial_command_does_not_list() -> None:
+def test_v3_init_command_deletes_unlisted_partitions() -> None:
     """V3 §C step 3: with INIT, delete all local partitions not in set_p (U-11); `safe` never deletes on absence."""
     for name, expected in (("v3", False), ("safe", True)):
         lab = full(name)
@@ -327,7 +327,7 @@ def stop(lab: Lab, i: int, epoch: int) -> None:
     lab.tell(i, Received(Address("b2"), request))
 
 
-def test_a_stopped_replica_is_deleted() -> None:
+def test_stop_replica_deletes_the_log() -> None:
     """V3 §C stopReplica(): stop the fetcher, delete the partition directory."""
     lab = full()
     stop(lab, 3, 99)
@@ -336,8 +336,8 @@ def test_a_stopped_replica_is_deleted() -> None:
     assert f"fetch:{T0}" not in lab.timers[3]
 
 
-def test_a_stop_that_was_overtaken_deletes_nothing() -> None:
-    """KIP-570 on V3 §C on_StopReplicaCommand(): a later command has given the replica back."""
+def test_stop_replica_of_an_older_epoch_deletes_nothing() -> None:
+    """KIP-570 on V3 §C on_StopReplicaCommand(): a later command assigned the replica again; V3 itself deletes it."""
     for name, expected in (("v3", False), ("safe", True)):
         lab = full(name)
         command(lab, 3, told(lab, 2, epoch_up=4))
@@ -353,15 +353,15 @@ def controllers(lab: Lab) -> list[int]:
     return [i for i in lab.ids if i in lab.nodes and lab.nodes[i].state.controller.step == "active"]
 
 
-def test_the_first_to_create_the_path_is_controller() -> None:
+def test_first_broker_to_create_the_znode_is_controller() -> None:
     """V3 §D step 1: create /controller."""
     lab = full()
 
     assert controllers(lab) == [1]
 
 
-def test_the_others_return() -> None:
-    """V3 §D step 2: if not successful, return; the exists watch tells when it is gone."""
+def test_other_brokers_watch_the_controller_znode() -> None:
+    """V3 §D step 2: if not successful, return; the exists watch fires when the znode is deleted."""
     lab = full()
     assert lab.nodes[2].state.controller.step == "watching"
     die(lab, 1)
@@ -369,7 +369,7 @@ def test_the_others_return() -> None:
     assert controllers(lab) == [2]
 
 
-def test_a_new_controller_reads_every_state() -> None:
+def test_new_controller_reads_every_state() -> None:
     """V3 §D step 3."""
     lab = full()
     die(lab, 1)
@@ -377,7 +377,7 @@ def test_a_new_controller_reads_every_state() -> None:
     assert lab.nodes[2].state.controller.states[T0].leader == 2
 
 
-def test_a_new_controller_tells_every_broker_what_holds() -> None:
+def test_new_controller_sends_init_to_every_broker() -> None:
     """V3 §D step 4: LeaderAndISR with INIT, since commands of the former controller may have been lost."""
     lab = full()
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
@@ -387,15 +387,15 @@ def test_a_new_controller_tells_every_broker_what_holds() -> None:
     assert [m.init for m in first] == [True]
 
 
-def test_a_new_controller_treats_who_died_meanwhile() -> None:
+def test_new_controller_handles_brokers_that_died_before() -> None:
     """V3 §D step 5: call on_broker_change()."""
     lab = full()
-    die(lab, 1)  # leader and controller at once
+    die(lab, 1)  # both leader and controller
 
     assert (lab.leaders(), lab.isr()) == ([2], [2, 3])
 
 
-def test_a_new_controller_initialises_what_has_no_leader() -> None:
+def test_new_controller_elects_for_leaderless_partitions() -> None:
     """V3 §D step 6: init_leaders() for the partitions without a leader."""
     lab = Lab(3, start=False)
     lab.start(2)
@@ -407,45 +407,45 @@ def test_a_new_controller_initialises_what_has_no_leader() -> None:
 # --- E: broker startup ---------------------------------------------------------------------------------------------------
 
 
-def back(lab: Lab, i: int) -> None:
-    """Start again, hearing nothing of the controller."""
+def start_without_commands(lab: Lab, i: int) -> None:
+    """Start the broker again; commands of the controller do not arrive."""
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
     lab.start(i)
     lab.settle()
 
 
-def test_a_starting_broker_reads_which_partitions_are_its_own() -> None:
+def test_starting_broker_reads_its_assigned_partitions() -> None:
     """V3 §E step 1: read the replica assignment of all topics."""
     lab = full()
     die(lab, 3)
     add_topic(lab, "other", 3)
-    back(lab, 3)
+    start_without_commands(lab, 3)
 
-    assert sorted(lab.nodes[3].state.broker.partitions) == [T0]  # no state yet: nothing to start
+    assert sorted(lab.nodes[3].state.broker.partitions) == [T0]  # t-0 only: other-0 has no state yet
 
 
-def test_a_starting_broker_reads_who_leads() -> None:
+def test_starting_broker_reads_leader_and_isr() -> None:
     """V3 §E step 2: read the leader and the ISR of each partition assigned to this broker."""
     lab = full()
     die(lab, 3)
-    back(lab, 3)
+    start_without_commands(lab, 3)
 
     assert lab.partition(3).leader_epoch == lab.state().leader_epoch
 
 
-def test_a_starting_broker_starts_its_replicas() -> None:
-    """V3 §E step 3.1: start replica, with what the log holds."""
+def test_starting_broker_starts_its_replicas() -> None:
+    """V3 §E step 3.1: start replica, with the records of its log."""
     lab = full()
     lab.produce(1, "x")
     lab.settle()
     die(lab, 3)
-    back(lab, 3)
+    start_without_commands(lab, 3)
 
     assert lab.values(3) == ["x"]
 
 
-def test_v3_leads_from_what_it_reads() -> None:
-    """V3 §E step 3.2: "shouldn't happen in general"; `safe` waits for the controller's word."""
+def test_v3_starting_broker_leads_without_a_command() -> None:
+    """V3 §E step 3.2: "shouldn't happen in general"; `safe` waits for the controller's command."""
     for name, expected in (("v3", [1]), ("safe", [])):
         lab = Lab(1, variant=VARIANTS[name])
         lab.crash(1)
@@ -458,23 +458,23 @@ def test_v3_leads_from_what_it_reads() -> None:
         assert lab.leaders() == expected
 
 
-def test_a_starting_broker_follows_what_it_reads() -> None:
+def test_starting_broker_follows_the_leader_in_zookeeper() -> None:
     """V3 §E step 3.3: become follower."""
     lab = full()
     die(lab, 3)
-    back(lab, 3)
+    start_without_commands(lab, 3)
     role = lab.partition(3).role
 
     assert isinstance(role, Follower)
     assert role.leader == 1
 
 
-def test_a_starting_broker_deletes_what_is_no_longer_its_own() -> None:
+def test_starting_broker_deletes_unassigned_partitions() -> None:
     """V3 §E step 4: partitions deleted while the broker was down."""
     lab = full()
     die(lab, 3)
     lab.disks[3].logs[OTHER] = []
-    back(lab, 3)
+    start_without_commands(lab, 3)
 
     assert sorted(lab.disks[3].logs) == [T0]
 
@@ -491,15 +491,15 @@ def fetch(lab: Lab, i: int, offset: int, *, replica: int | None = None, epoch: i
     return next((m for m in lab.inbox if isinstance(m, FetchReply)), None)
 
 
-def test_a_fetch_from_who_does_not_lead_is_refused() -> None:
-    """V3 §G on_ReplicaFetchRequest: NotLeaderException."""
+def test_fetch_from_a_follower_is_refused() -> None:
+    """V3 §G on_ReplicaFetchRequest, R-055, R-131: NotLeaderException; a follower's log may hold uncommitted records."""
     reply = fetch(full(), 2, 0)
 
     assert reply is not None
     assert reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_the_high_watermark_waits_for_the_whole_isr() -> None:
+def test_hw_waits_for_the_whole_isr() -> None:
     """V3 §G: leader.hw = min of leo of every replica in ISR."""
     lab = full()
     lab.held = lambda letter: letter[1] == "b3"
@@ -512,7 +512,7 @@ def test_the_high_watermark_waits_for_the_whole_isr() -> None:
     assert lab.partition(1).hw == 1
 
 
-def test_an_acknowledgement_waits_for_the_high_watermark() -> None:
+def test_produce_reply_waits_for_the_hw() -> None:
     """V3 §G: trigger potential acks to produce requests."""
     lab = full()
     lab.held = lambda letter: letter[1] == "b3"
@@ -525,21 +525,21 @@ def test_an_acknowledgement_waits_for_the_high_watermark() -> None:
     assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
 
 
-def test_a_consumer_between_high_watermark_and_log_end_gets_nothing() -> None:
+def test_consumer_between_hw_and_leo_gets_no_records() -> None:
     """V3 §C becomeLeader and Discussion 7: a new leader's HW may lag: an empty set, OutOfRange only beyond the log end."""
     lab = full()
     lab.held = lambda letter: letter[1] == "b3"
     lab.produce(1, "x")
     lab.settle()
-    assert fetch(lab, 1, 0) is None  # parked: nothing to read yet
+    assert fetch(lab, 1, 0) is None  # parked: no committed record yet
     beyond = fetch(lab, 1, 2)
 
     assert beyond is not None
     assert beyond.error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_silent_follower_leaves_the_isr() -> None:
-    """V3 §G maybe_change_ISR: no update for more than MAX_TIME_LAG; a timer asks, since no fetch may come (R-060)."""
+def test_silent_follower_leaves_the_isr() -> None:
+    """V3 §G maybe_change_ISR: no update for more than MAX_TIME_LAG; a timer checks, since no fetch may come (R-060)."""
     lab = full()
     lab.held = lambda letter: letter[1] == "b1" and letter[0] == "b3"
     lab.produce(1, "x")
@@ -550,8 +550,8 @@ def test_a_silent_follower_leaves_the_isr() -> None:
     assert lab.partition(1).hw == 1
 
 
-def test_a_follower_that_has_caught_up_joins_the_isr() -> None:
-    """V3 §G maybe_change_ISR: newISR = ISR + r, by a conditional write, known only when ZooKeeper has answered."""
+def test_caught_up_follower_joins_the_isr() -> None:
+    """V3 §G maybe_change_ISR: newISR = ISR + r, by a conditional write, in force only when ZooKeeper has answered."""
     lab = full()
     die(lab, 3)
     assert lab.isr() == [1, 2]
@@ -562,16 +562,16 @@ def test_a_follower_that_has_caught_up_joins_the_isr() -> None:
     assert lab.isr() == [1, 2, 3]
 
 
-def test_an_idle_partition_keeps_its_isr() -> None:
-    """KAFKA-7152 on V3 §G maybe_change_ISR: a follower with nothing to fetch is caught up; to the letter it is thrown out."""
+def test_idle_partition_keeps_its_isr() -> None:
+    """KAFKA-7152 on V3 §G maybe_change_ISR: a follower at the log end is caught up; by V3's letter it would leave the ISR."""
     lab = full()
     lab.wait(20_000)
 
     assert lab.isr() == [1, 2, 3]
 
 
-def test_a_follower_appends_and_takes_the_high_watermark() -> None:
-    """V3 §G run(): append, r.hw = response.hw, advance."""
+def test_follower_appends_and_adopts_the_hw() -> None:
+    """V3 §G run(), R-009, R-016: append, r.hw = response.hw, advance."""
     lab = full()
     lab.produce(1, "x")
     lab.settle()
@@ -580,8 +580,8 @@ def test_a_follower_appends_and_takes_the_high_watermark() -> None:
     assert (lab.values(2), lab.partition(2).hw) == (["x"], 1)
 
 
-def test_roles_end_with_the_leader() -> None:
-    """V3 §A step 3.2, third case, at the brokers: nobody leads, nobody follows (C-10)."""
+def test_replica_is_idle_without_a_leader() -> None:
+    """V3 §A step 3.2, third case, at the brokers (C-10)."""
     lab = full()
     command(lab, 3, msgspec.structs.replace(told(lab, 1), leader=None, leader_incarnation=NO_INCARNATION))
 

@@ -1,9 +1,9 @@
-"""What V3 says beside its procedures: state, messages, and the claims of its overview and discussions, by number."""
+"""Claims of V3 outside of its procedures: state, messages, overview and discussions, by requirement number."""
 
 import pytest
 from msgspec.structs import replace
 
-from reference.config import SAFE, BrokerConfig, Variant
+from reference.config import SAFE, Variant
 from reference.controller import leader_selection
 from reference.controller.leader_selection import Elect, Offline
 from reference.coordination import paths
@@ -18,20 +18,19 @@ from reference.messages import (
     LeaderAndIsrReply,
     ListOffsets,
     ListOffsetsReply,
-    PartitionState,
     ProduceReply,
     StopPartition,
     StopReplica,
     StopReplicaReply,
 )
-from reference.replica.partition import Follower, Leader, Partition
+from reference.replica.partition import Follower, Leader
 from reference.types import NO_EPOCH, Address, BrokerId, LeaderEpoch, topic_partition
 from tests.reference.lab import T0, Lab
-from tests.reference.test_v3 import add_topic, command, die, fetch, full, live, member, state, told
+from tests.reference.test_v3 import command, die, fetch, full, live, member, state, told
 
 
 class Watched(Lab):
-    """Remembers what each broker asked of ZooKeeper and of the others."""
+    """Records the requests of each broker to ZooKeeper, and its messages."""
 
     asked: list[tuple[int, tuple[AnyOp, ...]]]
     sent: list[tuple[int, str, object]]
@@ -45,7 +44,7 @@ class Watched(Lab):
 
 
 def watched(brokers: int = 3, *, partitions: int = 1) -> Watched:
-    """All in the ISR of every partition of `t`, b1 leading all; from here on remembered."""
+    """A `Watched` cluster at rest: all brokers are in the ISR of every partition of `t`, and b1 leads all."""
     lab = Watched(brokers, start=False)
     replicas = tuple(BrokerId(i) for i in range(1, brokers + 1))
     lab.zk.submit(lab.admin, (SetData(paths.topic_path("t"), paths.topic_payload((replicas,) * partitions), 0),))
@@ -61,28 +60,11 @@ def state_writes(lab: Watched) -> list[tuple[int, SetData]]:
     return [(i, op) for i, ops in lab.asked for op in ops if isinstance(op, SetData) and op.path.endswith("/state")]
 
 
-# --- state and messages ----------------------------------------------------------------------------------------------------
+# --- messages --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("struct", "fields"),
-    [
-        (Partition, {"tp", "log", "hw", "role", "replicas"}),
-        (Leader, {"isr", "zk_version"}),
-        (LeaderAndIsr, {"controller", "init", "states"}),
-        (PartitionState, {"tp", "leader", "leader_epoch", "isr", "zk_version"}),
-        (LeaderAndIsrReply, {"errors"}),
-        (Fetch, {"tp", "replica", "offset"}),
-        (FetchReply, {"hw", "batches"}),
-    ],
-)
-def test_state_and_messages_have_the_fields_of_the_document(struct: type, fields: set[str]) -> None:
-    """R-009, R-010, R-011, R-012, R-013, R-016: what one of them lacked could not be said (the timeout is the channel's)."""
-    assert fields <= set(struct.__struct_fields__)  # type: ignore[attr-defined]  # a Struct
-
-
-def test_the_answer_to_a_command_has_a_code_for_each_partition() -> None:
-    """R-013: one that is behind is told so, the others are obeyed."""
+def test_command_reply_has_an_error_for_each_partition() -> None:
+    """R-013: a partition with an older epoch is refused, the others are obeyed."""
     lab = full()
     old = told(lab, 2, epoch_up=-1)
     reply = command(lab, 3, old)
@@ -90,7 +72,7 @@ def test_the_answer_to_a_command_has_a_code_for_each_partition() -> None:
     assert reply.errors == ((T0, ErrorCode.FENCED_LEADER_EPOCH),)
 
 
-def test_commands_go_to_each_broker_in_one_message() -> None:
+def test_command_lists_all_partitions_in_one_message() -> None:
     """R-017, R-025, R-156: direct RPC with all partitions together, not a queue in ZooKeeper."""
     lab = watched(partitions=4)
     die(lab, 1)
@@ -100,8 +82,8 @@ def test_commands_go_to_each_broker_in_one_message() -> None:
     assert [len(m.states) for _, m in commands] == [4, 4]
 
 
-def test_a_command_without_an_answer_runs_into_the_timeout_and_is_sent_again() -> None:
-    """R-017, R-077: whoever takes too long is found out by the controller's timeout."""
+def test_command_without_answer_is_repeated_after_the_timeout() -> None:
+    """R-017, R-077: the controller's timeout finds brokers that do not answer."""
     lab = full()
     lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
     die(lab, 2)
@@ -113,18 +95,18 @@ def test_a_command_without_an_answer_runs_into_the_timeout_and_is_sent_again() -
     assert both[1].states == first[0].states
 
 
-# --- choosing --------------------------------------------------------------------------------------------------------------
+# --- elections -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_leader_and_the_isr_come_from_the_live_isr() -> None:
-    """R-021, R-144: whoever is elected has all that is committed, since only members of the ISR are."""
+def test_election_ignores_live_replicas_outside_the_isr() -> None:
+    """R-021, R-144: only members of the ISR have all committed records."""
     choice = leader_selection.select(SAFE, state(1, (1, 3)), live(2, 3))
 
     assert choice == Elect(member(3), (member(3),))
 
 
 @pytest.mark.parametrize(("unclean", "expected"), [(True, Elect(member(2), (member(2),))), (False, Offline((member(1),)))])
-def test_a_dead_isr_is_waited_for_or_passed_over_as_the_switch_says(unclean: bool, expected: object) -> None:
+def test_unclean_election_switch_decides_if_the_isr_is_dead(unclean: bool, expected: object) -> None:
     """R-022, R-145, C-15, U-02: the first live replica leads (data may be lost), or none does."""
     variant = Variant(unclean_election=unclean)
 
@@ -132,16 +114,16 @@ def test_a_dead_isr_is_waited_for_or_passed_over_as_the_switch_says(unclean: boo
 
 
 @pytest.mark.parametrize(("empty", "isr"), [(False, (member(1),)), (True, ())])
-def test_with_nobody_alive_the_leader_is_none_and_the_isr_is_kept(empty: bool, isr: tuple[object, ...]) -> None:
-    """R-023, U-18, B-57 (KAFKA-708): an empty ISR forgets whom to wait for, and every later election is unclean."""
+def test_isr_is_kept_when_no_replica_is_live(empty: bool, isr: tuple[object, ...]) -> None:
+    """R-023, U-18, B-57 (KAFKA-708): with an empty ISR the controller forgets its members, and later elections are unclean."""
     assert leader_selection.select(Variant(empty_isr=empty), state(1, (1,)), live()) == Offline(isr)  # type: ignore[arg-type]  # members
 
 
 # --- controller and brokers ------------------------------------------------------------------------------------------------
 
 
-def test_every_broker_watches_for_the_end_of_the_controller() -> None:
-    """R-040: one watch for each broker, whatever the number of partitions; who wakes up first leads all."""
+def test_every_broker_watches_the_controller_znode() -> None:
+    """R-040: one watch for each broker, whatever the number of partitions; the first to create the znode is controller."""
     lab = full()
     fired = lab.zk.expire(lab.sessions[1])
     of = [session for session, path, _ in fired if path == paths.CONTROLLER]
@@ -149,8 +131,8 @@ def test_every_broker_watches_for_the_end_of_the_controller() -> None:
     assert sorted(of) == sorted(lab.sessions[i] for i in (2, 3))
 
 
-def test_one_controller_elects_and_no_replica_watches_its_partition() -> None:
-    """R-146: nothing but the controller and the list of brokers is watched, so the death of a leader wakes no herd."""
+def test_death_of_a_leader_fires_few_watches() -> None:
+    """R-146: brokers watch only the controller and the list of brokers, so the death of a leader causes no herd effect."""
     lab = watched(partitions=5)
     lab.crash(1)
     fired = lab.zk.expire(lab.sessions[1])
@@ -159,7 +141,7 @@ def test_one_controller_elects_and_no_replica_watches_its_partition() -> None:
     assert len(fired) <= len(lab.ids) + 2
 
 
-def test_what_a_dead_controller_did_not_deliver_is_delivered_by_the_next() -> None:
+def test_next_controller_repeats_undelivered_commands() -> None:
     """R-044: a command that was lost with the controller comes again with INIT."""
     lab = full()
     lab.held = lambda letter: letter[0] == "b1" and isinstance(letter[2], LeaderAndIsr)
@@ -175,7 +157,7 @@ def test_what_a_dead_controller_did_not_deliver_is_delivered_by_the_next() -> No
     assert lab.partition(2).leader_epoch > missed
 
 
-def test_the_controller_alone_changes_leaders_and_the_leader_its_isr() -> None:
+def test_isr_change_is_conditional_and_keeps_the_leader() -> None:
     """R-065, R-004, R-005: every write is conditional, and a leader leaves leader and epoch as they are."""
     lab = watched()
     before = lab.state()
@@ -190,8 +172,8 @@ def test_the_controller_alone_changes_leaders_and_the_leader_its_isr() -> None:
     assert [m.broker for m in after.isr] == [1, 2]
 
 
-def test_a_broker_that_was_away_learns_from_zookeeper_what_it_missed() -> None:
-    """R-066, R-070: ZooKeeper is the truth; a command to a broker that is down is lost, and need not be kept."""
+def test_restarted_broker_reads_missed_changes_from_zookeeper() -> None:
+    """R-066, R-070: ZooKeeper is the truth; commands to a broker that is down may be lost."""
     lab = full()
     die(lab, 3)
     die(lab, 1)
@@ -204,13 +186,13 @@ def test_a_broker_that_was_away_learns_from_zookeeper_what_it_missed() -> None:
     assert (role.leader, lab.partition(3).leader_epoch) == (2, lab.state().leader_epoch)
 
 
-def test_a_failover_costs_one_write_for_each_partition_and_one_message_for_each_broker() -> None:
-    """R-067: the broker that died led six partitions."""
+def test_failover_costs_one_write_per_partition() -> None:
+    """R-067: and only the live brokers get commands; the dead broker held replicas of six partitions."""
     lab = watched(4, partitions=6)
     die(lab, 3)
     lab.asked.clear()
     lab.sent.clear()
-    lab.wait(100)  # nothing is left over
+    lab.wait(100)  # no work is left
     assert state_writes(lab) == []
     lab.start(3)
     lab.settle()
@@ -227,7 +209,7 @@ def test_a_failover_costs_one_write_for_each_partition_and_one_message_for_each_
 
 
 class Slow(Watched):
-    """ZooKeeper takes its time with what b1 asks: all that is asked while it does is answered in one round."""
+    """ZooKeeper answers b1 in rounds: a round answers all requests that were open when it began."""
 
     def __init__(self, brokers: int) -> None:
         self.waiting: list[ZkRequest] | None = None
@@ -240,7 +222,7 @@ class Slow(Watched):
             super()._perform(i, effect)
 
     def rounds(self) -> int:
-        """Answer until nothing is asked any more; how often that took."""
+        """Answer until no request is left; returns the number of rounds."""
         count = 0
         while self.waiting:
             asked, self.waiting = self.waiting, None
@@ -255,8 +237,8 @@ class Slow(Watched):
 
 
 @pytest.mark.parametrize("partitions", [1, 8])
-def test_the_writes_of_a_failover_do_not_wait_for_one_another(partitions: int) -> None:
-    """R-068: with 4 ms for each of 10 000 writes one after the other takes 40 s; here they are all under way at once."""
+def test_failover_writes_are_sent_in_parallel(partitions: int) -> None:
+    """R-068: at 4 ms each, 10 000 sequential writes take 40 s; here all are in flight at once."""
     lab = Slow(3)
     replicas = tuple(BrokerId(i) for i in (1, 2, 3))
     lab.zk.submit(lab.admin, (SetData(paths.topic_path("t"), paths.topic_payload((replicas,) * partitions), 0),))
@@ -272,7 +254,7 @@ def test_the_writes_of_a_failover_do_not_wait_for_one_another(partitions: int) -
     assert lab.isr() == [1, 3]
 
 
-def test_a_command_costs_one_message_and_one_answer() -> None:
+def test_command_costs_one_message_and_one_answer() -> None:
     """R-069: through a queue in ZooKeeper it would cost two writes, a watch and a read."""
     lab = watched()
     die(lab, 3)
@@ -287,7 +269,7 @@ def test_a_command_costs_one_message_and_one_answer() -> None:
 
 
 def two_leaders() -> Lab:
-    """b1 stands still for ZooKeeper and the controller, and has been replaced by b2."""
+    """b1 is cut off from ZooKeeper and the controller, and b2 has replaced it as leader."""
     lab = full()
     lab.muted.add(1)
     lab.held = lambda letter: letter[1] == "b1" and isinstance(letter[2], LeaderAndIsr)
@@ -296,8 +278,8 @@ def two_leaders() -> Lab:
     return lab
 
 
-def test_of_two_leaders_only_the_one_in_zookeeper_commits() -> None:
-    """R-072: both append; the old one's followers have left it."""
+def test_only_the_leader_in_zookeeper_commits() -> None:
+    """R-072: two leaders append; the followers fetch from the new one only."""
     lab = two_leaders()
     assert lab.leaders() == [1, 2]
     lab.produce(1, "old", correlation=8)
@@ -311,12 +293,12 @@ def test_of_two_leaders_only_the_one_in_zookeeper_commits() -> None:
     assert lab.partition(1).hw == 0
 
 
-def test_a_leader_that_was_replaced_cannot_shrink_its_isr() -> None:
-    """R-071, R-076: its write is conditional on a version that the controller's has passed."""
+def test_replaced_leader_cannot_shrink_its_isr() -> None:
+    """R-071, R-076: its write is conditional on a version that the controller's write has replaced."""
     lab = two_leaders()
     lab.muted.discard(1)
     before = lab.state()
-    lab.sessions[1] = lab.zk.connect(timeout_ms=6000)  # what was sent before the end, over a connection that lives
+    lab.sessions[1] = lab.zk.connect(timeout_ms=6000)  # its earlier write, over a connection that still works
     lab.produce(1, "old")
     lab.wait(9000)
     after = lab.state()
@@ -329,8 +311,8 @@ def test_a_leader_that_was_replaced_cannot_shrink_its_isr() -> None:
     assert lab.partition(1).hw == 0
 
 
-def test_zookeeper_is_written_before_anybody_is_told() -> None:
-    """R-076: else the old leader could take the new one out of the ISR before the new one leads."""
+def test_controller_writes_zookeeper_before_it_sends_commands() -> None:
+    """R-076: otherwise the old leader could remove the new one from the ISR before the new one leads."""
     lab = Slow(3)
     for i in lab.ids:
         lab.start(i)
@@ -341,7 +323,7 @@ def test_zookeeper_is_written_before_anybody_is_told() -> None:
     lab.crash(2)
     lab.waiting = []
     lab.expire(2)
-    for _ in range(3):  # the brokers, their registrations, the state; the write is under way
+    for _ in range(3):  # the brokers, their registrations, the state; then the write is in flight
         asked, lab.waiting = lab.waiting, []
         for request in asked:
             answers, _ = lab.zk.submit(lab.sessions[1], request.ops, atomic=request.atomic)
@@ -356,8 +338,8 @@ def test_zookeeper_is_written_before_anybody_is_told() -> None:
 
 
 @pytest.mark.parametrize("up", [-1, 0])
-def test_a_replica_follows_only_a_later_epoch(up: int) -> None:
-    """R-080: commands that overtook each other end with the latest."""
+def test_follower_ignores_commands_of_no_later_epoch(up: int) -> None:
+    """R-080: reordered commands end with the latest."""
     lab = full()
     before = lab.partition(3).leader_epoch
     command(lab, 3, told(lab, 2, epoch_up=up))
@@ -371,8 +353,8 @@ def test_a_replica_follows_only_a_later_epoch(up: int) -> None:
 # --- leading and fetching --------------------------------------------------------------------------------------------------
 
 
-def test_a_new_leader_takes_nothing_more_from_the_old_one() -> None:
-    """R-034, R-035: an answer that was under way is not appended, and ISR and version are those of the command."""
+def test_new_leader_ignores_a_late_fetch_reply() -> None:
+    """R-034, R-035: the records are not appended; ISR and version are those of the command."""
     lab = full()
     lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], FetchReply)
     lab.produce(1, "x")
@@ -389,8 +371,8 @@ def test_a_new_leader_takes_nothing_more_from_the_old_one() -> None:
 
 
 @pytest.mark.parametrize(("between", "error"), [("empty", None), ("out_of_range", ErrorCode.OFFSET_OUT_OF_RANGE)])
-def test_a_consumer_above_the_high_watermark_of_a_new_leader_waits(between: str, error: ErrorCode | None) -> None:
-    """R-036, R-078: what it asks for is valid though the new leader cannot know it; out of range is what the log lacks."""
+def test_consumer_above_the_hw_of_a_new_leader_waits(between: str, error: ErrorCode | None) -> None:
+    """R-036, R-078: the new leader cannot know yet that the offset is valid; only beyond the log end it is out of range."""
     lab = Lab(3, variant=replace(SAFE, fetch_between_hw_leo=between))
     lab.wait(3000)
     lab.held = lambda letter: letter[1] == "b3"
@@ -404,18 +386,8 @@ def test_a_consumer_above_the_high_watermark_of_a_new_leader_waits(between: str,
     assert beyond.error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_only_the_leader_answers_a_fetch() -> None:
-    """R-055, R-131: a follower's log may hold what is never committed."""
-    lab = full()
-    for i in (2, 3):
-        reply = fetch(lab, i, 0)
-
-        assert reply is not None
-        assert reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-def test_followers_hold_the_records_in_the_order_of_the_leader() -> None:
-    """R-131: they pull one after the other from one log."""
+def test_followers_hold_records_in_the_leaders_order() -> None:
+    """R-131: every follower fetches one log in its order."""
     lab = full()
     for value in "abcde":
         lab.produce(1, value, correlation=ord(value))
@@ -425,8 +397,8 @@ def test_followers_hold_the_records_in_the_order_of_the_leader() -> None:
     assert lab.values(1) == lab.values(2) == lab.values(3) == list("abcde")
 
 
-def test_an_isr_counts_only_once_zookeeper_has_it() -> None:
-    """R-059: a leader that believed in its wish would commit with an ISR that nobody elects from."""
+def test_isr_change_takes_effect_only_after_the_write() -> None:
+    """R-059: otherwise the leader would commit with an ISR that no election uses."""
     lab = full()
     lab.muted.add(1)
     lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], Fetch)
@@ -441,8 +413,8 @@ def test_an_isr_counts_only_once_zookeeper_has_it() -> None:
 
 
 @pytest.mark.parametrize(("look", "isr"), [("timer", [1]), ("fetch", [1, 2])])
-def test_somebody_looks_for_followers_that_are_silent(look: str, isr: list[int]) -> None:
-    """R-060, U-15: where only a fetch makes the leader look, the last follower that falls silent is never found out."""
+def test_timer_finds_the_last_silent_follower(look: str, isr: list[int]) -> None:
+    """R-060, U-15: if the leader checks only at a fetch, it never notices that the last follower is silent."""
     lab = Lab(2, variant=replace(SAFE, isr_shrink=look))
     lab.wait(3000)
     lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
@@ -452,8 +424,8 @@ def test_somebody_looks_for_followers_that_are_silent(look: str, isr: list[int])
     assert lab.isr() == isr
 
 
-def test_a_follower_below_the_high_watermark_stays_outside() -> None:
-    """R-058, C-07, U-05: to V3's letter any replica that is behind would join."""
+def test_follower_below_the_hw_does_not_join_the_isr() -> None:
+    """R-058, C-07, U-05: by V3's letter any lagging replica would join."""
     for rule, isr in (("epoch_start", [1]), ("hw_only", [1]), ("v3_literal", [1, 2])):
         lab = Lab(2, variant=replace(SAFE, isr_join=rule))
         lab.crash(2)
@@ -468,8 +440,8 @@ def test_a_follower_below_the_high_watermark_stays_outside() -> None:
 
 
 @pytest.mark.parametrize(("rule", "isr"), [("last_change", [1]), ("caught_up", [1, 2])])
-def test_the_one_that_is_too_many_messages_behind_leaves(rule: str, isr: list[int]) -> None:
-    """R-057, C-09: V3 counts messages and the time since the log end moved; `safe` only the time since it had everything."""
+def test_v3_follower_many_records_behind_leaves_the_isr(rule: str, isr: list[int]) -> None:
+    """R-057, R-062, C-09: V3 counts records and the time since the LEO moved; `safe` only the time since it was caught up."""
     lab = Lab(2, variant=replace(SAFE, lag_rule=rule))
     lab.configs = {i: replace(c, lag_max_records=3, fetch_max_records=1) for i, c in lab.configs.items()}
     for i in lab.ids:
@@ -484,23 +456,16 @@ def test_the_one_that_is_too_many_messages_behind_leaves(rule: str, isr: list[in
 
 
 @pytest.mark.parametrize("rule", ["last_change", "caught_up", "last_fetch"])
-def test_a_leader_never_takes_itself_out_of_the_isr(rule: str) -> None:
-    """C-09: on an idle partition the leader is as silent as everybody."""
+def test_leader_never_removes_itself_from_the_isr(rule: str) -> None:
+    """C-09: on an idle partition the leader's log does not move either."""
     lab = Lab(1, variant=replace(SAFE, lag_rule=rule))
     lab.wait(20_000)
 
     assert (lab.isr(), lab.leaders()) == ([1], [1])
 
 
-def test_limits_of_lag_and_intervals_are_configuration() -> None:
-    """R-062: V3 names them and gives no numbers."""
-    names = {"lag_max_records", "replica_lag_time_max_ms", "checkpoint_interval_ms", "fetch_max_records"}
-
-    assert names <= set(BrokerConfig.__struct_fields__)
-
-
-def test_a_latest_offset_is_not_told_before_it_is_known() -> None:
-    """R-036, B-22, KIP-207: right after an election the high watermark may lie below what another consumer has read."""
+def test_latest_offset_is_unavailable_until_the_hw_is_known() -> None:
+    """R-036, B-22, KIP-207: after an election the HW may be below what another consumer has read."""
     lab = full()
     lab.produce(1, "x")
     lab.settle()
@@ -513,11 +478,11 @@ def test_a_latest_offset_is_not_told_before_it_is_known() -> None:
     assert reply.error is ErrorCode.OFFSET_NOT_AVAILABLE
 
 
-# --- what is asked for in ZooKeeper ----------------------------------------------------------------------------------------
+# --- requests in ZooKeeper -------------------------------------------------------------------------------------------------
 
 
-def asked_for(lab: Lab, path: str, payload: bytes = b"") -> None:
-    """An administrator writes a request, and the nodes above it."""
+def create_request(lab: Lab, path: str, payload: bytes = b"") -> None:
+    """Create a request znode and its parents, as an administrator does."""
     parts = path.split("/")
     for depth in range(2, len(parts)):
         _, fired = lab.zk.submit(lab.admin, (Create("/".join(parts[:depth]), b""),))
@@ -532,39 +497,31 @@ def exists(lab: Lab, path: str) -> bool:
     return isinstance(answer, Data)
 
 
-def test_a_partition_is_added_and_removed_by_a_node_that_goes_when_it_is_done() -> None:
-    """R-007, R-008: the first names its replicas, the second has no value."""
+def test_partition_is_added_and_removed_by_request_znodes() -> None:
+    """R-007, R-008: the first names its replicas, the second has no value; the controller deletes them when done."""
     lab = full()
     added = topic_partition("t", 1)
-    asked_for(lab, paths.partition_add_path(added), b"[3,2]")
+    create_request(lab, paths.partition_add_path(added), b"[3,2]")
     assert exists(lab, paths.state_path(added))
     assert not exists(lab, paths.partition_add_path(added))
-    asked_for(lab, paths.partition_remove_path(added))
+    create_request(lab, paths.partition_remove_path(added))
 
     assert not exists(lab, paths.state_path(added))
     assert not exists(lab, paths.partition_remove_path(added))
 
 
-def test_a_request_to_delete_topics_goes_with_the_topics() -> None:
-    """R-149: the list names two, one of which is not there."""
+def test_delete_topics_request_is_deleted_with_the_topics() -> None:
+    """R-149: the list names two topics, one of which does not exist."""
     lab = full()
-    asked_for(lab, paths.DELETE_TOPICS, b'{"version":1,"topics":["nowhere","t"]}')
+    create_request(lab, paths.DELETE_TOPICS, b'{"version":1,"topics":["nowhere","t"]}')
 
     assert not exists(lab, paths.topic_path("t"))
     assert not exists(lab, paths.DELETE_TOPICS)
     assert [i for i in lab.ids if lab.disks[i].logs] == []
 
 
-def test_the_controller_keeps_the_list_of_topics() -> None:
-    """R-026: what is new and what is gone is told by the difference."""
-    lab = full()
-    add_topic(lab, "other", 2, 3)
-
-    assert lab.nodes[1].state.controller.topics == ("other", "t")
-
-
-def test_a_stop_is_answered_with_a_code_for_each_partition() -> None:
-    """R-014, R-015: the one that was overtaken is refused, the one that is not there is stopped already."""
+def test_stop_replica_reply_has_an_error_for_each_partition() -> None:
+    """R-014, R-015: an older epoch is refused; a partition that does not exist counts as stopped."""
     lab = full()
     command(lab, 3, told(lab, 2, epoch_up=4))
     lab.letters.clear()
