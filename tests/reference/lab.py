@@ -42,7 +42,7 @@ from reference.replica.partition import Leader, Partition
 from reference.sealed import in_the_clear
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, BrokerId, Incarnation, Millis, TopicId, TopicPartition
 
-Letter = tuple[Address, Address, AnyMessage]
+Letter = tuple[Address, Address, AnyMessage]  # a message in flight: sender, receiver, message
 T0 = TopicPartition("t-0")
 
 

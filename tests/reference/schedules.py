@@ -31,7 +31,7 @@ class Schedule:
             self.lab.expire(i)
 
     def start(self, i: int) -> None:
-        """Start a new process while the session of the old one still exists."""
+        """Start a new process. `start_everybody` expires the session of the old one."""
         self.orphans.append(self.lab.sessions[i])
         self.lab.start(i)
 

@@ -166,7 +166,7 @@ class Promises:
             values = [v for b in replica.log.batches for v in in_the_clear(b.values)]
             kept = self.kept.setdefault(of, [])
             if [v for v, _ in kept[: replica.hw]] != values[: min(replica.hw, len(kept))]:
-                self.broken.append(f"b{i} has {values} of {of} with HW {replica.hw}, promised were {kept}")
+                self.broken.append(f"b{i} has {values} of {of} with HW {replica.hw}, but {kept} was committed")
             if isinstance(replica.role, Leader):
                 self._look_at_leader(i, life, of, replica, values)
                 kept.extend((value, replica.leader_epoch) for value in values[len(kept) : replica.hw])
@@ -174,9 +174,9 @@ class Promises:
     def _look_at_leader(self, i: int, life: int, of: Life, replica: Partition, values: list[str]) -> None:
         epoch, kept = replica.leader_epoch, self.kept[of]
         if self.leads.setdefault((of, epoch), i) != i:
-            self.broken.append(f"b{i} leads {of} in epoch {epoch}, and so does b{self.leads[of, epoch]}")
+            self.broken.append(f"b{i} leads {of} in epoch {epoch}, which is also led by b{self.leads[of, epoch]}")
         if replica.hw < self.hws.get((i, life, of, epoch), 0):
             self.broken.append(f"HW of {of} at b{i} falls to {replica.hw} in epoch {epoch}")
         self.hws[i, life, of, epoch] = replica.hw
         if any(values[offset : offset + 1] != [value] for offset, (value, when) in enumerate(kept) if when < epoch):
-            self.broken.append(f"b{i} leads {of} in epoch {epoch} with {values}, promised were {kept}")
+            self.broken.append(f"b{i} leads {of} in epoch {epoch} with {values}, but {kept} was committed")

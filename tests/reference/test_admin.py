@@ -83,6 +83,7 @@ def prefer(lab: Lab) -> None:
 
 
 def bury(lab: Lab, i: int) -> None:
+    """Kill a broker, expire its session, and wait 3 s."""
     lab.crash(i)
     lab.muted.discard(i)
     lab.expire(i)
@@ -91,6 +92,7 @@ def bury(lab: Lab, i: int) -> None:
 
 
 def back(lab: Lab, i: int) -> None:
+    """Start a broker again, and wait 3 s."""
     lab.start(i)
     lab.settle()
     lab.wait(3000)
@@ -206,7 +208,7 @@ def test_late_leader_and_isr_does_not_restore_removed_partition() -> None:
     assert (leader_of(lab, T1), holders(lab, T1)) == ([3], [2, 3])
 
 
-# --- the controller dies --------------------------------------------------------------------------------------------------------
+# --- failover of the controller -------------------------------------------------------------------------------------------------
 
 
 def test_new_controller_adds_partitions_requested_meanwhile() -> None:
@@ -308,8 +310,8 @@ def test_admin_request_completes_when_any_answer_is_lost(name: str, which: int) 
 
 
 @pytest.mark.parametrize(("variant", "forgets"), [("safe", False), ("v3", True)])
-def test_v3_loses_an_addition_if_it_dies_before_step_4(variant: str, forgets: bool) -> None:
-    """C-13: V3 runs V3 §H on_partitions_add step 3 before step 4, and the controller dies between the two."""
+def test_v3_controller_crash_before_step_4_loses_an_addition(variant: str, forgets: bool) -> None:
+    """C-13: V3 §H on_partitions_add step 3 comes before step 4, and the controller dies between the two."""
     found = []
     for before in range(STEPS["add"]):
         lab = full(VARIANTS[variant])
@@ -451,7 +453,7 @@ def test_malformed_admin_request_is_dropped() -> None:
     assert (requests(lab), lab.leaders()) == ([], [1])
 
 
-# --- what it costs --------------------------------------------------------------------------------------------------------------
+# --- without a request ----------------------------------------------------------------------------------------------------------
 
 
 def test_idle_controller_only_watches_the_admin_paths() -> None:

@@ -22,7 +22,7 @@ ADD = (
 )
 
 
-def _quietly(lab: Lab, op: AnyOp) -> None:
+def _write_without_watches(lab: Lab, op: AnyOp) -> None:
     lab.zk.submit(lab.admin, (op,))
 
 
@@ -41,7 +41,7 @@ def test_replica_assigned_during_topic_deletion_is_stopped() -> None:
     """R-149, C-12: AR grew after the deletion had read it. A broker that starts at that moment would keep a stray replica."""
     lab = cluster()
     assignment = paths.partitions_payload({T0: ids(1, 2, 3, 4)})
-    lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _quietly(lab, SetData(paths.topic_path("t"), assignment))
+    lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _write_without_watches(lab, SetData(paths.topic_path("t"), assignment))
     write(lab, DELETE)
     lab.wait(10_000)
 
@@ -84,14 +84,14 @@ def test_broker_registering_during_topic_deletion_is_told_later() -> None:
     lab.crash(3)
     lab.expire(3)
     lab.settle()
-    lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _start_now(lab, 3)
+    lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _start_in_between(lab, 3)
     write(lab, DELETE)
     lab.wait(3000)
 
     assert (holders(lab), data(lab, paths.topic_path("t"))) == ([], None)
 
 
-def _start_now(lab: Lab, i: int) -> None:
+def _start_in_between(lab: Lab, i: int) -> None:
     """Start broker `i` while another broker handles an event."""
     lab.busy = False
     lab.start(i)
@@ -99,19 +99,19 @@ def _start_now(lab: Lab, i: int) -> None:
     assert lab.nodes[i].state.broker.registration == "registered"
 
 
-def _erased_behind_the_back_of(i: int, protocol: str = "safe") -> Mortal:
+def _topic_deleted_at_startup_of(i: int, protocol: str = "safe") -> Mortal:
     """Delete the topic right after broker `i` registered and read its assignment; the controller b1 dies with the deletion."""
     lab = cluster(VARIANTS[protocol])
     lab.crash(i)
     lab.expire(i)
     lab.settle()
 
-    def dies() -> None:
-        _start_now(lab, i)
+    def start_and_die() -> None:
+        _start_in_between(lab, i)
         lab.left = 1
         lab.held = lambda letter: letter[0] == "b1"
 
-    lab.before[f"gone: {paths.topic_path('t')}"] = dies
+    lab.before[f"gone: {paths.topic_path('t')}"] = start_and_die
     write(lab, DELETE)
     lab.letters = deque(letter for letter in lab.letters if letter[0] != "b1")
     lab.held = lambda letter: False
@@ -121,16 +121,16 @@ def _erased_behind_the_back_of(i: int, protocol: str = "safe") -> Mortal:
 
 def test_broker_deletes_a_replica_unknown_to_the_new_controller() -> None:
     """V3 §E step 4, R-046: the old controller deleted the topic, and died before it told a broker that had just registered."""
-    lab = _erased_behind_the_back_of(3)
+    lab = _topic_deleted_at_startup_of(3)
     lab.bury(1)
 
     assert holders(lab) == []
-    assert _erased_behind_the_back_of_v3() == [3]
+    assert _replicas_left_without_topic_ids() == [3]
 
 
-def _erased_behind_the_back_of_v3() -> list[int]:
+def _replicas_left_without_topic_ids() -> list[int]:
     """V3 has no topic ids, and checks for stray replicas at startup only."""
-    lab = _erased_behind_the_back_of(3, "no-topic-id")
+    lab = _topic_deleted_at_startup_of(3, "no-topic-id")
     lab.bury(1)
     lab.wait(10_000)
     return holders(lab)
@@ -138,7 +138,7 @@ def _erased_behind_the_back_of_v3() -> list[int]:
 
 def test_broker_repeats_its_stray_check_after_a_lost_answer() -> None:
     """V3 §E step 4: without an answer the broker knows nothing about the replica."""
-    lab = _erased_behind_the_back_of(3)
+    lab = _topic_deleted_at_startup_of(3)
     lab.muted.add(3)
     lab.bury(1)
     assert holders(lab) == [3]
@@ -161,7 +161,7 @@ def test_assigned_replica_missing_from_full_metadata_is_kept() -> None:
     assert (node.strays.suspects, holders(lab)) == ((), [1, 2, 3])
 
 
-def _while_it_starts(lab: Lab, i: int, *assigned: Assigned) -> int:
+def _return_to_startup(lab: Lab, i: int, *assigned: Assigned) -> int:
     """Put broker `i` back into its startup, after it read these assignments. Returns the id of the request that it waits for."""
     broker = lab.nodes[i].state.broker
     broker.registration, broker.registration_request = "learning-states", 999
@@ -171,9 +171,9 @@ def _while_it_starts(lab: Lab, i: int, *assigned: Assigned) -> int:
 
 def test_replica_started_by_a_deposed_controller_is_checked() -> None:
     """V3 §E step 4: the command may come from a controller that does not know yet that it was deposed."""
-    lab = _erased_behind_the_back_of(3)
+    lab = _topic_deleted_at_startup_of(3)
     assert isinstance(lab.nodes[3].state.broker.partitions[T0].role, Follower)
-    lab.tell(3, ZkReplied(_while_it_starts(lab, 3), ()))
+    lab.tell(3, ZkReplied(_return_to_startup(lab, 3), ()))
     lab.settle()
 
     assert holders(lab) == []
@@ -181,9 +181,9 @@ def test_replica_started_by_a_deposed_controller_is_checked() -> None:
 
 def test_replica_unlisted_during_startup_is_checked_afterwards() -> None:
     """V3 §E step 4: the assignment may have been read before the topic was deleted. The first full metadata come only once."""
-    lab = _erased_behind_the_back_of(3)
+    lab = _topic_deleted_at_startup_of(3)
     partition = lab.nodes[3].state.broker.partitions[T0]
-    waits = _while_it_starts(lab, 3, Assigned(T0, ids(1, 2, 3), partition.log.topic_id))
+    waits = _return_to_startup(lab, 3, Assigned(T0, ids(1, 2, 3), partition.log.topic_id))
     lab.bury(1)
     assert holders(lab) == [3]
     lab.tell(3, ZkReplied(waits, (NoNode(),)))
@@ -194,7 +194,7 @@ def test_replica_unlisted_during_startup_is_checked_afterwards() -> None:
 
 def test_stray_check_keeps_a_replica_with_a_newer_command() -> None:
     """V3 §E step 4: the command is newer than the read of the assignment."""
-    lab = _erased_behind_the_back_of(3)
+    lab = _topic_deleted_at_startup_of(3)
     lab.muted.add(3)
     lab.bury(1)
     broker = lab.nodes[3].state.broker

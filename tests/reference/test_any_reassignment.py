@@ -116,7 +116,7 @@ class Storm(Schedule):
         return self.lost_by(self.lab.leaders()[0])
 
 
-def played(seed: int, protocol: str = "safe") -> Storm:
+def run_storm(seed: int, protocol: str = "safe") -> Storm:
     storm = Storm(seed, protocol)
     for _ in range(STEPS):
         storm.step()
@@ -126,7 +126,7 @@ def played(seed: int, protocol: str = "safe") -> Storm:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_move_ends_without_losing_records(seed: int) -> None:
     """R-244: AR, ISR and the brokers with a replica are the same, no request is left, and no acknowledged record is lost."""
-    storm = played(seed)
+    storm = run_storm(seed)
 
     assert storm.heal()
     assert storm.lost() == {}
@@ -135,7 +135,7 @@ def test_any_move_ends_without_losing_records(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_move_by_requests_ends_without_losing_records(seed: int) -> None:
     """R-247, R-249, C-19: proposal B is as safe, and its moves end although either kind of request changes them at any moment."""
-    storm = played(seed, "reassignment-by-requests")
+    storm = run_storm(seed, "reassignment-by-requests")
 
     assert storm.heal()
     assert storm.lost() == {}
@@ -143,7 +143,7 @@ def test_any_move_by_requests_ends_without_losing_records(seed: int) -> None:
 
 def test_storms_by_requests_cover_both_kinds_of_request() -> None:
     """R-251, R-254: the runs end moves, drop intermediate replicas, and use both kinds of request."""
-    storms = [played(seed, "reassignment-by-requests") for seed in range(8)]
+    storms = [run_storm(seed, "reassignment-by-requests") for seed in range(8)]
     assert all(storm.heal() for storm in storms)
     notes = [n for storm in storms for _, n in storm.lab.notes]
     begun = [(n.detail or "").split()[0] for n in notes if n.kind == "reassignment-begun"]
@@ -155,7 +155,7 @@ def test_storms_by_requests_cover_both_kinds_of_request() -> None:
 
 def test_storms_cover_forward_and_backward_moves() -> None:
     """The runs acknowledge records, and end moves in both directions."""
-    storms = [played(seed) for seed in range(8)]
+    storms = [run_storm(seed) for seed in range(8)]
     healed = [storm.heal() for storm in storms]
     words = [(n.detail or "").split()[0] for storm in storms for _, n in storm.lab.notes if n.kind == "reassignment-ended"]
 
@@ -166,4 +166,4 @@ def test_storms_cover_forward_and_backward_moves() -> None:
 
 def test_storms_catch_a_controller_that_narrows_ar_first() -> None:
     """B-59: if AR is narrowed first, some run leaves a stray replica behind."""
-    assert any(not played(seed, "reassign-ar-first").heal() for seed in range(8))
+    assert any(not run_storm(seed, "reassign-ar-first").heal() for seed in range(8))

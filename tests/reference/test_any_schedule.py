@@ -63,7 +63,7 @@ class World(Schedule):
         return self.lost_by(max(leaders, key=lambda i: self.lab.partition(i).leader_epoch, default=None))
 
 
-def played(seed: int, protocol: str = "safe", *, dirs: int = 1) -> World:
+def run_schedule(seed: int, protocol: str = "safe", *, dirs: int = 1) -> World:
     world = World(seed, protocol, dirs=dirs)
     for _ in range(STEPS):
         world.step()
@@ -73,7 +73,7 @@ def played(seed: int, protocol: str = "safe", *, dirs: int = 1) -> World:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_schedule_heals_without_losing_records(seed: int) -> None:
-    world = played(seed)
+    world = run_schedule(seed)
 
     assert world.lost() == {}
     assert world.lab.isr() == [1, 2, 3]
@@ -84,7 +84,7 @@ def test_any_schedule_heals_without_losing_records(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_directory_failures_heal_without_losing_records(seed: int) -> None:
     """R-290, R-307, U-16: whatever a controller knew about bad directories, and whenever it died."""
-    world = played(seed, dirs=2)
+    world = run_schedule(seed, dirs=2)
 
     assert world.lost() == {}
     assert world.lab.isr() == [1, 2, 3]
@@ -94,8 +94,8 @@ def test_any_directory_failures_heal_without_losing_records(seed: int) -> None:
 
 def test_schedules_catch_truncation_to_the_high_watermark() -> None:
     """The runs acknowledge records, and lose some with the variant `truncate-to-hw`."""
-    acked = sum(len(played(seed).acked) for seed in range(10))
-    lost = [seed for seed in range(SEEDS) if played(seed, "truncate-to-hw").lost()]
+    acked = sum(len(run_schedule(seed).acked) for seed in range(10))
+    lost = [seed for seed in range(SEEDS) if run_schedule(seed, "truncate-to-hw").lost()]
 
     assert acked > 50
     assert lost != []

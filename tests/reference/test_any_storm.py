@@ -188,10 +188,10 @@ class Storm:
             case _:
                 pass
 
-    # --- the end ---
+    # --- healing ---
 
     def heal(self) -> list[str]:
-        """End all faults and start every broker. Returns what is still wrong after 40 rounds of at least 2 s."""
+        """End all faults and start every broker. Returns what is still wrong after at most 40 rounds of 2 s."""
         lab = self.lab
         for i in lab.ids:
             for directory in lab.disks[i].dirs:
@@ -232,7 +232,7 @@ def unfinished(lab: Cluster) -> list[str]:
             wrong.append(f"{tp} has no leader: {state}")
         else:
             told = replace(state, topic_id=TopicId(topics[topic_of(tp)].czxid))
-            wrong += _of_replicas(lab, told) + _of_metadata(lab, told)
+            wrong += _wrong_replicas(lab, told) + _wrong_metadata(lab, told)
     for i in lab.ids:
         strays = [tp for directory in lab.disks[i].dirs for tp in directory.logs if tp not in states]
         strays += [tp for tp in lab.nodes[i].state.broker.metadata if tp not in states]
@@ -245,7 +245,7 @@ def unfinished(lab: Cluster) -> list[str]:
     return wrong
 
 
-def _of_replicas(lab: Cluster, state: PartitionState) -> list[str]:
+def _wrong_replicas(lab: Cluster, state: PartitionState) -> list[str]:
     tp, wrong = state.tp, []
     logs = {i: [log for d in lab.disks[i].dirs for found, log in d.logs.items() if found == tp] for i in lab.ids}
     holders = [i for i in lab.ids if logs[i]]
@@ -256,7 +256,7 @@ def _of_replicas(lab: Cluster, state: PartitionState) -> list[str]:
     for i in holders:
         replica = lab.nodes[i].state.broker.partitions.get(tp)
         if replica is None or (replica.log.topic_id, replica.leader_epoch) != (state.topic_id, state.leader_epoch):
-            wrong.append(f"{tp} at b{i} is not what ZooKeeper says")
+            wrong.append(f"{tp} at b{i} differs from the state in ZooKeeper")
         elif isinstance(replica.role, Leader) != (state.leader == i) or replica.hw != replica.log.leo:
             wrong.append(f"{tp} at b{i}: {replica.role}, HW {replica.hw}, LEO {replica.log.leo}, though {state.leader} leads")
         elif isinstance(replica.role, Leader) and replica.role.change is not None:
@@ -264,7 +264,7 @@ def _of_replicas(lab: Cluster, state: PartitionState) -> list[str]:
     return wrong
 
 
-def _of_metadata(lab: Cluster, state: PartitionState) -> list[str]:
+def _wrong_metadata(lab: Cluster, state: PartitionState) -> list[str]:
     told = {i: lab.nodes[i].state.broker.metadata.get(state.tp) for i in lab.ids}
     return [f"metadata of {state.tp} at b{i}: {m}" for i, m in told.items() if m is None or _told(m) != _told(state)]
 
@@ -273,7 +273,7 @@ def _told(state: PartitionState) -> tuple[object, ...]:
     return state.topic_id, state.leader, state.leader_epoch, state.isr, state.replicas, state.offline
 
 
-def played(seed: int, protocol: str = "safe", *, dirs: int = 2, steps: int = STEPS) -> Storm:
+def run_storm(seed: int, protocol: str = "safe", *, dirs: int = 2, steps: int = STEPS) -> Storm:
     storm = Storm(seed, protocol, dirs=dirs)
     for _ in range(steps):
         storm.step()
@@ -288,7 +288,7 @@ def test_any_storm_heals_and_keeps_the_promise(seed: int) -> None:
 
     No election relies on a replica whose data is lost, and no request is left behind or half done.
     """
-    storm = played(seed)
+    storm = run_storm(seed)
 
     assert storm.heal() == []
     assert storm.lab.promises.broken == []
@@ -296,7 +296,7 @@ def test_any_storm_heals_and_keeps_the_promise(seed: int) -> None:
 
 def test_storms_catch_truncation_to_the_high_watermark() -> None:
     """The runs commit records, and lose some with the variant `truncate-to-hw`."""
-    promised = sum(len(kept) for seed in range(4) for kept in played(seed).lab.promises.kept.values())
+    promised = sum(len(kept) for seed in range(4) for kept in run_storm(seed).lab.promises.kept.values())
 
     assert promised > 20
-    assert any(played(seed, "truncate-to-hw").lab.promises.broken for seed in range(60))
+    assert any(run_storm(seed, "truncate-to-hw").lab.promises.broken for seed in range(60))

@@ -20,7 +20,7 @@ def acknowledged(lab: Lab) -> list[int]:
     return [m.correlation for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
 
 
-# --- who is alive ----------------------------------------------------------------------------------------------------------
+# --- which replicas are alive ----------------------------------------------------------------------------------------------
 
 
 def test_broker_leaves_the_isr_when_its_session_expires() -> None:
@@ -145,7 +145,7 @@ def test_lagging_follower_fetches_many_batches_at_once() -> None:
     assert seen[:1] == [6]
 
 
-# --- what stands in ZooKeeper ----------------------------------------------------------------------------------------------
+# --- what ZooKeeper holds --------------------------------------------------------------------------------------------------
 
 
 def read(lab: Lab, path: str) -> Data:

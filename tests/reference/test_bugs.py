@@ -22,7 +22,7 @@ def acked(lab: Lab) -> list[ProduceReply]:
     return [m for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
 
 
-def two_brokers_with_one_ack_unheard(protocol: str) -> Lab:
+def two_brokers_with_a_lagging_hw(protocol: str) -> Lab:
     """b1 leads and has acknowledged m1; b2 holds m1, but does not know that it is committed."""
     lab = Lab(2, variant=VARIANTS[protocol])
     lab.wait(3000)
@@ -43,7 +43,7 @@ def restart(lab: Lab, i: int) -> None:
     lab.settle()
 
 
-def log_of_the_last_leader(protocol: str) -> list[str]:
+def log_of_the_third_leader(protocol: str) -> list[str]:
     """The log of the third leader in KIP-101 scenario 1 with three replicas.
 
     A record is acknowledged, but no follower learns that it is committed, and two leaders die one after the other.
@@ -65,14 +65,14 @@ def log_of_the_last_leader(protocol: str) -> list[str]:
 
 def test_truncation_to_hw_loses_acknowledged_records() -> None:
     """KIP-101 scenario 1 (U-01, B-01, B-28): a follower truncates to its lagging HW, and leads before it has fetched again."""
-    assert log_of_the_last_leader("truncate-to-hw") == []
-    assert log_of_the_last_leader("v3") == []
-    assert log_of_the_last_leader("safe") == ["m1"]
+    assert log_of_the_third_leader("truncate-to-hw") == []
+    assert log_of_the_third_leader("v3") == []
+    assert log_of_the_third_leader("safe") == ["m1"]
 
 
 def test_restarted_follower_does_not_lead_before_it_caught_up() -> None:
     """The restarted follower is stale: the partition has no leader until b1 is back, and no record is truncated."""
-    lab = two_brokers_with_one_ack_unheard("safe")
+    lab = two_brokers_with_a_lagging_hw("safe")
     lab.held = lambda letter: isinstance(letter[2], FetchReply)
     restart(lab, 2)
     lab.crash(1)
@@ -89,11 +89,11 @@ def test_restarted_follower_does_not_lead_before_it_caught_up() -> None:
 
 def test_v3_isr_expansion_admits_a_replica_behind_the_hw() -> None:
     """B-29: V3's condition has its sign reversed, so every replica that is behind qualifies."""
-    assert _isr_after_a_far_follower_fetches("isr-expand-v3") == [1, 2]
-    assert _isr_after_a_far_follower_fetches("safe") == [1]
+    assert _isr_after_a_lagging_follower_fetches("isr-expand-v3") == [1, 2]
+    assert _isr_after_a_lagging_follower_fetches("safe") == [1]
 
 
-def _isr_after_a_far_follower_fetches(protocol: str) -> list[int]:
+def _isr_after_a_lagging_follower_fetches(protocol: str) -> list[int]:
     lab = Lab(2, variant=VARIANTS[protocol])
     lab.crash(2)
     lab.expire(2)
@@ -107,7 +107,7 @@ def _isr_after_a_far_follower_fetches(protocol: str) -> list[int]:
 
 
 def test_leader_resigns_when_it_learns_that_its_session_expired() -> None:
-    """Its incarnation is no longer in the ISR, so nothing that it appends from now on counts."""
+    """Its incarnation in the ISR is void, so the cluster does not rely on what it appends from now on."""
     lab = Lab(3)
     lab.expire(1)
 
@@ -145,8 +145,8 @@ def test_leader_and_isr_for_another_incarnation_is_refused() -> None:
     assert lab.partition(2).leader_epoch == before
 
 
-def test_follower_truncates_first_when_its_leader_is_reelected() -> None:
-    """KAFKA-7164: the leader's id is the same, but its epoch is new."""
+def test_follower_takes_a_new_epoch_of_the_same_leader() -> None:
+    """KAFKA-7164: a new epoch of the same leader must make the follower truncate before it fetches."""
     lab = Lab(3)
     lab.wait(3000)
     follower = lab.partition(2)

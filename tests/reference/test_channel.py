@@ -13,8 +13,8 @@ STATE = PartitionState(TP, B1, Incarnation(1), LeaderEpoch(0), (), ControllerEpo
 
 
 @pytest.mark.parametrize(("full", "queued"), [(True, []), (False, [TopicId(7)])])
-def test_full_update_drops_queued_states_with_their_topic_ids(full: bool, queued: list[TopicId]) -> None:
-    """R-304: a full update reads all states when it is sent, so a state queued beside it would only get old.
+def test_no_state_is_queued_beside_a_full_metadata_update(full: bool, queued: list[TopicId]) -> None:
+    """R-304: a full update reads all states when it is sent. A state queued beside it would get old and never be sent.
 
     A queued state names its topic id.
     """

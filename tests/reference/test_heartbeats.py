@@ -408,7 +408,7 @@ def test_deposed_leader_without_heartbeats_accepts_acks_1() -> None:
     assert reply.error is ErrorCode.NONE
 
 
-# --- the double roll ---------------------------------------------------------------------------------------------------------
+# --- mixed versions during the double roll -----------------------------------------------------------------------------------
 
 
 def mixed(*legacy: int) -> Lab:
@@ -473,7 +473,7 @@ def test_broker_that_rolled_back_is_legacy_again() -> None:
     assert lab.isr() == [1, 2, 3]
 
 
-# --- lives that overlap ------------------------------------------------------------------------------------------------------
+# --- requests for an earlier incarnation -------------------------------------------------------------------------------------
 
 
 def stale_stop(variant: str) -> bool:

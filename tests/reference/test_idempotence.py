@@ -41,7 +41,7 @@ def ask(sequence: int, *values: str, epoch: int = 0) -> Produce:
     return Produce(1, T0, -1, values or ("v",), Millis(1000), NO_TOPIC_ID, ProducerId(7), epoch, sequence)
 
 
-# --- at the leader ------------------------------------------------------------------------------------------------------------
+# --- checks at the leader -----------------------------------------------------------------------------------------------------
 
 
 def test_repeated_batch_is_acknowledged_but_not_appended_again() -> None:
@@ -131,7 +131,7 @@ def test_leader_remembers_the_last_five_batches_of_a_producer() -> None:
     assert producers.check(known, ask(0), complete=True) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
-# --- with the log -------------------------------------------------------------------------------------------------------------
+# --- failover, truncation and restart -----------------------------------------------------------------------------------------
 
 
 def fail_over(lab: Lab) -> int:

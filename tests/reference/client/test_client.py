@@ -201,7 +201,7 @@ def test_client_uses_a_late_answer_to_an_earlier_lookup() -> None:
     assert [to for to, _ in sends(receive(client, B1, MetadataReply(1, BROKERS, (state(3, 5),))))] == [B3]
 
 
-# --- the one attempt ----------------------------------------------------------------------------------------------------
+# --- sending and answering ----------------------------------------------------------------------------------------------
 
 
 def test_consumer_sends_the_newest_known_leader_epoch() -> None:
@@ -266,7 +266,7 @@ def test_closed_connection_after_acks_0_triggers_a_lookup() -> None:
     assert [type(m) for _, m in sends(client.start(produce(id=2, acks=0), now=START))] == [Metadata]
 
 
-# --- calls that end badly ----------------------------------------------------------------------------------------------------
+# --- failed calls ------------------------------------------------------------------------------------------------------------
 
 
 def test_lost_connection_fails_the_calls_in_flight_on_it() -> None:
@@ -319,7 +319,7 @@ def test_client_ignores_an_answer_of_another_type() -> None:
     assert "1" in client.pending
 
 
-# --- laws ----------------------------------------------------------------------------------------------------
+# --- any order of events -------------------------------------------------------------------------------------
 
 
 CALLS = (produce, lambda id: PollCall(id=id, tp=OTHER, offset=Offset(0)), lambda id: LatestCall(id=id, tp=TP))
