@@ -1,4 +1,4 @@
-"""A table-top cluster whose brokers have several log directories, and what is done to one and asked of it (KIP-112)."""
+"""Helpers for tests of log directory failures (KIP-112): a table-top cluster whose brokers have several log directories."""
 
 from msgspec.structs import replace
 
@@ -26,7 +26,10 @@ EIO = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def jbod(brokers: int = 3, *, variant: Variant = SAFE, min_isr: int = 1, dirs: int = 2) -> Lab:
-    """Brokers with several directories; t-0 lies in the first of each, b1 leads, all are in sync."""
+    """Start brokers with several directories each.
+
+    The replica of t-0 is in the first directory, b1 leads, all replicas are in sync.
+    """
     lab = Lab(brokers, variant=variant, min_isr=min_isr, log_dirs=dirs)
     lab.wait(3000)
     assert (lab.isr(), lab.leaders()) == (list(lab.ids), [1])
@@ -35,14 +38,14 @@ def jbod(brokers: int = 3, *, variant: Variant = SAFE, min_isr: int = 1, dirs: i
 
 
 def break_dir(lab: Lab, i: int, index: int = 0) -> None:
-    """The directory goes bad, and its broker notices at its next checkpoint."""
+    """Make one directory fail every access. Its broker notices at its next checkpoint."""
     lab.disks[i].dirs[index].bad = True
     lab.fire(i, "checkpoint")
     lab.settle()
 
 
 def create_topic(lab: Lab, name: str, *replicas: int) -> TopicPartition:
-    """A topic with one partition is made in ZooKeeper."""
+    """Create a topic with one partition by writing its znode."""
     payload = paths.topic_payload((tuple(BrokerId(i) for i in replicas),))
     _, fired = lab.zk.submit(lab.admin, (Create(paths.topic_path(name), payload),))
     lab.watches(fired)
@@ -59,7 +62,7 @@ def restart(lab: Lab, i: int) -> None:
 
 
 def produced(lab: Lab, i: int, value: str, correlation: int) -> ErrorCode:
-    """What a producer with acks=all is told in the end."""
+    """The error code that a producer with acks=all finally receives."""
     lab.produce(i, value, correlation=correlation)
     lab.settle()
     return next(m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == correlation)
@@ -70,19 +73,19 @@ def bad_dirs(lab: Lab, i: int) -> tuple[int, ...]:
 
 
 def notification(lab: Lab, i: int) -> str:
-    """How far a broker is with telling the controller."""
+    """The state of the broker's log directory notification to the controller."""
     return lab.nodes[i].state.broker.dir_event
 
 
 def events(lab: Lab) -> tuple[str, ...]:
-    """The notifications that lie in ZooKeeper."""
+    """The names of the log directory notifications in ZooKeeper."""
     (answer,), _ = lab.zk.submit(lab.admin, (GetChildren(paths.LOG_DIR_EVENTS),))
     assert isinstance(answer, Children)
     return answer.names
 
 
 def command(lab: Lab, i: int, tp: TopicPartition, *, new: bool, epoch: int = 0) -> ErrorCode:
-    """What a broker answers when the controller makes it a follower of b9."""
+    """The error code in a broker's LeaderAndIsr reply when the controller makes it a follower of b9."""
     controller = next(n.state.controller for n in lab.nodes.values() if n.state.controller.step == "active")
     node = lab.nodes[i]
     state = replace(lab.state(), tp=tp, leader=BrokerId(9), leader_epoch=LeaderEpoch(epoch), replicas=(BrokerId(i),))

@@ -1,4 +1,4 @@
-"""A table-top cluster whose controller is interrupted on its way to ZooKeeper: it dies, or an answer does not reach it."""
+"""A table-top cluster whose controller b1 loses its connection to ZooKeeper, or one answer, at a chosen request."""
 
 from reference.coordination.api import Unknown
 from reference.effects import AnyEffect, ZkRequest
@@ -7,7 +7,10 @@ from tests.reference.lab import Lab
 
 
 class Interrupted(Lab):
-    """The controller b1 dies in front of its request number `left` to ZooKeeper, or loses the answer to number `lost`."""
+    """Cut the controller b1 off from ZooKeeper before its request number `left`, or lose the answer to its request `lost`.
+
+    Both numbers count from 0. `losses` counts the answers that were lost.
+    """
 
     left: int | None = None
     lost: int | None = None

@@ -1,6 +1,7 @@
-"""A cluster on a table: real node machines, the ZooKeeper model, and messages that move only when a test says so.
+"""The table-top cluster: real node machines and the in-memory ZooKeeper in one process, without IO.
 
-No time passes by itself: `settle` delivers everything in flight in order, `fire` lets one timer run out.
+Messages and timers move only when a test says so: `settle` delivers all messages in flight in order, `fire` runs one timer.
+The clock advances only in `fire` and `wait`.
 """
 
 from collections import deque
@@ -41,12 +42,12 @@ from reference.replica.partition import Leader, Partition
 from reference.sealed import in_the_clear
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, BrokerId, Incarnation, Millis, TopicId, TopicPartition
 
-Letter = tuple[Address, Address, AnyMessage]
+Letter = tuple[Address, Address, AnyMessage]  # a message in flight: sender, receiver, message
 T0 = TopicPartition("t-0")
 
 
 class Directory:
-    """One log directory. While `bad`, every access fails."""
+    """The content of one log directory. While `bad` is true, every access fails."""
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, list[Batch]] = {}
@@ -69,7 +70,7 @@ class Directory:
 
 
 class Disk:
-    """What one broker's directories hold. Where there is but one, its content is reached through the disk."""
+    """The log directories of one broker. With a single directory, `logs` and its siblings read that directory."""
 
     def __init__(self, dirs: int = 1) -> None:
         self.dirs = [Directory() for _ in range(dirs)]
@@ -100,7 +101,7 @@ class Disk:
 
 
 class Lab:
-    """Brokers 1..n and one topic `t`."""
+    """A cluster of brokers 1..n with one topic `t` of one partition."""
 
     def __init__(
         self,
@@ -127,17 +128,17 @@ class Lab:
         self.lives = dict.fromkeys(self.ids, 0)
         self.timers: dict[int, dict[str, int]] = {i: {} for i in self.ids}
         self.letters: deque[Letter] = deque()
-        self.inbox: list[AnyMessage] = []  # what clients were answered
-        self.hung_up: list[Address] = []  # whose connection was broken
+        self.inbox: list[AnyMessage] = []  # replies to clients
+        self.hung_up: list[Address] = []  # peers whose connection a broker closed
         self.notes: list[tuple[int, Note]] = []
         self.now = 0
         self.told: deque[tuple[int, AnyEvent]] = deque()  # events to be handled
         self.busy = False
         self.held: Callable[[Letter], bool] = lambda _: False
-        self.halted: dict[int, str] = {}  # who ended itself, and why
-        self.muted: set[int] = set()  # cut off from ZooKeeper
+        self.halted: dict[int, str] = {}  # broker -> reason of its Halt, except for a controlled shutdown
+        self.muted: set[int] = set()  # brokers cut off from ZooKeeper
         self.held_flushes = False
-        self.flushes: list[tuple[int, Flushed]] = []  # under way
+        self.flushes: list[tuple[int, Flushed]] = []  # flushes that have not completed
         self.admin = self.zk.connect(timeout_ms=1000)
         assignment = (tuple(BrokerId(i) for i in replicas),)
         for path in paths.PERSISTENT:
@@ -149,26 +150,26 @@ class Lab:
             self.settle()
 
     def start(self, i: int) -> None:
-        """A process begins."""
+        """Start a new process of broker `i` on its disk."""
         self.lives[i] += 1
         self.timers[i] = {}
         self.nodes[i] = Node.boot(self.configs[i], self.disks[i].image(), self.lives[i])
         self.tell(i, Booted())
 
     def crash(self, i: int) -> None:
-        """kill -9; the session lives on until `expire`."""
+        """Kill the process of broker `i` (kill -9). Its session lives on until `expire`."""
         del self.nodes[i]
         self.letters = deque(x for x in self.letters if x[1] != f"b{i}")
 
     def expire(self, i: int) -> None:
-        """ZooKeeper ends the session; a node that can be reached hears of it."""
+        """Expire the broker's session in ZooKeeper, and tell the broker if it is connected."""
         fired = self.zk.expire(self.sessions[i])
         self.watches(fired)
         if i in self.nodes and i not in self.muted:
             self.tell(i, ZkState("expired"))
 
     def tell(self, i: int, event: AnyEvent) -> None:
-        """One event for one node, after those that are waiting, and its effects."""
+        """Queue one event for one node; handle all queued events in order and perform their effects."""
         self.told.append((i, event))
         if self.busy:
             return
@@ -186,7 +187,9 @@ class Lab:
         data = node.encode()
         effects = node.handle(event, now=Now(Millis(self.now), Millis(self.now)))
         again = Node.decode(data)
-        assert again.handle(event, now=Now(Millis(self.now), Millis(self.now))) == effects, "a clone acts like its original"
+        assert again.handle(event, now=Now(Millis(self.now), Millis(self.now))) == effects, (
+            "a decoded clone must return the same effects as its original"
+        )
         holds = self.disks[i].dirs
         failed = perform(
             effects, lambda effect: self._perform(i, effect), lambda d: tuple(holds[d].logs), lambda: i in self.nodes
@@ -194,7 +197,7 @@ class Lab:
         self.told.extendleft((i, told) for told in reversed(failed))
 
     def _perform(self, i: int, effect: AnyEffect) -> str | None:
-        """The error where a directory is bad."""
+        """Perform one effect. Returns the error if it writes to a bad directory."""
         if isinstance(effect, OnDisk):
             directory = self.disks[i].dirs[effect.dir]
             if directory.bad:
@@ -259,14 +262,14 @@ class Lab:
                 self.crash(i)
 
     def watches(self, fired: Fired) -> None:
-        """Tell who watched."""
+        """Deliver watch events to the connected brokers that own the sessions."""
         for session, path, change in fired:
             for i, own in self.sessions.items():
                 if own == session and i in self.nodes and i not in self.muted:
                     self.tell(i, ZkWatch(path, change))
 
     def release_flushes(self) -> None:
-        """What is being flushed is durable."""
+        """Complete the pending flushes, and complete later ones at once."""
         self.held_flushes = False
         flushes, self.flushes = self.flushes, []
         for i, flushed in flushes:
@@ -274,7 +277,7 @@ class Lab:
                 self.tell(i, flushed)
 
     def deliver(self, wanted: Callable[[Letter], bool]) -> int:
-        """Deliver once through what is in flight now and matches; how many that were."""
+        """Deliver the messages that are in flight now and match `wanted`; return their number."""
         chosen = [x for x in self.letters if wanted(x)]
         for letter in chosen:
             self.letters.remove(letter)
@@ -288,22 +291,22 @@ class Lab:
             self.tell(i, Received(source, message))
 
     def settle(self, limit: int = 10_000) -> None:
-        """Deliver in order until nothing moves; letters that `held` names stay."""
+        """Deliver messages in order until none is left, except for those that `held` matches."""
         for _ in range(limit):
             letter = next((x for x in self.letters if not self.held(x)), None)
             if letter is None:
                 return
             self.letters.remove(letter)
             self._hand_over(letter)
-        raise AssertionError("the cluster does not come to rest")
+        raise AssertionError("messages are still in flight after the limit of deliveries")
 
     def fire(self, i: int, name: str) -> None:
-        """Let a timer run out at its time."""
+        """Advance the clock to the deadline of one timer and run it."""
         self.now = max(self.now, self.timers[i].pop(name))
         self.tell(i, TimerFired(name))
 
     def wait(self, ms: int) -> None:
-        """Time passes, timers run out in order, messages arrive at once."""
+        """Advance the clock by `ms`: run due timers in order, and deliver all messages after each."""
         until = self.now + ms
         while True:
             due = [(at, i, name) for i, timers in self.timers.items() if i in self.nodes for name, at in timers.items()]
@@ -315,28 +318,28 @@ class Lab:
         self.now = until
 
     def produce(self, i: int, *values: str, acks: int = -1, correlation: int = 1) -> None:
-        """A client sends a batch to a broker."""
+        """Send a produce request from a client to broker `i`."""
         self.tell(i, Received(Address("c1"), Produce(correlation, T0, acks, values, Millis(1000))))
 
     def partition(self, i: int) -> Partition:
-        """The replica of t-0 on a broker."""
+        """The replica of t-0 on broker `i`."""
         return self.nodes[i].state.broker.partitions[T0]
 
     def values(self, i: int) -> list[str]:
-        """The records of a broker's replica."""
+        """The record values in the log of broker `i`."""
         return [v for b in self.partition(i).log.batches for v in in_the_clear(b.values)]
 
     def leaders(self) -> list[int]:
-        """Those who think that they lead."""
+        """The brokers that believe that they lead t-0."""
         up = [self.nodes[i].state.broker.partitions.get(T0) if i in self.nodes else None for i in self.ids]
         return [i for i, replica in zip(self.ids, up, strict=True) if replica is not None and isinstance(replica.role, Leader)]
 
     def state(self) -> PartitionState:
-        """What ZooKeeper holds."""
+        """The partition state of t-0 in ZooKeeper."""
         (answer,), _ = self.zk.submit(self.admin, (GetData(paths.state_path(T0)),))
         assert isinstance(answer, Data)
         return paths.decode_state(T0, (), answer)
 
     def isr(self) -> list[int]:
-        """The ISR in ZooKeeper."""
+        """The ISR of t-0 in ZooKeeper."""
         return [m.broker for m in self.state().isr]

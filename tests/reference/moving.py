@@ -1,4 +1,4 @@
-"""A cluster of six whose partition is moved from one set of brokers to another, and whose controller dies where a test wants."""
+"""Helpers for tests of reassignment: a cluster of six brokers, one partition to move, a controller that can die at any step."""
 
 from collections.abc import Callable
 
@@ -22,17 +22,18 @@ _READS = GetData | Exists | GetChildren
 
 
 class Mortal(Lab):
-    """Its broker `mortal` dies right after its step number `left`: a write to ZooKeeper or a control request.
+    """A cluster whose broker `mortal` dies right after its step number `left`.
 
-    `steps` says in words what it did, each thing once.
+    A step is a write to ZooKeeper or a control request.
+    `steps` lists in words what the broker did, without repetitions.
     """
 
     left: int | None = None
     mortal: int = 1
     dead: int | None = None
     steps: tuple[str, ...] = ()
-    twice: bool = True  # each event is handled by a clone as well; a table of hundreds of clusters does without
-    before: dict[str, Callable[[], None]]  # what happens right before it does this
+    twice: bool = True  # also handle each event with a clone; tables of hundreds of clusters turn this off
+    before: dict[str, Callable[[], None]]  # step in words -> called right before the step
 
     def tell(self, i: int, event: AnyEvent) -> None:
         if i == self.dead:
@@ -61,11 +62,11 @@ class Mortal(Lab):
         super()._perform(i, effect)
 
     def look_from_here(self) -> None:
-        """What was done so far is not of interest."""
+        """Forget the steps so far."""
         self.steps = ()
 
     def bury(self, i: int) -> None:
-        """What was left of it ends, and ZooKeeper notices."""
+        """Remove the dead broker `i`: end its process and expire its session."""
         self.dead = None
         self.crash(i)
         self.expire(i)
@@ -79,7 +80,7 @@ def _is_step(effect: AnyEffect) -> bool:
 
 
 def _nothing() -> None:
-    """What happens mostly."""
+    """The default action before a step."""
 
 
 def _words(effect: AnyEffect) -> list[str]:
@@ -118,7 +119,7 @@ def _row(brokers: tuple[BrokerId, ...]) -> str:
 
 
 def cluster(variant: Variant = SAFE, *, replicas: tuple[int, ...] = OAR, min_isr: int = 2, brokers: int = 6) -> Mortal:
-    """All in the ISR, the first replica leading, one record written."""
+    """Start a cluster with all replicas in the ISR, the first replica as leader, and one record written."""
     lab = Mortal(brokers, variant=variant, replicas=replicas, min_isr=min_isr, start=False)
     lab.before = {}
     for i in lab.ids:
@@ -132,24 +133,24 @@ def cluster(variant: Variant = SAFE, *, replicas: tuple[int, ...] = OAR, min_isr
 
 
 def write(lab: Lab, *ops: AnyOp) -> None:
-    """An administrator writes, and the cluster comes to rest."""
+    """Write to ZooKeeper as an administrator, and settle the cluster."""
     _, fired = lab.zk.submit(lab.admin, ops)
     lab.watches(fired)
     lab.settle()
 
 
 def ids(*brokers: int) -> tuple[BrokerId, ...]:
-    """Broker ids."""
+    """Convert integers to broker ids."""
     return tuple(BrokerId(b) for b in brokers)
 
 
 def entries(replicas: tuple[int, ...], original: tuple[int, ...] = (), tp: TopicPartition = T0) -> Reassignments:
-    """One request."""
+    """A reassignment request for one partition."""
     return {tp: Reassignment(ids(*replicas), ids(*original))}
 
 
 def reassign(lab: Lab, replicas: tuple[int, ...] = RAR, original: tuple[int, ...] = ()) -> None:
-    """Ask for a move, and give the followers time for two fetches more: one member joins the ISR at a time."""
+    """Ask for a move and wait for two more fetches of each follower, because one replica joins the ISR at a time."""
     write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(entries(replicas, original))))
     lab.wait(1500)
 
@@ -161,13 +162,13 @@ def request(lab: Lab, *replicas: int, tp: TopicPartition = T0, legacy: bool = Fa
 
 
 def children(lab: Lab, path: str) -> tuple[str, ...]:
-    """What is below a znode."""
+    """The names of a znode's children."""
     (answer,), _ = lab.zk.submit(lab.admin, (GetChildren(path),))
     return answer.names if isinstance(answer, Children) else ()
 
 
 def in_flight(lab: Lab, tp: TopicPartition = T0) -> Reassignment | None:
-    """The entry of a partition by proposal B."""
+    """The entry of a partition that is being moved by proposal B, or None."""
     found = data(lab, admin_paths.reassignment_path(tp))
     return None if found is None else reassignment_requests.decode_entry(found)
 
@@ -178,40 +179,40 @@ def extra(lab: Lab, replicas: tuple[int, ...]) -> None:
 
 
 def cancel(lab: Lab) -> None:
-    """Ask for everything that is pending to be rolled back."""
+    """Ask for the rollback of all pending moves."""
     write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
 
 
 def remove_cancel(lab: Lab) -> None:
-    """End the cancellation."""
+    """Remove the cancellation."""
     write(lab, Delete(admin_paths.REASSIGN_CANCEL))
 
 
 def data(lab: Lab, path: str) -> bytes | None:
-    """What a znode holds."""
+    """The content of a znode, or None if it does not exist."""
     (answer,), _ = lab.zk.submit(lab.admin, (GetData(path),))
     return answer.data if isinstance(answer, Data) else None
 
 
 def pending(lab: Lab) -> Reassignments | None:
-    """What is in /admin/reassign_partitions; None where it is gone."""
+    """The content of /admin/reassign_partitions, or None if it does not exist."""
     found = data(lab, admin_paths.REASSIGN)
     return None if found is None else admin_paths.decode_reassignments(found)[0]
 
 
 def assigned(lab: Lab, tp: TopicPartition = T0) -> tuple[int, ...]:
-    """AR in the topic znode."""
+    """The assigned replicas (AR) in the topic znode."""
     found = data(lab, paths.topic_path("t"))
     return () if found is None else dict(paths.decode_topic("t", found)).get(tp, ())
 
 
 def holders(lab: Lab, tp: TopicPartition = T0) -> list[int]:
-    """Whose disk has the partition."""
+    """The brokers that have the partition on disk."""
     return [i for i in lab.ids if tp in lab.disks[i].logs]
 
 
 def finish(lab: Lab, done: Callable[[], bool], *, limit_ms: int = 40_000) -> bool:
-    """Let time pass until it is done."""
+    """Let time pass until `done` is true or `limit_ms` is over; return the last value of `done`."""
     for _ in range(limit_ms // 500):
         if done():
             return True
@@ -220,7 +221,10 @@ def finish(lab: Lab, done: Callable[[], bool], *, limit_ms: int = 40_000) -> boo
 
 
 def is_at(lab: Lab, replicas: tuple[int, ...]) -> bool:
-    """AR and the ISR are these, nobody else holds a replica, nothing is asked for any more, all agree, and nothing is lost."""
+    """Whether the move to `replicas` is complete.
+
+    AR, ISR and the disks name these brokers only, no request is left, the brokers agree on the leader, and no record is lost.
+    """
     state = lab.state()
     alike = assigned(lab) == replicas and holders(lab) == sorted(replicas) == sorted(lab.isr())
     if not alike or pending(lab) is not None or data(lab, admin_paths.REASSIGN_EXTRA) is not None:
@@ -231,12 +235,12 @@ def is_at(lab: Lab, replicas: tuple[int, ...]) -> bool:
 
 
 def silent(*brokers: int) -> Callable[[Letter], bool]:
-    """Fetches of these brokers go nowhere."""
+    """Match the fetch requests of these brokers."""
     return lambda letter: isinstance(letter[2], Fetch) and letter[0] in [broker_address(b) for b in ids(*brokers)]
 
 
 def stuck(protocol: str = "safe", *, target: tuple[int, ...] = RAR) -> Mortal:
-    """A move under way: new replicas are told of, and fetch nothing."""
+    """Start a move that cannot finish: the new replicas are known, but their fetch requests are held back."""
     lab = cluster(VARIANTS[protocol])
     lab.held = silent(4, 5, 6)
     reassign(lab, target)
@@ -244,6 +248,6 @@ def stuck(protocol: str = "safe", *, target: tuple[int, ...] = RAR) -> Mortal:
 
 
 def in_order(lab: Mortal) -> list[str]:
-    """What the controller did, without the metadata and whose StopReplica it was."""
+    """The controller's steps, without metadata and without the receivers of StopReplica requests."""
     words = [word.rpartition(" b")[0] or word for word in lab.steps if not word.startswith("metadata")]
     return list(dict.fromkeys(words))

@@ -1,6 +1,6 @@
-"""A table-top cluster that suffers more: ZooKeeper out of reach, letters from another life, power loss, swapped directories.
+"""A table-top cluster with more faults: ZooKeeper out of reach, late messages, power loss, replaced directories.
 
-`Promises` looks at every broker after each of its events (docs/promise.md).
+`Promises` checks every broker after each of its events (docs/promise.md).
 """
 
 from collections.abc import Mapping
@@ -24,17 +24,17 @@ from tests.reference.lab import Directory, Lab
 
 BROKERS = 5
 TOPICS = ("t", "u")
-Life = tuple[TopicId, TopicPartition]  # a partition of one topic, and not of the next one of that name
+Life = tuple[TopicId, TopicPartition]  # a partition of one topic id; a new topic of the same name is another one
 
 
 class Cluster(Lab):
-    """The table-top cluster, which also plays a ZooKeeper that is out of reach and knows what is flushed."""
+    """The table-top cluster with a ZooKeeper that can be out of reach and a record of which batches are flushed."""
 
     def __init__(self, rng: Rng, protocol: str, log_dirs: int) -> None:
         self.rng = rng
-        self.orphans: list[int] = []  # sessions of processes that are gone, or have another
-        self.missed: dict[int, list[AnyEvent]] = {}  # what a broker that is cut off is told when it is back
-        self.durable: dict[tuple[int, int, TopicPartition], int] = {}  # batches that a power loss leaves
+        self.orphans: list[int] = []  # sessions of dead processes, and sessions that were replaced
+        self.missed: dict[int, list[AnyEvent]] = {}  # events that a broker cut off from ZooKeeper receives when it reconnects
+        self.durable: dict[tuple[int, int, TopicPartition], int] = {}  # batches that survive a power loss
         self.emptied: set[int] = set()
         self.promises = Promises()
         super().__init__(BROKERS, variant=VARIANTS[protocol], replicas=(1, 2, 3), min_isr=2, log_dirs=log_dirs, start=False)
@@ -85,13 +85,13 @@ class Cluster(Lab):
         super().watches(fired)
 
     def mute(self, i: int) -> None:
-        """From now on it does not reach ZooKeeper."""
+        """Cut a broker off from ZooKeeper."""
         self.muted.add(i)
         self.missed[i] = []
         self.tell(i, ZkState("disconnected", self.sessions[i]))
 
     def unmute(self, i: int) -> None:
-        """It does again, and is told what it missed; also that its session is over, if it is."""
+        """Reconnect a broker to ZooKeeper. Deliver the events that it missed, and the end of its session if that expired."""
         self.muted.discard(i)
         for event in self.missed.pop(i):
             self.tell(i, event)
@@ -99,7 +99,7 @@ class Cluster(Lab):
         self.tell(i, ZkState("expired") if over else ZkState("connected", self.sessions[i]))
 
     def crash(self, i: int) -> None:
-        """Letters to it may come late, into another life."""
+        """Kill a broker. Messages in flight to it may be delivered to its next process."""
         late = [x for x in self.letters if x[1] == f"b{i}" and self.rng.ratio(1, 2)]
         super().crash(i)
         self.letters.extend(late)
@@ -107,7 +107,7 @@ class Cluster(Lab):
         self.missed.pop(i, None)
 
     def lose_power(self, i: int) -> None:
-        """What was not flushed may go."""
+        """Kill a broker and lose a drawn part of what was not flushed."""
         self.crash(i)
         for index, directory in enumerate(self.disks[i].dirs):
             for tp, log in directory.logs.items():
@@ -115,29 +115,29 @@ class Cluster(Lab):
                 del log[kept + self.rng.below(len(log) - kept + 1) :]
 
     def swap(self, i: int, index: int) -> None:
-        """A new, empty directory in the place of the old one."""
+        """Replace a directory with a new, empty one."""
         self.disks[i].dirs[index] = Directory()
         self.emptied.add(i)
 
     def read(self, path: str) -> Data | None:
-        """A znode."""
+        """Read a znode; None if it does not exist."""
         (answer,), _ = self.zk.submit(self.admin, (GetData(path),))
         return answer if isinstance(answer, Data) else None
 
     def ask(self, *ops: AnyOp) -> tuple[AnyAnswer, ...]:
-        """An administrator writes; nothing comes to rest here."""
+        """Write to ZooKeeper as an administrator, without settling the cluster."""
         answers, fired = self.zk.submit(self.admin, ops)
         self.watches(fired)
         return answers
 
     def topics(self) -> dict[str, Data]:
-        """Those that there are."""
+        """The topic znodes by name."""
         (names,) = self.ask(GetChildren(paths.TOPICS))
         found = {name: self.read(paths.topic_path(name)) for name in getattr(names, "names", ())}
         return {name: znode for name, znode in found.items() if znode is not None}
 
     def states(self) -> dict[TopicPartition, PartitionState | None]:
-        """What ZooKeeper holds of every partition."""
+        """The state of each partition in ZooKeeper."""
         states: dict[TopicPartition, PartitionState | None] = {}
         for topic, znode in self.topics().items():
             for tp, replicas in paths.decode_topic(topic, znode.data):
@@ -147,18 +147,18 @@ class Cluster(Lab):
 
 
 class Promises:
-    """docs/promise.md DUR-1, ORD-1, VIS-2 and one leader for each epoch, looked at after each event of each broker."""
+    """Check docs/promise.md DUR-1, ORD-1, VIS-2 and one leader for each epoch, after each event of each broker."""
 
     def __init__(self) -> None:
-        self.kept: dict[Life, list[tuple[str, int]]] = {}  # value and the epoch in which it was promised, by offset
+        self.kept: dict[Life, list[tuple[str, int]]] = {}  # by offset: the value, and the epoch in which it was committed
         self.leads: dict[tuple[Life, int], int] = {}
         self.hws: dict[tuple[int, int, Life, int], int] = {}
-        self.ended: set[TopicId] = set()  # DUR-8: asked to be deleted
-        self.removed: set[Life] = set()  # V3 §H: asked to be removed; added again it is under the same id
+        self.ended: set[TopicId] = set()  # DUR-8: topics whose deletion was requested
+        self.removed: set[Life] = set()  # V3 §H: removed partitions; they keep their topic id when they are added again
         self.broken: list[str] = []
 
     def look(self, i: int, life: int, partitions: Mapping[TopicPartition, Partition]) -> None:
-        """The replicas of broker `i` in this life."""
+        """Check the replicas of broker `i` in its process number `life`."""
         for tp, replica in partitions.items():
             of = (replica.log.topic_id, tp)
             if replica.log.topic_id in self.ended or of in self.removed:
@@ -166,7 +166,7 @@ class Promises:
             values = [v for b in replica.log.batches for v in in_the_clear(b.values)]
             kept = self.kept.setdefault(of, [])
             if [v for v, _ in kept[: replica.hw]] != values[: min(replica.hw, len(kept))]:
-                self.broken.append(f"b{i} has {values} of {of} with HW {replica.hw}, promised were {kept}")
+                self.broken.append(f"b{i} has {values} of {of} with HW {replica.hw}, but {kept} was committed")
             if isinstance(replica.role, Leader):
                 self._look_at_leader(i, life, of, replica, values)
                 kept.extend((value, replica.leader_epoch) for value in values[len(kept) : replica.hw])
@@ -174,9 +174,9 @@ class Promises:
     def _look_at_leader(self, i: int, life: int, of: Life, replica: Partition, values: list[str]) -> None:
         epoch, kept = replica.leader_epoch, self.kept[of]
         if self.leads.setdefault((of, epoch), i) != i:
-            self.broken.append(f"b{i} leads {of} in epoch {epoch}, and so does b{self.leads[of, epoch]}")
+            self.broken.append(f"b{i} leads {of} in epoch {epoch}, which is also led by b{self.leads[of, epoch]}")
         if replica.hw < self.hws.get((i, life, of, epoch), 0):
             self.broken.append(f"HW of {of} at b{i} falls to {replica.hw} in epoch {epoch}")
         self.hws[i, life, of, epoch] = replica.hw
         if any(values[offset : offset + 1] != [value] for offset, (value, when) in enumerate(kept) if when < epoch):
-            self.broken.append(f"b{i} leads {of} in epoch {epoch} with {values}, promised were {kept}")
+            self.broken.append(f"b{i} leads {of} in epoch {epoch} with {values}, but {kept} was committed")

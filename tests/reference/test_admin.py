@@ -1,4 +1,4 @@
-"""What an administrator asks for under /admin is done, whole, whoever dies meanwhile: V3 §H and the article's paths."""
+"""Requests under /admin are carried out completely, whichever broker dies meanwhile: V3 §H and the article's paths."""
 
 from collections.abc import Callable
 
@@ -41,13 +41,13 @@ def exists(lab: Lab, path: str) -> bool:
 
 
 def listed(lab: Lab) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """What the topic path says."""
+    """The assignment in the topic znode."""
     (answer,), _ = lab.zk.submit(lab.admin, (GetData(paths.topic_path("t")),))
     return dict(paths.decode_topic("t", answer.data)) if isinstance(answer, Data) else {}
 
 
 def holders(lab: Lab, tp: TopicPartition) -> list[int]:
-    """Whose disk has the partition."""
+    """The brokers that have the partition on disk."""
     return [i for i in lab.ids if tp in lab.disks[i].logs]
 
 
@@ -57,7 +57,7 @@ def leader_of(lab: Lab, tp: TopicPartition) -> list[int]:
 
 
 def requests(lab: Lab) -> list[str]:
-    """What is still asked for."""
+    """The admin requests that are still in ZooKeeper."""
     found = [p for p in (paths.PREFERRED_ELECTION, paths.DELETE_TOPICS) if exists(lab, p)]
     for root in ROOTS:
         (answer,), _ = lab.zk.submit(lab.admin, (GetChildren(root),))
@@ -83,6 +83,7 @@ def prefer(lab: Lab) -> None:
 
 
 def bury(lab: Lab, i: int) -> None:
+    """Kill a broker, expire its session, and wait 3 s."""
     lab.crash(i)
     lab.muted.discard(i)
     lab.expire(i)
@@ -91,6 +92,7 @@ def bury(lab: Lab, i: int) -> None:
 
 
 def back(lab: Lab, i: int) -> None:
+    """Start a broker again, and wait 3 s."""
     lab.start(i)
     lab.settle()
     lab.wait(3000)
@@ -99,8 +101,8 @@ def back(lab: Lab, i: int) -> None:
 # --- V3 §H on_partitions_add ---------------------------------------------------------------------------------------------------
 
 
-def test_the_partitions_to_be_added_are_those_below_the_path() -> None:
-    """V3 §H on_partitions_add step 1, R-007: also one whose topic node was there before it."""
+def test_partition_to_add_is_read_from_partitions_add() -> None:
+    """V3 §H on_partitions_add step 1, R-007: also if the topic's node under the path existed before."""
     lab = full()
     write(lab, Create(f"{paths.PARTITIONS_ADD}/t", b""))
     assert listed(lab) == {T0: BROKERS}
@@ -109,7 +111,7 @@ def test_the_partitions_to_be_added_are_those_below_the_path() -> None:
     assert listed(lab) == {T0: BROKERS, T1: (3, 2)}
 
 
-def test_an_added_partition_gets_a_leader() -> None:
+def test_added_partition_gets_a_leader() -> None:
     """R-063, V3 §H on_partitions_add step 2: call init_leaders(set_p)."""
     lab = full()
     add(lab, 3, 2)
@@ -118,7 +120,7 @@ def test_an_added_partition_gets_a_leader() -> None:
     assert isinstance(lab.nodes[2].state.broker.partitions[T1].role, Follower)
 
 
-def test_what_was_asked_for_is_cleared_when_it_is_done() -> None:
+def test_partition_requests_are_removed_when_they_are_done() -> None:
     """V3 §H on_partitions_add step 3, V3 §H on_partitions_remove step 3."""
     lab = full()
     add(lab, 3, 2)
@@ -128,15 +130,15 @@ def test_what_was_asked_for_is_cleared_when_it_is_done() -> None:
     assert requests(lab) == []
 
 
-def test_an_added_partition_stands_in_the_topic_path() -> None:
-    """V3 §H on_partitions_add step 4: the others stay as they are."""
+def test_added_partition_is_written_to_the_topic_path() -> None:
+    """V3 §H on_partitions_add step 4: the other partitions stay as they are."""
     lab = full()
     add(lab, 2, 1)
 
     assert listed(lab) == {T0: BROKERS, T1: (2, 1)}
 
 
-def test_a_partition_of_an_unknown_topic_or_without_replicas_is_dropped() -> None:
+def test_invalid_partition_additions_are_dropped() -> None:
     lab = full()
     entry = TopicPartition("ghost-0")
     replicas = paths.replicas_payload((BrokerId(1),))
@@ -149,8 +151,8 @@ def test_a_partition_of_an_unknown_topic_or_without_replicas_is_dropped() -> Non
 # --- V3 §H on_partitions_remove ------------------------------------------------------------------------------------------------
 
 
-def test_the_partitions_to_be_removed_are_those_below_the_path() -> None:
-    """V3 §H on_partitions_remove step 1, R-008: the other partitions of the topic are left alone."""
+def test_partition_removal_leaves_other_partitions_alone() -> None:
+    """V3 §H on_partitions_remove step 1, R-008: only the partitions below the path are removed."""
     lab = full()
     add(lab, 3, 2)
     remove(lab)
@@ -168,8 +170,8 @@ def test_replicas_of_a_removed_partition_are_deleted() -> None:
     assert holders(lab, T1) == []
 
 
-def test_a_removed_partition_leaves_the_topic_path_and_its_state() -> None:
-    """V3 §H on_partitions_remove step 4: added again it begins at epoch 0."""
+def test_removed_partition_loses_its_topic_path_entry_and_state() -> None:
+    """V3 §H on_partitions_remove step 4: a partition that is added again begins at epoch 0."""
     lab = full()
     add(lab, 3, 2)
     remove(lab)
@@ -180,8 +182,11 @@ def test_a_removed_partition_leaves_the_topic_path_and_its_state() -> None:
     assert lab.nodes[1].state.controller.states[T1].leader_epoch == 0
 
 
-def test_a_late_copy_of_a_command_does_not_bring_a_removed_partition_back() -> None:
-    """R-064: its epochs begin again where it is added again, so it is the order of the commands that counts, not the epochs."""
+def test_late_leader_and_isr_does_not_restore_removed_partition() -> None:
+    """R-064: the epochs of a partition that is added again begin anew.
+
+    So the broker compares the order of the commands, not the epochs.
+    """
     lab = full()
     copies: list[Letter] = []
 
@@ -195,7 +200,7 @@ def test_a_late_copy_of_a_command_does_not_bring_a_removed_partition_back() -> N
     lab.held = lambda letter: False
     remove(lab)
     for source, to, message in copies:
-        lab.letters.append((source, to, replace(message, correlation=message.correlation + 1000)))  # as a link doubles it
+        lab.letters.append((source, to, replace(message, correlation=message.correlation + 1000)))  # a duplicate in the network
     lab.settle()
     assert (len(copies), holders(lab, T1)) == (2, [])
 
@@ -203,10 +208,10 @@ def test_a_late_copy_of_a_command_does_not_bring_a_removed_partition_back() -> N
     assert (leader_of(lab, T1), holders(lab, T1)) == ([3], [2, 3])
 
 
-# --- the controller dies --------------------------------------------------------------------------------------------------------
+# --- failover of the controller -------------------------------------------------------------------------------------------------
 
 
-def test_a_new_controller_adds_what_was_asked_for_while_there_was_none() -> None:
+def test_new_controller_adds_partitions_requested_meanwhile() -> None:
     """V3 §D step 8: call on_partitions_add()."""
     lab = full()
     lab.crash(1)
@@ -217,7 +222,7 @@ def test_a_new_controller_adds_what_was_asked_for_while_there_was_none() -> None
     assert (leader_of(lab, T1), requests(lab)) == ([3], [])
 
 
-def test_a_new_controller_removes_what_was_asked_for_while_there_was_none() -> None:
+def test_new_controller_removes_partitions_requested_meanwhile() -> None:
     """V3 §D step 9: call on_partitions_remove()."""
     lab = full()
     add(lab, 3, 2)
@@ -246,7 +251,7 @@ def preferred(lab: Lab) -> None:
 
 
 def nothing(lab: Lab) -> None:
-    """No preparation."""
+    """No preparation is needed."""
 
 
 def has_t1(lab: Lab) -> None:
@@ -258,18 +263,18 @@ CASES: dict[str, tuple[Callable[[Lab], None], Callable[[Lab], None], Callable[[L
     "remove": (has_t1, remove, removed),
     "delete": (nothing, delete_topic, deleted),
 }
-STEPS = {"add": 10, "remove": 7, "delete": 9}  # requests to ZooKeeper, the last of them looking at what is left
+STEPS = {"add": 10, "remove": 7, "delete": 9}  # requests to ZooKeeper; the last one checks that no request is left
 
 
 @pytest.mark.parametrize(("name", "before"), [(name, k) for name, steps in STEPS.items() for k in range(steps)])
-def test_whatever_step_the_controller_dies_before_the_next_one_finishes(name: str, before: int) -> None:
-    """B-62: what was asked for is there until the work is done. A broker that was down deletes what it holds at its start."""
+def test_admin_request_survives_controller_crash_at_any_step(name: str, before: int) -> None:
+    """B-62: the request stays until the work is done. A broker that was down deletes its replicas when it starts."""
     prepare, ask, done = CASES[name]
     lab = full()
     prepare(lab)
     lab.left = before
     ask(lab)
-    assert 1 in lab.muted, "it died in the middle of its work"
+    assert 1 in lab.muted, "the controller must be cut off before its last step"
     lab.left = None
     bury(lab, 1)
     back(lab, 1)
@@ -279,7 +284,7 @@ def test_whatever_step_the_controller_dies_before_the_next_one_finishes(name: st
 
 
 @pytest.mark.parametrize("name", list(STEPS))
-def test_the_crash_points_are_all_there_are(name: str) -> None:
+def test_admin_crash_points_cover_every_step(name: str) -> None:
     prepare, ask, _ = CASES[name]
     lab = full()
     prepare(lab)
@@ -290,8 +295,8 @@ def test_the_crash_points_are_all_there_are(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "which"), [(name, k) for name, steps in STEPS.items() for k in range(steps)])
-def test_whatever_answer_is_lost_the_work_is_finished(name: str, which: int) -> None:
-    """The request was performed, and nobody knows: the controller begins again by reading."""
+def test_admin_request_completes_when_any_answer_is_lost(name: str, which: int) -> None:
+    """ZooKeeper performed the write, but the controller does not know: it starts the procedure again with a read."""
     prepare, ask, done = CASES[name]
     lab = full()
     prepare(lab)
@@ -305,8 +310,8 @@ def test_whatever_answer_is_lost_the_work_is_finished(name: str, which: int) -> 
 
 
 @pytest.mark.parametrize(("variant", "forgets"), [("safe", False), ("v3", True)])
-def test_v3_forgets_an_addition_between_its_last_two_steps(variant: str, forgets: bool) -> None:
-    """C-13: V3 §H on_partitions_add step 3 comes before step 4 there, and the controller dies between the two."""
+def test_v3_controller_crash_before_step_4_loses_an_addition(variant: str, forgets: bool) -> None:
+    """C-13: V3 §H on_partitions_add step 3 comes before step 4, and the controller dies between the two."""
     found = []
     for before in range(STEPS["add"]):
         lab = full(VARIANTS[variant])
@@ -324,7 +329,7 @@ def test_v3_forgets_an_addition_between_its_last_two_steps(variant: str, forgets
 
 
 def led_by_another() -> Interrupted:
-    """b1, the preferred replica, is back in the ISR; b2 leads and is the controller."""
+    """b2 leads and is the controller; b1, the preferred replica, is in the ISR again."""
     lab = full()
     bury(lab, 1)
     back(lab, 1)
@@ -332,15 +337,15 @@ def led_by_another() -> Interrupted:
     return lab
 
 
-def test_the_preferred_replica_leads_again() -> None:
-    """R-147: and the request is deleted when it is done."""
+def test_preferred_election_makes_the_preferred_replica_leader() -> None:
+    """R-147: the request is deleted when it is done."""
     lab = led_by_another()
     prefer(lab)
 
     assert (lab.leaders(), lab.isr(), requests(lab)) == ([1], [1, 2, 3], [])
 
 
-def test_a_preferred_replica_that_is_down_is_left_alone() -> None:
+def test_preferred_election_skips_a_replica_that_is_down() -> None:
     lab = full()
     bury(lab, 1)
     before = lab.state()
@@ -349,7 +354,7 @@ def test_a_preferred_replica_that_is_down_is_left_alone() -> None:
     assert (lab.state(), requests(lab)) == (before, [])
 
 
-def test_who_is_in_the_isr_as_another_registration_is_not_preferred() -> None:
+def test_preferred_election_skips_another_incarnation() -> None:
     members = (IsrMember(BrokerId(1), Incarnation(11)), IsrMember(BrokerId(2), Incarnation(12)))
     found = PartitionState(
         tp=T0,
@@ -368,8 +373,8 @@ def test_who_is_in_the_isr_as_another_registration_is_not_preferred() -> None:
 
 
 @pytest.mark.parametrize("before", range(4))
-def test_a_preferred_election_survives_its_controller(before: int) -> None:
-    """The controller dies before each step; the one that follows finds the request and finishes it."""
+def test_preferred_election_survives_a_crash_at_any_step(before: int) -> None:
+    """The next controller finds the request and finishes it."""
     lab = full()
     bury(lab, 2)
     back(lab, 2)
@@ -389,8 +394,8 @@ def test_a_preferred_election_survives_its_controller(before: int) -> None:
 # --- topic deletion (R-149) ---------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_is_deleted_with_all_it_had() -> None:
-    """R-149, B-62: the logs go first, then the znodes and with them what was asked for."""
+def test_topic_deletion_removes_logs_znodes_and_requests() -> None:
+    """R-149, B-62: first the logs, then the znodes and with them the request."""
     lab = full()
     add(lab, 3, 2)
     delete_topic(lab)
@@ -399,7 +404,7 @@ def test_a_topic_is_deleted_with_all_it_had() -> None:
     assert not exists(lab, paths.topic_path("t"))
 
 
-def test_no_znode_goes_before_every_live_replica_has_answered() -> None:
+def test_topic_znodes_stay_until_live_replicas_confirm_deletion() -> None:
     lab = full()
     lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
     delete_topic(lab)
@@ -410,7 +415,7 @@ def test_no_znode_goes_before_every_live_replica_has_answered() -> None:
     assert (holders(lab, T0), exists(lab, paths.topic_path("t")), requests(lab)) == ([], False, [])
 
 
-def test_a_broker_that_dies_before_it_answers_holds_nothing_up() -> None:
+def test_topic_deletion_does_not_wait_for_a_dead_broker() -> None:
     lab = full()
     lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
     delete_topic(lab)
@@ -419,8 +424,8 @@ def test_a_broker_that_dies_before_it_answers_holds_nothing_up() -> None:
     assert (holders(lab, T0), exists(lab, paths.topic_path("t")), requests(lab)) == ([3], False, [])
 
 
-def test_a_replica_on_a_dead_broker_is_deleted_when_it_starts() -> None:
-    """V3 §E step 4; the deletion does not wait for it."""
+def test_restarted_broker_deletes_replicas_of_a_deleted_topic() -> None:
+    """V3 §E step 4: the deletion does not wait for a broker that is down."""
     lab = full()
     bury(lab, 3)
     delete_topic(lab)
@@ -430,7 +435,7 @@ def test_a_replica_on_a_dead_broker_is_deleted_when_it_starts() -> None:
     assert holders(lab, T0) == []
 
 
-def test_a_topic_made_again_under_the_same_name_is_a_new_one() -> None:
+def test_recreated_topic_starts_empty_at_epoch_0() -> None:
     lab = full()
     lab.produce(1, "old")
     lab.settle()
@@ -440,7 +445,7 @@ def test_a_topic_made_again_under_the_same_name_is_a_new_one() -> None:
     assert (lab.leaders(), lab.values(1), lab.state().leader_epoch) == ([1], [], 0)
 
 
-def test_a_request_that_nobody_can_read_is_dropped() -> None:
+def test_malformed_admin_request_is_dropped() -> None:
     lab = full()
     write(lab, Create(paths.DELETE_TOPICS, b"{"))
     write(lab, Create(paths.PREFERRED_ELECTION, b"{"))
@@ -448,11 +453,11 @@ def test_a_request_that_nobody_can_read_is_dropped() -> None:
     assert (requests(lab), lab.leaders()) == ([], [1])
 
 
-# --- what it costs --------------------------------------------------------------------------------------------------------------
+# --- without a request ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_controller_alone_watches_and_without_a_request_does_no_more() -> None:
-    """A new controller reads the admin paths with what it lists anyway."""
+def test_idle_controller_only_watches_the_admin_paths() -> None:
+    """A new controller reads the admin paths together with its other lists."""
     lab = Lab(3)
     bury(lab, 1)
     controller = lab.nodes[2].state.controller
@@ -465,8 +470,8 @@ def test_the_controller_alone_watches_and_without_a_request_does_no_more() -> No
     assert controller.outstanding == []
 
 
-def test_requests_of_several_kinds_are_taken_up_in_one_order() -> None:
-    """Each event is handled by the node and by its clone, whose mappings are in another order: their effects must be the same."""
+def test_admin_requests_are_handled_in_a_fixed_order() -> None:
+    """A node and its clone keep their mappings in different orders, and must return the same effects."""
     lab = full()
     bury(lab, 1)
     bury(lab, 2)

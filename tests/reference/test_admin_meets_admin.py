@@ -1,4 +1,4 @@
-"""What an administrator asks for at the same time about the same partition (V3 §F, §H, KIP-236): one must not undo the other."""
+"""Concurrent admin requests for one partition (V3 §F, §H, KIP-236): none may undo another."""
 
 from collections import deque
 
@@ -22,12 +22,12 @@ ADD = (
 )
 
 
-def _quietly(lab: Lab, op: AnyOp) -> None:
+def _write_without_watches(lab: Lab, op: AnyOp) -> None:
     lab.zk.submit(lab.admin, (op,))
 
 
 def at_once(lab: Lab, *ops: AnyOp) -> None:
-    """The controller hears of all of it before ZooKeeper answers its first question."""
+    """Write all requests before ZooKeeper answers the controller's first read."""
     lab.busy = True
     _, fired = lab.zk.submit(lab.admin, ops)
     lab.watches(fired)
@@ -37,11 +37,11 @@ def at_once(lab: Lab, *ops: AnyOp) -> None:
     lab.wait(10_000)
 
 
-def test_who_is_assigned_while_its_topic_is_deleted_is_told_to_stop_as_well() -> None:
-    """R-149, C-12: AR was widened after the deletion had read it. Whoever starts just then would keep a stray replica."""
+def test_replica_assigned_during_topic_deletion_is_stopped() -> None:
+    """R-149, C-12: AR grew after the deletion had read it. A broker that starts at that moment would keep a stray replica."""
     lab = cluster()
     assignment = paths.partitions_payload({T0: ids(1, 2, 3, 4)})
-    lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _quietly(lab, SetData(paths.topic_path("t"), assignment))
+    lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _write_without_watches(lab, SetData(paths.topic_path("t"), assignment))
     write(lab, DELETE)
     lab.wait(10_000)
 
@@ -49,8 +49,8 @@ def test_who_is_assigned_while_its_topic_is_deleted_is_told_to_stop_as_well() ->
     assert data(lab, paths.topic_path("t")) is None
 
 
-def test_a_partition_that_is_added_while_its_topic_is_deleted_goes_with_it() -> None:
-    """R-063, R-149: nobody asks for ever for a leader of a partition whose topic is gone."""
+def test_partition_added_during_topic_deletion_is_deleted_too() -> None:
+    """R-063, R-149: the controller must not wait forever for a leader of a partition whose topic was deleted."""
     lab = cluster()
     for i in (1, 2, 3):
         lab.crash(i)
@@ -62,8 +62,8 @@ def test_a_partition_that_is_added_while_its_topic_is_deleted_goes_with_it() -> 
     assert data(lab, paths.partition_add_path(T1)) is None
 
 
-def test_a_partition_that_is_added_once_more_while_it_is_deleted_is_not_told_to_anybody() -> None:
-    """V3 §H on_partitions_add step 2: listed already, it would be made again by those who have just deleted it."""
+def test_partition_added_again_during_deletion_stays_deleted() -> None:
+    """V3 §H on_partitions_add step 2: the partition is listed already, and LeaderAndIsr would make brokers create it again."""
     lab = cluster()
     write(lab, *ADD)
     lab.wait(1000)
@@ -78,40 +78,40 @@ def test_a_partition_that_is_added_once_more_while_it_is_deleted_is_not_told_to_
     assert (holders(lab), holders(lab, T1), data(lab, paths.topic_path("t"))) == ([], [], None)
 
 
-def test_who_registers_right_before_a_topic_goes_is_told_afterwards() -> None:
-    """V3 §E step 4, docs/promise.md LIVE-2: it has read its assignment, and would keep a replica of a topic that is no more."""
+def test_broker_registering_during_topic_deletion_is_told_later() -> None:
+    """V3 §E step 4, docs/promise.md LIVE-2: it read its assignment before, and would keep a replica of a deleted topic."""
     lab = cluster()
     lab.crash(3)
     lab.expire(3)
     lab.settle()
-    lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _start_now(lab, 3)
+    lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _start_in_between(lab, 3)
     write(lab, DELETE)
     lab.wait(3000)
 
     assert (holders(lab), data(lab, paths.topic_path("t"))) == ([], None)
 
 
-def _start_now(lab: Lab, i: int) -> None:
-    """In the middle of what another one does."""
+def _start_in_between(lab: Lab, i: int) -> None:
+    """Start broker `i` while another broker handles an event."""
     lab.busy = False
     lab.start(i)
     lab.busy = True
     assert lab.nodes[i].state.broker.registration == "registered"
 
 
-def _erased_behind_the_back_of(i: int, protocol: str = "safe") -> Mortal:
-    """A topic is erased by a controller that dies of it, right after this broker has registered and read of the topic."""
+def _topic_deleted_at_startup_of(i: int, protocol: str = "safe") -> Mortal:
+    """Delete the topic right after broker `i` registered and read its assignment; the controller b1 dies with the deletion."""
     lab = cluster(VARIANTS[protocol])
     lab.crash(i)
     lab.expire(i)
     lab.settle()
 
-    def dies() -> None:
-        _start_now(lab, i)
+    def start_and_die() -> None:
+        _start_in_between(lab, i)
         lab.left = 1
         lab.held = lambda letter: letter[0] == "b1"
 
-    lab.before[f"gone: {paths.topic_path('t')}"] = dies
+    lab.before[f"gone: {paths.topic_path('t')}"] = start_and_die
     write(lab, DELETE)
     lab.letters = deque(letter for letter in lab.letters if letter[0] != "b1")
     lab.held = lambda letter: False
@@ -119,26 +119,26 @@ def _erased_behind_the_back_of(i: int, protocol: str = "safe") -> Mortal:
     return lab
 
 
-def test_a_replica_of_which_the_next_controller_does_not_know_is_deleted() -> None:
-    """V3 §E step 4, R-046: the controller died between erasing the topic and telling who had registered meanwhile."""
-    lab = _erased_behind_the_back_of(3)
+def test_broker_deletes_a_replica_unknown_to_the_new_controller() -> None:
+    """V3 §E step 4, R-046: the old controller deleted the topic, and died before it told a broker that had just registered."""
+    lab = _topic_deleted_at_startup_of(3)
     lab.bury(1)
 
     assert holders(lab) == []
-    assert _erased_behind_the_back_of_v3() == [3]
+    assert _replicas_left_without_topic_ids() == [3]
 
 
-def _erased_behind_the_back_of_v3() -> list[int]:
-    """V3 knows no topics by id, and looks when a broker starts and no more."""
-    lab = _erased_behind_the_back_of(3, "no-topic-id")
+def _replicas_left_without_topic_ids() -> list[int]:
+    """V3 has no topic ids, and checks for stray replicas at startup only."""
+    lab = _topic_deleted_at_startup_of(3, "no-topic-id")
     lab.bury(1)
     lab.wait(10_000)
     return holders(lab)
 
 
-def test_who_asks_about_a_stray_replica_and_gets_no_answer_asks_again() -> None:
-    """V3 §E step 4: a lost answer says nothing."""
-    lab = _erased_behind_the_back_of(3)
+def test_broker_repeats_its_stray_check_after_a_lost_answer() -> None:
+    """V3 §E step 4: without an answer the broker knows nothing about the replica."""
+    lab = _topic_deleted_at_startup_of(3)
     lab.muted.add(3)
     lab.bury(1)
     assert holders(lab) == [3]
@@ -151,8 +151,8 @@ def test_who_asks_about_a_stray_replica_and_gets_no_answer_asks_again() -> None:
     assert holders(lab) == []
 
 
-def test_a_replica_that_is_not_listed_yet_and_is_assigned_stays() -> None:
-    """U-11: the list of a new controller lacks what has no state yet; ZooKeeper says whose it is."""
+def test_assigned_replica_missing_from_full_metadata_is_kept() -> None:
+    """U-11: the metadata of a new controller lack partitions without a state; ZooKeeper has the assignment."""
     lab = cluster()
     node = lab.nodes[2].state.broker
     update = UpdateMetadata(99, BrokerId(3), ControllerEpoch(9), node.incarnation, ids(1, 2, 3), (), full=True, number=1)
@@ -161,29 +161,29 @@ def test_a_replica_that_is_not_listed_yet_and_is_assigned_stays() -> None:
     assert (node.strays.suspects, holders(lab)) == ((), [1, 2, 3])
 
 
-def _while_it_starts(lab: Lab, i: int, *assigned: Assigned) -> int:
-    """It registers anew, and has read these assignments. Returns the question whose answer it waits for."""
+def _return_to_startup(lab: Lab, i: int, *assigned: Assigned) -> int:
+    """Put broker `i` back into its startup, after it read these assignments. Returns the id of the request that it waits for."""
     broker = lab.nodes[i].state.broker
     broker.registration, broker.registration_request = "learning-states", 999
     broker.before_learning, broker.learning = (T0,), list(assigned)
     return broker.registration_request
 
 
-def test_a_replica_that_an_old_controller_wakes_while_its_broker_starts_is_looked_up() -> None:
-    """V3 §E step 4: a command may come from a controller that does not know that it is deposed."""
-    lab = _erased_behind_the_back_of(3)
+def test_replica_started_by_a_deposed_controller_is_checked() -> None:
+    """V3 §E step 4: the command may come from a controller that does not know yet that it was deposed."""
+    lab = _topic_deleted_at_startup_of(3)
     assert isinstance(lab.nodes[3].state.broker.partitions[T0].role, Follower)
-    lab.tell(3, ZkReplied(_while_it_starts(lab, 3), ()))
+    lab.tell(3, ZkReplied(_return_to_startup(lab, 3), ()))
     lab.settle()
 
     assert holders(lab) == []
 
 
-def test_what_a_new_reign_does_not_list_while_its_broker_starts_is_looked_up_afterwards() -> None:
-    """V3 §E step 4: what is read of a topic may be older than its end, and the first full metadata come but once."""
-    lab = _erased_behind_the_back_of(3)
+def test_replica_unlisted_during_startup_is_checked_afterwards() -> None:
+    """V3 §E step 4: the assignment may have been read before the topic was deleted. The first full metadata come only once."""
+    lab = _topic_deleted_at_startup_of(3)
     partition = lab.nodes[3].state.broker.partitions[T0]
-    waits = _while_it_starts(lab, 3, Assigned(T0, ids(1, 2, 3), partition.log.topic_id))
+    waits = _return_to_startup(lab, 3, Assigned(T0, ids(1, 2, 3), partition.log.topic_id))
     lab.bury(1)
     assert holders(lab) == [3]
     lab.tell(3, ZkReplied(waits, (NoNode(),)))
@@ -192,9 +192,9 @@ def test_what_a_new_reign_does_not_list_while_its_broker_starts_is_looked_up_aft
     assert holders(lab) == []
 
 
-def test_a_replica_for_which_a_command_came_meanwhile_stays() -> None:
-    """V3 §E step 4: the command is younger than the question."""
-    lab = _erased_behind_the_back_of(3)
+def test_stray_check_keeps_a_replica_with_a_newer_command() -> None:
+    """V3 §E step 4: the command is newer than the read of the assignment."""
+    lab = _topic_deleted_at_startup_of(3)
     lab.muted.add(3)
     lab.bury(1)
     broker = lab.nodes[3].state.broker

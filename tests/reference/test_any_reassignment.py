@@ -1,7 +1,8 @@
-"""Random schedules with requests to move one partition among six brokers: forward, back, elsewhere while on the way.
+"""Random schedules with requests to move one partition among six brokers: forward, back, elsewhere during a move.
 
-What `test_any_schedule` does to a cluster that stays as it is: messages in any order, lost and doubled, crashes, expiries, timers
-that fire early; and an administrator who asks, cancels, overwrites and takes out at any moment.
+The faults are those of `test_any_schedule`: messages in any order, lost and duplicated, crashes, expiries, timers that fire
+early.
+An administrator requests, cancels, overwrites and deletes moves at any moment.
 """
 
 import pytest
@@ -47,7 +48,7 @@ class Storm(Schedule):
                 self.lose()
             case 14 if lab.letters:
                 self.double()
-            case 15 | 16 if not self.by_requests or rng.ratio(1, 4):  # each of those begins anew
+            case 15 | 16 if not self.by_requests or rng.ratio(1, 4):  # by proposal B each request starts the move again
                 self._ask(self._request())
             case _ if lab.letters:
                 self.deliver()
@@ -92,12 +93,12 @@ class Storm(Schedule):
         return ids(*chosen)
 
     def _ask(self, op: AnyOp) -> None:
-        """Not `write`: nothing comes to rest here."""
+        """Write to ZooKeeper without settling the cluster, unlike `write`."""
         _, fired = self.lab.zk.submit(self.lab.admin, (op,))
         self.lab.watches(fired)
 
     def heal(self) -> bool:
-        """Every process runs, every old session is over, every letter arrives; True when all that was asked for has ended."""
+        """Start every broker, expire all old sessions, deliver all messages. Returns whether all requested moves end."""
         self.start_everybody()
         self._ask(Delete(admin_paths.REASSIGN_CANCEL))
         self.lab.settle()
@@ -111,11 +112,11 @@ class Storm(Schedule):
         return not asked and alike and len({tuple(lab.values(i)) for i in holders(lab)}) == 1 == len(lab.leaders())
 
     def lost(self) -> dict[int, str]:
-        """What was acknowledged and is not at its offset in the leader's log."""
+        """The acknowledged values that are missing from their offset in the leader's log."""
         return self.lost_by(self.lab.leaders()[0])
 
 
-def played(seed: int, protocol: str = "safe") -> Storm:
+def run_storm(seed: int, protocol: str = "safe") -> Storm:
     storm = Storm(seed, protocol)
     for _ in range(STEPS):
         storm.step()
@@ -123,26 +124,26 @@ def played(seed: int, protocol: str = "safe") -> Storm:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_is_asked_for_and_whatever_happens_the_partition_comes_to_rest_whole(seed: int) -> None:
-    """R-244: clean and safe. AR = ISR = who holds a replica, nothing is asked for any more, nothing acknowledged is lost."""
-    storm = played(seed)
+def test_any_move_ends_without_losing_records(seed: int) -> None:
+    """R-244: AR, ISR and the brokers with a replica are the same, no request is left, and no acknowledged record is lost."""
+    storm = run_storm(seed)
 
     assert storm.heal()
     assert storm.lost() == {}
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_so_it_does_by_requests(seed: int) -> None:
-    """R-247, R-249, C-19: proposal B is as safe, and ends: what is in flight changes at any moment, by either way."""
-    storm = played(seed, "reassignment-by-requests")
+def test_any_move_by_requests_ends_without_losing_records(seed: int) -> None:
+    """R-247, R-249, C-19: proposal B is as safe, and its moves end although either kind of request changes them at any moment."""
+    storm = run_storm(seed, "reassignment-by-requests")
 
     assert storm.heal()
     assert storm.lost() == {}
 
 
-def test_the_storms_by_requests_are_worth_playing() -> None:
-    """R-251, R-254: they end moves, drop intermediate replicas, and ask by both ways."""
-    storms = [played(seed, "reassignment-by-requests") for seed in range(8)]
+def test_storms_by_requests_cover_both_kinds_of_request() -> None:
+    """R-251, R-254: the runs end moves, drop intermediate replicas, and use both kinds of request."""
+    storms = [run_storm(seed, "reassignment-by-requests") for seed in range(8)]
     assert all(storm.heal() for storm in storms)
     notes = [n for storm in storms for _, n in storm.lab.notes]
     begun = [(n.detail or "").split()[0] for n in notes if n.kind == "reassignment-begun"]
@@ -152,9 +153,9 @@ def test_the_storms_by_requests_are_worth_playing() -> None:
     assert any(n.detail == "asked for by the other way" for n in notes)
 
 
-def test_the_storms_are_worth_playing() -> None:
-    """They acknowledge something, and end moves in both directions."""
-    storms = [played(seed) for seed in range(8)]
+def test_storms_cover_forward_and_backward_moves() -> None:
+    """The runs acknowledge records, and end moves in both directions."""
+    storms = [run_storm(seed) for seed in range(8)]
     healed = [storm.heal() for storm in storms]
     words = [(n.detail or "").split()[0] for storm in storms for _, n in storm.lab.notes if n.kind == "reassignment-ended"]
 
@@ -163,6 +164,6 @@ def test_the_storms_are_worth_playing() -> None:
     assert min(words.count("forward"), words.count("back")) > 5
 
 
-def test_the_storms_find_who_forgets_the_old_replicas() -> None:
-    """B-59: with AR narrowed first a stray replica is left behind sooner or later."""
-    assert any(not played(seed, "reassign-ar-first").heal() for seed in range(8))
+def test_storms_catch_a_controller_that_narrows_ar_first() -> None:
+    """B-59: if AR is narrowed first, some run leaves a stray replica behind."""
+    assert any(not run_storm(seed, "reassign-ar-first").heal() for seed in range(8))

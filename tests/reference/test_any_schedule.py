@@ -1,6 +1,7 @@
-"""Random schedules on the table-top cluster: messages in any order, lost and doubled, crashes, expiries, timers that fire early.
+"""Random schedules on the table-top cluster.
 
-The simulator's network keeps the order of a connection and its timers keep their time; here nothing does.
+Messages arrive in any order, are lost and duplicated; brokers crash, sessions expire, timers fire early.
+The simulator's network keeps the order of a connection and its timers keep their deadlines; here neither is guaranteed.
 """
 
 import pytest
@@ -36,7 +37,7 @@ class World(Schedule):
             case 9 | 10 | 11 if up:
                 self.fire(rng.pick(up))
             case 14 if len(self.lab.disks[1].dirs) > 1:
-                # One of its directories goes bad, or is repaired; a process that was told of it goes on without it.
+                # A directory goes bad or is repaired. A process that saw it fail does not use it again.
                 directory = rng.pick(rng.pick(list(lab.disks.values())).dirs)
                 directory.bad = not directory.bad
             case 12 if lab.letters:
@@ -47,7 +48,7 @@ class World(Schedule):
                 self.deliver()
 
     def heal(self) -> None:
-        """Every process runs, on good directories, every old session is over, every letter arrives."""
+        """Repair all directories, start every broker, expire all old sessions, and deliver all messages."""
         for i in self.lab.ids:
             for directory in self.lab.disks[i].dirs:
                 directory.bad = False
@@ -57,12 +58,12 @@ class World(Schedule):
         self.lab.wait(40_000)
 
     def lost(self) -> dict[int, str]:
-        """What was acknowledged and is not at its offset in the leader's log."""
+        """The acknowledged values that are missing from their offset in the leader's log."""
         leaders = [i for i in self.lab.ids if isinstance(self.lab.partition(i).role, Leader)]
         return self.lost_by(max(leaders, key=lambda i: self.lab.partition(i).leader_epoch, default=None))
 
 
-def played(seed: int, protocol: str = "safe", *, dirs: int = 1) -> World:
+def run_schedule(seed: int, protocol: str = "safe", *, dirs: int = 1) -> World:
     world = World(seed, protocol, dirs=dirs)
     for _ in range(STEPS):
         world.step()
@@ -71,8 +72,8 @@ def played(seed: int, protocol: str = "safe", *, dirs: int = 1) -> World:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_happens_nothing_acknowledged_is_lost_and_all_are_in_sync_again(seed: int) -> None:
-    world = played(seed)
+def test_any_schedule_heals_without_losing_records(seed: int) -> None:
+    world = run_schedule(seed)
 
     assert world.lost() == {}
     assert world.lab.isr() == [1, 2, 3]
@@ -81,9 +82,9 @@ def test_whatever_happens_nothing_acknowledged_is_lost_and_all_are_in_sync_again
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_directories_that_come_and_go_lose_nothing_that_was_acknowledged(seed: int) -> None:
-    """R-290, R-307, U-16: whatever a controller knew of bad directories, and whenever it died."""
-    world = played(seed, dirs=2)
+def test_any_directory_failures_heal_without_losing_records(seed: int) -> None:
+    """R-290, R-307, U-16: whatever a controller knew about bad directories, and whenever it died."""
+    world = run_schedule(seed, dirs=2)
 
     assert world.lost() == {}
     assert world.lab.isr() == [1, 2, 3]
@@ -91,10 +92,10 @@ def test_directories_that_come_and_go_lose_nothing_that_was_acknowledged(seed: i
     assert world.lab.values(1) == world.lab.values(2) == world.lab.values(3)
 
 
-def test_the_schedules_are_worth_playing() -> None:
-    """They acknowledge something, and lose it where truncation goes by the high watermark."""
-    acked = sum(len(played(seed).acked) for seed in range(10))
-    lost = [seed for seed in range(SEEDS) if played(seed, "truncate-to-hw").lost()]
+def test_schedules_catch_truncation_to_the_high_watermark() -> None:
+    """The runs acknowledge records, and lose some with the variant `truncate-to-hw`."""
+    acked = sum(len(run_schedule(seed).acked) for seed in range(10))
+    lost = [seed for seed in range(SEEDS) if run_schedule(seed, "truncate-to-hw").lost()]
 
     assert acked > 50
     assert lost != []

@@ -1,4 +1,4 @@
-"""What the 0.8 high-availability article says, by number: who is alive, when a record is committed, what stands in ZooKeeper."""
+"""The claims of the 0.8 high-availability article: which replicas are alive, when a record is committed, what ZooKeeper holds."""
 
 import json
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reference.config import ARTICLE, SAFE, BrokerConfig
 from reference.coordination import paths
-from reference.coordination.api import Create, Data, Exists, GetData
+from reference.coordination.api import Data, GetData
 from reference.effects import AnyEffect, Flush
 from reference.errors import ErrorCode
 from reference.messages import Fetch, FetchReply, ProduceReply
@@ -20,13 +20,13 @@ def acknowledged(lab: Lab) -> list[int]:
     return [m.correlation for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
 
 
-# --- who is alive ----------------------------------------------------------------------------------------------------------
+# --- which replicas are alive ----------------------------------------------------------------------------------------------
 
 
-def test_who_loses_its_session_leaves_the_isr() -> None:
-    """R-137: the first half of being alive."""
+def test_broker_leaves_the_isr_when_its_session_expires() -> None:
+    """R-137: the first condition for being alive is a ZooKeeper session."""
     lab = full()
-    lab.muted.add(3)  # it goes on fetching, and does not hear of it
+    lab.muted.add(3)  # it keeps fetching, and does not learn of the expiry
     lab.expire(3)
     lab.settle()
 
@@ -34,8 +34,8 @@ def test_who_loses_its_session_leaves_the_isr() -> None:
 
 
 @pytest.mark.parametrize("variant", [SAFE, ARTICLE], ids=["safe", "article"])
-def test_who_does_not_fetch_for_too_long_leaves_the_isr(variant: object) -> None:
-    """R-137, R-139: the second half, replica.lag.time.max.ms without a fetch."""
+def test_follower_leaves_the_isr_when_it_stops_fetching(variant: object) -> None:
+    """R-137, R-139: the second condition is a fetch within replica.lag.time.max.ms."""
     lab = Lab(2, variant=variant)  # type: ignore[arg-type]  # a Variant
     lab.wait(3000)
     assert lab.isr() == [1, 2]
@@ -47,8 +47,8 @@ def test_who_does_not_fetch_for_too_long_leaves_the_isr(variant: object) -> None
 
 
 @pytest.mark.parametrize(("rule", "isr"), [("last_fetch", [1]), ("caught_up", [1, 2])])
-def test_who_is_too_many_messages_behind_leaves_the_isr(rule: str, isr: list[int]) -> None:
-    """R-138: replica.lag.max.messages, which Kafka gave up since a burst of the producer throws everybody out."""
+def test_follower_leaves_the_isr_when_too_many_records_behind(rule: str, isr: list[int]) -> None:
+    """R-138: replica.lag.max.messages. Kafka dropped it, because a burst of the producer removes all followers from the ISR."""
     lab = Lab(2, variant=replace(SAFE, lag_rule=rule))
     for i in lab.ids:
         lab.nodes[i].state.config = replace(lab.configs[i], lag_max_records=3)
@@ -62,13 +62,13 @@ def test_who_is_too_many_messages_behind_leaves_the_isr(rule: str, isr: list[int
 
 
 @pytest.mark.parametrize(("rule", "isr"), [("last_fetch", [1, 2]), ("caught_up", [1])])
-def test_who_fetches_and_never_arrives_is_alive_to_the_article(rule: str, isr: list[int]) -> None:
-    """R-139: "does not send a fetch request" is all it asks; a follower that is always a little behind stays."""
+def test_fetching_follower_stays_in_the_isr_by_the_article(rule: str, isr: list[int]) -> None:
+    """R-139: the article only asks that a follower sends fetch requests, so one that is always a little behind stays."""
     lab = Lab(2, variant=replace(SAFE, lag_rule=rule))
     for i in lab.ids:
         lab.nodes[i].state.config = replace(lab.configs[i], fetch_max_records=1)
     lab.wait(3000)
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)  # every answer is lost, every fetch arrives
+    lab.held = lambda letter: isinstance(letter[2], FetchReply)  # every reply is lost, every fetch request arrives
     lab.produce(1, *"abcdef")
     lab.wait(12_000)
 
@@ -79,7 +79,7 @@ def test_who_fetches_and_never_arrives_is_alive_to_the_article(rule: str, isr: l
 
 
 @pytest.mark.parametrize("before_ack", [True, False])
-def test_a_follower_acknowledges_what_is_written_or_what_is_in_memory(before_ack: bool) -> None:
+def test_follower_acks_written_or_flushed_records_by_setting(before_ack: bool) -> None:
     """R-134, R-135, C-14, U-23: the article says both; flush=before_ack is the one, flush=none the other."""
     lab = Unflushed(2, before_ack=before_ack)
     lab.wait(3000)
@@ -93,7 +93,7 @@ def test_a_follower_acknowledges_what_is_written_or_what_is_in_memory(before_ack
 
 
 class Unflushed(Lab):
-    """Disks that take their time: no flush ends while `flushing` is off."""
+    """Disks on which no flush completes while `flushing` is false."""
 
     flushing = True
 
@@ -103,8 +103,8 @@ class Unflushed(Lab):
 
 
 @pytest.mark.parametrize(("acks", "answered"), [(1, [1]), (-1, []), (0, [])])
-def test_the_producer_chooses_what_it_waits_for(acks: int, answered: list[int]) -> None:
-    """R-140: with 1 the leader's word is enough, with all (-1) it waits for the whole ISR, with 0 there is no answer at all."""
+def test_acks_decide_which_replicas_a_produce_waits_for(acks: int, answered: list[int]) -> None:
+    """R-140: acks=1 waits for the leader, acks=all (-1) for the whole ISR; with acks=0 there is no reply."""
     lab = full()
     lab.held = lambda letter: letter[1] == "b3"
     lab.produce(1, "x", acks=acks)
@@ -114,8 +114,8 @@ def test_the_producer_chooses_what_it_waits_for(acks: int, answered: list[int]) 
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)])
-def test_three_replicas_survive_two_failures(first: int, second: int) -> None:
-    """R-141, R-143: f + 1 replicas, f failures, whichever they are: what was acknowledged is there."""
+def test_three_replicas_survive_any_two_failures(first: int, second: int) -> None:
+    """R-141, R-143: f + 1 replicas tolerate f failures without losing an acknowledged record."""
     lab = full()
     lab.produce(1, "x")
     lab.settle()
@@ -128,8 +128,8 @@ def test_three_replicas_survive_two_failures(first: int, second: int) -> None:
     assert lab.values(left) == ["x"]
 
 
-def test_a_follower_that_is_behind_copies_in_batches() -> None:
-    """R-157: one answer brings many batches, up to fetch_max_records."""
+def test_lagging_follower_fetches_many_batches_at_once() -> None:
+    """R-157: one fetch reply holds many batches, up to fetch_max_records."""
     lab = Lab(2)
     lab.crash(2)
     lab.expire(2)
@@ -145,7 +145,7 @@ def test_a_follower_that_is_behind_copies_in_batches() -> None:
     assert seen[:1] == [6]
 
 
-# --- what stands in ZooKeeper ----------------------------------------------------------------------------------------------
+# --- what ZooKeeper holds --------------------------------------------------------------------------------------------------
 
 
 def read(lab: Lab, path: str) -> Data:
@@ -154,8 +154,8 @@ def read(lab: Lab, path: str) -> Data:
     return answer
 
 
-def test_the_znodes_hold_what_the_article_says() -> None:
-    """R-001, R-002, R-003, R-150, R-151, R-152, R-153, R-154, C-01: other tools read them, so each key stands there."""
+def test_znodes_have_the_keys_of_the_article() -> None:
+    """R-001, R-002, R-003, R-150, R-151, R-152, R-153, R-154, C-01: other tools read these keys."""
     lab = full()
     broker = json.loads(read(lab, paths.broker_path(BrokerId(2))).data)
     topic = json.loads(read(lab, paths.topic_path("t")).data)
@@ -172,35 +172,16 @@ def test_the_znodes_hold_what_the_article_says() -> None:
     assert read(lab, paths.broker_path(BrokerId(2))).owner == lab.sessions[2]
 
 
-def test_a_failover_writes_all_of_the_state_where_the_version_has_not_moved() -> None:
-    """R-155: leader, ISR, leader epoch and the epoch of the controller that wrote it."""
+def test_failover_writes_the_whole_partition_state_conditionally() -> None:
+    """R-012, R-155: leader, ISR, leader epoch, and the epoch of the controller that wrote it."""
     lab = full()
     before = lab.state()
-    die(lab, 1)  # the controller too: the next one writes under its own epoch
+    die(lab, 1)  # b1 is also the controller; the next one writes under its own epoch
     after = lab.state()
 
     assert (after.leader, [m.broker for m in after.isr]) == (2, [2, 3])
     assert (after.leader_epoch, after.controller_epoch) == (before.leader_epoch + 1, before.controller_epoch + 1)
     assert after.zk_version == before.zk_version + 1
-
-
-def test_the_node_of_a_preferred_election_goes_when_it_is_done() -> None:
-    """R-147: nodes below /admin exist only while there is something to do."""
-    lab = full()
-    die(lab, 1)
-    lab.start(1)
-    lab.settle()
-    lab.wait(3000)
-    assert lab.state().leader == 2
-    payload = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
-    for op in (Create("/admin", b""), Create(paths.PREFERRED_ELECTION, payload)):
-        _, fired = lab.zk.submit(lab.admin, (op,))
-        lab.watches(fired)
-    lab.settle()
-    (gone,), _ = lab.zk.submit(lab.admin, (Exists(paths.PREFERRED_ELECTION),))
-
-    assert lab.state().leader == 1
-    assert not isinstance(gone, Data)
 
 
 # --- configuration ---------------------------------------------------------------------------------------------------------
@@ -226,8 +207,8 @@ KAFKA_082_DEFAULTS: dict[str, tuple[int | bool, str | None]] = {
 }
 
 
-def test_the_defaults_of_kafka_are_written_down() -> None:
-    """R-158: the table says what Kafka 0.8.2 has, and which field of the configuration stands for it here, if one does."""
+def test_kafka_defaults_name_existing_configuration_fields() -> None:
+    """R-158: the table has Kafka 0.8.2's defaults, and for each the field of the configuration that stands for it, if any."""
     fields = set(BrokerConfig.__struct_fields__)
 
     assert KAFKA_082_DEFAULTS["replica.lag.time.max.ms"] == (10_000, "replica_lag_time_max_ms")

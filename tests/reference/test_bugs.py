@@ -1,4 +1,4 @@
-"""Catalogued mistakes, each played once on the protocol that makes it and once on `safe` (docs/protocol.md)."""
+"""Catalogued mistakes, each shown on the protocol that makes it and absent on `safe` (docs/protocol.md)."""
 
 from msgspec.structs import replace
 
@@ -22,8 +22,8 @@ def acked(lab: Lab) -> list[ProduceReply]:
     return [m for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
 
 
-def two_brokers_with_one_ack_unheard(protocol: str) -> Lab:
-    """b1 leads and has acknowledged m1; b2 holds it, but has not heard that it is committed."""
+def two_brokers_with_a_lagging_hw(protocol: str) -> Lab:
+    """b1 leads and has acknowledged m1; b2 holds m1, but does not know that it is committed."""
     lab = Lab(2, variant=VARIANTS[protocol])
     lab.wait(3000)
     assert lab.isr() == [1, 2]
@@ -43,15 +43,18 @@ def restart(lab: Lab, i: int) -> None:
     lab.settle()
 
 
-def log_of_the_last_leader(protocol: str) -> list[str]:
-    """KIP-101 scenario 1 with three replicas: a record is acknowledged, nobody but the leader hears of it, two leaders die."""
+def log_of_the_third_leader(protocol: str) -> list[str]:
+    """The log of the third leader in KIP-101 scenario 1 with three replicas.
+
+    A record is acknowledged, but no follower learns that it is committed, and two leaders die one after the other.
+    """
     lab = Lab(3, variant=VARIANTS[protocol])
     lab.wait(3000)
     assert lab.isr() == [1, 2, 3]
     lab.produce(1, "m1")
     lab.settle()
     assert len(acked(lab)) == 1
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)  # nothing is fetched from the second leader
+    lab.held = lambda letter: isinstance(letter[2], FetchReply)  # no follower receives records from the second leader
     for i in (1, 2):
         lab.crash(i)
         lab.expire(i)
@@ -60,16 +63,16 @@ def log_of_the_last_leader(protocol: str) -> list[str]:
     return lab.values(3)
 
 
-def test_truncation_to_the_high_watermark_loses_what_was_acknowledged() -> None:
-    """KIP-101 scenario 1 (U-01, B-01, B-28): a follower truncates to its lagging HW and leads before it has fetched again."""
-    assert log_of_the_last_leader("truncate-to-hw") == []
-    assert log_of_the_last_leader("v3") == []
-    assert log_of_the_last_leader("safe") == ["m1"]
+def test_truncation_to_hw_loses_acknowledged_records() -> None:
+    """KIP-101 scenario 1 (U-01, B-01, B-28): a follower truncates to its lagging HW, and leads before it has fetched again."""
+    assert log_of_the_third_leader("truncate-to-hw") == []
+    assert log_of_the_third_leader("v3") == []
+    assert log_of_the_third_leader("safe") == ["m1"]
 
 
-def test_a_restarted_follower_does_not_lead_alone() -> None:
-    """The restarted follower is stale: nobody leads until b1 is back, and nothing is cut."""
-    lab = two_brokers_with_one_ack_unheard("safe")
+def test_restarted_follower_does_not_lead_before_it_caught_up() -> None:
+    """The restarted follower is stale: the partition has no leader until b1 is back, and no record is truncated."""
+    lab = two_brokers_with_a_lagging_hw("safe")
     lab.held = lambda letter: isinstance(letter[2], FetchReply)
     restart(lab, 2)
     lab.crash(1)
@@ -84,13 +87,13 @@ def test_a_restarted_follower_does_not_lead_alone() -> None:
     assert lab.values(1) == lab.values(2) == ["m1"]
 
 
-def test_a_literal_expansion_takes_in_a_replica_that_lacks_what_is_committed() -> None:
-    """B-29: V3's test has its sign reversed, any replica that is behind qualifies."""
-    assert _isr_after_a_far_follower_fetches("isr-expand-v3") == [1, 2]
-    assert _isr_after_a_far_follower_fetches("safe") == [1]
+def test_v3_isr_expansion_admits_a_replica_behind_the_hw() -> None:
+    """B-29: V3's condition has its sign reversed, so every replica that is behind qualifies."""
+    assert _isr_after_a_lagging_follower_fetches("isr-expand-v3") == [1, 2]
+    assert _isr_after_a_lagging_follower_fetches("safe") == [1]
 
 
-def _isr_after_a_far_follower_fetches(protocol: str) -> list[int]:
+def _isr_after_a_lagging_follower_fetches(protocol: str) -> list[int]:
     lab = Lab(2, variant=VARIANTS[protocol])
     lab.crash(2)
     lab.expire(2)
@@ -103,20 +106,20 @@ def _isr_after_a_far_follower_fetches(protocol: str) -> list[int]:
     return lab.isr()
 
 
-def test_a_leader_resigns_when_it_hears_that_its_session_is_over() -> None:
-    """Its stamp in the ISR is void: what it did from here on would be done by a replica that nobody counts on."""
+def test_leader_resigns_when_it_learns_that_its_session_expired() -> None:
+    """Its incarnation in the ISR is void, so the cluster does not rely on what it appends from now on."""
     lab = Lab(3)
     lab.expire(1)
 
     assert not isinstance(lab.partition(1).role, Leader)
 
 
-def test_a_paused_leader_commits_nothing_after_its_followers_left() -> None:
+def test_paused_leader_cannot_commit_after_a_new_election() -> None:
     """V3 Discussion 3 (R-071): the old leader cannot commit without its ISR, and cannot change its ISR in ZooKeeper."""
     lab = Lab(3)
     lab.wait(3000)
     assert lab.isr() == [1, 2, 3]
-    lab.muted.add(1)  # b1 stands still for ZooKeeper
+    lab.muted.add(1)  # b1 is cut off from ZooKeeper
     lab.expire(1)
     lab.settle()
     assert lab.state().leader == 2
@@ -127,8 +130,8 @@ def test_a_paused_leader_commits_nothing_after_its_followers_left() -> None:
     assert lab.partition(1).hw == 0
 
 
-def test_a_command_for_another_incarnation_is_refused() -> None:
-    """KIP-380: a command that was sent before the restart must not act on the next life."""
+def test_leader_and_isr_for_another_incarnation_is_refused() -> None:
+    """KIP-380: a command that was sent before a restart must not act on the new process."""
     lab = Lab(2)
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
     state = lab.state()
@@ -142,8 +145,8 @@ def test_a_command_for_another_incarnation_is_refused() -> None:
     assert lab.partition(2).leader_epoch == before
 
 
-def test_a_follower_whose_leader_comes_back_truncates_first() -> None:
-    """KAFKA-7164: the leader's id is the old one, its epoch is not."""
+def test_follower_takes_a_new_epoch_of_the_same_leader() -> None:
+    """KAFKA-7164: a new epoch of the same leader must make the follower truncate before it fetches."""
     lab = Lab(3)
     lab.wait(3000)
     follower = lab.partition(2)
@@ -157,8 +160,8 @@ def test_a_follower_whose_leader_comes_back_truncates_first() -> None:
     assert lab.state().leader == 1
 
 
-def test_an_answer_about_other_logs_says_nothing_of_this_one() -> None:
-    """Recovery election: a broker's answer to an earlier question must not pass for "no log here" (seed 5)."""
+def test_log_info_reply_about_another_log_is_ignored() -> None:
+    """Recovery election: a broker's reply to an earlier request must not be taken as "no log here" (seed 5)."""
     lab = Lab(1)
     controller = lab.nodes[1].state.controller
     base = lab.state()
@@ -172,8 +175,8 @@ def test_an_answer_about_other_logs_says_nothing_of_this_one() -> None:
     assert turn.effects == []
 
 
-def test_a_bad_batch_is_cut_off_the_disk_before_anything_is_appended_behind_it() -> None:
-    """A torn batch that stays in the file takes all later records with it at the next start (seed 387)."""
+def test_torn_batch_is_truncated_before_the_next_append() -> None:
+    """A torn batch that stays in the file loses all records behind it at the next start (seed 387)."""
     lab = Lab(1)
     lab.produce(1, "kept")
     lab.crash(1)
@@ -188,11 +191,11 @@ def test_a_bad_batch_is_cut_off_the_disk_before_anything_is_appended_behind_it()
     assert lab.values(1) == ["kept", "later"]
 
 
-def test_a_produce_for_the_leader_alone_does_not_wait_for_followers() -> None:
+def test_acks_1_produce_does_not_wait_for_followers() -> None:
     """acks=1 under flush=before_ack waits for the leader's own flush, also while a member of the ISR has not fetched yet."""
     lab = Lab(3, before_ack=True)
     lab.wait(3000)
-    lab.held = lambda letter: isinstance(letter[2], Fetch)  # nobody fetches in the epoch that begins with b3's death
+    lab.held = lambda letter: isinstance(letter[2], Fetch)  # no follower fetches in the epoch that begins with b3's death
     lab.crash(3)
     lab.expire(3)
     lab.settle()
@@ -202,8 +205,8 @@ def test_a_produce_for_the_leader_alone_does_not_wait_for_followers() -> None:
     assert len(acked(lab)) == 1
 
 
-def test_a_topic_that_is_made_during_a_failover_is_seen() -> None:
-    """On a cluster without partitions the last steps of a failover are one: the watch that fired meanwhile counts there too."""
+def test_topic_created_during_a_failover_is_found() -> None:
+    """Without partitions, the last steps of a failover run together; a watch that fired meanwhile must be handled there too."""
     lab = Lab(1, start=False)
     node = Node.boot(lab.configs[1], (), 1)
     turn = Turn(Now(Millis(0), Millis(0)), node.state.ids, lab.configs[1], Incarnation(1))
@@ -214,8 +217,8 @@ def test_a_topic_that_is_made_during_a_failover_is_seen() -> None:
     assert [e.ops for e in turn.effects if isinstance(e, ZkRequest)] == [(GetChildren(paths.TOPICS, watch=True),)]
 
 
-def test_a_command_in_flight_does_not_make_a_deleted_replica_anew() -> None:
-    """What is sent again after StopReplica must not name the partition that was stopped."""
+def test_resent_leader_and_isr_omits_a_stopped_partition() -> None:
+    """A command that is sent again after StopReplica would otherwise create the deleted replica again."""
     lab = Lab(1)
     controller = lab.nodes[1].state.controller
     (queued,) = controller.channels
@@ -229,8 +232,8 @@ def test_a_command_in_flight_does_not_make_a_deleted_replica_anew() -> None:
     assert dict(queued.stops) == {T0: replace(stop, topic_id=controller.topic_ids["t"])}
 
 
-def test_a_fetch_that_another_replaces_is_answered() -> None:
-    """Either may be the late copy of the other: whoever waits for an answer must not wait for its whole timeout."""
+def test_replaced_fetch_gets_a_reply() -> None:
+    """Either fetch may be the late copy of the other. Without a reply, the client would wait for its whole timeout."""
     lab = Lab(1)
     for correlation in (1, 2):
         request = Fetch(correlation, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(500), 10)
@@ -239,7 +242,7 @@ def test_a_fetch_that_another_replaces_is_answered() -> None:
     assert [(m.correlation, m.error) for m in lab.inbox if isinstance(m, FetchReply)] == [(1, ErrorCode.NONE)]
 
 
-def test_a_produce_that_makes_no_sense_is_refused_before_the_append() -> None:
+def test_invalid_produce_is_refused_before_the_append() -> None:
     lab = Lab(1)
     lab.produce(1, "x", acks=7)
     lab.produce(1)

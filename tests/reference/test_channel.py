@@ -1,4 +1,4 @@
-"""What waits for a broker on its control channel."""
+"""The requests and metadata that wait for a broker on its control channel."""
 
 import pytest
 
@@ -13,8 +13,11 @@ STATE = PartitionState(TP, B1, Incarnation(1), LeaderEpoch(0), (), ControllerEpo
 
 
 @pytest.mark.parametrize(("full", "queued"), [(True, []), (False, [TopicId(7)])])
-def test_nothing_is_queued_beside_a_full_update_and_what_is_queued_names_its_topic(full: bool, queued: list[TopicId]) -> None:
-    """R-304: a full update takes what there is when it is sent; a state queued beside it would grow old and never be sent."""
+def test_no_state_is_queued_beside_a_full_metadata_update(full: bool, queued: list[TopicId]) -> None:
+    """R-304: a full update reads all states when it is sent. A state queued beside it would get old and never be sent.
+
+    A queued state names its topic id.
+    """
     waiting = Channel(broker=B1, incarnation=Incarnation(1), metadata_full=full)
     controller = Controller(channels=[waiting], states={TP: STATE}, topic_ids={"t": TopicId(7)})
 

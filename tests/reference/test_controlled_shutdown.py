@@ -22,7 +22,7 @@ def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
     return lab
 
 
-def test_a_stopping_leader_serves_until_another_leads() -> None:
+def test_stopping_leader_serves_until_another_broker_leads() -> None:
     """R-184, R-191: stopping brokers handle traffic, and their leaders are migrated away."""
     lab = full()
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
@@ -40,8 +40,8 @@ def test_a_stopping_leader_serves_until_another_leads() -> None:
     assert (2 in lab.nodes, lab.disks[2].clean, lab.leaders()) == (False, True, [3])
 
 
-def test_a_stopping_follower_leaves_the_isr_and_ends() -> None:
-    """R-184, B-37: the leader need not wait for its silence to be noticed."""
+def test_stopping_follower_leaves_the_isr_and_halts() -> None:
+    """R-184, B-37: the leader does not have to wait until the follower's silence is noticed."""
     lab = full()
     lab.tell(3, ShutDown())
     lab.settle()
@@ -49,8 +49,11 @@ def test_a_stopping_follower_leaves_the_isr_and_ends() -> None:
     assert (3 in lab.nodes, lab.isr(), lab.leaders()) == (False, [2], [2])
 
 
-def test_the_last_in_the_isr_keeps_its_leadership_and_its_retries() -> None:
-    """R-158: controlled.shutdown.max.retries attempts, controlled.shutdown.retry.backoff.ms apart; then it ends all the same."""
+def test_last_isr_member_halts_after_its_shutdown_retries() -> None:
+    """R-158: controlled.shutdown.max.retries attempts, controlled.shutdown.retry.backoff.ms apart.
+
+    Then it halts, still the leader.
+    """
     lab = full()
     lab.crash(3)
     lab.expire(3)
@@ -64,8 +67,8 @@ def test_the_last_in_the_isr_keeps_its_leadership_and_its_retries() -> None:
     assert (2 in lab.nodes, lab.disks[2].clean) == (False, True)
 
 
-def test_another_that_comes_back_in_time_takes_over() -> None:
-    """R-158, R-184: that is what the retries are for."""
+def test_returning_replica_takes_over_from_a_stopping_leader() -> None:
+    """R-158, R-184: the retries give another replica time to return."""
     lab = full()
     lab.crash(3)
     lab.expire(3)
@@ -78,8 +81,8 @@ def test_another_that_comes_back_in_time_takes_over() -> None:
     assert (2 in lab.nodes, lab.leaders(), lab.isr()) == (False, [3], [3])
 
 
-def test_a_stopping_broker_is_not_the_preferred_one() -> None:
-    """R-184: nothing that has moved away is given back."""
+def test_stopping_broker_is_not_elected_as_preferred_leader() -> None:
+    """R-184: a leadership that moved away does not return."""
     lab = full()
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr) and letter[1] == "b2"
     lab.tell(2, ShutDown())
@@ -90,8 +93,8 @@ def test_a_stopping_broker_is_not_the_preferred_one() -> None:
     assert lab.state().leader == 3
 
 
-def test_who_has_nobody_to_hand_over_to_just_ends() -> None:
-    """R-205: with the protocol of before there is no stopping state; neither is there one behind the fence."""
+def test_legacy_or_fenced_broker_shuts_down_at_once() -> None:
+    """R-205: the protocol without heartbeats has no stopping state, and a fenced broker cannot ask the controller for it."""
     lab = full("no-heartbeat")
     lab.tell(2, ShutDown())
     assert 2 not in lab.nodes
@@ -103,8 +106,8 @@ def test_who_has_nobody_to_hand_over_to_just_ends() -> None:
     assert 2 not in lab.nodes
 
 
-def test_a_lost_heartbeat_is_sent_again() -> None:
-    """R-191: the wish to stop stands in every heartbeat until the end."""
+def test_lost_shutdown_heartbeat_is_sent_again() -> None:
+    """R-191: every heartbeat names the stopping state as its target until the broker halts."""
     lab = full()
     lab.tell(2, ShutDown())
     lab.letters.clear()
@@ -113,8 +116,8 @@ def test_a_lost_heartbeat_is_sent_again() -> None:
     assert (2 in lab.nodes, lab.leaders()) == (False, [3])
 
 
-def test_a_new_controller_hears_that_a_broker_is_stopping() -> None:
-    """R-184: states of brokers are in the memory of one reign."""
+def test_new_controller_learns_that_a_broker_is_stopping() -> None:
+    """R-184: a controller keeps the states of brokers in memory only."""
     lab = full()
     lab.held = lambda letter: (
         isinstance(letter[2], MetadataHeartbeatReply) or (isinstance(letter[2], LeaderAndIsr) and letter[1] == "b2")
@@ -129,7 +132,7 @@ def test_a_new_controller_hears_that_a_broker_is_stopping() -> None:
     assert (2 in lab.nodes, lab.leaders()) == (False, [3])
 
 
-def test_what_was_acknowledged_before_is_there_after_it() -> None:
+def test_controlled_shutdown_keeps_acknowledged_records() -> None:
     """R-184: the replica that takes over was in sync when it was elected."""
     lab = full(min_isr=2)
     lab.produce(2, "kept")
@@ -142,8 +145,8 @@ def test_what_was_acknowledged_before_is_there_after_it() -> None:
     assert lab.values(3) == ["kept"]
 
 
-def test_settings_of_the_shutdown_are_heard() -> None:
-    """R-158: the defaults are Kafka's."""
+def test_controlled_shutdown_uses_its_configured_retries() -> None:
+    """R-158: the default backoff is Kafka's."""
     lab = full()
     assert lab.configs[2].controlled_shutdown_retry_backoff_ms == 5000
     lab.crash(2)

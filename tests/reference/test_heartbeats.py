@@ -1,4 +1,4 @@
-"""Heartbeats, broker states and fences (KIP-343), on the table."""
+"""Heartbeats, broker states and fences (KIP-343) on the table-top cluster."""
 
 import pytest
 from msgspec.structs import replace
@@ -49,7 +49,7 @@ def controller_of(lab: Lab, i: int = 1) -> Controller:
 
 
 def state_of(lab: Lab, i: int, at: int = 1) -> BrokerState | None:
-    """What the controller takes a broker for."""
+    """The state of broker `i` in the memory of the controller on broker `at`."""
     standing = standings.of(controller_of(lab, at), BrokerId(i))
     return None if standing is None else standing.state
 
@@ -63,20 +63,20 @@ def is_fenced(lab: Lab, i: int) -> bool:
 
 
 def silence(lab: Lab, i: int) -> None:
-    """The heartbeats of a broker are on their way and do not arrive."""
+    """Hold back the heartbeats of a broker."""
     lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeat) and letter[0] == f"b{i}"
 
 
 def beat(lab: Lab, at: int, request: MetadataHeartbeat) -> MetadataHeartbeatReply:
-    """Tell a node of a heartbeat that comes from outside the table; its answer."""
+    """Deliver a heartbeat from an address outside the cluster to node `at`; return its reply."""
     lab.tell(at, Received(Address("c9"), request))
     reply = lab.inbox[-1]
     assert isinstance(reply, MetadataHeartbeatReply)
     return reply
 
 
-def test_the_states_and_messages_are_those_of_the_document() -> None:
-    """R-193, R-194, R-195: BrokerState Enum, MetadataHeartbeatRequest and its response; no ids in the answer (C-16)."""
+def test_broker_states_and_heartbeats_match_the_document() -> None:
+    """R-193, R-194, R-195: BrokerState Enum, MetadataHeartbeatRequest and its response; the response has no ids (C-16)."""
     assert [(state.value, state.name) for state in BrokerState] == [
         (0, "INITIAL"),
         (1, "INACTIVE"),
@@ -87,8 +87,8 @@ def test_the_states_and_messages_are_those_of_the_document() -> None:
     assert MetadataHeartbeatReply.__struct_fields__ == ("correlation", "error", "error_string", "current_state")
 
 
-def test_the_incarnation_is_the_czxid_of_the_registration() -> None:
-    """R-181, U-20: two processes under one id, or two lives, are told apart."""
+def test_incarnation_is_the_czxid_of_the_registration() -> None:
+    """R-181, U-20: it tells two processes under one broker id apart, also if they run one after the other."""
     lab = full()
     before = incarnation_of(lab, 2)
     (node,), _ = lab.zk.submit(lab.admin, (GetData(paths.broker_path(BrokerId(2))),))
@@ -102,8 +102,8 @@ def test_the_incarnation_is_the_czxid_of_the_registration() -> None:
     assert incarnation_of(lab, 2) > before
 
 
-def test_all_brokers_are_inactive_when_the_cluster_is_first_initialised() -> None:
-    """R-182: nobody leads before somebody has shown itself."""
+def test_brokers_are_inactive_when_the_cluster_is_initialised() -> None:
+    """R-182: no broker leads before a broker has sent a heartbeat."""
     lab = Lab(3, start=False)
     lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeat)
     for i in lab.ids:
@@ -118,8 +118,8 @@ def test_all_brokers_are_inactive_when_the_cluster_is_first_initialised() -> Non
     assert len(lab.leaders()) == 1
 
 
-def test_a_new_controller_gives_everybody_the_whole_timeout() -> None:
-    """R-182: a failover must not take every partition from its leader."""
+def test_new_controller_gives_each_broker_the_whole_timeout() -> None:
+    """R-182: a failover of the controller must not take every partition from its leader."""
     lab = full()
     lab.crash(1)
     lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeat)
@@ -133,8 +133,8 @@ def test_a_new_controller_gives_everybody_the_whole_timeout() -> None:
     assert (state_of(lab, 2, new), state_of(lab, 3, new)) == (INACTIVE, INACTIVE)
 
 
-def test_a_silent_broker_is_treated_as_absent_until_it_is_heard_again() -> None:
-    """R-183, R-187: it leaves the ISR and what clients are told, though ZooKeeper still knows it; and comes back."""
+def test_silent_broker_is_absent_until_its_next_heartbeat() -> None:
+    """R-183, R-187: it leaves the ISR and the metadata although its registration still exists, and returns to both."""
     lab = full()
     silence(lab, 3)
     lab.wait(7000)
@@ -162,8 +162,8 @@ def led_by_another(variant: str) -> Lab:
     return lab
 
 
-def test_a_silent_leader_is_replaced() -> None:
-    """R-183: for the controller its partitions have no leader."""
+def test_silent_leader_is_replaced() -> None:
+    """R-183: the controller treats its partitions as leaderless."""
     lab = led_by_another("safe")
     silence(lab, 3)
     lab.wait(7000)
@@ -192,8 +192,8 @@ REFUSED = ErrorCode.BROKER_NOT_AVAILABLE
         (Metadata(1), MetadataReply(1, (), (), REFUSED)),
     ],
 )
-def test_a_fenced_broker_takes_no_new_requests(asked: AnyMessage, answer: AnyMessage) -> None:
-    """R-185, R-186: who cannot reach the controller knows nothing that is worth telling."""
+def test_fenced_broker_refuses_new_requests(asked: AnyMessage, answer: AnyMessage) -> None:
+    """R-185, R-186: without the controller, the broker's knowledge may be out of date."""
     lab = fenced()
     assert is_fenced(lab, 3)
     lab.tell(3, Received(CLIENT, asked))
@@ -201,8 +201,8 @@ def test_a_fenced_broker_takes_no_new_requests(asked: AnyMessage, answer: AnyMes
     assert lab.inbox[-1] == answer
 
 
-def test_a_fenced_broker_says_nothing_to_a_produce_without_acks() -> None:
-    """R-186, R-140: nobody waits for an answer."""
+def test_fenced_broker_sends_no_reply_to_an_acks_0_produce() -> None:
+    """R-186, R-140: the producer expects no reply."""
     lab = fenced()
     before = len(lab.inbox)
     lab.produce(3, "x", acks=0)
@@ -210,8 +210,8 @@ def test_a_fenced_broker_says_nothing_to_a_produce_without_acks() -> None:
     assert len(lab.inbox) == before
 
 
-def test_without_heartbeats_a_broker_that_is_cut_off_from_the_controller_tells_old_tales() -> None:
-    """R-180, B-43: clients that ask it for metadata make no progress."""
+def test_isolated_broker_without_heartbeats_serves_old_metadata() -> None:
+    """R-180, B-43: clients that ask this broker for metadata make no progress."""
     lab = full("no-heartbeat")
     lab.held = lambda letter: letter[1] == "b3" and letter[0] != "b3"
     lab.crash(2)
@@ -224,7 +224,7 @@ def test_without_heartbeats_a_broker_that_is_cut_off_from_the_controller_tells_o
     assert (reply.error, reply.brokers) == (ErrorCode.NONE, (1, 2, 3))
 
 
-def test_requests_that_wait_are_answered_in_their_time_behind_the_fence() -> None:
+def test_parked_requests_complete_on_a_fenced_broker() -> None:
     """R-186: existing network requests will be completed."""
     lab = full()
     lab.tell(1, Received(CLIENT, Fetch(7, T0, None, NO_INCARNATION, NO_EPOCH, Offset(0), Millis(60_000), 10)))
@@ -237,8 +237,8 @@ def test_requests_that_wait_are_answered_in_their_time_behind_the_fence() -> Non
     assert [(m.correlation, m.error) for m in lab.inbox if isinstance(m, FetchReply)] == [(7, ErrorCode.NONE)]
 
 
-def test_a_fenced_broker_obeys_the_controller() -> None:
-    """R-186 is about requests of others: a command is how it learns what has become of its replicas."""
+def test_fenced_broker_obeys_leader_and_isr() -> None:
+    """R-186 concerns requests of others. The broker learns the state of its replicas from the controller's commands."""
     lab = fenced()
     state = replace(lab.state(), leader_epoch=LeaderEpoch(40), replicas=(BrokerId(1), BrokerId(2), BrokerId(3)))
     command = LeaderAndIsr(9, BrokerId(1), controller_of(lab).epoch, incarnation_of(lab, 3), False, (state,))
@@ -247,7 +247,7 @@ def test_a_fenced_broker_obeys_the_controller() -> None:
     assert lab.partition(3).leader_epoch == 40
 
 
-def test_a_fence_falls_with_the_next_heartbeat_that_is_taken() -> None:
+def test_accepted_heartbeat_ends_the_fence() -> None:
     """R-186: nodes go back and forth between fenced and unfenced as appropriate."""
     lab = fenced()
     for _ in range(2):
@@ -259,8 +259,8 @@ def test_a_fence_falls_with_the_next_heartbeat_that_is_taken() -> None:
         assert is_fenced(lab, 3)
 
 
-def test_a_fenced_leader_keeps_its_isr() -> None:
-    """R-186: it has refused the fetches by which its followers would have stayed."""
+def test_fenced_leader_does_not_shrink_its_isr() -> None:
+    """R-186: it refused the fetch requests that would have kept its followers in sync."""
     lab = full()
     lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b1"
     lab.wait(30_000)
@@ -269,7 +269,7 @@ def test_a_fenced_leader_keeps_its_isr() -> None:
     assert lab.isr() == [1, 2, 3]
 
 
-def test_the_broker_waits_longer_than_the_controller() -> None:
+def test_broker_timeout_exceeds_the_controller_timeout() -> None:
     """R-188, R-204: a broker must not fence itself before the controller has declared it inactive."""
     lab = full()
     silence(lab, 3)
@@ -287,8 +287,11 @@ def test_the_broker_waits_longer_than_the_controller() -> None:
         )
 
 
-def test_between_the_two_timeouts_two_brokers_lead_and_one_commits() -> None:
-    """U-19: the fence is no lease. What the old leader takes alone is lost to the new one; acks=all it does not take."""
+def test_two_leaders_between_the_timeouts_but_one_commits() -> None:
+    """U-19: the fence is no lease.
+
+    The old leader accepts acks=1, which the new one never sees, but cannot acknowledge acks=all.
+    """
     lab = full(min_isr=2)
     lab.held = lambda letter: letter[0] != letter[1] and "b1" in letter[:2] and letter[1] != CLIENT
     lab.muted.add(1)
@@ -305,8 +308,8 @@ def test_between_the_two_timeouts_two_brokers_lead_and_one_commits() -> None:
     assert acked == {8, 10}
 
 
-def test_a_heartbeat_of_an_earlier_registration_is_refused() -> None:
-    """R-190, R-196: a late copy, or a process that does not know that it was replaced."""
+def test_heartbeat_of_an_earlier_registration_is_refused() -> None:
+    """R-190, R-196: it is a late copy, or its sender does not know that it was replaced."""
     lab = full()
     reply = beat(lab, 1, MetadataHeartbeat(5, BrokerId(2), Incarnation(incarnation_of(lab, 2) - 1), ACTIVE))
 
@@ -314,10 +317,10 @@ def test_a_heartbeat_of_an_earlier_registration_is_refused() -> None:
     assert reply.error_string is not None
 
 
-def test_a_heartbeat_of_a_later_registration_is_believed_at_once() -> None:
-    """R-190, B-47, U-20: the watch on /brokers/ids may come later, or show no difference at all."""
+def test_heartbeat_of_a_later_registration_is_accepted_at_once() -> None:
+    """R-190, B-47, U-20: the watch on /brokers/ids may fire later, or show no difference at all."""
     lab = full()
-    lab.muted.add(1)  # the controller hears nothing of ZooKeeper
+    lab.muted.add(1)  # the controller is cut off from ZooKeeper
     later = Incarnation(incarnation_of(lab, 2) + 1000)
     reply = beat(lab, 1, MetadataHeartbeat(5, BrokerId(2), later, ACTIVE))
 
@@ -326,8 +329,8 @@ def test_a_heartbeat_of_a_later_registration_is_believed_at_once() -> None:
     assert [c.incarnation for c in controller_of(lab).channels if c.broker == 2] == [later]
 
 
-def test_what_a_heartbeat_says_of_a_registration_is_looked_up() -> None:
-    """R-190: the heartbeat may have been on its way for longer than its registration lasted."""
+def test_registration_named_by_a_heartbeat_is_looked_up() -> None:
+    """R-190: the heartbeat may have been in flight for longer than its registration lasted."""
     lab = full()
     reply = beat(lab, 1, MetadataHeartbeat(5, BrokerId(7), Incarnation(999), ACTIVE))
     lab.settle()
@@ -338,8 +341,8 @@ def test_what_a_heartbeat_says_of_a_registration_is_looked_up() -> None:
     assert again.error is ErrorCode.INVALID_INCARNATION_ID
 
 
-def test_a_heartbeat_says_what_the_broker_wants_to_be_and_the_answer_what_it_is() -> None:
-    """R-189, R-191: a target is entered; from stopping there is no way back in one life, whatever comes late."""
+def test_heartbeat_sets_the_target_and_returns_the_actual_state() -> None:
+    """R-189, R-191: the broker enters its target state. A stopping broker stays so for this process, despite late heartbeats."""
     lab = full()
     me, incarnation = BrokerId(3), incarnation_of(lab, 3)
     silence(lab, 3)
@@ -350,22 +353,22 @@ def test_a_heartbeat_says_what_the_broker_wants_to_be_and_the_answer_what_it_is(
 
 
 @pytest.mark.parametrize(("broker", "target"), [(-1, ACTIVE), (2, BrokerState.INITIAL), (2, INACTIVE)])
-def test_a_heartbeat_that_makes_no_sense_is_refused(broker: int, target: BrokerState) -> None:
-    """R-196: INVALID_REQUEST; "endpoint fields" are none of the request (C-16)."""
+def test_invalid_heartbeat_is_refused(broker: int, target: BrokerState) -> None:
+    """R-196: INVALID_REQUEST. The request has no "endpoint fields" (C-16)."""
     lab = full()
 
     assert beat(lab, 1, MetadataHeartbeat(5, BrokerId(broker), Incarnation(1), target)).error is ErrorCode.INVALID_REQUEST
 
 
-def test_who_is_not_controller_says_so() -> None:
-    """R-185: the broker asks again, of whoever is."""
+def test_non_controller_refuses_heartbeats() -> None:
+    """R-185: the broker then sends its heartbeat to the actual controller."""
     lab = full()
 
     assert beat(lab, 2, MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), ACTIVE)).error is ErrorCode.NOT_CONTROLLER
 
 
-def test_a_new_controller_is_shown_to_at_once() -> None:
-    """R-185: it has no time to lose until the others think of it by themselves."""
+def test_brokers_send_heartbeats_to_a_new_controller_at_once() -> None:
+    """R-185: the new controller must hear of them before the timeout, so they do not wait for their heartbeat timer."""
     lab = full()
     lab.crash(1)
     lab.expire(1)
@@ -376,7 +379,7 @@ def test_a_new_controller_is_shown_to_at_once() -> None:
 
 
 def zombie(variant: str) -> Lab:
-    """b3 led; its session is over and another leads, and b3 is out of ZooKeeper's reach."""
+    """b3 was the leader; its session expired, another broker leads, and b3 cannot reach ZooKeeper."""
     lab = led_by_another(variant)
     lab.muted.add(3)
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr) and letter[1] == "b3"
@@ -386,8 +389,8 @@ def zombie(variant: str) -> Lab:
     return lab
 
 
-def test_a_leader_that_is_cut_off_from_zookeeper_alone_hears_it_from_the_controller() -> None:
-    """B-43, R-190: the answer to its next heartbeat says that its registration is over, and it fences itself."""
+def test_leader_cut_off_from_zookeeper_is_fenced_by_a_heartbeat() -> None:
+    """B-43, R-190: the reply to its next heartbeat says that its registration is over, and it fences itself."""
     lab = zombie("safe")
     lab.produce(3, "late", acks=1, correlation=9)
 
@@ -395,8 +398,8 @@ def test_a_leader_that_is_cut_off_from_zookeeper_alone_hears_it_from_the_control
     assert lab.inbox[-1] == ProduceReply(9, T0, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
-def test_without_heartbeats_such_a_leader_goes_on_taking_records() -> None:
-    """B-43: acks=1 is taken, and lost when it truncates."""
+def test_deposed_leader_without_heartbeats_accepts_acks_1() -> None:
+    """B-43: it acknowledges acks=1 records, and loses them when it truncates."""
     lab = zombie("no-heartbeat")
     lab.produce(3, "late", acks=1, correlation=9)
 
@@ -405,11 +408,11 @@ def test_without_heartbeats_such_a_leader_goes_on_taking_records() -> None:
     assert reply.error is ErrorCode.NONE
 
 
-# --- the double roll ---------------------------------------------------------------------------------------------------------
+# --- mixed versions during the double roll -----------------------------------------------------------------------------------
 
 
 def mixed(*legacy: int) -> Lab:
-    """A cluster in the middle of the second roll: these brokers still speak the older protocol."""
+    """A cluster in the middle of the second roll: the brokers `legacy` still speak the older protocol."""
     lab = Lab(3, start=False)
     for i in legacy:
         lab.configs[i] = replace(lab.configs[i], inter_broker_protocol="legacy")
@@ -420,16 +423,16 @@ def mixed(*legacy: int) -> Lab:
     return lab
 
 
-def test_a_broker_says_by_the_version_of_its_registration_whether_it_sends_heartbeats() -> None:
-    """R-206: BrokerInfo version 5, or 4."""
+def test_registration_version_tells_if_a_broker_heartbeats() -> None:
+    """R-206: BrokerInfo version 5 with heartbeats, version 4 without."""
     lab = mixed(3)
     answers, _ = lab.zk.submit(lab.admin, tuple(GetData(paths.broker_path(BrokerId(i))) for i in lab.ids))
 
     assert [b'"version":5' in a.data for a in answers if isinstance(a, Data)] == [True, True, False]
 
 
-def test_a_legacy_broker_is_always_active_and_never_fenced() -> None:
-    """R-205, R-206: it sends no heartbeats, and nobody misses them."""
+def test_legacy_broker_is_always_active_and_never_fenced() -> None:
+    """R-205, R-206: it sends no heartbeats, and the controller expects none."""
     lab = mixed(3)
     lab.wait(30_000)
 
@@ -439,8 +442,8 @@ def test_a_legacy_broker_is_always_active_and_never_fenced() -> None:
 
 
 @pytest.mark.parametrize("legacy", [(1,), (2,), (3,), (1, 2), (1, 2, 3)])
-def test_a_mixed_cluster_works(legacy: tuple[int, ...]) -> None:
-    """R-205: whoever has rolled asks the controller, whoever has not writes to ZooKeeper; any of them may be controller."""
+def test_mixed_cluster_survives_restarts_and_fills_the_isr(legacy: tuple[int, ...]) -> None:
+    """R-205: a rolled leader asks the controller for ISR changes, another writes them to ZooKeeper. Either may be controller."""
     lab = mixed(*legacy)
     for i in (1, 2, 3, 1):
         lab.crash(i)
@@ -457,8 +460,8 @@ def test_a_mixed_cluster_works(legacy: tuple[int, ...]) -> None:
     assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE] * 4
 
 
-def test_a_broker_that_has_rolled_back_is_legacy_again() -> None:
-    """R-205, R-206: its standing as a broker with heartbeats must not make it inactive."""
+def test_broker_that_rolled_back_is_legacy_again() -> None:
+    """R-205, R-206: its old state as a broker with heartbeats must not make it inactive."""
     lab = full()
     lab.crash(3)
     lab.expire(3)
@@ -470,11 +473,11 @@ def test_a_broker_that_has_rolled_back_is_legacy_again() -> None:
     assert lab.isr() == [1, 2, 3]
 
 
-# --- lives that overlap ------------------------------------------------------------------------------------------------------
+# --- requests for an earlier incarnation -------------------------------------------------------------------------------------
 
 
 def stale_stop(variant: str) -> bool:
-    """b3 bounces; a StopReplica that was meant for its earlier life arrives. Does the replica survive?"""
+    """Deliver a StopReplica for the earlier incarnation of b3 after b3 restarted. Returns whether the replica survives."""
     lab = full(variant)
     before = incarnation_of(lab, 3)
     lab.crash(3)
@@ -487,14 +490,14 @@ def stale_stop(variant: str) -> bool:
     return T0 in lab.nodes[3].state.broker.partitions
 
 
-def test_a_stop_replica_for_the_life_before_is_refused() -> None:
-    """B-48, KIP-380: else the new life loses a replica that it was given."""
+def test_stop_replica_for_an_earlier_incarnation_is_refused() -> None:
+    """B-48, U-09, KIP-380: otherwise the restarted broker loses a replica that is assigned to it."""
     assert stale_stop("safe")
     assert not stale_stop("no-broker-incarnation")
 
 
 def stale_stopping(variant: str) -> BrokerState | None:
-    """The last heartbeat of a controlled shutdown comes when the broker is back. What is it taken for?"""
+    """Deliver b3's last heartbeat of a controlled shutdown after b3 restarted. Returns b3's state at the controller."""
     lab = full(variant)
     late = MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), STOPPING)
     lab.crash(3)
@@ -505,14 +508,14 @@ def stale_stopping(variant: str) -> BrokerState | None:
     return state_of(lab, 3)
 
 
-def test_a_controlled_shutdown_of_the_life_before_moves_nobody() -> None:
-    """B-49, KIP-380: a retry must not take the leaderships of a healthy broker."""
+def test_stopping_heartbeat_of_an_earlier_incarnation_is_refused() -> None:
+    """B-49, KIP-380: a late retry must not move leaderships away from a healthy broker."""
     assert stale_stopping("safe") is ACTIVE
     assert stale_stopping("no-broker-incarnation") is STOPPING
 
 
-def test_followers_of_a_fenced_leader_come_again() -> None:
-    """R-186: they back off, and go on when the fence falls."""
+def test_followers_resume_when_the_leaders_fence_ends() -> None:
+    """R-186: they back off, and continue when the fence ends."""
     lab = full()
     lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b1"
     lab.wait(12_000)

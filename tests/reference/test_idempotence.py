@@ -1,4 +1,4 @@
-"""What an idempotent producer sends again is appended once, whoever leads by then (bugs B-66, docs/promise.md ORD-3)."""
+"""Repeated batches of an idempotent producer are appended once, also by the next leader (bugs B-66, docs/promise.md ORD-3)."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def full(variant: Variant = SAFE) -> Lab:
 
 
 def send(lab: Lab, i: int, sequence: int, *values: str, acks: int = -1, id_: int = 7, epoch: int = 0) -> None:
-    """A batch of an idempotent producer; answers stay in `inbox`."""
+    """Send a batch of an idempotent producer; the reply goes to `inbox`."""
     produce = Produce(sequence, T0, acks, values, Millis(1000), NO_TOPIC_ID, ProducerId(id_), epoch, sequence)
     lab.tell(i, Received(C1, produce))
 
@@ -41,11 +41,11 @@ def ask(sequence: int, *values: str, epoch: int = 0) -> Produce:
     return Produce(1, T0, -1, values or ("v",), Millis(1000), NO_TOPIC_ID, ProducerId(7), epoch, sequence)
 
 
-# --- at the leader ------------------------------------------------------------------------------------------------------------
+# --- checks at the leader -----------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_that_comes_again_is_answered_with_its_offset_and_not_appended() -> None:
-    """B-66: else a retry after a lost answer leaves the record twice."""
+def test_repeated_batch_is_acknowledged_but_not_appended_again() -> None:
+    """B-66: otherwise a retry after a lost reply writes the record twice. The reply has the first offset."""
     lab = full()
     lab.produce(1, "x")
     send(lab, 1, 0, "a", "b")
@@ -58,8 +58,11 @@ def test_a_batch_that_comes_again_is_answered_with_its_offset_and_not_appended()
     assert lab.values(1) == ["x", "a", "b"]
 
 
-def test_a_duplicate_is_acknowledged_no_sooner_than_the_first() -> None:
-    """B-66, R-140: the first waits for the ISR; an answer to the second at once would acknowledge what may yet be lost."""
+def test_duplicate_is_acknowledged_no_earlier_than_the_first() -> None:
+    """B-66, R-140: the first batch waits for the ISR.
+
+    An earlier reply to the duplicate would acknowledge what may still be lost.
+    """
     lab = full()
     lab.held = lambda _: True
     send(lab, 1, 0, "a")
@@ -72,8 +75,8 @@ def test_a_duplicate_is_acknowledged_no_sooner_than_the_first() -> None:
     assert replies(lab) == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 0)]
 
 
-def test_a_gap_in_the_sequence_is_refused() -> None:
-    """B-66: the record in between is missing; what follows it must not stand in its place."""
+def test_sequence_gap_is_refused() -> None:
+    """B-66: the record in between is missing, and a later one must not take its place."""
     lab = full()
     send(lab, 1, 0, "a")
     send(lab, 1, 2, "c")
@@ -94,7 +97,7 @@ def test_a_gap_in_the_sequence_is_refused() -> None:
         (ask(3, "d", epoch=1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     ],
 )
-def test_sequences_are_judged_as_by_kafka(produce: Produce, verdict: object) -> None:
+def test_sequences_are_checked_before_the_append_as_in_kafka(produce: Produce, verdict: object) -> None:
     """B-66: each refusal comes before the append."""
     known: list[Producer] = []
     for sequence, value in enumerate("abc"):
@@ -103,22 +106,22 @@ def test_sequences_are_judged_as_by_kafka(produce: Produce, verdict: object) -> 
     assert producers.check(known, produce, complete=True) == verdict
 
 
-def test_an_older_epoch_of_a_producer_is_refused() -> None:
-    """B-66: a producer that began its sequences anew must not be followed by what it sent before."""
+def test_older_producer_epoch_is_refused() -> None:
+    """B-66: a producer that restarted its sequences must not be followed by batches that it sent before."""
     known: list[Producer] = []
     producers.wrote(known, batch(0, 0, "a", epoch=1))
 
     assert producers.check(known, ask(1, epoch=0), complete=True) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_producer_that_nobody_knows_must_begin_at_zero() -> None:
-    """B-66: its records were lost, or it writes to another log than it thinks."""
+def test_unknown_producer_must_begin_at_sequence_0() -> None:
+    """B-66: otherwise its earlier records were lost, or it writes to another log than it believes."""
     assert producers.check([], ask(0), complete=True) == ErrorCode.NONE
     assert producers.check([], ask(5), complete=True) == ErrorCode.UNKNOWN_PRODUCER_ID
 
 
-def test_only_the_last_batches_are_remembered() -> None:
-    """B-66: the window is five batches, as Kafka's; behind it a duplicate is still told from a gap."""
+def test_leader_remembers_the_last_five_batches_of_a_producer() -> None:
+    """B-66: the window is Kafka's. A duplicate from before the window is still distinguished from a gap."""
     known: list[Producer] = []
     for sequence in range(WINDOW + 1):
         producers.wrote(known, batch(sequence, sequence, "v"))
@@ -128,11 +131,11 @@ def test_only_the_last_batches_are_remembered() -> None:
     assert producers.check(known, ask(0), complete=True) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
-# --- with the log -------------------------------------------------------------------------------------------------------------
+# --- failover, truncation and restart -----------------------------------------------------------------------------------------
 
 
 def fail_over(lab: Lab) -> int:
-    """b1 is gone; who leads now."""
+    """Kill b1 and expire its session; return the new leader."""
     lab.crash(1)
     lab.expire(1)
     lab.wait(2000)
@@ -141,7 +144,7 @@ def fail_over(lab: Lab) -> int:
 
 
 def test_sequences_survive_a_failover() -> None:
-    """B-66: the answer was lost with the leader; the next one must know the batch."""
+    """B-66: if the reply was lost with the leader, the next leader must recognise the batch."""
     lab = full()
     send(lab, 1, 0, "a")
     lab.settle()
@@ -156,8 +159,8 @@ def test_sequences_survive_a_failover() -> None:
     assert lab.values(leader) == ["a", "b"]
 
 
-def test_sequences_of_the_leader_alone_die_with_it() -> None:
-    """B-66, switch idempotence_state_on_failover: the retry is taken for a new batch."""
+def test_sequences_kept_by_the_leader_alone_are_lost_with_it() -> None:
+    """B-66, switch idempotence_state_on_failover: the next leader takes the retry for a new batch."""
     lab = full(VARIANTS["idempotence-of-the-leader"])
     send(lab, 1, 0, "a")
     lab.settle()
@@ -169,8 +172,8 @@ def test_sequences_of_the_leader_alone_die_with_it() -> None:
     assert lab.values(leader) == ["a", "a"]
 
 
-def test_without_idempotence_every_attempt_leaves_a_record() -> None:
-    """B-66, switch idempotence: 0.8 knows no sequences, and a retry may leave a record twice."""
+def test_without_idempotence_every_attempt_is_appended() -> None:
+    """B-66, switch idempotence: 0.8 has no sequences, so a retry may write a record twice."""
     lab = full(VARIANTS["no-idempotence"])
     for _ in range(2):
         send(lab, 1, 0, "a")
@@ -180,8 +183,8 @@ def test_without_idempotence_every_attempt_leaves_a_record() -> None:
     assert [reply.offset for reply in lab.inbox if isinstance(reply, ProduceReply)] == [0, 1]
 
 
-def test_a_truncation_takes_the_sequences_with_the_records() -> None:
-    """B-66: a batch that was cut off must be taken when it comes again."""
+def test_truncation_removes_the_sequences_with_the_records() -> None:
+    """B-66: a truncated batch must be accepted when it is sent again."""
     lab = full()
     lab.held = lambda letter: letter[1] == "b1" or letter[0] == "b1"
     send(lab, 1, 0, "a")
@@ -202,7 +205,7 @@ def test_a_truncation_takes_the_sequences_with_the_records() -> None:
     assert lab.values(1) == lab.values(leader) == ["a"]
 
 
-def test_a_restarted_broker_finds_the_sequences_in_its_log() -> None:
+def test_restarted_broker_rebuilds_sequences_from_its_log() -> None:
     """B-66: they are rebuilt from the batches at recovery."""
     lab = full()
     send(lab, 1, 0, "a", "b")
@@ -222,8 +225,8 @@ def ids(lab: Lab) -> list[int]:
     return [m.producer_id for m in lab.inbox if isinstance(m, InitProducerIdReply) and m.error is ErrorCode.NONE]
 
 
-def test_no_producer_id_is_given_twice() -> None:
-    """B-66: two producers of one id would take each other's records for their own."""
+def test_no_producer_id_is_assigned_twice() -> None:
+    """B-66: each of two producers with one id would have its records taken for duplicates of the other's."""
     lab = full()
     for i in (1, 2, 1, 3):
         lab.tell(i, Received(C1, InitProducerId(1)))
@@ -239,8 +242,8 @@ def test_no_producer_id_is_given_twice() -> None:
     assert block.data == b'{"version":1,"broker":1,"block_start":"3000","block_end":"3999"}'
 
 
-def test_a_broker_that_cannot_reserve_ids_sends_the_asker_elsewhere() -> None:
-    """B-66: whether the block is its own it does not know, so it gives none of it."""
+def test_broker_that_cannot_reserve_producer_ids_refuses() -> None:
+    """B-66: it does not know whether it owns the block, so it assigns no id of it. The client asks another broker."""
     lab = full()
     lab.muted.add(1)
     lab.tell(1, Received(C1, InitProducerId(1)))
@@ -252,8 +255,8 @@ def test_a_broker_that_cannot_reserve_ids_sends_the_asker_elsewhere() -> None:
 # --- acks=0 -------------------------------------------------------------------------------------------------------------------
 
 
-def test_acks_0_to_who_does_not_lead_breaks_the_connection() -> None:
-    """B-65, KAFKA-955: it is the only sign by which that producer learns to look for the leader."""
+def test_acks_0_produce_to_a_non_leader_closes_the_connection() -> None:
+    """B-65, KAFKA-955: only the closed connection tells that producer to look up the leader."""
     lab = full()
     lab.produce(2, "a", acks=0)
     assert lab.hung_up == [C1]

@@ -1,4 +1,4 @@
-"""The admin client: one request in ZooKeeper for each command, made once, and the truth about it (V3 §H, R-147, R-149)."""
+"""The admin client makes one request in ZooKeeper for each command, and answers truthfully (V3 §H, R-147, R-149)."""
 
 import pytest
 
@@ -40,7 +40,7 @@ COMMANDS: list[tuple[Command, str, bytes]] = [
 
 
 class World:
-    """An administrator and a ZooKeeper that answers at once, unless told to lose what it is asked or to lose its answers."""
+    """An admin client and a ZooKeeper that answers at once, unless it is told to lose a request or an answer."""
 
     def __init__(self) -> None:
         self.admin = Admin(timeout_ms=Millis(1000))
@@ -48,7 +48,7 @@ class World:
         self.session = 0
         self.answers: list[Answered] = []
         self.asked: list[tuple[AnyOp, ...]] = []
-        self.loses: list[str] = []  # of the next requests: "request" or "answer"
+        self.loses: list[str] = []  # for each of the next requests, what is lost: "request", "answer" or "" for nothing
 
     def start(self, command: Command) -> None:
         self._perform(self.admin.start(command))
@@ -77,7 +77,7 @@ class World:
         self._perform(self.admin.handle(ZkReplied(id_, answers)))
 
     def controller(self, *ops: AnyOp) -> None:
-        """Somebody else writes."""
+        """Write to ZooKeeper from another session."""
         other = self.zk.connect(timeout_ms=1000)
         self._fire(self.zk.submit(other, ops)[1])
 
@@ -95,7 +95,7 @@ class World:
         return answer.data if isinstance(answer, Data) else None
 
     def made(self, path: str) -> int:
-        """How often it was asked for."""
+        """How often the client asked ZooKeeper to create `path`."""
         return sum(1 for ops in self.asked for op in ops if isinstance(op, Create) and op.path == path)
 
     def errors(self) -> list[ErrorCode]:
@@ -103,8 +103,8 @@ class World:
 
 
 @pytest.mark.parametrize(("command", "path", "data"), COMMANDS, ids=lambda value: type(value).__name__)
-def test_a_command_is_done_when_its_request_is_gone(command: Command, path: str, data: bytes) -> None:
-    """R-147, R-149, V3 §H: admin znodes exist only during the action."""
+def test_admin_command_completes_when_its_request_is_removed(command: Command, path: str, data: bytes) -> None:
+    """R-147, R-149, V3 §H: admin znodes exist only while their action is carried out."""
     world = World()
     world.start(command)
     assert (world.data(path), world.answers) == (data, [])
@@ -114,8 +114,8 @@ def test_a_command_is_done_when_its_request_is_gone(command: Command, path: str,
     assert world.errors() == [ErrorCode.NONE]
 
 
-def test_a_topic_is_made_by_its_own_znode() -> None:
-    """V3 §B, R-151: the controller finds it there."""
+def test_topic_creation_writes_the_topic_znode() -> None:
+    """V3 §B, R-151: the controller finds new topics by their znodes."""
     world = World()
     world.start(CreateTopic(id=1, topic="t", assignment=(REPLICAS,)))
 
@@ -130,8 +130,8 @@ def test_a_topic_is_made_by_its_own_znode() -> None:
         (DeleteTopic(id=1, topic="t"), ErrorCode.REASSIGNMENT_IN_PROGRESS),
     ],
 )
-def test_what_stands_there_already_is_left_alone(command: Command, error: ErrorCode) -> None:
-    """R-147: the request of another administrator is not overwritten."""
+def test_admin_command_does_not_overwrite_an_existing_znode(command: Command, error: ErrorCode) -> None:
+    """R-147: the request of another administrator stays as it is."""
     world = World()
     above = [Create(path, b"") for path in (*paths.PERSISTENT, "/admin")]
     world.controller(*above, Create("/brokers/topics/t", b"other"), Create(paths.DELETE_TOPICS, b"other"))
@@ -142,8 +142,8 @@ def test_what_stands_there_already_is_left_alone(command: Command, error: ErrorC
 
 
 @pytest.mark.parametrize(("command", "path", "data"), COMMANDS, ids=lambda value: type(value).__name__)
-def test_a_request_whose_answer_was_lost_is_looked_for_and_not_made_again(command: Command, path: str, data: bytes) -> None:
-    """Made a second time it would be done a second time."""
+def test_admin_finds_its_request_after_a_lost_answer(command: Command, path: str, data: bytes) -> None:
+    """A second request would be carried out a second time."""
     world = World()
     world.loses = ["answer"]
     world.start(command)
@@ -154,8 +154,8 @@ def test_a_request_whose_answer_was_lost_is_looked_for_and_not_made_again(comman
     assert (world.errors(), world.made(path)) == ([ErrorCode.NONE], 1)
 
 
-def test_a_request_that_is_nowhere_after_a_lost_answer_is_unknown() -> None:
-    """It never arrived, or it was done before anybody looked."""
+def test_missing_request_after_a_lost_answer_is_unknown() -> None:
+    """The request may never have arrived, or may be complete already."""
     world = World()
     world.loses = ["request"]
     world.start(COMMANDS[0][0])
@@ -164,8 +164,8 @@ def test_a_request_that_is_nowhere_after_a_lost_answer_is_unknown() -> None:
     assert world.answers[0].attempts == 1
 
 
-def test_a_session_that_ended_while_a_request_stands_there_changes_nothing() -> None:
-    """The request is no ephemeral: the next session finds it and waits on."""
+def test_admin_keeps_waiting_for_its_request_in_a_new_session() -> None:
+    """The request is not ephemeral, so the next session finds it."""
     world = World()
     command, path, _ = COMMANDS[0]
     world.start(command)
@@ -177,8 +177,8 @@ def test_a_session_that_ended_while_a_request_stands_there_changes_nothing() -> 
     assert (world.errors(), world.made(path)) == ([ErrorCode.NONE], 1)
 
 
-def test_an_answer_of_a_session_that_is_over_is_waited_out() -> None:
-    """The library reports the end itself; asking on over the old session would go round in circles."""
+def test_admin_ignores_answers_of_an_expired_session() -> None:
+    """The ZooKeeper library reports the expiry itself; requests in the expired session would loop forever."""
     admin = Admin(timeout_ms=Millis(1000))
     admin.start(COMMANDS[0][0])
     (request,) = admin.handle(ZkState("connected", 5))
@@ -191,8 +191,8 @@ def test_an_answer_of_a_session_that_is_over_is_waited_out() -> None:
     assert not any(isinstance(op, Create) for op in looks.ops)
 
 
-def test_an_administrator_gives_up_waiting_and_the_request_stays() -> None:
-    """The controller goes on with it: the outcome is unknown, not failed."""
+def test_admin_timeout_leaves_the_request_in_zookeeper() -> None:
+    """The controller still carries it out, so the outcome is unknown and not failed."""
     world = World()
     command, path, data = COMMANDS[0]
     world.start(command)
@@ -201,8 +201,8 @@ def test_an_administrator_gives_up_waiting_and_the_request_stays() -> None:
     assert (world.errors(), world.data(path)) == ([ErrorCode.REQUEST_TIMED_OUT], data)
 
 
-def test_what_is_asked_for_can_be_listed() -> None:
-    """docs/promise.md LIVE-4: at the end nothing must be left."""
+def test_admin_lists_all_pending_requests() -> None:
+    """docs/promise.md LIVE-4: no request may be left at the end."""
     world = World()
     for command, _, _ in COMMANDS:
         world.admin = Admin(timeout_ms=Millis(1000))
@@ -220,8 +220,8 @@ ENTRIES = b'{"version":1,"partitions":[{"topic":"t","partition":1,"replicas":[1,
 
 
 @pytest.mark.parametrize(("command", "path"), [(MOVE, admin_paths.REASSIGN), (MOVE_TOO, admin_paths.REASSIGN_EXTRA)])
-def test_a_reassignment_is_asked_for_and_not_waited_for(command: Command, path: str) -> None:
-    """R-148, R-231: it takes its time, and meanwhile there may be another one, or a cancellation."""
+def test_reassignment_command_returns_before_the_move_ends(command: Command, path: str) -> None:
+    """R-148, R-231: a move takes time, and meanwhile another move or a cancellation may be requested."""
     world = World()
     world.start(command)
     asked = world.data(path)
@@ -230,8 +230,8 @@ def test_a_reassignment_is_asked_for_and_not_waited_for(command: Command, path: 
     assert (asked, world.errors()) == (ENTRIES, [ErrorCode.NONE, ErrorCode.REASSIGNMENT_IN_PROGRESS])
 
 
-def test_what_is_pending_is_rolled_back_and_nothing_else() -> None:
-    """R-233, R-239: a cancellation stays until it is taken back; without anything pending there is nothing to cancel."""
+def test_cancellation_needs_a_move_and_stays_until_removed() -> None:
+    """R-233, R-239: without a pending move there is nothing to cancel; the cancellation znode stays until it is removed."""
     world = World()
     for command in (CANCEL, MOVE, CANCEL, CANCEL):
         world.start(command)
@@ -248,8 +248,8 @@ ASK = RequestReassignment(id=5, tp=TP, replicas=REPLICAS)
 ASKED = b'{"version":1,"assignments":{"t":{"1":[1,2]}}}'
 
 
-def test_by_proposal_b_each_request_is_a_znode_of_its_own() -> None:
-    """R-245, R-247: also for the same partition again, and nobody is refused."""
+def test_proposal_b_makes_one_znode_for_each_request() -> None:
+    """R-245, R-247: a second request for the same partition gets its own znode and is not refused."""
     world = World()
     for _ in range(2):
         world.start(ASK)
@@ -261,8 +261,8 @@ def test_by_proposal_b_each_request_is_a_znode_of_its_own() -> None:
     assert world.answers[-1].found == paths_
 
 
-def test_what_is_in_flight_by_proposal_b_is_listed() -> None:
-    """docs/promise.md LIVE-4, R-249: it is not done before its entry is gone."""
+def test_admin_lists_proposal_b_moves_in_flight() -> None:
+    """docs/promise.md LIVE-4, R-249: a move is not complete before its entry is removed."""
     world = World()
     above = (admin_paths.REASSIGNMENTS, f"{admin_paths.REASSIGNMENTS}/t")
     world.controller(Create("/admin", b""), *(Create(path, b"") for path in above), Create(f"{above[1]}/1", b"{}"))
@@ -272,8 +272,8 @@ def test_what_is_in_flight_by_proposal_b_is_listed() -> None:
 
 
 @pytest.mark.parametrize(("lost", "made"), [("request", 0), ("answer", 1)])
-def test_nobody_knows_whether_a_numbered_request_was_made(lost: str, made: int) -> None:
-    """R-245: its name is not known before it is made, so it is neither looked for nor made again."""
+def test_sequential_request_without_an_answer_is_unknown(lost: str, made: int) -> None:
+    """R-245: ZooKeeper chooses the name of the znode, so the client can neither look for it nor safely create it again."""
     world = World()
     world.loses = [lost]
     world.start(ASK)
@@ -282,8 +282,8 @@ def test_nobody_knows_whether_a_numbered_request_was_made(lost: str, made: int) 
     assert [world.data(f"{admin_paths.REQUEST}{number:010}") for number in range(2)] == [ASKED] * made + [None] * (2 - made)
 
 
-def test_a_session_that_ends_before_the_answer_leaves_a_numbered_request_unknown() -> None:
-    """R-245: and another session begins for the next command."""
+def test_session_expiry_makes_a_sequential_request_unknown() -> None:
+    """R-245: the client opens another session for its next command."""
     admin = Admin(timeout_ms=Millis(1000))
     admin.start(ASK)
     admin.handle(ZkState("connected", 5))
@@ -294,8 +294,8 @@ def test_a_session_that_ends_before_the_answer_leaves_a_numbered_request_unknown
 
 
 @pytest.mark.parametrize("lost", ["request", "answer"])
-def test_a_cancellation_is_taken_back_whatever_is_lost(lost: str) -> None:
-    """R-239: else nothing could ever be moved again; a deletion may be done twice."""
+def test_cancellation_is_removed_despite_a_lost_message(lost: str) -> None:
+    """R-239: a cancellation that stays would block all later moves. The deletion is idempotent, so it may be repeated."""
     world = World()
     for command in (MOVE, CANCEL):
         world.start(command)
@@ -305,7 +305,7 @@ def test_a_cancellation_is_taken_back_whatever_is_lost(lost: str) -> None:
     assert (world.errors()[-1], world.data(admin_paths.REASSIGN_CANCEL)) == (ErrorCode.NONE, None)
 
 
-def test_a_command_has_one_timer() -> None:
+def test_admin_command_starts_one_timer() -> None:
     world = World()
 
     assert world.admin.start(COMMANDS[0][0])[0] == SetTimer(TIMER, 1000, 1000)

@@ -1,4 +1,4 @@
-"""The client machine: one attempt for each call, routed by what brokers say, answered within its timeout."""
+"""The client machine: one attempt for each call, routed by the brokers' metadata, answered within its timeout."""
 
 from collections import Counter
 from typing import Any
@@ -79,7 +79,7 @@ def receive(client: Client, source: Address, message: AnyMessage, *, now: Now = 
 
 
 def routed(leader: int = 2, epoch: int = 5) -> Client:
-    """A client that knows who leads; its next correlation is 3."""
+    """A client that knows the leader; its next correlation id is 3."""
     client = boot()
     client.start(produce(id=0, acks=0), now=START)
     receive(client, B1, MetadataReply(1, BROKERS, (state(leader, epoch),)))
@@ -89,7 +89,7 @@ def routed(leader: int = 2, epoch: int = 5) -> Client:
 # --- finding the leader ----------------------------------------------------------------------------------------------------
 
 
-def test_the_first_call_looks_up_the_leader_and_then_goes_to_it() -> None:
+def test_first_call_looks_up_the_leader_then_sends_to_it() -> None:
     client = boot()
 
     lookup = client.start(produce(), now=START)
@@ -100,8 +100,8 @@ def test_the_first_call_looks_up_the_leader_and_then_goes_to_it() -> None:
     assert CancelTimer("metadata") in found
 
 
-def test_a_silent_broker_is_passed_over_for_the_next_one() -> None:
-    """A bootstrap broker that is down must not cost the whole timeout of the call."""
+def test_metadata_lookup_skips_a_silent_broker() -> None:
+    """A bootstrap broker that is down must not use up the whole timeout of the call."""
     client = boot()
 
     first = client.start(produce(), now=START)
@@ -112,7 +112,7 @@ def test_a_silent_broker_is_passed_over_for_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("states", [(), (state(None, 5),), (state(2, 5, OTHER),)])
-def test_a_lookup_that_does_not_help_is_repeated_elsewhere_after_a_pause(states: tuple[PartitionState, ...]) -> None:
+def test_unsuccessful_lookup_is_repeated_elsewhere_after_a_pause(states: tuple[PartitionState, ...]) -> None:
     client = boot()
     client.start(produce(), now=START)
 
@@ -123,7 +123,7 @@ def test_a_lookup_that_does_not_help_is_repeated_elsewhere_after_a_pause(states:
     assert sends(again) == [(B2, Metadata(2))]
 
 
-def test_lookups_end_with_the_last_call_that_needs_them() -> None:
+def test_lookups_stop_when_no_call_waits_for_them() -> None:
     client = boot()
     client.start(produce(), now=START)
     client.handle(TimerFired("call-1"), now=START)
@@ -132,8 +132,8 @@ def test_lookups_end_with_the_last_call_that_needs_them() -> None:
     assert client.looking_at is None
 
 
-def test_a_refused_connection_does_not_spin() -> None:
-    """With all brokers down, asking the next one at once would loop without time passing."""
+def test_refused_connection_delays_the_next_lookup() -> None:
+    """With all brokers down, an immediate lookup at the next one would loop without time passing."""
     client = boot()
     client.start(produce(), now=START)
 
@@ -142,8 +142,8 @@ def test_a_refused_connection_does_not_spin() -> None:
     assert refused == [SetTimer("metadata", LOOKUP_BACKOFF_MS, LOOKUP_BACKOFF_MS)]
 
 
-def test_metadata_of_an_older_epoch_is_not_believed() -> None:
-    """A broker cut off from the controller would send a consumer back to a deposed leader (KIP-320)."""
+def test_client_ignores_metadata_of_an_older_leader_epoch() -> None:
+    """A broker cut off from the controller would otherwise send a consumer back to a deposed leader (KIP-320)."""
     client = routed(leader=2, epoch=5)
     client.start(produce(id=1), now=START)
     receive(client, B2, ProduceReply(3, TP, ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -160,7 +160,7 @@ def test_metadata_of_an_older_epoch_is_not_believed() -> None:
 @pytest.mark.parametrize(
     "error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH]
 )
-def test_an_error_of_routing_makes_the_next_call_look_up_again(error: ErrorCode) -> None:
+def test_routing_error_makes_the_next_call_look_up_the_leader(error: ErrorCode) -> None:
     client = routed()
     client.start(PollCall(id=1, tp=TP, offset=Offset(0)), now=START)
 
@@ -171,7 +171,7 @@ def test_an_error_of_routing_makes_the_next_call_look_up_again(error: ErrorCode)
     assert [type(message) for _, message in sends(after)] == [Metadata]
 
 
-def test_an_error_of_the_partition_leaves_the_route_alone() -> None:
+def test_partition_error_keeps_the_cached_leader() -> None:
     client = routed()
     client.start(produce(id=1), now=START)
     receive(client, B2, ProduceReply(3, TP, ErrorCode.NOT_ENOUGH_REPLICAS))
@@ -179,8 +179,8 @@ def test_an_error_of_the_partition_leaves_the_route_alone() -> None:
     assert [type(message) for _, message in sends(client.start(produce(id=2), now=START))] == [Produce]
 
 
-def test_metadata_that_confirms_the_leader_is_enough() -> None:
-    """A timeout is no proof against the leader: where brokers still name it, it is asked again."""
+def test_client_asks_the_same_leader_if_metadata_confirms_it() -> None:
+    """A timeout does not prove that the leader changed. If the brokers still name it, the client asks it again."""
     client = routed(leader=2, epoch=5)
     client.start(produce(id=1), now=START)
     client.handle(TimerFired("call-1"), now=START)
@@ -192,8 +192,8 @@ def test_metadata_that_confirms_the_leader_is_enough() -> None:
     assert [to for to, _ in sends(confirmed)] == [B2]
 
 
-def test_a_late_answer_to_an_earlier_lookup_is_used() -> None:
-    """On a link slower than the lookup's timeout every answer is late."""
+def test_client_uses_a_late_answer_to_an_earlier_lookup() -> None:
+    """On a link slower than the lookup's timeout, every answer is late."""
     client = boot()
     client.start(produce(), now=START)
     client.handle(TimerFired("metadata"), now=START)
@@ -201,11 +201,11 @@ def test_a_late_answer_to_an_earlier_lookup_is_used() -> None:
     assert [to for to, _ in sends(receive(client, B1, MetadataReply(1, BROKERS, (state(3, 5),))))] == [B3]
 
 
-# --- the one attempt ----------------------------------------------------------------------------------------------------
+# --- sending and answering ----------------------------------------------------------------------------------------------
 
 
-def test_consumers_send_the_newest_leader_epoch_they_heard_of() -> None:
-    """docs/promise.md VIS-2: without it a consumer that saw a new leader could read from a deposed one."""
+def test_consumer_sends_the_newest_known_leader_epoch() -> None:
+    """docs/promise.md VIS-2: without it, a consumer that saw a new leader could read from a deposed one."""
     client = routed(epoch=5)
     first = client.start(PollCall(id=1, tp=TP, offset=Offset(7), max_wait_ms=Millis(50)), now=START)
     receive(client, B2, FetchReply(3, TP, ErrorCode.NONE, LeaderEpoch(6), Offset(7)))
@@ -215,8 +215,8 @@ def test_consumers_send_the_newest_leader_epoch_they_heard_of() -> None:
     assert sends(second) == [(B2, ListOffsets(4, TP, LeaderEpoch(6)))]
 
 
-def test_a_poll_returns_records_from_the_offset_that_was_asked() -> None:
-    """Batches come whole; what stands before the position was consumed already."""
+def test_poll_returns_records_from_the_requested_offset() -> None:
+    """The broker sends whole batches; the client drops the records before the requested offset."""
     client = routed()
     client.start(PollCall(id=1, tp=TP, offset=Offset(4)), now=START)
     batches = (Batch(Offset(3), LeaderEpoch(4), ("a", "b")), Batch(Offset(5), LeaderEpoch(5), ("c",)))
@@ -227,7 +227,7 @@ def test_a_poll_returns_records_from_the_offset_that_was_asked() -> None:
     assert answer.hw == 6
 
 
-def test_an_acknowledged_produce_returns_its_offset() -> None:
+def test_acknowledged_produce_returns_its_offset() -> None:
     client = routed()
     client.start(produce(), now=START)
 
@@ -239,7 +239,7 @@ def test_an_acknowledged_produce_returns_its_offset() -> None:
     ]
 
 
-def test_the_latest_offset_is_answered() -> None:
+def test_latest_call_returns_the_offset() -> None:
     client = routed()
     client.start(LatestCall(id=1, tp=TP), now=START)
 
@@ -248,7 +248,7 @@ def test_the_latest_offset_is_answered() -> None:
     assert (answer.error, answer.offset) == (ErrorCode.NONE, 9)
 
 
-def test_acks_0_is_answered_when_sent_and_without_an_offset() -> None:
+def test_acks_0_call_completes_when_sent_without_an_offset() -> None:
     client = routed()
 
     outputs = client.start(produce(acks=0), now=START)
@@ -257,8 +257,8 @@ def test_acks_0_is_answered_when_sent_and_without_an_offset() -> None:
     assert answers(outputs) == [Answered(id=1, error=ErrorCode.NONE, attempts=1, node=B2)]
 
 
-def test_after_acks_0_a_closed_connection_makes_the_client_look_again() -> None:
-    """KAFKA-955: closing is all that a broker that does not lead can say to a produce nobody answers."""
+def test_closed_connection_after_acks_0_triggers_a_lookup() -> None:
+    """KAFKA-955: a produce with acks=0 gets no reply, so a broker that does not lead can only close the connection."""
     client = routed()
     client.start(produce(id=1, acks=0), now=START)
     client.handle(ConnectionLost(B2), now=START)
@@ -266,10 +266,10 @@ def test_after_acks_0_a_closed_connection_makes_the_client_look_again() -> None:
     assert [type(m) for _, m in sends(client.start(produce(id=2, acks=0), now=START))] == [Metadata]
 
 
-# --- calls that end badly ----------------------------------------------------------------------------------------------------
+# --- failed calls ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_connection_answers_what_was_in_flight_on_it() -> None:
+def test_lost_connection_fails_the_calls_in_flight_on_it() -> None:
     client = routed()
     client.start(produce(), now=START)
 
@@ -280,7 +280,7 @@ def test_a_lost_connection_answers_what_was_in_flight_on_it() -> None:
     assert answers(here) == [Answered(id=1, error=ErrorCode.NETWORK_EXCEPTION, attempts=1, node=B2)]
 
 
-def test_a_call_that_was_sent_times_out_as_sent_and_a_late_answer_is_ignored() -> None:
+def test_client_ignores_an_answer_after_the_call_timed_out() -> None:
     client = routed()
     client.start(produce(), now=START)
 
@@ -295,7 +295,7 @@ def test_a_call_that_was_sent_times_out_as_sent_and_a_late_answer_is_ignored() -
     ("states", "error"),
     [((), ErrorCode.REQUEST_TIMED_OUT), ((state(None, 5),), ErrorCode.LEADER_NOT_AVAILABLE)],
 )
-def test_a_call_that_found_no_leader_was_never_sent(states: tuple[PartitionState, ...], error: ErrorCode) -> None:
+def test_call_without_a_leader_fails_with_zero_attempts(states: tuple[PartitionState, ...], error: ErrorCode) -> None:
     client = boot()
     client.start(produce(), now=START)
     receive(client, B1, MetadataReply(1, BROKERS, states))
@@ -303,7 +303,7 @@ def test_a_call_that_found_no_leader_was_never_sent(states: tuple[PartitionState
     assert answers(client.handle(TimerFired("call-1"), now=START)) == [Answered(id=1, error=error, attempts=0)]
 
 
-def test_an_answer_to_what_was_not_sent_is_ignored() -> None:
+def test_client_ignores_an_answer_with_an_unknown_correlation() -> None:
     client = boot()
     client.start(produce(), now=START)
 
@@ -311,7 +311,7 @@ def test_an_answer_to_what_was_not_sent_is_ignored() -> None:
     assert "1" in client.pending
 
 
-def test_an_answer_of_another_kind_is_as_good_as_none() -> None:
+def test_client_ignores_an_answer_of_another_type() -> None:
     client = routed()
     client.start(produce(), now=START)
 
@@ -319,7 +319,7 @@ def test_an_answer_of_another_kind_is_as_good_as_none() -> None:
     assert "1" in client.pending
 
 
-# --- laws ----------------------------------------------------------------------------------------------------
+# --- any order of events -------------------------------------------------------------------------------------
 
 
 CALLS = (produce, lambda id: PollCall(id=id, tp=OTHER, offset=Offset(0)), lambda id: LatestCall(id=id, tp=TP))
@@ -356,8 +356,8 @@ def event_of(step: tuple[str, int, ErrorCode]) -> AnyEvent:
 
 @settings(max_examples=150, deadline=None)
 @given(steps=steps)
-def test_each_call_is_sent_at_most_once_and_answered_exactly_once(steps: list[tuple[str, int, ErrorCode]]) -> None:
-    """Whatever comes in: a second sending would be a second attempt that no history knows of."""
+def test_client_sends_each_call_once_at_most_and_answers_it_once(steps: list[tuple[str, int, ErrorCode]]) -> None:
+    """For any order of events. A second sending would be an attempt that is missing from the history."""
     client = boot()
     started: list[Call] = []
     outputs: list[Any] = []
@@ -378,7 +378,7 @@ def test_each_call_is_sent_at_most_once_and_answered_exactly_once(steps: list[tu
 
 @settings(max_examples=50, deadline=None)
 @given(steps=steps)
-def test_a_clone_is_equal_and_independent(steps: list[tuple[str, int, ErrorCode]]) -> None:
+def test_client_clone_is_equal_and_independent(steps: list[tuple[str, int, ErrorCode]]) -> None:
     client = boot()
     for id, step in enumerate(steps):
         if step[0] == "start":

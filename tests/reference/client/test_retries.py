@@ -1,4 +1,4 @@
-"""A produce that is sent again: when, how often, under which sequence, and what its answer says (R-130, bugs B-66)."""
+"""Retries of a produce: when, how often, under which sequence, and what the call reports (R-130, bugs B-66)."""
 
 from reference.client.calls import Answered, EarliestCall, ProduceCall
 from reference.client.client import RETRY_BACKOFF_MS, Client, Outputs
@@ -68,7 +68,7 @@ def pause(outputs: Outputs) -> list[str]:
 
 
 class Broker:
-    """Answers the requests of a client as a script says; remembers what it was asked."""
+    """Answers a client's requests as the test says, and records the produce requests."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -78,7 +78,7 @@ class Broker:
         return self._serve(self.client.start(call, now=START))
 
     def refuse(self, error: ErrorCode) -> Outputs:
-        """The last produce fails; the client goes through its pause and whatever it needs to look up."""
+        """Fail the last produce, run the client's backoff timer, and serve the lookups that follow."""
         outputs = self.reply(error)
         for name in pause(outputs):
             outputs += self._serve(self.client.handle(TimerFired(name), now=START))
@@ -104,8 +104,8 @@ class Broker:
         return outputs
 
 
-def test_a_synchronous_producer_fails_after_its_retries() -> None:
-    """R-130: three attempts more, then the caller is told."""
+def test_synchronous_producer_fails_after_its_retries() -> None:
+    """R-130: the client tries three more times, then reports the error."""
     broker = Broker(routed())
     broker.begin(produce(retries=3))
     outputs: Outputs = []
@@ -119,8 +119,8 @@ def test_a_synchronous_producer_fails_after_its_retries() -> None:
     )
 
 
-def test_an_asynchronous_producer_never_learns_of_its_loss() -> None:
-    """R-130: with acks=0 the call is answered when it is sent, and sent once."""
+def test_acks_0_producer_never_learns_of_a_lost_batch() -> None:
+    """R-130: with acks=0 the call completes when it is sent, and is sent once."""
     client = routed()
     outputs = client.start(produce(acks=0, retries=3), now=START)
     ended = answer(outputs)
@@ -131,8 +131,8 @@ def test_an_asynchronous_producer_never_learns_of_its_loss() -> None:
     assert sent(client.handle(ConnectionLost(B1), now=START)) == []
 
 
-def test_what_cannot_pass_is_not_tried_again() -> None:
-    """R-130: the same request would be refused for the same reason."""
+def test_permanent_error_is_not_retried() -> None:
+    """R-130: the broker would refuse the same request for the same reason."""
     broker = Broker(routed())
     broker.begin(produce(retries=3))
     ended = answer(broker.reply(ErrorCode.INVALID_REQUEST))
@@ -141,8 +141,8 @@ def test_what_cannot_pass_is_not_tried_again() -> None:
     assert (ended.error, ended.attempts, ended.earlier) == (ErrorCode.INVALID_REQUEST, 1, ())
 
 
-def test_silence_is_followed_by_another_attempt_while_there_is_time() -> None:
-    """R-130: the first answer may have been lost; half of the time is left for the second."""
+def test_silence_triggers_a_retry_within_the_call_timeout() -> None:
+    """R-130: the answer to the first attempt may have been lost. Half of the timeout is left for the second attempt."""
     broker = Broker(routed())
     outputs = broker.begin(produce(retries=3))
     assert [(o.name, o.hi_ms) for o in outputs if isinstance(o, SetTimer)] == [("call-1", 2000), ("attempt-1", 1000)]
@@ -157,8 +157,8 @@ def test_silence_is_followed_by_another_attempt_while_there_is_time() -> None:
     assert (ended.error, ended.earlier) == (ErrorCode.REQUEST_TIMED_OUT, (ErrorCode.REQUEST_TIMED_OUT,))
 
 
-def test_a_late_answer_to_an_earlier_attempt_is_not_taken() -> None:
-    """U-24: the attempt that counts is the last; the first may be answered though it was overtaken."""
+def test_late_answer_to_an_earlier_attempt_is_ignored() -> None:
+    """U-24: only the last attempt counts, even if the first one is answered after it."""
     broker = Broker(routed())
     broker.begin(produce(retries=3))
     first = broker.asked[0]
@@ -168,8 +168,8 @@ def test_a_late_answer_to_an_earlier_attempt_is_not_taken() -> None:
     assert answer(broker.client.handle(Received(B1, late), now=START)) is None
 
 
-def test_an_attempt_after_a_lost_connection_looks_for_the_leader() -> None:
-    """R-075, R-133: who is routed to a broker that does not lead yet, or no more, tries again with fresh metadata."""
+def test_retry_after_a_lost_connection_looks_up_the_leader() -> None:
+    """R-075, R-133: the routed broker may not lead yet, or no longer. The client retries with fresh metadata."""
     client = routed()
     client.start(produce(retries=1), now=START)
     paused = client.handle(ConnectionLost(B1), now=START)
@@ -182,8 +182,8 @@ def test_an_attempt_after_a_lost_connection_looks_for_the_leader() -> None:
 # --- idempotence --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_keeps_its_sequence_through_all_attempts() -> None:
-    """B-66: the sequence is what the leader knows it by."""
+def test_batch_keeps_its_sequence_through_all_attempts() -> None:
+    """B-66: the leader recognises a repeated batch by its sequence."""
     broker = Broker(routed())
     broker.begin(produce(1, retries=3, idempotent=True))
     broker.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -193,8 +193,8 @@ def test_a_batch_keeps_its_sequence_through_all_attempts() -> None:
     assert [(p.producer_id, p.base_sequence) for p in broker.asked] == [(7, 0), (7, 0), (7, 1)]
 
 
-def test_a_failure_ends_the_session() -> None:
-    """B-66: whether the batch stands in the log nobody knows; under the same id the next one would leave a gap or repeat it."""
+def test_failed_produce_ends_the_producer_session() -> None:
+    """B-66: the log may or may not hold the batch. Under the same producer id, the next batch would leave a gap or repeat it."""
     broker = Broker(routed())
     broker.begin(produce(1, idempotent=True))
     broker.reply(ErrorCode.NONE, 0)
@@ -207,8 +207,8 @@ def test_a_failure_ends_the_session() -> None:
     assert [(p.producer_id, p.base_sequence) for p in broker.asked] == [(7, 0), (7, 1), (8, 0)]
 
 
-def test_a_call_that_never_got_an_id_was_never_sent() -> None:
-    """B-66: without a session there is nothing to be idempotent under."""
+def test_call_without_a_producer_id_fails_with_zero_attempts() -> None:
+    """B-66: an idempotent batch needs a producer id."""
     client = routed()
     first = client.start(produce(idempotent=True), now=START)
     second = client.handle(TimerFired("producer-id"), now=START)
@@ -220,8 +220,8 @@ def test_a_call_that_never_got_an_id_was_never_sent() -> None:
     assert client.handle(TimerFired("producer-id"), now=START) == []
 
 
-def test_the_next_broker_is_asked_where_one_has_no_ids() -> None:
-    """B-66: a broker that is cut off from ZooKeeper says so; the others are not."""
+def test_client_asks_the_next_broker_for_a_producer_id() -> None:
+    """B-66: a broker that is cut off from ZooKeeper refuses; another one may be connected."""
     client = routed()
     (asked,) = [o for o in client.start(produce(idempotent=True), now=START) if isinstance(o, Send)]
     no = InitProducerIdReply(asked.message.correlation, ErrorCode.BROKER_NOT_AVAILABLE)
@@ -236,8 +236,8 @@ def test_the_next_broker_is_asked_where_one_has_no_ids() -> None:
 # --- offsets ------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_consumer_asks_for_the_earliest_offset() -> None:
-    """R-136: of the leader alone, like everything that it reads."""
+def test_consumer_asks_the_leader_for_the_earliest_offset() -> None:
+    """R-136: the leader alone answers, as for all reads of a consumer."""
     client = routed()
     (asked,) = sent(client.start(EarliestCall(id=1, tp=TP), now=START))
     assert isinstance(asked, ListOffsets)
