@@ -15,7 +15,7 @@ from history.seed import Draws
 from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, MarkDir, Truncate, WriteCheckpoint
 from reference.events import DirImage
 from reference.types import TopicPartition
-from server.disk.disk import Disk
+from server.disk.log_dirs import Disk
 from server.lab.dir_faults import DirFault, DirFaults
 from server.lab.flush_ledger import FlushLedger
 from server.lab.power import Loss, lose_power

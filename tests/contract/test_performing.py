@@ -18,7 +18,7 @@ from reference.effects import AnyEffect, Append, CreateReplica, Flush, Note, Sen
 from reference.events import AnyEvent, DirFailed, DirImage, Flushed, Received, TimerFired
 from reference.messages import AnyMessage, Metadata
 from reference.types import Address, BrokerId, TopicPartition
-from server.disk.disk import Disk
+from server.disk.log_dirs import Disk
 from server.runtime.node import Host
 from tests.highwater.backends.sim.stages import Cast, Script, Scripted, stage
 from tests.server.runtime.batches import batch, held

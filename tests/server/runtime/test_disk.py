@@ -15,7 +15,7 @@ from reference.events import DirImage, LogImage
 from reference.messages import Batch
 from reference.sealed import count
 from reference.types import Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
-from server.disk.disk import CHECKPOINT, CLEAN, Disk, look
+from server.disk.log_dirs import CHECKPOINT, CLEAN, Disk, look
 from server.disk.segments import segment_name
 from server.lab.dir_faults import DirFault, DirFaults
 from server.wire.records import check

@@ -15,7 +15,7 @@ from bench.local_cluster import LocalCluster
 from highwater.backends.real.zookeeper import LocalZooKeeper, missing
 from reference.config import TopicSpec
 from reference.types import BrokerId
-from server.disk.disk import CLEAN, look
+from server.disk.log_dirs import CLEAN, look
 from server.lab.dir_faults import DirFault
 from server.lab.power import Loss, lose_power
 from server.lab.side_channel import Evidence, Look, SetDir, ask

@@ -27,7 +27,7 @@ from reference.machine import Now
 from reference.messages import AnyMessage, Batch, Fetch, FetchReply, Metadata, Produce
 from reference.sealed import HEADER_BYTES
 from reference.types import NO_INCARNATION, Address, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
-from server.disk.disk import Disk
+from server.disk.log_dirs import Disk
 from server.runtime.node import Host
 from server.wire.records import sealed
 from tests.server.runtime.batches import batch, held

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reference.messages import Batch
 from reference.sealed import count
 from reference.types import Incarnation, Offset, TopicId, TopicPartition
-from server.disk.disk import Disk, look
+from server.disk.log_dirs import Disk, look
 from server.lab.flush_ledger import FlushLedger
 from server.lab.power import Loss, Wound, lose_power
 from tests.server.runtime.batches import batch, held
@@ -230,7 +230,7 @@ def test_shell_loses_power_and_tells_the_wounds(tmp_path: Path) -> None:
     wounds = [msgspec.json.decode(line, type=Wound) for line in done.stdout.splitlines()]
     assert wounds == [Wound(dir=0, tp=TP, topic_id=TOPIC, offset=Offset(0))]
     wrong = subprocess.run([*command, "--seed", "1", "--only", "3"], capture_output=True, text=True, check=False)
-    assert (wrong.returncode, wrong.stderr) == (2, "there are 1 directories, numbered from 0\n")
+    assert (wrong.returncode, wrong.stderr) == (2, "--only must be from 0 to 0, the directories given\n")
     machine.ledger.write_text("{}\n")
     broken = subprocess.run([*command, "--seed", "1"], capture_output=True, text=True, check=False)
     assert broken.returncode == 2
