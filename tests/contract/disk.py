@@ -75,10 +75,10 @@ class DiskContract:
         """A fresh disk with two directories."""
         raise NotImplementedError
 
-    def test_a_new_disk_holds_nothing(self, bench: Bench) -> None:
+    def test_new_disk_is_empty(self, bench: Bench) -> None:
         assert bench.image() == (DirImage(0, readable=True), DirImage(1, readable=True))
 
-    def test_a_crash_undoes_nothing(self, bench: Bench) -> None:
+    def test_process_crash_undoes_nothing(self, bench: Bench) -> None:
         made(bench, A, B)
         bench.perform(Append(0, T0, (C,)))
         bench.perform(Truncate(0, T0, Offset(1)))
@@ -86,7 +86,7 @@ class DiskContract:
         bench.crash()
         assert logs(bench) == {T0: [held(A), held(X)]}
 
-    def test_small_files_and_new_replicas_are_durable_at_once(self, bench: Bench) -> None:
+    def test_checkpoints_and_new_replicas_are_durable_at_once(self, bench: Bench) -> None:
         made(bench)
         bench.perform(MarkDir(0, BORN, 2))
         bench.perform(WriteCheckpoint(0, ((T0, Offset(5)),)))
@@ -99,13 +99,13 @@ class DiskContract:
         assert [(log.tp, log.born, log.topic_id, log.batches) for log in first.logs] == [(T0, BORN, TOPIC, ())]
         assert second == DirImage(1, readable=True)
 
-    def test_a_checkpoint_replaces_the_one_before_it(self, bench: Bench) -> None:
+    def test_checkpoint_replaces_the_one_before(self, bench: Bench) -> None:
         made(bench)
         bench.perform(WriteCheckpoint(0, ((T0, Offset(5)),)))
         bench.perform(WriteCheckpoint(0, ((T0, Offset(2)), (T1, Offset(3)))))
         assert bench.image()[0].checkpoint == ((T0, 2), (T1, 3))
 
-    def test_a_loss_of_power_leaves_what_was_flushed(self, bench: Bench) -> None:
+    def test_power_loss_leaves_flushed_batches(self, bench: Bench) -> None:
         made(bench, A, B)
         flush(bench)
         bench.perform(Append(0, T0, (C,)))
@@ -113,7 +113,7 @@ class DiskContract:
         assert logs(bench) == {T0: [held(A), held(B)]}
         assert bench.lose_power(ALL) == []
 
-    def test_a_flush_reaches_what_was_written_before_it_began(self, bench: Bench) -> None:
+    def test_flush_covers_writes_before_its_start_only(self, bench: Bench) -> None:
         made(bench, A)
         done = bench.begin_flush(0)
         bench.perform(Append(0, T0, (B,)))
@@ -121,7 +121,7 @@ class DiskContract:
         bench.lose_power(ALL)
         assert logs(bench)[T0] == [held(A)]
 
-    def test_a_flush_is_of_one_directory(self, bench: Bench) -> None:
+    def test_flush_covers_one_directory_only(self, bench: Bench) -> None:
         made(bench, A)
         bench.perform(CreateReplica(1, T1, BORN, TOPIC))
         bench.perform(Append(1, T1, (A,)))
@@ -129,7 +129,7 @@ class DiskContract:
         assert bench.lose_power(ALL) == [(T0, 0)]
         assert logs(bench, 1) == {T1: [held(A)]}
 
-    def test_a_truncation_is_undone_until_it_is_flushed(self, bench: Bench) -> None:
+    def test_power_loss_undoes_a_truncation_until_it_is_flushed(self, bench: Bench) -> None:
         """The old records come back; whoever counted on the cut must have waited for the flush."""
         made(bench, A, B)
         flush(bench)
@@ -142,7 +142,7 @@ class DiskContract:
         assert bench.lose_power(ALL) == []
         assert logs(bench)[T0] == [held(A)]
 
-    def test_a_deletion_is_undone_until_it_is_flushed(self, bench: Bench) -> None:
+    def test_power_loss_undoes_a_deletion_until_it_is_flushed(self, bench: Bench) -> None:
         made(bench, A)
         flush(bench)
         bench.perform(DeleteReplica(0, T0))
@@ -154,7 +154,7 @@ class DiskContract:
         bench.lose_power(ALL)
         assert logs(bench) == {}
 
-    def test_a_log_of_the_same_name_is_another_log(self, bench: Bench) -> None:
+    def test_recreated_log_has_none_of_the_old_batches(self, bench: Bench) -> None:
         made(bench, A, B)
         flush(bench)
         bench.perform(DeleteReplica(0, T0))
@@ -163,7 +163,7 @@ class DiskContract:
         (log,) = bench.image()[0].logs
         assert (log.born, log.topic_id, log.batches) == (9, 78, ())
 
-    def test_a_directory_that_refuses_changes_nothing_and_shows_nothing(self, bench: Bench) -> None:
+    def test_failed_directory_changes_nothing_and_is_unreadable(self, bench: Bench) -> None:
         made(bench, A)
         heal = bench.refuse(0, reads=False)
         for effect in (
@@ -182,7 +182,7 @@ class DiskContract:
         bench.crash()
         assert logs(bench) == {T0: [held(A)]}
 
-    def test_a_full_directory_refuses_what_needs_room(self, bench: Bench) -> None:
+    def test_full_directory_refuses_writes(self, bench: Bench) -> None:
         made(bench, A, B)
         heal = bench.refuse(0, reads=True)
         for effect in (Append(0, T0, (C,)), WriteCheckpoint(0, ()), MarkDir(0, BORN, 1), CreateReplica(0, T1, BORN, TOPIC)):

@@ -134,7 +134,7 @@ EFFECTS: tuple[AnyEffect, ...] = (
 
 
 @both
-def test_a_healthy_directory_a_timer_and_a_flush_go_on_behind_a_failure(world: World, tmp_path: Path) -> None:
+def test_failed_directory_does_not_stop_other_effects(world: World, tmp_path: Path) -> None:
     """R-290: with the rest of the list the replicas of good directories would lose their records and their timers."""
     played = world(poked(EFFECTS), tmp_path)
 
@@ -144,7 +144,7 @@ def test_a_healthy_directory_a_timer_and_a_flush_go_on_behind_a_failure(world: W
 
 
 @both
-def test_the_failure_of_a_directory_is_the_next_event_and_told_once(world: World, tmp_path: Path) -> None:
+def test_directory_failure_is_the_next_event_and_sent_once(world: World, tmp_path: Path) -> None:
     """R-291, B-63 f: anything handled in between could append behind the failed write."""
     played = world(poked(EFFECTS), tmp_path)
 
@@ -153,7 +153,7 @@ def test_the_failure_of_a_directory_is_the_next_event_and_told_once(world: World
 
 
 @both
-def test_nothing_is_said_or_sent_behind_a_failed_write(world: World, tmp_path: Path) -> None:
+def test_nothing_is_noted_or_sent_after_a_failed_write(world: World, tmp_path: Path) -> None:
     """B-63 f (KAFKA-10778): what stands behind a failed append may be its acknowledgement."""
     played = world(poked(EFFECTS), tmp_path)
 
@@ -162,7 +162,7 @@ def test_nothing_is_said_or_sent_behind_a_failed_write(world: World, tmp_path: P
 
 
 @both
-def test_without_a_failure_everything_is_performed(world: World, tmp_path: Path) -> None:
+def test_all_effects_are_performed_without_a_failure(world: World, tmp_path: Path) -> None:
     """R-290: nothing is left out that nothing failed before."""
     played = world(poked([*EFFECTS[:1], *EFFECTS[5:8], Flush(1, 7), Send(Address("b2"), Metadata(2))]), tmp_path)
 

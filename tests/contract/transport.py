@@ -55,7 +55,7 @@ class TransportContract:
     def replies(self, bench: Bench) -> list[tuple[Address, int]]:
         return [(event.source, event.message.correlation) for event in bench.client if isinstance(event, Received)]
 
-    def test_questions_arrive_once_and_in_order(self, bench: Bench) -> None:
+    def test_requests_arrive_once_and_in_order(self, bench: Bench) -> None:
         for number in range(1, 51):
             bench.ask(question(number))
         bench.until(lambda: len(bench.server) == 50)
@@ -67,7 +67,7 @@ class TransportContract:
         assert self.replies(bench) == [(B2, number) for number in range(1, 51)]
         assert len({event.message.correlation for event in bench.server}) == 50
 
-    def test_an_answer_belongs_to_its_question_in_whatever_order_they_are_given(self, bench: Bench) -> None:
+    def test_replies_in_any_order_match_their_requests(self, bench: Bench) -> None:
         for number in (7, 8, 9):
             bench.ask(question(number))
         bench.until(lambda: len(bench.server) == 3)
@@ -77,7 +77,7 @@ class TransportContract:
 
         assert self.replies(bench) == [(B2, 8), (B2, 9), (B2, 7)]
 
-    def test_a_second_answer_goes_nowhere(self, bench: Bench) -> None:
+    def test_second_reply_to_a_request_is_dropped(self, bench: Bench) -> None:
         bench.ask(question(1))
         bench.until(lambda: len(bench.server) == 1)
         self.answer(bench, 0)
@@ -90,7 +90,7 @@ class TransportContract:
 
         assert self.replies(bench) == [(B2, 1), (B2, 2)]
 
-    def test_whoever_asked_is_told_that_the_connection_broke(self, bench: Bench) -> None:
+    def test_requester_learns_of_a_broken_connection(self, bench: Bench) -> None:
         bench.ask(question(1))
         bench.until(lambda: len(bench.server) == 1)
         bench.end_server()
@@ -98,7 +98,7 @@ class TransportContract:
 
         assert bench.client == [ConnectionLost(B2)]
 
-    def test_a_node_that_is_not_there_is_told_as_a_broken_connection(self, bench: Bench) -> None:
+    def test_missing_node_is_reported_as_a_broken_connection(self, bench: Bench) -> None:
         bench.end_server()
         bench.ask(question(1))
         bench.until(lambda: bool(bench.client))
@@ -106,7 +106,7 @@ class TransportContract:
         assert bench.client == [ConnectionLost(B2)]
         assert bench.server == []
 
-    def test_the_next_question_goes_over_another_connection_and_answers_of_the_old_one_nowhere(self, bench: Bench) -> None:
+    def test_replies_to_an_old_connection_are_dropped(self, bench: Bench) -> None:
         bench.ask(question(1))
         bench.until(lambda: len(bench.server) == 1)
         bench.end_server()

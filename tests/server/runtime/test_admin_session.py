@@ -23,13 +23,13 @@ def looked(*answers: AnyAnswer) -> tuple[AnyAnswer, ...]:
     return asyncio.run(scene())
 
 
-def test_a_look_shows_what_zookeeper_holds() -> None:
+def test_admin_session_look_returns_znodes() -> None:
     there = Data(b"x", 0, 1)
 
     assert looked(there, NoNode()) == (there, NoNode())
 
 
 @pytest.mark.parametrize("lost", [Unknown(), SessionExpired()])
-def test_a_look_that_lost_its_connection_has_seen_nothing(lost: AnyAnswer) -> None:
+def test_admin_session_look_is_empty_after_connection_loss(lost: AnyAnswer) -> None:
     """Or a broker that was cut off for a moment tells clients that no partition is being moved."""
     assert looked(lost, lost) == ()

@@ -96,7 +96,7 @@ def values(prefix: str, count: int = 30) -> Sequence[str]:
     return [f"{prefix}-{number}" for number in range(count)]
 
 
-def test_records_outlive_an_end_in_good_order_and_a_kill(tmp_path: Path) -> None:
+def test_records_survive_a_clean_shutdown_and_a_kill(tmp_path: Path) -> None:
     with one_broker(tmp_path) as cluster:
         make(cluster, "t")
         assert produce(cluster, "t", *values("a")) == [None] * 30
@@ -111,7 +111,7 @@ def test_records_outlive_an_end_in_good_order_and_a_kill(tmp_path: Path) -> None
         assert read(cluster, "t") == [*values("a"), *values("b")]
 
 
-def test_a_loss_of_power_takes_what_was_not_flushed_and_leaves_what_was(tmp_path: Path) -> None:
+def test_power_loss_takes_only_unflushed_records(tmp_path: Path) -> None:
     """docs/promise.md DUR-5: a topic flushed before it is acknowledged keeps its records on one disk; another one does not
     promise that.
     """
@@ -130,7 +130,7 @@ def test_a_loss_of_power_takes_what_was_not_flushed_and_leaves_what_was(tmp_path
         assert left == values("l")[: len(left)]
 
 
-def test_a_directory_that_is_made_to_fail_takes_its_logs_and_no_others(tmp_path: Path) -> None:
+def test_directory_failure_affects_only_its_own_logs(tmp_path: Path) -> None:
     with one_broker(tmp_path, log_dirs=2) as cluster:
         make(cluster, "t0", "t1")
         dirs = [cluster.dir_of(ONE, index) for index in (0, 1)]
@@ -153,7 +153,7 @@ def test_a_directory_that_is_made_to_fail_takes_its_logs_and_no_others(tmp_path:
         assert produce(cluster, bad, *values("b")) == [None] * 30
 
 
-def test_slow_flushes_hold_up_acknowledgements_that_wait_for_them(tmp_path: Path) -> None:
+def test_slow_flush_delays_acks_that_wait_for_it(tmp_path: Path) -> None:
     with one_broker(tmp_path) as cluster:
         make(cluster, "kept", "t")
         asyncio.run(ask(cluster.side_channel(ONE), SetDir(0, DirFault(flush_ms=700))))

@@ -111,7 +111,7 @@ def test_each_connection_is_an_address_of_its_own() -> None:
     played(scene)
 
 
-def test_requests_may_come_many_at_a_time_and_in_pieces() -> None:
+def test_requests_may_arrive_pipelined_and_in_pieces() -> None:
     async def scene(inside: Inside, dial: Dial) -> None:
         client = await dial()
         data = b"".join(asked(n) for n in range(100))
@@ -122,7 +122,7 @@ def test_requests_may_come_many_at_a_time_and_in_pieces() -> None:
     played(scene)
 
 
-def test_one_connection_too_many_is_closed_and_room_is_made_when_one_ends() -> None:
+def test_excess_connection_is_closed_until_another_ends() -> None:
     async def scene(inside: Inside, dial: Dial) -> None:
         first, second = await dial(), await dial()
         for client in (first, second):
@@ -140,7 +140,7 @@ def test_one_connection_too_many_is_closed_and_room_is_made_when_one_ends() -> N
     played(scene, connections=2)
 
 
-def test_no_more_requests_are_taken_than_may_be_in_progress() -> None:
+def test_gateway_limits_requests_in_progress() -> None:
     """The rest stays in the client's own buffers, not in the broker's memory."""
 
     async def scene(inside: Inside, dial: Dial) -> None:
@@ -158,7 +158,7 @@ def test_no_more_requests_are_taken_than_may_be_in_progress() -> None:
     played(scene, in_flight=2)
 
 
-def test_who_says_nothing_for_too_long_is_hung_up_on() -> None:
+def test_idle_connection_is_closed() -> None:
     async def scene(inside: Inside, dial: Dial) -> None:
         silent, busy = await dial(), await dial()
         closed = asyncio.ensure_future(silent.is_closed())
@@ -175,7 +175,7 @@ def test_who_says_nothing_for_too_long_is_hung_up_on() -> None:
     played(scene, idle_ms=100)
 
 
-def test_who_says_nothing_and_reads_nothing_is_gone_with_what_was_to_be_sent() -> None:
+def test_idle_client_that_does_not_read_is_aborted() -> None:
     """What is written waits for its reader for as long as TCP does, which is for ever: it would hold its place and its memory."""
 
     async def scene(inside: Inside, dial: Dial) -> None:
@@ -189,7 +189,7 @@ def test_who_says_nothing_and_reads_nothing_is_gone_with_what_was_to_be_sent() -
     played(scene, idle_ms=300)
 
 
-def test_bytes_that_all_connections_hold_are_limited() -> None:
+def test_gateway_limits_the_bytes_held_by_all_connections() -> None:
     async def scene(inside: Inside, dial: Dial) -> None:
         greedy, modest = await dial(), await dial()
         greedy.writer.write((90_000).to_bytes(4, "big") + bytes(6000))
@@ -201,7 +201,7 @@ def test_bytes_that_all_connections_hold_are_limited() -> None:
     played(scene, held_bytes=5000)
 
 
-def test_what_was_sent_meanwhile_is_not_held_against_those_who_come_next() -> None:
+def test_sent_responses_no_longer_count_as_held() -> None:
     """A response that waits a moment for its reader is counted with it, for as long as this connection says nothing more."""
 
     async def scene(inside: Inside, dial: Dial) -> None:
@@ -227,7 +227,7 @@ def test_what_was_sent_meanwhile_is_not_held_against_those_who_come_next() -> No
     played(scene)
 
 
-def test_a_request_that_is_too_long_or_makes_no_sense_closes_its_connection_alone() -> None:
+def test_malformed_or_large_request_closes_only_its_connection() -> None:
     async def scene(inside: Inside, dial: Dial) -> None:
         modest = await dial()
         for nonsense in (b"GET / HTTP/1.1\r\n\r\n", (2000).to_bytes(4, "big"), encode_frame(b"\x00\x07" + bytes(20))):
@@ -244,7 +244,7 @@ def test_a_request_that_is_too_long_or_makes_no_sense_closes_its_connection_alon
     played(scene, request_bytes=1000)
 
 
-def test_an_answer_to_a_connection_that_is_gone_is_dropped() -> None:
+def test_reply_to_a_closed_connection_is_dropped() -> None:
     async def scene(inside: Inside, dial: Dial) -> None:
         inside.answers = False
         client = await dial()
@@ -259,7 +259,7 @@ def test_an_answer_to_a_connection_that_is_gone_is_dropped() -> None:
     played(scene)
 
 
-def test_the_node_is_told_which_connection_is_gone() -> None:
+def test_node_learns_of_each_closed_connection() -> None:
     """What it keeps for them would stay for as long as each of them said that it would wait."""
 
     async def scene(inside: Inside, dial: Dial) -> None:
@@ -279,7 +279,7 @@ def test_the_node_is_told_which_connection_is_gone() -> None:
     played(scene)
 
 
-def test_an_exchange_may_wait_and_have_tasks_performed() -> None:
+def test_exchange_may_pause_and_perform_tasks() -> None:
     """Pauses are the gateway's own, tasks the node's."""
 
     async def scene(inside: Inside, dial: Dial) -> None:

@@ -112,7 +112,7 @@ def test_effects_are_performed_from_left_to_right(tmp_path: Path) -> None:
     assert world.done == ["connect", (B2, Metadata(1)), note, (4, ops, True), (B2, Metadata(2))]
 
 
-def test_an_event_that_comes_while_effects_are_performed_waits_for_them(tmp_path: Path) -> None:
+def test_event_during_effects_waits_until_they_are_performed(tmp_path: Path) -> None:
     class Loud(World):
         def send(self, to: Address, message: AnyMessage) -> None:
             super().send(to, message)
@@ -129,7 +129,7 @@ def test_an_event_that_comes_while_effects_are_performed_waits_for_them(tmp_path
     assert asyncio.run(main()) == [(B2, Metadata(1)), (B2, Metadata(2)), Note(kind="heard")]
 
 
-def test_who_asks_before_the_machine_has_started_is_heard_after_it_has(tmp_path: Path) -> None:
+def test_requests_before_the_start_are_handled_after_booted(tmp_path: Path) -> None:
     """Listeners open first: a port that is taken is a reason not to start."""
 
     class Early(World):
@@ -146,7 +146,7 @@ def test_who_asks_before_the_machine_has_started_is_heard_after_it_has(tmp_path:
     assert toy.told == [Booted(), Received(B2, Metadata(9))]
 
 
-def test_a_flush_is_answered_when_it_is_durable(tmp_path: Path) -> None:
+def test_flushes_are_answered_in_order_when_durable(tmp_path: Path) -> None:
     table = on_boot(CreateReplica(0, TP), Append(0, TP, (batch(0, "a"),)), Flush(0, 7), Flush(0, 8))
 
     async def scene(world: World, toy: Toy) -> None:
@@ -156,7 +156,7 @@ def test_a_flush_is_answered_when_it_is_durable(tmp_path: Path) -> None:
     played(tmp_path, table, scene)
 
 
-def test_an_effect_that_fails_on_a_directory_drops_what_is_sent_behind_it_and_the_machine_is_told(tmp_path: Path) -> None:
+def test_failed_disk_effect_drops_later_sends_and_is_reported(tmp_path: Path) -> None:
     (tmp_path / TP).mkdir()
     (tmp_path / TP / "log").mkdir()  # so the replica cannot be made
     told_first: list[AnyEvent] = []
@@ -173,7 +173,7 @@ def test_an_effect_that_fails_on_a_directory_drops_what_is_sent_behind_it_and_th
     assert TP in told_first[1].error
 
 
-def test_a_timer_fires_within_its_range_and_only_the_last_of_a_name(tmp_path: Path) -> None:
+def test_timer_fires_in_its_range_and_replaces_its_namesake(tmp_path: Path) -> None:
     table = on_boot(
         SetTimer("again", Millis(1), Millis(1)),
         SetTimer("again", Millis(30), Millis(60)),
@@ -191,7 +191,7 @@ def test_a_timer_fires_within_its_range_and_only_the_last_of_a_name(tmp_path: Pa
     played(tmp_path, table, scene)
 
 
-def test_a_halted_machine_does_nothing_more(tmp_path: Path) -> None:
+def test_halted_machine_gets_no_events_and_sends_nothing(tmp_path: Path) -> None:
     def table(event: AnyEvent) -> Sequence[AnyEffect]:
         return (SetTimer("t", Millis(0), Millis(0)), Halt("because"), Send(B2, Metadata(1)))
 
@@ -206,7 +206,7 @@ def test_a_halted_machine_does_nothing_more(tmp_path: Path) -> None:
     assert world.reasons == ["halt:because"]
 
 
-def test_an_assertion_that_fails_in_the_machine_is_noted_with_its_place_and_ends_the_node(tmp_path: Path) -> None:
+def test_failed_assertion_is_noted_with_its_line_and_halts(tmp_path: Path) -> None:
     def table(event: AnyEvent) -> Sequence[AnyEffect]:
         raise AssertionError("hw above leo")
 
@@ -221,7 +221,7 @@ def test_an_assertion_that_fails_in_the_machine_is_noted_with_its_place_and_ends
     assert world.reasons == ["halt:assertion"]
 
 
-def test_a_machine_that_broke_off_in_the_middle_of_an_event_is_told_nothing_more(tmp_path: Path) -> None:
+def test_machine_gets_no_event_after_an_exception(tmp_path: Path) -> None:
     """The loop goes on for a round until the process has ended, and half of an event may acknowledge what is not there."""
 
     def table(event: AnyEvent) -> Sequence[AnyEffect]:
@@ -267,7 +267,7 @@ def answer(*batches: Batch) -> FetchReply:
     return FetchReply(5, TP, ErrorCode.NONE, LeaderEpoch(3), Offset(1), batches)
 
 
-def test_a_machine_holds_headers_and_the_records_go_from_the_client_to_the_disk_and_to_the_follower(tmp_path: Path) -> None:
+def test_machine_sees_headers_only_disk_and_follower_get_records(tmp_path: Path) -> None:
     """A broker holds as many records as its disk, not as its memory."""
     whole = sealed(["a", "b"])
 
@@ -282,7 +282,7 @@ def test_a_machine_holds_headers_and_the_records_go_from_the_client_to_the_disk_
     assert (tmp_path / TP / "00000000000000000000.log").read_bytes() == stored("a", "b").values
 
 
-def test_a_follower_appends_the_records_that_came_with_the_answer(tmp_path: Path) -> None:
+def test_follower_appends_the_records_of_the_fetch_reply(tmp_path: Path) -> None:
     batches = stored("a", "b"), replace(batch(2, "c", epoch=3))
 
     async def scene(world: World, toy: Toy) -> None:
@@ -295,7 +295,7 @@ def test_a_follower_appends_the_records_that_came_with_the_answer(tmp_path: Path
     assert segment.read_bytes() == b"".join(b.values for b in batches if isinstance(b.values, bytes))
 
 
-def test_records_that_cannot_be_read_are_not_sent_and_the_directory_has_failed(tmp_path: Path) -> None:
+def test_unreadable_records_fail_the_directory_and_are_not_sent(tmp_path: Path) -> None:
     """KIP-112: an IOException on a read makes the directory offline, too."""
 
     async def scene(world: World, toy: Toy) -> None:

@@ -62,21 +62,21 @@ def ended(folder: Path, wanted: NodeSettings, *more: str) -> tuple[int, str]:
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+def test_node_names_a_port_in_use(tmp_path: Path) -> None:
     wanted = settings(tmp_path, NOBODY)
     both = replace(wanted, clients=(replace(wanted.clients[0], bind=wanted.peers.bind),))
 
     assert ended(tmp_path, both) == (2, f"cannot listen on {wanted.peers.bind}: Address already in use")
 
 
-def test_a_zookeeper_that_is_out_of_reach_is_named(tmp_path: Path) -> None:
+def test_node_names_an_unreachable_zookeeper(tmp_path: Path) -> None:
     code, said = ended(tmp_path, settings(tmp_path, NOBODY))
 
     assert (code, said) == (2, f"ZooKeeper at {NOBODY} is out of reach, still after 1.5 s")
     assert NotesReader(tmp_path / "notes.jsonl").read()[-1].note.kind == "node-stopped"
 
 
-def test_a_log_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_node_names_an_unusable_log_directory(tmp_path: Path) -> None:
     """With no directory left the process ends (R-292)."""
     (tmp_path / "data").write_text("a file")
 
@@ -86,13 +86,13 @@ def test_a_log_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert said.splitlines() == [f"log directory {tmp_path}/data: File exists", "log directory 0 failed"]
 
 
-def test_notes_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+def test_node_names_a_notes_file_that_cannot_be_written(tmp_path: Path) -> None:
     wanted = replace(settings(tmp_path, NOBODY), notes=str(tmp_path / "none" / "notes"))
 
     assert ended(tmp_path, wanted) == (2, f"cannot write notes to {wanted.notes}: No such file or directory")
 
 
-def test_an_id_that_another_process_has_is_named_and_left_alone(tmp_path: Path, own_zookeeper: str) -> None:
+def test_node_names_a_registered_broker_id_and_ends(tmp_path: Path, own_zookeeper: str) -> None:
     with LocalCluster(tmp_path, own_zookeeper, brokers=1) as cluster:
         other = tmp_path / "other"
         other.mkdir()
@@ -102,7 +102,7 @@ def test_an_id_that_another_process_has_is_named_and_left_alone(tmp_path: Path, 
         cluster.wait_for(BrokerId(1))
 
 
-def test_health_is_that_of_a_broker_that_serves_and_sigterm_ends_it_in_good_order(tmp_path: Path, own_zookeeper: str) -> None:
+def test_health_is_ok_until_sigterm_shuts_the_broker_down(tmp_path: Path, own_zookeeper: str) -> None:
     """The next start trusts its logs: the marker of a clean shutdown is there."""
     quick = {"controlled_shutdown_retry_backoff_ms": Millis(200)}
     with LocalCluster(tmp_path, own_zookeeper, brokers=1, settings=quick) as cluster:

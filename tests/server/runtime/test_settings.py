@@ -29,7 +29,7 @@ def _with(**changes: object) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(GOOD, **changes))
 
 
-def test_settings_survive_the_file(tmp_path: Path) -> None:
+def test_settings_round_trip_through_a_file(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_bytes(msgspec.json.encode(GOOD))
 
     assert load(tmp_path / "node.json") == GOOD
@@ -72,14 +72,14 @@ def test_bad_settings_are_refused_with_one_line(
     assert complaint in error
 
 
-def test_a_file_that_is_not_there_is_one_line_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_settings_file_is_refused_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["--config", str(tmp_path / "none.json")])
 
     assert code == 2
     assert capsys.readouterr().err == f"{tmp_path}/none.json: No such file or directory\n"
 
 
-def test_the_example_of_the_documentation_is_good(tmp_path: Path) -> None:
+def test_settings_example_of_the_documentation_is_valid(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docs" / "node.md").read_text(encoding="utf-8")
     (tmp_path / "node.json").write_text(text.split("```json")[1].split("```")[0])
 

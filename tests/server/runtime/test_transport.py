@@ -119,7 +119,7 @@ def test_requests_arrive_in_order_from_one_address() -> None:
     played(scene)
 
 
-def test_answers_come_as_they_are_ready_and_are_told_apart() -> None:
+def test_replies_match_requests_in_any_order() -> None:
     """A parked fetch of one partition must not hold up the others of its follower."""
 
     async def scene(one: End, two: End, port: int) -> None:
@@ -138,7 +138,7 @@ def test_answers_come_as_they_are_ready_and_are_told_apart() -> None:
     played(scene)
 
 
-def test_a_message_to_oneself_comes_back_later_and_not_at_once() -> None:
+def test_message_to_oneself_arrives_later() -> None:
     """The controller is a broker too, and its effects must all be performed before its own broker hears of them."""
 
     async def scene(one: End, two: End, port: int) -> None:
@@ -152,7 +152,7 @@ def test_a_message_to_oneself_comes_back_later_and_not_at_once() -> None:
     played(scene)
 
 
-def test_a_topic_is_fetched_by_its_id_once_the_command_has_told_it() -> None:
+def test_fetch_by_topic_id_works_after_update_metadata() -> None:
     """KIP-516: a fetch carries no name; who leads the partition was told both by the controller."""
 
     async def scene(one: End, two: End, port: int) -> None:
@@ -188,7 +188,7 @@ def test_a_topic_is_fetched_by_its_id_once_the_command_has_told_it() -> None:
     played(scene)
 
 
-def test_what_cannot_be_sent_is_dropped_and_the_peer_told_lost() -> None:
+def test_unsendable_request_is_dropped_and_peer_reported_lost() -> None:
     async def scene(one: End, two: End, port: int) -> None:
         await two.transport.close()
         one.transport.send(B2, question(1))
@@ -203,7 +203,7 @@ def test_what_cannot_be_sent_is_dropped_and_the_peer_told_lost() -> None:
     played(scene)
 
 
-def test_a_broken_connection_is_told_and_opened_again() -> None:
+def test_broken_connection_is_reported_and_reopened() -> None:
     async def scene(one: End, two: End, port: int) -> None:
         one.transport.send(B2, question(1))
         await until(lambda: bool(two.heard))
@@ -228,7 +228,7 @@ def test_a_broken_connection_is_told_and_opened_again() -> None:
     ],
     ids=["http", "length", "metadata", "body"],
 )
-def test_who_talks_nonsense_is_cut_off_and_the_others_are_not(nonsense: bytes) -> None:
+def test_malformed_request_closes_only_its_connection(nonsense: bytes) -> None:
     async def scene(one: End, two: End, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(nonsense)
@@ -243,7 +243,7 @@ def test_who_talks_nonsense_is_cut_off_and_the_others_are_not(nonsense: bytes) -
     played(scene)
 
 
-def test_an_answer_to_nothing_breaks_the_connection() -> None:
+def test_reply_without_request_closes_the_connection() -> None:
     async def main() -> None:
         async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"\x00\x00\x00\x04\x00\x00\x00\x63")
@@ -263,7 +263,7 @@ def test_an_answer_to_nothing_breaks_the_connection() -> None:
     asyncio.run(main())
 
 
-def test_more_connections_than_there_may_be_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excess_incoming_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "CONNECTIONS_MAX", 1)
 
     async def scene(one: End, two: End, port: int) -> None:
@@ -279,7 +279,7 @@ def test_more_connections_than_there_may_be_are_closed(monkeypatch: pytest.Monke
     played(scene)
 
 
-def test_bytes_of_frames_that_never_end_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_of_incomplete_frames_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "HELD_BYTES_MAX", 1000)
 
     async def scene(one: End, two: End, port: int) -> None:
@@ -295,7 +295,7 @@ def test_bytes_of_frames_that_never_end_are_counted(monkeypatch: pytest.MonkeyPa
     played(scene)
 
 
-def test_a_dial_that_comes_to_nothing_is_given_up() -> None:
+def test_dial_without_answer_is_given_up() -> None:
     """Its SYN was dropped: TCP repeats it after as long as the drop has lasted, perhaps a minute after that is over."""
 
     async def main() -> None:
@@ -312,7 +312,7 @@ def test_a_dial_that_comes_to_nothing_is_given_up() -> None:
     asyncio.run(main())
 
 
-def test_who_was_asked_and_says_nothing_is_asked_over_another_connection() -> None:
+def test_silent_peer_is_asked_over_a_new_connection() -> None:
     """What a network has dropped for a minute comes up to a minute after it is whole again."""
 
     async def scene(one: End, two: End, port: int) -> None:
@@ -328,7 +328,7 @@ def test_who_was_asked_and_says_nothing_is_asked_over_another_connection() -> No
     played(scene)
 
 
-def test_a_connection_on_which_something_is_heard_or_nothing_is_asked_stands() -> None:
+def test_connection_with_traffic_or_no_request_stays_open() -> None:
     """One question may wait for long (a deletion, for ZooKeeper) while others are answered."""
 
     async def scene(one: End, two: End, port: int) -> None:
@@ -351,7 +351,7 @@ def test_a_connection_on_which_something_is_heard_or_nothing_is_asked_stands() -
     played(scene)
 
 
-def test_who_connected_and_is_silent_for_long_holds_no_place() -> None:
+def test_idle_incoming_connection_is_closed() -> None:
     """The end of a connection may be dropped like anything else: each would leave one that nobody ends, of few that there are."""
 
     async def scene(one: End, two: End, port: int) -> None:
@@ -365,7 +365,7 @@ def test_who_connected_and_is_silent_for_long_holds_no_place() -> None:
     played(scene)
 
 
-def test_no_epoch_is_a_number_of_the_wire_too() -> None:
+def test_fetch_without_epoch_round_trips() -> None:
     """A fetch that asks unfenced has the epoch -1 on the wire and here."""
 
     async def scene(one: End, two: End, port: int) -> None:

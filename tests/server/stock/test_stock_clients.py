@@ -53,7 +53,7 @@ def topic(request: pytest.FixtureRequest) -> str:
     return "".join(c if c.isalnum() else "-" for c in request.node.name)[-200:]
 
 
-def test_a_topic_is_made_listed_and_deleted(client: Client, topic: str) -> None:
+def test_topic_is_created_listed_and_deleted(client: Client, topic: str) -> None:
     """The controller has it when it answers; what another broker says follows."""
     assert client.create(topic, partitions=3) == ""
     until(lambda: topic in client.topics())
@@ -61,7 +61,7 @@ def test_a_topic_is_made_listed_and_deleted(client: Client, topic: str) -> None:
     until(lambda: topic not in client.topics())
 
 
-def test_a_topic_is_not_made_twice_nor_deleted_twice(client: Client, topic: str) -> None:
+def test_topic_is_not_created_or_deleted_twice(client: Client, topic: str) -> None:
     assert client.create(topic) == ""
     assert client.create(topic) == "TOPIC_ALREADY_EXISTS"
     assert client.delete(topic) == ""
@@ -69,14 +69,14 @@ def test_a_topic_is_not_made_twice_nor_deleted_twice(client: Client, topic: str)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_what_is_acknowledged_is_read_back_in_order(client: Client, topic: str, acks: int) -> None:
+def test_acknowledged_records_are_read_back_in_order(client: Client, topic: str, acks: int) -> None:
     client.create(topic)
 
     assert client.produce(topic, VALUES, acks=acks) == list(range(len(VALUES)))
     assert client.consume(topic, len(VALUES)) == VALUES
 
 
-def test_what_nobody_acknowledges_arrives_all_the_same(client: Client, topic: str) -> None:
+def test_records_with_acks_0_arrive(client: Client, topic: str) -> None:
     """With acks=0 a response would shift all those after it: there must be none."""
     client.create(topic)
     client.produce(topic, VALUES, acks=0)
@@ -86,7 +86,7 @@ def test_what_nobody_acknowledges_arrives_all_the_same(client: Client, topic: st
 
 
 @pytest.mark.parametrize(("kind", "codec"), COMPRESSED, ids=[f"{kind.name}-{codec}" for kind, codec in COMPRESSED])
-def test_compressed_batches_stay_as_they_are(cluster: LocalCluster, topic: str, kind: type[Client], codec: str) -> None:
+def test_compressed_batches_are_stored_unchanged(cluster: LocalCluster, topic: str, kind: type[Client], codec: str) -> None:
     """Offset and leader epoch are written into a header that the CRC leaves out."""
     client = kind(cluster.bootstrap)
     client.create(topic)
@@ -96,7 +96,7 @@ def test_compressed_batches_stay_as_they_are(cluster: LocalCluster, topic: str, 
     client.close()
 
 
-def test_an_idempotent_producer_is_given_its_id_and_its_sequences_are_kept(client: Client, topic: str) -> None:
+def test_idempotent_producer_gets_an_id_and_its_records_arrive(client: Client, topic: str) -> None:
     """B-66."""
     client.create(topic)
 
@@ -104,7 +104,7 @@ def test_an_idempotent_producer_is_given_its_id_and_its_sequences_are_kept(clien
     assert client.consume(topic, len(VALUES)) == VALUES
 
 
-def test_offsets_are_listed(client: Client, topic: str) -> None:
+def test_earliest_and_latest_offsets_are_listed(client: Client, topic: str) -> None:
     client.create(topic)
 
     assert client.offsets(topic) == (0, 0)
@@ -112,7 +112,7 @@ def test_offsets_are_listed(client: Client, topic: str) -> None:
     assert client.offsets(topic) == (0, len(VALUES))
 
 
-def test_batches_of_one_client_are_read_by_the_others(cluster: LocalCluster, topic: str) -> None:
+def test_batches_of_each_client_are_read_by_the_others(cluster: LocalCluster, topic: str) -> None:
     clients = [kind(cluster.bootstrap) for kind in CLIENTS]
     clients[0].create(topic)
     for client in clients:
@@ -123,7 +123,7 @@ def test_batches_of_one_client_are_read_by_the_others(cluster: LocalCluster, top
         client.close()
 
 
-def test_reassignments_are_asked_for_listed_and_done(kafka_python: KafkaPython, topic: str) -> None:
+def test_reassignment_is_requested_listed_and_completed(kafka_python: KafkaPython, topic: str) -> None:
     """KIP-455 by kafka-python; the two others have no call for it."""
     client = kafka_python
     client.create(topic, replicas=1)
@@ -135,7 +135,7 @@ def test_reassignments_are_asked_for_listed_and_done(kafka_python: KafkaPython, 
     assert client.consume(topic, len(VALUES)) == VALUES
 
 
-def test_a_reassignment_that_waits_for_a_dead_broker_is_told_and_cancelled(
+def test_reassignment_to_a_dead_broker_is_listed_and_cancelled(
     cluster: LocalCluster, kafka_python: KafkaPython, topic: str
 ) -> None:
     """KIP-455 over the rollback of KIP-236; and offline replicas, as those clients see them that can (KIP-112)."""
