@@ -1,4 +1,4 @@
-"""What any ZooKeeper must do that the protocol stands on: subclass `CoordinationContract` and give it a `bench`."""
+"""The contract of ZooKeeper that the protocol relies on: subclass `CoordinationContract` and provide a `bench`."""
 
 from typing import Protocol
 
@@ -32,31 +32,31 @@ from reference.coordination.api import (
 
 
 class Bench(Protocol):
-    """A ZooKeeper with clients. Paths of a test lie under `root`, which exists and is empty."""
+    """A ZooKeeper with clients. Tests use paths below `root`, which exists and is empty."""
 
     root: str
 
     def connect(self) -> int:
-        """A new client with a new session; the session's id as ZooKeeper gave it."""
+        """Open a client with a new session; returns the session id that ZooKeeper assigned."""
 
     def ask(self, session: int, *ops: AnyOp, atomic: bool = False) -> tuple[AnyAnswer, ...]:
-        """One request of a session and its answers."""
+        """Perform one request in a session and return its answers."""
 
     def told(self, session: int) -> list[tuple[str, Change]]:
-        """The watches that fired since this was last asked, once all that was done has been told."""
+        """Wait until all watch events have arrived; returns those since the last call."""
 
     def lose_connection(self, session: int) -> None:
-        """The connection breaks; the session lives on."""
+        """Break the connection; the session continues."""
 
     def reconnect(self, session: int) -> None:
-        """The client library reaches a server again."""
+        """Let the client reach a server again."""
 
     def expire(self, session: int) -> None:
-        """The session ends, and its client has learnt it."""
+        """End the session and wait until its client knows."""
 
 
 class CoordinationContract:
-    """The suite. `bench` is a fixture of the subclass."""
+    """The tests. `bench` is a fixture of the subclass."""
 
     def test_create_needs_a_parent_and_a_free_path(self, bench: Bench) -> None:
         client = bench.connect()
@@ -112,7 +112,7 @@ class CoordinationContract:
         assert len(first) == len(f"{bench.root}/n-") + 10
 
     def test_recreated_znode_has_another_czxid(self, bench: Bench) -> None:
-        """Registrations of a broker are told apart by it (KIP-380)."""
+        """KIP-380: the czxid distinguishes the incarnations of a broker."""
         client = bench.connect()
         a, b = f"{bench.root}/a", f"{bench.root}/b"
 
@@ -169,7 +169,7 @@ class CoordinationContract:
         ],
     )
     def test_multi_performs_nothing_if_one_operation_fails(self, bench: Bench, last: AnyOp, error: AnyAnswer) -> None:
-        """Guarded controller writes stand on it: the state is not written where /controller_epoch has moved."""
+        """Guarded controller writes rely on it: no state is written if /controller_epoch has changed."""
         client, root = bench.connect(), bench.root
         watcher = bench.connect()
         bench.ask(client, Create(f"{root}/a", b"0"), Create(f"{root}/p", b""), Create(f"{root}/p/q", b""))
@@ -243,7 +243,7 @@ class CoordinationContract:
         assert bench.told(watcher) == [(a, "deleted")]
 
     def test_session_end_fires_the_watches_of_others(self, bench: Bench) -> None:
-        """A dead broker and a dead controller are noticed by this alone."""
+        """Nothing else reports the death of a broker or controller."""
         owner, watcher = bench.connect(), bench.connect()
         mine = f"{bench.root}/mine"
         bench.ask(owner, Create(mine, b"", ephemeral=True))

@@ -1,7 +1,7 @@
-"""What a machine may rely on from log directories, simulated or real: `reference.effects`, and what a loss of power may undo.
+"""The contract of log directories, simulated or real: the effects of `reference.effects`, and what a power loss may undo.
 
-A subclass gives a `bench`: a fresh disk with two directories. Batches are compared by their headers, in which stand their offset,
-their epoch and the CRC of all the rest.
+A subclass provides a `bench`: a fresh disk with two directories. Batches are compared by their headers, which have the offset,
+the leader epoch and the CRC of everything else.
 """
 
 from collections.abc import Callable
@@ -27,29 +27,29 @@ ALL = Loss(seed=1, lose_all=True)
 
 
 class Bench(Protocol):
-    """A disk, and what its laboratory can do to it."""
+    """A disk, and the faults that the harness can inject."""
 
     def perform(self, effect: DiskEffect) -> str | None:
-        """Do it; the error where the directory refuses."""
+        """Perform an effect; returns the error if the directory fails, else None."""
 
     def begin_flush(self, dir_: int) -> Callable[[], None]:
-        """A flush begins; it is done when the result is called."""
+        """Begin a flush; calling the result completes it."""
 
     def crash(self) -> None:
-        """The process dies and another one begins; the page cache stays."""
+        """Kill the process and start another; the page cache survives."""
 
     def lose_power(self, loss: Loss) -> list[tuple[TopicPartition, int]]:
-        """Power goes, on all directories; another process begins. Which logs were wounded, from which offset on."""
+        """Lose power in all directories and start another process; returns each wounded log with its first lost offset."""
 
     def refuse(self, dir_: int, *, reads: bool) -> Callable[[], None]:
-        """The directory refuses everything, or (`reads`) what needs room; until the result is called."""
+        """Fail every access to a directory, or with `reads` only writes, until the result is called."""
 
     def image(self) -> tuple[DirImage, ...]:
-        """What a process that begins now would find."""
+        """The disk as a process that starts now would find it."""
 
 
 def logs(bench: Bench, dir_: int = 0) -> dict[TopicPartition, list[Batch]]:
-    """The logs of a directory as a broker takes them up: up to the first batch that is not intact."""
+    """The logs of a directory as a broker recovers them: up to the first batch that is not intact."""
     return {log.tp: [held(b) for b in recover(log, dir_)[0].batches] for log in bench.image()[dir_].logs}
 
 
@@ -68,7 +68,7 @@ X = batch(1, "x", epoch=4)
 
 
 class DiskContract:
-    """The suite."""
+    """The tests."""
 
     @pytest.fixture
     def bench(self) -> Bench:
@@ -130,7 +130,7 @@ class DiskContract:
         assert logs(bench, 1) == {T1: [held(A)]}
 
     def test_power_loss_undoes_a_truncation_until_it_is_flushed(self, bench: Bench) -> None:
-        """The old records come back; whoever counted on the cut must have waited for the flush."""
+        """The old records come back, so a broker must wait for the flush before it relies on a truncation."""
         made(bench, A, B)
         flush(bench)
         bench.perform(Truncate(0, T0, Offset(1)))
@@ -204,14 +204,14 @@ STEPS = st.lists(
 
 @st.composite
 def losses(draw: st.DrawFn) -> Loss:
-    """Any way to lose power."""
+    """Any kind of power loss."""
     return Loss(seed=draw(st.integers(0, 2**32)), torn=draw(st.booleans()), lose_all=draw(st.booleans()))
 
 
 def check_that_power_undoes_a_suffix(bench: Bench, steps: list[tuple[str, int]], loss: Loss) -> None:
-    """A loss of power undoes a suffix of what was done to a log since its last flush, and nothing else.
+    """A power loss undoes some of the last changes to a log since its last flush, and nothing else.
 
-    How much may go is no promise: on real disks a truncation across the border of two segments is durable at once.
+    The contract sets no minimum: on real disks a truncation that removes segments is durable at once.
     """
     made(bench)
     model: list[Batch] = []

@@ -1,4 +1,4 @@
-"""The coordination contract under the in-memory ZooKeeper, and what only the model promises."""
+"""The coordination contract with the in-memory ZooKeeper, and properties of that model alone."""
 
 import pytest
 from hypothesis import example, given
@@ -10,7 +10,7 @@ from tests.contract.coordination import CoordinationContract
 
 
 class MemoryBench:
-    """The model, with the little that a client library remembers."""
+    """The model, with the watches that a client library remembers."""
 
     root = "/root"
 
@@ -117,7 +117,7 @@ def performed(history: list[tuple[int, list[AnyOp]]]) -> MemoryZooKeeper:
 
 
 @given(requests, st.lists(writes, max_size=5))
-@example([], [Create("/a", b""), Create("/a/c", b"", sequential=True)])  # a child whose name and parent are both new
+@example([], [Create("/a", b""), Create("/a/c", b"", sequential=True)])  # name and parent of the child are new
 def test_failed_multi_leaves_the_tree_unchanged(history: list[tuple[int, list[AnyOp]]], ops: list[AnyOp]) -> None:
     zk = performed(history)
     before = zk.fingerprint()
@@ -144,7 +144,7 @@ def test_clone_is_independent_of_the_original(
 
 @given(requests)
 def test_tree_is_consistent_after_any_requests(history: list[tuple[int, list[AnyOp]]]) -> None:
-    """Children, owners and ephemerals tell the same story."""
+    """Children, owners and ephemerals are consistent with each other."""
     zk = performed(history)
 
     listed = sorted(f"{path.rstrip('/')}/{name}" for path, node in zk.nodes.items() for name in node.children)

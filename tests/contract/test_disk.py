@@ -1,4 +1,4 @@
-"""The contract of log directories under the simulator's disk, and under real files with their ledger."""
+"""The contract of log directories with the simulator's disk, and with real files and their ledger."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -117,7 +117,7 @@ class Real:
         return lambda: self.faults.set(dir_, DirFault())
 
     def image(self) -> tuple[DirImage, ...]:
-        """What the next process recovers, which meets the same faults."""
+        """What the next process recovers, with the same faults."""
         disk = Disk(self._copies(), faults=self.faults)
         try:
             return disk.recover()
@@ -133,7 +133,7 @@ class Real:
 
 
 class TestSimulatedDisk(DiskContract):
-    """In the simulator."""
+    """The contract with the simulator's disk."""
 
     @pytest.fixture
     def bench(self) -> Bench:
@@ -146,7 +146,7 @@ def test_power_loss_undoes_a_suffix_in_the_simulator(steps: list[tuple[str, int]
 
 
 class TestRealDisk(DiskContract):
-    """On a file system."""
+    """The contract with a file system."""
 
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Iterator[Bench]:

@@ -1,7 +1,7 @@
-"""What nodes may rely on from the network between them, simulated or real.
+"""The contract of the network between nodes, simulated or real.
 
-A subclass gives a `bench`: b1, who asks, and b2, who answers. Answers are given to the address and under the correlation that the
-question came with, whatever these are: the asker sees its own.
+A subclass provides a `bench`: b1 sends requests and b2 replies. b2 replies to the address and with the correlation id of the
+request; b1 receives the reply from "b2" with its own correlation id.
 """
 
 from collections.abc import Callable
@@ -16,28 +16,28 @@ B1, B2 = Address("b1"), Address("b2")
 
 
 class Bench(Protocol):
-    """Two nodes."""
+    """The nodes b1 and b2."""
 
-    server: list[Received]  # what b2 heard
-    client: list[Received | ConnectionLost]  # what b1 heard
+    server: list[Received]  # events of b2
+    client: list[Received | ConnectionLost]  # events of b1
 
     def ask(self, request: LogInfo) -> None:
-        """b1 asks b2."""
+        """Send a request from b1 to b2."""
 
     def answer(self, to: Address, reply: LogInfoReply) -> None:
-        """b2 answers."""
+        """Send a reply from b2."""
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Time passes until it holds; fails where it never does."""
+        """Let time pass until the condition holds; fail if it never does."""
 
     def settle(self) -> None:
-        """So much time passes that nothing is on its way any more."""
+        """Let time pass until no message is in flight."""
 
     def end_server(self) -> None:
-        """The process of b2 dies."""
+        """Kill the process of b2."""
 
     def begin_server(self) -> None:
-        """Another one is there."""
+        """Start another process of b2."""
 
 
 def question(correlation: int) -> LogInfo:
@@ -45,10 +45,10 @@ def question(correlation: int) -> LogInfo:
 
 
 class TransportContract:
-    """The suite."""
+    """The tests."""
 
     def answer(self, bench: Bench, at: int) -> None:
-        """To the question that b2 heard there."""
+        """Reply to the request at index `at` of b2's events."""
         asked = bench.server[at]
         bench.answer(asked.source, LogInfoReply(asked.message.correlation, ErrorCode.NONE))
 

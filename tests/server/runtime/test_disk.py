@@ -1,4 +1,4 @@
-"""What is written to real files is what a restart finds."""
+"""Log directories on real files: formats, recovery, flushes, and faults."""
 
 import errno
 import os
@@ -66,7 +66,7 @@ def test_restart_finds_appended_batches_and_checkpoint(tmp_path: Path) -> None:
 
 
 def test_files_have_kafkas_formats(tmp_path: Path) -> None:
-    """LogSegment, CheckpointFile and PartitionMetadataFile of Kafka: its tools read what stands here."""
+    """Kafka's tools can read the files: formats of its LogSegment, CheckpointFile and PartitionMetadataFile."""
     disk = opened(tmp_path, segment_bytes=140)
     disk.create(0, ORDERS, BORN, TopicId(77))
     disk.append(0, ORDERS, [batch(0, "a", "b"), batch(2, "c", epoch=4), batch(3, "d", epoch=4)])
@@ -106,7 +106,7 @@ def test_records_are_read_back_across_segments(tmp_path: Path) -> None:
 
 
 def test_records_of_a_repeated_offset_are_told_apart_by_header(tmp_path: Path) -> None:
-    """B-03: a follower without the check appends what begins below its end; two batches have one offset."""
+    """B-03: a follower without the offset check appends a batch below its LEO, so two batches have one base offset."""
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     first, second = batch(0, "a", "b"), batch(0, "c", epoch=1)
@@ -123,7 +123,7 @@ def test_deleted_replica_can_be_created_again(tmp_path: Path) -> None:
     disk.delete(0, ORDERS)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0, "new")])
-    pending()  # of a log that is gone: must neither fail nor touch the new one
+    pending()  # its log was deleted: the flush must neither fail nor touch the new log
     disk.flush_job(0)()
     disk.close()
 
@@ -131,7 +131,7 @@ def test_deleted_replica_can_be_created_again(tmp_path: Path) -> None:
 
 
 def test_topic_may_have_the_longest_name_of_kafka(tmp_path: Path) -> None:
-    """With its partition it fills the name of a folder, and is made and deleted under a longer one: no failure of the disk."""
+    """The partition fills the longest folder name. Suffixes for creation and deletion must not make it too long."""
     longest = TopicPartition(f"{'x' * 249}-1000")
     disk = opened(tmp_path)
     for _ in range(2):
@@ -147,7 +147,7 @@ def test_topic_may_have_the_longest_name_of_kafka(tmp_path: Path) -> None:
 
 
 def test_deleted_replica_files_go_in_a_sweep_or_at_restart(tmp_path: Path) -> None:
-    """Not while somebody waits for a flush: there may be a gigabyte of them."""
+    """A flush must not remove them: there may be a gigabyte of files, and acknowledgements wait for the flush."""
     disk = opened(tmp_path)
     left = []
     for remove in (disk.sweep_job, disk.flush_job):
@@ -164,7 +164,7 @@ def test_deleted_replica_files_go_in_a_sweep_or_at_restart(tmp_path: Path) -> No
 
 
 def test_flush_makes_a_deletion_durable_before_its_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sweep may wait for its thread for long, or die before it has done anything; the flush says that it is done."""
+    """The sweep may run late or never, but a flush reports everything before it as durable."""
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.delete(0, ORDERS)
@@ -183,7 +183,7 @@ def test_flush_makes_a_deletion_durable_before_its_sweep(tmp_path: Path, monkeyp
 
 
 def test_failed_flush_closes_its_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory that comes and goes must not use up what the node may open."""
+    """A directory that fails again and again must not use up the node's descriptors."""
     faults = DirFaults(1)
     disk = Disk([tmp_path], faults=faults)
     disk.recover()
@@ -191,7 +191,7 @@ def test_failed_flush_closes_its_descriptors(tmp_path: Path, monkeypatch: pytest
         disk.create(0, tp, BORN)
     disk.flush_job(0)()
     open_ = [_open_below(tmp_path)]
-    for broken in (True, False):  # at the door, and in the first of two
+    for broken in (True, False):  # the flush fails before any fsync, then in the first of two fsyncs
         disk.append(0, ORDERS, [batch(0 if broken else 1)])
         disk.append(0, BILLS, [batch(0 if broken else 1)])
         flush = disk.flush_job(0)
@@ -229,7 +229,7 @@ def test_flush_syncs_each_log_written_since_the_last_flush(tmp_path: Path, monke
     disk.flush_job(0)()
     disk.close()
 
-    # a new replica is durable with its name and its birth before anything is written to it
+    # a new replica, its name and its metadata are durable before the first append
     assert created == ["partition.metadata", FIRST, f"{ORDERS}-creating", tmp_path.name]
     assert first == [FIRST]
     assert second == []
@@ -249,7 +249,7 @@ def test_flush_syncs_every_written_segment(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("damage", ["torn", "gap"])
 def test_recovery_durably_removes_segments_behind_damage(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Power may go when the log has grown again to where the next one began: its old records would follow the new ones."""
+    """Without fsync a power loss restores the segment; if the log has grown to its base offset, old records follow new ones."""
     disk = opened(tmp_path, segment_bytes=100)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0), batch(1), batch(2)])
@@ -281,7 +281,7 @@ def test_unreadable_directory_does_not_affect_the_others(tmp_path: Path) -> None
     "content", ["", "1\n0\n", "0\n2\norders 0 1\n", "0\n1\norders 0\n", "0\n1\norders 0 x\n", "[]", "\x00\x00"]
 )
 def test_malformed_checkpoint_makes_the_directory_unreadable(tmp_path: Path, content: str) -> None:
-    """Kafka takes it for a failed directory too: guessing a high watermark could lose data."""
+    """Kafka fails the directory too: guessing a high watermark could lose data."""
     (tmp_path / CHECKPOINT).write_text(content)
 
     assert found(tmp_path) == (DirImage(0, readable=False),)
@@ -298,7 +298,7 @@ def test_malformed_metadata_makes_the_directory_unreadable(tmp_path: Path, conte
 
 
 def test_missing_first_segment_makes_the_directory_unreadable(tmp_path: Path) -> None:
-    """What is left is no log that anybody wrote, and its records have not gone by anybody's leave."""
+    """There is no retention here, so a missing first segment means lost records."""
     disk = opened(tmp_path, segment_bytes=100)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0), batch(1)])
@@ -310,7 +310,7 @@ def test_missing_first_segment_makes_the_directory_unreadable(tmp_path: Path) ->
 
 
 def test_look_changes_no_file_and_equals_recover(tmp_path: Path) -> None:
-    """The harness looks at the disks of a node that is down, and the node comes back."""
+    """The harness reads the disks of a stopped node that will start again."""
     disk = opened(tmp_path, segment_bytes=150)
     disk.create(0, ORDERS, BORN)
     disk.create(0, BILLS, BORN)
@@ -345,7 +345,7 @@ def test_append_to_a_full_device_leaves_the_log_unchanged(tmp_path: Path) -> Non
 
 
 def test_half_written_checkpoint_does_not_replace_the_old_one(tmp_path: Path) -> None:
-    """write() takes what fits and calls it a success; half a checkpoint would cost the directory at the next start."""
+    """write() succeeds with fewer bytes on a nearly full disk; half a checkpoint would fail the directory at the next start."""
     disk = opened(tmp_path)
     disk.write_checkpoint(0, ((ORDERS, Offset(1)),))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -418,7 +418,7 @@ def test_slow_directory_delays_only_flushes(tmp_path: Path, monkeypatch: pytest.
 def test_recovery_keeps_exactly_the_batches_before_the_damage(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], segment_bytes: int, data: st.DataObject
 ) -> None:
-    """A torn write, or a flipped bit, costs the batch it hit and what stands after it; never what stands before."""
+    """A torn write or a flipped bit loses the batch that it hit and the later ones, never earlier ones."""
     path = tmp_path_factory.mktemp("dir")
     batches, base = [], 0
     for size in sizes:
@@ -440,7 +440,7 @@ def test_recovery_keeps_exactly_the_batches_before_the_damage(
     while start + len(batches[hit].values) <= at:
         start += len(batches[hit].values)
         hit += 1
-    # the leader epoch stands outside of the CRC
+    # the CRC does not cover the leader epoch
     is_harmless = len(content) >= at + 1 and 12 <= at - start < 16
     damaged.write_bytes(content)
 
@@ -452,7 +452,7 @@ def test_recovery_keeps_exactly_the_batches_before_the_damage(
 
 
 def test_recovery_skips_crcs_after_a_clean_shutdown(tmp_path: Path) -> None:
-    """Its headers are; a CRC would cost a look at every record."""
+    """Only headers are read then: checking the CRC would read every record."""
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0, "abc"), batch(1, "d")])

@@ -1,4 +1,4 @@
-"""A broker's disks through lives, faults and losses of power, as a stock client sees it."""
+"""A broker's disks through restarts, faults and power losses, observed by a stock client."""
 
 import asyncio
 import time
@@ -47,7 +47,7 @@ def make(cluster: LocalCluster, *topics: str) -> None:
 
 
 def produce(cluster: LocalCluster, topic: str, *values: str) -> list[KafkaError | None]:
-    """What became of each."""
+    """The delivery error of each value; None for acknowledged ones."""
     found: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "retries": 0, "message.timeout.ms": 5000})
 
@@ -76,7 +76,7 @@ def read(cluster: LocalCluster, topic: str) -> list[str]:
 
 
 def patiently(look_up: Callable[[], tuple[int, int]]) -> tuple[int, int]:
-    """A partition has no leader for a moment after a start."""
+    """Retry for PATIENCE_S: after a start a partition has no leader for a moment."""
     until_s = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -112,9 +112,7 @@ def test_records_survive_a_clean_shutdown_and_a_kill(tmp_path: Path) -> None:
 
 
 def test_power_loss_takes_only_unflushed_records(tmp_path: Path) -> None:
-    """docs/promise.md DUR-5: a topic flushed before it is acknowledged keeps its records on one disk; another one does not
-    promise that.
-    """
+    """docs/promise.md DUR-5: only a topic with flush=before_ack keeps its acknowledged records on a single disk."""
     with one_broker(tmp_path) as cluster:
         make(cluster, "kept", "lost")
         assert produce(cluster, "kept", *values("k")) == [None] * 30
@@ -124,7 +122,7 @@ def test_power_loss_takes_only_unflushed_records(tmp_path: Path) -> None:
         again(cluster)
         assert read(cluster, "kept") == values("k")
         left = read(cluster, "lost")
-        # A flush is of a directory: what of the other topic stood there when the last one began is durable too.
+        # A flush covers a whole directory, so the records of `lost` that were written before the last flush are durable too.
         assert [wound.tp for wound in wounds] == ["lost-0"]
         assert wounds[0].offset == len(left) < 30
         assert left == values("l")[: len(left)]

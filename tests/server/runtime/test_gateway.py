@@ -1,4 +1,4 @@
-"""Connections of clients over real sockets: what is too much is refused, and nobody else suffers for it."""
+"""Client connections over real sockets: limits are enforced, and one bad connection does not affect the others."""
 
 import asyncio
 import socket
@@ -21,7 +21,7 @@ PATIENCE_S = 10
 
 
 class Inside:
-    """A node that answers at once, or when it is told to."""
+    """A node that answers at once, or only when the test says so."""
 
     def __init__(self, limits: Limits) -> None:
         self.gateway = Gateway(self, limits)
@@ -53,19 +53,19 @@ def asked(correlation: int) -> bytes:
 
 
 class Client:
-    """One connection."""
+    """One client connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def answered(self) -> int:
-        """The correlation of the next response."""
+        """The correlation id of the next response."""
         size = int.from_bytes(await self.reader.readexactly(4), "big")
         return int.from_bytes((await self.reader.readexactly(size))[:4], "big")
 
     async def is_closed(self) -> bool:
-        """Does it end without another byte?"""
+        """True if the connection is closed without another byte."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionResetError:
@@ -141,7 +141,7 @@ def test_excess_connection_is_closed_until_another_ends() -> None:
 
 
 def test_gateway_limits_requests_in_progress() -> None:
-    """The rest stays in the client's own buffers, not in the broker's memory."""
+    """Further requests must stay in the client's buffers, not in the broker's memory."""
 
     async def scene(inside: Inside, dial: Dial) -> None:
         inside.answers = False
@@ -167,7 +167,7 @@ def test_idle_connection_is_closed() -> None:
             await busy.answered()
             await asyncio.sleep(0.01)
         assert closed.result()
-        for _ in range(20):  # for longer than one may be silent
+        for _ in range(20):  # longer than idle_ms
             busy.writer.write(asked(1))
             await busy.answered()
             await asyncio.sleep(0.01)
@@ -176,7 +176,7 @@ def test_idle_connection_is_closed() -> None:
 
 
 def test_idle_client_that_does_not_read_is_aborted() -> None:
-    """What is written waits for its reader for as long as TCP does, which is for ever: it would hold its place and its memory."""
+    """TCP keeps unsent bytes forever: without an abort the connection would keep its slot and its memory."""
 
     async def scene(inside: Inside, dial: Dial) -> None:
         wordy = replace(FACING, advertised={ME: ("x" * 30_000, 9092)})
@@ -202,7 +202,7 @@ def test_gateway_limits_the_bytes_held_by_all_connections() -> None:
 
 
 def test_sent_responses_no_longer_count_as_held() -> None:
-    """A response that waits a moment for its reader is counted with it, for as long as this connection says nothing more."""
+    """A response that waited for its reader must not stay counted until the next request of its connection."""
 
     async def scene(inside: Inside, dial: Dial) -> None:
         wordy = replace(FACING, advertised={ME: ("x" * 30_000, 9092)})
@@ -236,7 +236,7 @@ def test_malformed_or_large_request_closes_only_its_connection() -> None:
             assert await client.is_closed()
         client = await dial()
         client.writer.write(asked(5) + encode_frame(b"nonsense"))
-        assert await client.answered() == 5  # what came before it is answered
+        assert await client.answered() == 5  # the request before it is answered
         assert await client.is_closed()
         modest.writer.write(asked(1))
         assert await modest.answered() == 1
@@ -260,7 +260,7 @@ def test_reply_to_a_closed_connection_is_dropped() -> None:
 
 
 def test_node_learns_of_each_closed_connection() -> None:
-    """What it keeps for them would stay for as long as each of them said that it would wait."""
+    """Otherwise the node would keep parked requests until the client's own timeout."""
 
     async def scene(inside: Inside, dial: Dial) -> None:
         inside.answers = False
@@ -280,7 +280,7 @@ def test_node_learns_of_each_closed_connection() -> None:
 
 
 def test_exchange_may_pause_and_perform_tasks() -> None:
-    """Pauses are the gateway's own, tasks the node's."""
+    """The gateway performs pauses itself and hands the other tasks to the node."""
 
     async def scene(inside: Inside, dial: Dial) -> None:
         client = await dial()
@@ -290,7 +290,7 @@ def test_exchange_may_pause_and_perform_tasks() -> None:
         began_s = asyncio.get_running_loop().time()
         client.writer.write(encode_frame(encode_request_header(header), *write_request(19, 4, body)))
         assert await client.answered() == 9
-        assert asyncio.get_running_loop().time() - began_s > 0.04  # it looked again and again for a topic that never came
+        assert asyncio.get_running_loop().time() - began_s > 0.04  # it polled for a topic that never appeared
         assert inside.tasks == [MakeTopic(2, "new", ((ME,),), Millis(50))]
         assert len(inside.asked) > 2
 

@@ -1,4 +1,4 @@
-"""The host performs what a machine asks for, in order, and tells it what came of it."""
+"""The host performs the effects of a machine in order and delivers events to it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -38,7 +38,7 @@ PATIENCE_S = 10
 
 
 class Toy:
-    """Answers each event from a table, and remembers what it was told."""
+    """A machine that answers each event from a table and records all events."""
 
     def __init__(self, table: Callable[[AnyEvent], Sequence[AnyEffect]]) -> None:
         self.table = table
@@ -50,7 +50,7 @@ class Toy:
 
 
 class World:
-    """A network and a ZooKeeper that write down what they are asked, and the notes, in one list."""
+    """A network and a ZooKeeper that record their calls, and the notes, in one list."""
 
     def __init__(self, toy: Toy, path: Path) -> None:
         self.done: list[object] = []
@@ -130,7 +130,7 @@ def test_event_during_effects_waits_until_they_are_performed(tmp_path: Path) -> 
 
 
 def test_requests_before_the_start_are_handled_after_booted(tmp_path: Path) -> None:
-    """Listeners open first: a port that is taken is a reason not to start."""
+    """Listeners open before the machine starts, because a node must not start if a port is in use."""
 
     class Early(World):
         def begin(self) -> None:
@@ -158,7 +158,7 @@ def test_flushes_are_answered_in_order_when_durable(tmp_path: Path) -> None:
 
 def test_failed_disk_effect_drops_later_sends_and_is_reported(tmp_path: Path) -> None:
     (tmp_path / TP).mkdir()
-    (tmp_path / TP / "log").mkdir()  # so the replica cannot be made
+    (tmp_path / TP / "log").mkdir()  # so the replica cannot be created
     told_first: list[AnyEvent] = []
 
     def table(event: AnyEvent) -> Sequence[AnyEffect]:
@@ -222,7 +222,7 @@ def test_failed_assertion_is_noted_with_its_line_and_halts(tmp_path: Path) -> No
 
 
 def test_machine_gets_no_event_after_an_exception(tmp_path: Path) -> None:
-    """The loop goes on for a round until the process has ended, and half of an event may acknowledge what is not there."""
+    """The loop runs one more round; a half performed event could acknowledge records that are not appended."""
 
     def table(event: AnyEvent) -> Sequence[AnyEffect]:
         if isinstance(event, Received):
@@ -242,7 +242,7 @@ ASKED = Fetch(5, TP, BrokerId(2), NO_INCARNATION, LeaderEpoch(0), Offset(0), Mil
 
 
 def leading(event: AnyEvent) -> Sequence[AnyEffect]:
-    """A machine of one log, which appends what it is sent and answers every fetch with all of it."""
+    """A machine with one log: it appends every produce and answers every fetch with the whole log."""
     match event:
         case Booted():
             return (CreateReplica(0, TP),)
@@ -268,7 +268,7 @@ def answer(*batches: Batch) -> FetchReply:
 
 
 def test_machine_sees_headers_only_disk_and_follower_get_records(tmp_path: Path) -> None:
-    """A broker holds as many records as its disk, not as its memory."""
+    """The records of a broker are limited by its disk, not by its memory."""
     whole = sealed(["a", "b"])
 
     async def scene(world: World, toy: Toy) -> None:
@@ -296,7 +296,7 @@ def test_follower_appends_the_records_of_the_fetch_reply(tmp_path: Path) -> None
 
 
 def test_unreadable_records_fail_the_directory_and_are_not_sent(tmp_path: Path) -> None:
-    """KIP-112: an IOException on a read makes the directory offline, too."""
+    """KIP-112: an IOException on a read makes the directory offline too."""
 
     async def scene(world: World, toy: Toy) -> None:
         world.host.received(B2, Produce(4, TP, 1, sealed(["x", "y"]), Millis(0)))

@@ -1,4 +1,4 @@
-"""What is left of real files when power is lost: never less than what was synced, and a state that there was."""
+"""Power loss on real files: all synced data stays, and the result is a state that the log had since its last flush."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ ALL = Loss(seed=1, lose_all=True)
 
 
 class Machine:
-    """One broker's directory with its ledger, through several lives."""
+    """One broker's log directory with its ledger, over several processes."""
 
     def __init__(self, root: Path, segment_bytes: int = 1 << 30) -> None:
         self.ledger = root / "ledger"
@@ -38,7 +38,7 @@ class Machine:
         self.disk.recover()
 
     def kill(self) -> None:
-        """The page cache stays."""
+        """Kill the process; the page cache survives."""
         self.disk.close()
         self._book.close()
 
@@ -64,7 +64,7 @@ def test_power_loss_leaves_synced_batches_only(tmp_path: Path) -> None:
 
 
 def test_kill_loses_nothing_but_leaves_unsynced_data(tmp_path: Path) -> None:
-    """SIGKILL, then a loss of power in the next life before its first flush."""
+    """SIGKILL, then a power loss in the next process before its first flush."""
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a")])
@@ -98,7 +98,7 @@ def test_data_left_by_a_power_loss_is_durable(tmp_path: Path) -> None:
 
 
 def test_power_loss_undoes_an_unsynced_truncation(tmp_path: Path) -> None:
-    """A follower cut its log and wrote another history, power went: the old records are there again."""
+    """A follower truncates and appends other records without a flush: a power loss brings the old records back."""
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     old = [batch(0, "a"), batch(1, "b"), batch(2, "c")]
@@ -171,11 +171,11 @@ def test_power_loss_leaves_a_state_since_the_last_flush(
     torn: bool,
     lose_all: bool,
 ) -> None:
-    """The law of the simulator's disk: a drawn suffix of what was done since the last flush is undone, and nothing else is."""
+    """As in the simulator: only the last changes since the last flush are undone, as many as the seed draws."""
     machine = Machine(tmp_path_factory.mktemp("m"), segment_bytes)
     machine.disk.create(0, TP, BORN, TOPIC)
     model: list[Batch] = []
-    states: list[list[Batch]] = [[]]  # since the last flush, batch by batch
+    states: list[list[Batch]] = [[]]  # the states since the last flush, after each step
     for number, (what, argument) in enumerate(steps):
         end = model[-1].base_offset + count(model[-1].values) if model else 0
         if what == "append":

@@ -1,4 +1,4 @@
-"""A node as a program: it says in one line why it does not start, serves when it says so, and ends in good order when asked."""
+"""A node as a program: one line when it cannot start, the health check, and the controlled shutdown on SIGTERM."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ NOBODY = "127.0.0.1:1"  # a port that nothing listens on
 
 @pytest.fixture(scope="module")
 def own_zookeeper() -> Iterator[str]:
-    """Brokers have their paths at the root."""
+    """A ZooKeeper of its own, because brokers keep their znodes at the root."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
@@ -36,7 +36,7 @@ def own_zookeeper() -> Iterator[str]:
 
 
 def settings(folder: Path, zookeeper: str) -> NodeSettings:
-    """Of broker 1."""
+    """The settings of broker 1."""
     peers, clients = (f"127.0.0.1:{free_port()}" for _ in range(2))
     return NodeSettings(
         broker=BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=(), session_timeout_ms=Millis(1000)),
@@ -57,7 +57,7 @@ def program(folder: Path, wanted: NodeSettings, *more: str) -> list[str]:
 
 
 def ended(folder: Path, wanted: NodeSettings, *more: str) -> tuple[int, str]:
-    """Exit code and what it printed."""
+    """Exit code and output of a node that ends by itself."""
     done = subprocess.run(program(folder, wanted, *more), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     return done.returncode, (done.stdout + done.stderr).strip()
 
@@ -77,7 +77,7 @@ def test_node_names_an_unreachable_zookeeper(tmp_path: Path) -> None:
 
 
 def test_node_names_an_unusable_log_directory(tmp_path: Path) -> None:
-    """With no directory left the process ends (R-292)."""
+    """R-292: a broker without a working log directory ends."""
     (tmp_path / "data").write_text("a file")
 
     code, said = ended(tmp_path, settings(tmp_path, NOBODY))
@@ -103,7 +103,7 @@ def test_node_names_a_registered_broker_id_and_ends(tmp_path: Path, own_zookeepe
 
 
 def test_health_is_ok_until_sigterm_shuts_the_broker_down(tmp_path: Path, own_zookeeper: str) -> None:
-    """The next start trusts its logs: the marker of a clean shutdown is there."""
+    """The clean-shutdown marker is written, so that the next start trusts the logs."""
     quick = {"controlled_shutdown_retry_backoff_ms": Millis(200)}
     with LocalCluster(tmp_path, own_zookeeper, brokers=1, settings=quick) as cluster:
         broker = BrokerId(1)

@@ -1,4 +1,4 @@
-"""A node is started with good settings or says in one line what is wrong."""
+"""Settings files: valid ones round-trip, invalid ones are refused with one line."""
 
 from pathlib import Path
 

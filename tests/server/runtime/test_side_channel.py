@@ -1,4 +1,4 @@
-"""The harness's line to a node: directories fail on demand, what came of it is told, nonsense is refused."""
+"""The side-channel: directories fail on demand, refused accesses are counted, invalid requests are refused."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What clients ask to be done to the cluster: checked as Kafka does, asked for by znodes, answered when it is done."""
+"""Administrative requests of clients: checked with Kafka's error codes, requested by znodes, answered when done."""
 
 import pytest
 
@@ -161,7 +161,7 @@ def test_reassignments_are_checked_and_requested_one_by_one() -> None:
 
 
 def test_cancellation_must_name_all_pending_reassignments() -> None:
-    """KIP-236 rolls back everything: a request that leaves something out must not take it along."""
+    """KIP-236 rolls back all pending reassignments, so a request that leaves one out is refused."""
     talk = Talk(LEADING)
     talk.send(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, alteration((0, None), (1, None)))
     asked = talk.answer_all()

@@ -1,4 +1,4 @@
-"""What each API of Kafka's does with the machine: one message for each partition, their answers joined, errors as Kafka's."""
+"""Each client API against a machine: one message per partition, one joined response, Kafka's error codes."""
 
 import struct
 from collections.abc import Callable
@@ -35,7 +35,7 @@ LEADING = cluster(state(ORDERS), state(ONE))
 
 
 def failing(error: ErrorCode) -> Callable[[Ask], Heard]:
-    """Every partition answers with this error."""
+    """A machine that answers this error for every partition."""
 
     def answer(ask: Ask) -> Heard:
         match ask:
@@ -58,7 +58,7 @@ def to_orders(*records: bytes | None, acks: int = -1) -> produce.ProduceRequest:
 
 
 def produced(talk: Talk, request: produce.ProduceRequest, version: int = 8) -> list[tuple[int, int]]:
-    """Error and base offset of each partition."""
+    """Send the request; returns error and base offset of each partition."""
     answer = talk.call(ApiKey.PRODUCE, version, request, produce.ProduceResponse)
     return [(p.error_code, p.base_offset) for topic in answer.responses for p in topic.partition_responses]
 
@@ -81,7 +81,7 @@ def test_produce_sends_one_message_per_partition() -> None:
 
 
 def damaged(batch: bytes, at: int, layout: str, value: int) -> bytes:
-    """Another number in the header, with a CRC that fits it."""
+    """The batch with another number at `at` in the header, and a matching CRC."""
     data = bytearray(batch)
     struct.pack_into(layout, data, at, value)
     struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
@@ -91,12 +91,12 @@ def damaged(batch: bytes, at: int, layout: str, value: int) -> bytes:
 @pytest.mark.parametrize(
     ("records", "code"),
     [
-        (SEALED[:-1] + b"?", 2),  # its CRC is wrong
+        (SEALED[:-1] + b"?", 2),  # wrong CRC
         (SEALED[:40], 2),
         (None, 2),
         (SEALED + SEALED, 87),  # two batches (KIP-98)
         (damaged(SEALED, 16, ">b", 1), 87),  # format v1
-        (damaged(SEALED, 21, ">h", 0x10), 87),  # of a transaction
+        (damaged(SEALED, 21, ">h", 0x10), 87),  # transactional
         (damaged(SEALED, 21, ">h", 0x20), 87),  # a control batch
         (damaged(SEALED, 23, ">i", 7), 87),  # more offsets than records
         (damaged(SEALED, 57, ">i", 0), 87),
@@ -115,7 +115,7 @@ def test_invalid_batch_never_reaches_the_machine(records: bytes | None, code: in
 
 
 def test_zstd_needs_produce_version_7() -> None:
-    """KIP-110: an older consumer could not read it."""
+    """KIP-110: older consumers cannot read zstd."""
     zstd = damaged(SEALED, 21, ">h", 4)
 
     assert produced(Talk(LEADING), to_orders(zstd), 6) == [(76, -1)]
@@ -134,7 +134,7 @@ def test_produce_with_acks_0_has_no_response() -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        to_orders(SEALED[:-1] + b"?", acks=0),  # the client learns of it by nothing else (KAFKA-955)
+        to_orders(SEALED[:-1] + b"?", acks=0),  # only a closed connection informs the client (KAFKA-955)
         replace(to_orders(SEALED), transactional_id="t"),
         replace(to_orders(SEALED), topic_data=to_orders(SEALED).topic_data * 2),
     ],
@@ -151,8 +151,8 @@ def test_produce_that_cannot_be_answered_closes_the_connection(request_: produce
     ("error", "version", "code"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 8, 20),
-        (ErrorCode.BROKER_NOT_AVAILABLE, 8, 6),  # fenced (R-186): librdkafka gives up at 8
-        (ErrorCode.INVALID_INCARNATION_ID, 8, 77),  # 1000 is no number of Kafka's
+        (ErrorCode.BROKER_NOT_AVAILABLE, 8, 6),  # fenced (R-186): librdkafka gives up on 8
+        (ErrorCode.INVALID_INCARNATION_ID, 8, 77),  # Kafka has no error 1000
         (ErrorCode.UNKNOWN_TOPIC_ID, 8, 3),
         (ErrorCode.KAFKA_STORAGE_ERROR, 8, 56),
         (ErrorCode.KAFKA_STORAGE_ERROR, 3, 6),  # KIP-112 came with version 4
@@ -191,7 +191,7 @@ def batch(offset: int, values: int = 1) -> Batch:
 
 
 class Answer(Struct, frozen=True):
-    """A fetch response as a client reads it."""
+    """The fields of a fetch response that the tests read."""
 
     class Topic(Struct, frozen=True):
         """One topic."""
@@ -213,7 +213,7 @@ class Answer(Struct, frozen=True):
 
 
 def fetched(talk: Talk, version: int = 11) -> list[tuple[int, int, list[int]]]:
-    """Error, high watermark, and where each batch begins, of each partition."""
+    """Error, high watermark and base offsets of the batches, for each partition."""
     answer = talk.response(ApiKey.FETCH, version, Answer)
     assert (answer.error_code, answer.session_id) == (0, 0)
     return [
@@ -248,7 +248,7 @@ def test_fetch_waits_for_the_first_records() -> None:
     talk.hear(reply(second, batch(9), hw=10))
 
     assert fetched(talk) == [(0, 9, []), (0, 10, [9])]
-    talk.hear(reply(first, batch(9)))  # too late, for nobody
+    talk.hear(reply(first, batch(9)))  # too late: ignored
     assert talk.frames() == []
 
 
@@ -291,7 +291,7 @@ def test_error_ends_a_fetch_at_once() -> None:
 
 
 def test_fetch_response_is_limited_except_for_its_first_batch() -> None:
-    """KIP-74: a batch that is larger than all limits comes, alone: without it the consumer would stand still for ever."""
+    """KIP-74: the first batch is sent even above all limits; otherwise the consumer could never read on."""
     size = len(sealed(["v"]))
     for max_bytes, each, expected in [
         (1, 5000, [[3], [], []]),
@@ -320,7 +320,7 @@ def test_fetched_batch_has_the_brokers_offset_and_epoch() -> None:
 
 
 def test_negative_offset_and_partition_are_refused() -> None:
-    """`t` and -1 must not be taken for the 1 of a topic `t-`."""
+    """Topic `t` with index -1 must not become partition 1 of a topic `t-`."""
     talk = Talk(LEADING)
     request = from_orders(-5)
     talk.send(ApiKey.FETCH, 11, request)
@@ -334,7 +334,7 @@ def test_negative_offset_and_partition_are_refused() -> None:
 
 
 def test_too_many_partitions_close_the_connection() -> None:
-    """Each is a question to the machine, which does nothing else meanwhile."""
+    """Each partition is a message to the machine, which handles nothing else meanwhile."""
     many = tuple(fetch.FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(10_001))
     wide = Talk(LEADING, request_bytes_max=1_000_000)
     with pytest.raises(WireError, match="more than 10000 partitions"):
@@ -367,7 +367,7 @@ def test_list_offsets_serves_both_ends_but_not_timestamps(version: int) -> None:
 
 
 def test_list_offsets_passes_on_offset_not_available() -> None:
-    """KIP-207."""
+    """KIP-207: a new leader does not know its high watermark yet."""
     request = offsets.ListOffsetsRequest(
         (offsets.ListOffsetsTopic("orders", (offsets.ListOffsetsPartition(partition_index=0, timestamp=-1),)),)
     )
@@ -379,7 +379,7 @@ def test_list_offsets_passes_on_offset_not_available() -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_epoch_end_is_served_to_consumers(version: int) -> None:
-    """KIP-320: how a consumer finds out that what it read was truncated."""
+    """KIP-320: consumers use it to detect that records they read were truncated."""
     partition = offsets.EpochPartition(partition=0, current_leader_epoch=4, leader_epoch=3)
     request = offsets.EpochRequest(topics=(offsets.EpochTopic("orders", (partition,)),))
     talk = Talk(LEADING)
@@ -455,16 +455,16 @@ class _PartlyTold(Struct, frozen=True):
 
 
 def test_partition_without_leader_has_leader_not_available() -> None:
-    """KAFKA-8442: and its ISR all the same."""
+    """KAFKA-8442: its ISR is listed nevertheless."""
     gone = replace(FACING, advertised={ME: ("one", 1)})
     states = (state(ORDERS, None), state(ONE, OTHER))
-    by_nobody = told(*states).topics[0].partitions
+    leaderless = told(*states).topics[0].partitions
     answer = Talk(cluster(*states), facing=gone).call(
         ApiKey.METADATA, 8, metadata.MetadataRequest(topics=None), metadata.MetadataResponse
     )
 
-    assert [(p.error_code, p.leader_id, p.isr_nodes) for p in by_nobody] == [(5, -1, (ME, OTHER)), (0, OTHER, (ME, OTHER))]
-    # 2 is no broker that a client of this listener could find
+    assert [(p.error_code, p.leader_id, p.isr_nodes) for p in leaderless] == [(5, -1, (ME, OTHER)), (0, OTHER, (ME, OTHER))]
+    # broker 2 has no address for this listener
     assert [(p.error_code, p.leader_id, p.offline_replicas) for p in answer.topics[0].partitions] == [(5, -1, (OTHER,))] * 2
 
 
@@ -476,7 +476,7 @@ def test_metadata_never_creates_a_topic() -> None:
 
 
 def test_fenced_broker_lists_no_brokers() -> None:
-    """R-186: clients find another one."""
+    """R-186: clients then ask another broker."""
     talk = Talk(lambda ask: MetadataReply(ask.correlation, (), (), ErrorCode.BROKER_NOT_AVAILABLE))
     request = metadata.MetadataRequest(topics=(metadata.MetadataRequestTopic("orders"),))
     answer = talk.call(ApiKey.METADATA, 8, request, metadata.MetadataResponse)

@@ -1,4 +1,4 @@
-"""Messages between nodes as bytes: all that a message says comes back, and an older layout says what its document has."""
+"""Messages between nodes as bytes: they round-trip in the last version, and older layouts match their documents."""
 
 from typing import TypeVar, get_args
 
@@ -155,7 +155,7 @@ RESULTS = st.builds(IsrResult, error=ERRORS, message=TEXTS, state=st.none() | ST
 
 
 def replies(request: NodeRequest) -> st.SearchStrategy[NodeReply]:
-    """Every answer that there may be to a request."""
+    """Any reply to a request."""
     correlation = st.just(request.correlation)
     match request:
         case Fetch(tp=tp):
@@ -179,19 +179,19 @@ def replies(request: NodeRequest) -> st.SearchStrategy[NodeReply]:
             return st.builds(IsrChangeReply, correlation, ERRORS, TEXTS, several(RESULTS))
 
 
-def nobody(_: TopicId) -> None:
-    """Knows no topic's name."""
+def no_topics(_: TopicId) -> None:
+    """A lookup that knows no topic id."""
 
 
 def received(frame: bytes, names: dict[TopicId, str]) -> NodeRequest:
-    """What the other side makes of a request."""
+    """Decode a request as its receiver does."""
     (body,) = FrameBuffer(1 << 20).feed(frame)
     header, at = read_request_header(body)
     return read_request(header, body, at, names.get)
 
 
 def as_on_the_wire(reply: NodeReply) -> NodeReply:
-    """Batches of an answer have their offset and epoch in their bytes when they arrive."""
+    """The reply as it is decoded: batches have their offset and epoch in their bytes."""
     if isinstance(reply, FetchReply):
         return replace(reply, batches=tuple(arrived(batch) for batch in reply.batches))
     return reply
@@ -207,7 +207,7 @@ KINDS = [pytest.param(kind, id=kind.__name__) for kind in REQUESTS]
 
 
 def test_every_request_has_an_encoding() -> None:
-    """A new message must be given bytes by somebody."""
+    """A new message must be added to this codec or to the client APIs."""
     of_clients = {Produce, InitProducerId, ListOffsets, Metadata}
     assert set(get_args(Request)) == set(REQUESTS) | of_clients
     assert set(get_args(NodeRequest)) == set(REQUESTS) == set(APIS)
@@ -250,7 +250,7 @@ def test_any_bytes_give_a_request_or_a_wire_error(kind: type[NodeRequest], data:
     spoiled = spoil(data, good)
     try:
         header, at = read_request_header(spoiled)
-        read_request(header, spoiled, at, nobody)
+        read_request(header, spoiled, at, no_topics)
     except WireError:
         return
 
@@ -285,10 +285,10 @@ def test_unknown_api_between_nodes_raises_wire_error() -> None:
         body = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big") + bytes(4) + b"\xff\xff" + bytes(30)
         header, at = read_request_header(body)
         with pytest.raises(WireError, match="between nodes"):
-            read_request(header, body, at, nobody)
+            read_request(header, body, at, no_topics)
 
 
-# --- Kafka's own ------------------------------------------------------------------------------------------------------------
+# --- Kafka's layouts --------------------------------------------------------------------------------------------------------
 
 
 TP = topic_partition("orders", 3)
@@ -314,7 +314,7 @@ def body_of(request: NodeRequest) -> bytes:
 
 
 def test_follower_fetch_is_kafkas_version_15() -> None:
-    """KIP-903's replica epoch is the registration, KIP-595's last epoch and KIP-516's topic id stand where Kafka has them."""
+    """Replica epoch (KIP-903, here the incarnation), last fetched epoch (KIP-595) and topic id (KIP-516) are Kafka's fields."""
     found = KafkaPythonFetch[15].decode(body_of(FETCH), version=15)
     assert (found.replica_state.replica_id, found.replica_state.replica_epoch) == (2, 44)
     (topic,) = found.topics
@@ -346,7 +346,7 @@ def test_fetch_reply_is_read_by_kio() -> None:
 
 
 def test_unknown_topic_id_decodes_to_the_empty_topic() -> None:
-    """The machine answers it as any other; as an error of the codec it would break the link of a whole broker."""
+    """The machine answers it as an unknown partition; a WireError would close the connection of a whole broker."""
     found = received(request_frame(FETCH), {})
     assert isinstance(found, Fetch)
     assert (found.tp, found.topic_id) == ("-3", 77)
@@ -365,7 +365,7 @@ def test_fetch_reply_for_another_partition_raises_wire_error() -> None:
         read_reply(replace(FETCH, tp=topic_partition("orders", 4)), 15, reply_frame(FETCH, 15, reply)[4:])
 
 
-# --- the documents' letter ----------------------------------------------------------------------------------------------------
+# --- the documents' layouts ---------------------------------------------------------------------------------------------------
 
 
 STATE = PartitionState(
@@ -406,7 +406,7 @@ def test_leader_and_isr_matches_v3() -> None:
 
 
 def test_leader_and_isr_matches_kip_112() -> None:
-    """KIP-112 "Protocol": is_new_replica at the end of a partition's state; the live leaders are not told."""
+    """KIP-112 "Protocol": is_new_replica at the end of a partition's state; the list of live leaders is empty."""
     frame = request_frame(COMMAND, version=1)
     state = b"\0\6orders" + b"\0\0\0\3" + b"\0\0\0\7" + b"\0\0\0\1" + b"\0\0\0\5" + b"\0\0\0\2\0\0\0\1\0\0\0\2" + b"\0\0\0\x09"
     state += b"\0\0\0\3\0\0\0\1\0\0\0\2\0\0\0\3" + b"\1"
@@ -427,7 +427,7 @@ def test_update_metadata_matches_kip_112() -> None:
 
 
 def test_stop_replica_matches_v3_and_stops_any_epoch() -> None:
-    """V3 §I: a set of partitions and no epoch. As after a deletion, no epoch of the replica is later."""
+    """V3 §I: a set of partitions without epochs; decoded with the epoch of a deletion, which no replica's epoch exceeds."""
     stop = StopReplica(
         4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (StopPartition(TP, LeaderEpoch(5), False, TopicId(7)),)
     )

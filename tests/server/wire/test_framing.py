@@ -1,4 +1,4 @@
-"""Frames and headers of Kafka's protocol: another implementation reads what is written here, and nothing from outside harms."""
+"""Frames and headers: they round-trip, kio reads them, and malformed bytes raise only WireError."""
 
 from itertools import pairwise
 
@@ -47,7 +47,7 @@ def test_frames_are_found_however_the_bytes_are_cut(frames: list[bytes], cuts: l
 
 @pytest.mark.parametrize("length", [b"\x00\x00\x00\x65", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x00\x00\x00"])
 def test_frame_size_out_of_bounds_is_refused_at_once(length: bytes) -> None:
-    """A port scanner's GET is a frame of 1.2 GB to us: nothing may be kept for it."""
+    """A port scanner's GET reads as a frame of 1.2 GB: no memory may be allocated for it."""
     with pytest.raises(WireError, match="frame size"):
         FrameBuffer(100).feed(length)
 
@@ -80,13 +80,13 @@ def test_any_bytes_give_a_header_or_a_wire_error(data: bytes) -> None:
 
 
 def test_flexible_versions_equal_kios() -> None:
-    """A header of the wrong kind shifts every byte after it: each version that kio knows is compared."""
+    """A wrong header form shifts every byte behind it, so each version that kio has is compared."""
     compared = 0
     for key in api_key_map:
         for version in range(20):
             try:
                 schema = load_request_schema(key, version)
-            except Exception:  # noqa: BLE001 - kio has an own error for each way in which a version is missing
+            except Exception:  # noqa: BLE001 - kio raises various errors for a missing version
                 continue
             if key in FLEXIBLE_FROM:
                 assert is_flexible(key, version) == schema.__flexible__, (key, version)
@@ -112,7 +112,7 @@ def test_kafka_python_request_headers_are_read(request_: object, key: int, versi
 
 
 def test_api_versions_response_has_the_old_header() -> None:
-    """KIP-511: its reader does not know yet which versions the broker has."""
+    """KIP-511: the client does not know the broker's versions yet."""
     assert encode_response_header(18, 3, 1) == b"\0\0\0\1"
     assert encode_response_header(3, 9, 1) == b"\0\0\0\1\0"
 

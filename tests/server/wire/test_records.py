@@ -1,4 +1,4 @@
-"""Record batches v2: what real clients build is taken as it is, patched where a broker may, and anything else is refused."""
+"""Record batches v2: batches built by real clients are accepted and patched; malformed ones are refused."""
 
 import gzip
 import struct
@@ -23,7 +23,7 @@ CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 def built(builder: type, codec: int, values: list[bytes], *, producer_id: int = -1, sequence: int = -1) -> bytes:
-    """A batch by a client's own builder."""
+    """A batch built by a client library."""
     epoch = -1 if producer_id == -1 else 2
     batch = builder(
         magic=2,
@@ -40,7 +40,7 @@ def built(builder: type, codec: int, values: list[bytes], *, producer_id: int = 
 
 
 def opened(data: bytes) -> list[tuple[int, bytes]]:
-    """Offsets and values as aiokafka reads them."""
+    """Offsets and values, decoded by aiokafka."""
     records = MemoryRecords(data)
     found = []
     while records.has_next():
@@ -80,7 +80,7 @@ def test_sealed_values_are_read_by_aiokafka(values: list[str], offset: int) -> N
 
 
 def test_batch_has_the_golden_bytes() -> None:
-    """The format written out (Kafka documentation, "Record Batch"): a change here is a change of the format."""
+    """The bytes of one batch (Kafka documentation, "Record Batch"): a difference means that the format changed."""
     header = "0000000000000000 0000003a ffffffff 02 f99bc18b 0000 00000000 0000000000000001 0000000000000001"
     producer = "ffffffffffffffff ffff ffffffff 00000001"
     record = "10 00 00 00 01 04 7631 00"
@@ -140,9 +140,9 @@ def test_older_message_formats_are_refused_with_their_number(magic: int) -> None
 @pytest.mark.parametrize(
     ("at", "value"),
     [
-        (21, b"\x00\x20"),  # a control batch: only the broker makes these
+        (21, b"\x00\x20"),  # a control batch: only brokers write these
         (21, b"\x00\x10"),  # a transaction
-        (21, b"\x00\x05"),  # no such compression
+        (21, b"\x00\x05"),  # unknown compression
         (57, b"\x00\x00\x00\x02"),  # more records than offsets
         (57, b"\xff\xff\xff\xff"),
         (23, b"\x00\x00\x00\x05"),  # more offsets than records
@@ -179,7 +179,7 @@ def test_any_bytes_inside_a_batch_give_a_batch_or_a_wire_error(data: bytes, at: 
 
 
 def test_compressed_records_are_never_decompressed() -> None:
-    """A bomb of zeroes stays as small as it came."""
+    """A compression bomb must not use memory here."""
     bomb = gzip.compress(bytes(10_000_000))
     broken = bytearray(sealed(["v"])[:HEADER_BYTES] + bomb)
     broken[8:12] = struct.pack(">i", len(broken) - 12)

@@ -1,4 +1,4 @@
-"""Entities: what is written is what kio reads, in every version, and no bytes from outside take more than they bring."""
+"""Bodies: they round-trip through kio in every version, and false lengths allocate no memory."""
 
 import struct
 from contextlib import suppress
@@ -106,7 +106,7 @@ def test_response_of_defaults_is_read_by_kio(key: int) -> None:
     for version in range(12):
         try:
             schema = load_response_schema(key, version)
-        except Exception:  # noqa: BLE001  # of several kinds, where kio lacks a version
+        except Exception:  # noqa: BLE001  # kio raises various errors for a missing version
             continue
         data = b"".join(write_response(key, version, Nothing()))
         assert entity_reader(schema)(data, 0)[1] == len(data)
@@ -115,11 +115,11 @@ def test_response_of_defaults_is_read_by_kio(key: int) -> None:
 @pytest.mark.parametrize(
     ("version", "data"),
     [
-        (8, struct.pack(">i", 2**31 - 1)),  # ends a process that takes it for granted
+        (8, struct.pack(">i", 2**31 - 1)),  # would end a process that allocates it
         (8, struct.pack(">i", ELEMENTS_MAX + 1) + bytes(3 * ELEMENTS_MAX)),
         (8, struct.pack(">i", -7)),
         (8, struct.pack(">ih", 1, 300) + b"abc"),
-        (8, struct.pack(">ih", 1, -1)),  # the name of a topic is never null
+        (8, struct.pack(">ih", 1, -1)),  # a topic name must not be null
         (8, struct.pack(">ih", 1, 2) + b"\xff\xfe"),
         (8, b""),
         (9, b"\xff\xff\xff\xff\x0f"),
@@ -136,7 +136,7 @@ def test_false_lengths_are_refused(version: int, data: bytes) -> None:
 def test_any_bytes_give_an_entity_or_a_wire_error(key: int, version: int, data: bytes) -> None:
     try:
         load_request_schema(key, version)
-    except Exception:  # noqa: BLE001  # not a version of kio's
+    except Exception:  # noqa: BLE001  # kio lacks this version
         return
     with suppress(WireError):
         assert read_request(key, version, Nothing, data, 0) == Nothing()

@@ -1,4 +1,4 @@
-"""A connection of a client: what stock clients send is understood, answers come in order, nonsense ends it and nothing else."""
+"""One client connection: recorded requests of stock clients, order of responses, malformed requests."""
 
 from contextlib import suppress
 
@@ -23,7 +23,7 @@ ALL_TOPICS = metadata.MetadataRequest(topics=None)
 
 @pytest.mark.parametrize("sent", STOCK, ids=[f"{s.client}-{s.api}-{s.version}-{n}" for n, s in enumerate(STOCK)])
 def test_recorded_stock_requests_are_answered_in_their_version(sent: StockRequest) -> None:
-    """The response is one that kio reads to its last byte."""
+    """kio reads each response to its last byte."""
     talk = Talk(EVERYTHING)
     talk.feed(encode_frame(sent.frame))
     talk.answer_all()
@@ -41,7 +41,7 @@ def test_recorded_stock_requests_are_answered_in_their_version(sent: StockReques
 
 
 def test_produced_batch_reaches_the_machine_unchanged() -> None:
-    """Nobody opens it: every byte of the batch is in the message."""
+    """The records are not decoded: the message has every byte of the batch."""
     for sent in STOCK:
         if sent.api == "Produce":
             talk = Talk(EVERYTHING)
@@ -55,7 +55,7 @@ def test_produced_batch_reaches_the_machine_unchanged() -> None:
 
 @pytest.mark.parametrize("version", [4, 5, 99])
 def test_unknown_api_versions_version_is_answered_in_0(version: int) -> None:
-    """KIP-511: with error 35, and with what is known, so that the client need not guess."""
+    """KIP-511: the response has error 35 and the supported versions."""
     talk = Talk(EVERYTHING)
     talk.feed(encode_frame(b"\x00\x12" + version.to_bytes(2, "big") + b"\x00\x00\x00\x07\xff\xff\x00whatever"))
 
@@ -72,7 +72,7 @@ def test_api_versions_lists_exactly_the_served_versions(version: int) -> None:
 
 
 def test_responses_come_in_the_order_of_the_requests() -> None:
-    """Clients count on it; the machine answers as it can."""
+    """Clients rely on the order; the machine may answer in any order."""
     talk = Talk(EVERYTHING)
     for _ in range(3):
         talk.send(ApiKey.METADATA, 8, ALL_TOPICS)
@@ -122,10 +122,10 @@ def test_late_answer_to_a_finished_request_is_dropped() -> None:
     "frame",
     [
         b"",
-        b"\x00\x03\x00\x08\x00\x00\x00\x01",  # no name of the client
-        b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xff\x00\x00",  # a version that was not told
+        b"\x00\x03\x00\x08\x00\x00\x00\x01",  # without a client id
+        b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xff\x00\x00",  # a version that is not listed
         b"\x00\x04\x00\x01\x00\x00\x00\x01\xff\xff",  # LeaderAndIsr is not for clients
-        b"\x03\xe8\x00\x00\x00\x00\x00\x01\xff\xff",  # nor is a frame of our own
+        b"\x03\xe8\x00\x00\x00\x00\x00\x01\xff\xff",  # nor are our own APIs
         b"\x00\x03\x00\x08\x00\x00\x00\x01\xff\xff\x7f\xff\xff\xff",  # 2^31 topics
         b"\x00\x03\x00\x08\x00\x00\x00\x01\x7f\xff",
     ],
@@ -143,7 +143,7 @@ def test_long_frame_is_refused_before_its_bytes_arrive(length: bytes) -> None:
 
 @given(st.sampled_from(STOCK), st.data())
 def test_damaged_request_is_answered_or_closes_the_connection(sent: StockRequest, data: st.DataObject) -> None:
-    """Whatever was changed: no other error, no more than one response, and the next connection is as good as any."""
+    """Only WireError may be raised, and there is at most one response."""
     frame = bytearray(sent.frame)
     for _ in range(data.draw(st.integers(1, 4))):
         position = data.draw(st.integers(0, len(frame) - 1))
@@ -152,7 +152,7 @@ def test_damaged_request_is_answered_or_closes_the_connection(sent: StockRequest
     talk = Talk(EVERYTHING)
     with suppress(WireError):
         talk.feed(encode_frame(bytes(frame[:cut])))
-        for _ in range(5):  # an exchange that waits for a topic looks again and again, while its time lasts
+        for _ in range(5):  # an exchange that waits for a topic polls until its timeout
             for ask in talk.asks():
                 talk.now_ms += 40_000
                 talk.hear(EVERYTHING(ask))

@@ -1,4 +1,4 @@
-"""Notes are read back as they were written, up to what a kill cut short."""
+"""Notes are read back as they were written, except a last line that a kill cut short."""
 
 import time
 from pathlib import Path
