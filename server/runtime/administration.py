@@ -58,7 +58,7 @@ class Administration:
         try:
             self._waiting.put_nowait((task, self._loop.time() + task.timeout_ms / 1000, answer))
         except asyncio.QueueFull:
-            answer(_told(task, ErrorCode.REQUEST_TIMED_OUT))
+            answer(_result_of(task, ErrorCode.REQUEST_TIMED_OUT))
 
     async def close(self) -> None:
         """Stop and close the session; tasks in progress are not answered."""
@@ -73,13 +73,13 @@ class Administration:
             task, deadline_s, answer = await self._waiting.get()
             match task:
                 case MakeTopic():
-                    answer(_told(task, await self._run(CreateTopic(id=1, topic=task.topic, assignment=task.assignment))))
+                    answer(_result_of(task, await self._run(CreateTopic(id=1, topic=task.topic, assignment=task.assignment))))
                 case DropTopic():
-                    answer(_told(task, await self._again(deadline_s, DeleteTopic(id=1, topic=task.topic))))
+                    answer(_result_of(task, await self._again(deadline_s, DeleteTopic(id=1, topic=task.topic))))
                 case Move():
                     first = Reassign(id=1, tp=task.tp, replicas=task.replicas)
                     beside = Reassign(id=1, tp=task.tp, replicas=task.replicas, extra=True)
-                    answer(_told(task, await self._again(deadline_s, first, beside)))
+                    answer(_result_of(task, await self._again(deadline_s, first, beside)))
                 case ListMoves():
                     error, pending = await self._pending()
                     answer(Moves(task.correlation, error, pending))
@@ -135,5 +135,5 @@ class Administration:
         return (await self._session.run(command, max(timeout_ms, STEP_MS_MIN))).error
 
 
-def _told(task: ByZnodes, error: ErrorCode) -> AnyResult:
+def _result_of(task: ByZnodes, error: ErrorCode) -> AnyResult:
     return Moves(task.correlation, error) if isinstance(task, ListMoves) else Done(task.correlation, error)

@@ -44,7 +44,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
-class Inside(Protocol):
+class GatewayNode(Protocol):
     """What the gateway calls in its node."""
 
     def received(self, source: Address, message: Request) -> None:
@@ -60,8 +60,8 @@ class Inside(Protocol):
 class Gateway:
     """The client listeners of one node. Call only on the loop's thread."""
 
-    def __init__(self, inside: Inside, limits: Limits) -> None:
-        self.inside = inside
+    def __init__(self, node: GatewayNode, limits: Limits) -> None:
+        self.node = node
         self.limits = limits
         self.held = 0
         self._last = 0
@@ -128,7 +128,7 @@ class Gateway:
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
-        self.inside.lost(address)
+        self.node.lost(address)
 
 
 class _Connection(asyncio.Protocol):
@@ -240,9 +240,9 @@ class _Connection(asyncio.Protocol):
         if isinstance(ask, Pause):
             asyncio.get_running_loop().call_later(ask.ms / 1000, self.hear, Done(ask.correlation))
         elif isinstance(ask, Task):
-            self._gateway.inside.perform(ask, self.hear)
+            self._gateway.node.perform(ask, self.hear)
         else:
-            self._gateway.inside.received(self._address, ask)
+            self._gateway.node.received(self._address, ask)
 
     def _account(self) -> None:
         """Update the count of held bytes; abort above the limit, else pause or resume reading."""

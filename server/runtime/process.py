@@ -73,8 +73,7 @@ class _Process:
         self._notes = _notes(settings, me)
         self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._stopped)
         peers = {peer: host_and_port(where) for peer, where in settings.peers.advertised.items() if peer != me}
-        # A machine sends an unanswered request again after this time. If the second one is not answered either, the connection is
-        # bad.
+        # A machine repeats an unanswered request after this time; after twice this time without a response the connection is bad.
         patience_s = (settings.broker.request_timeout_ms + settings.broker.fetch_wait_max_ms) / 1000
         self._transport = Transport(me, peers, self._host.received, self._host.connection_lost, silence_s_max=2 * patience_s)
         self._gateway = Gateway(self, settings.limits)
@@ -166,7 +165,7 @@ class _Process:
         else:
             self._transport.disconnect(peer)
 
-    # --- gateway.Inside: requests of clients ---------------------------------------------------------------------------------
+    # --- gateway.GatewayNode: requests of clients -------------------------------------------------------------------------------
 
     def received(self, source: Address, message: Request) -> None:
         """Hand a client's request to the machine."""

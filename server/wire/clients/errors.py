@@ -24,7 +24,7 @@ class EdgeError(IntEnum):
     UNSUPPORTED_COMPRESSION_TYPE = 76
 
 
-_TOLD: dict[ErrorCode, ErrorCode] = {
+_CLIENT_CODES: dict[ErrorCode, ErrorCode] = {
     # Only KIP-343 has this code; Kafka's code for an old incarnation of a broker is STALE_BROKER_EPOCH.
     ErrorCode.INVALID_INCARNATION_ID: ErrorCode.STALE_BROKER_EPOCH,
     # A fenced broker (R-186): clients refresh metadata and retry. On BROKER_NOT_AVAILABLE they would give up a produce.
@@ -34,8 +34,8 @@ _TOLD: dict[ErrorCode, ErrorCode] = {
 }
 
 
-def told(error: ErrorCode, *, knows_storage_error: bool = True) -> int:
+def client_code(error: ErrorCode, *, knows_storage_error: bool = True) -> int:
     """The code for a client. API versions older than KAFKA_STORAGE_ERROR (KIP-112) get NOT_LEADER_OR_FOLLOWER instead."""
     if error is ErrorCode.KAFKA_STORAGE_ERROR and not knows_storage_error:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return _TOLD.get(error, error)
+    return _CLIENT_CODES.get(error, error)

@@ -13,7 +13,7 @@ from reference.errors import ErrorCode
 from reference.messages import Batch, Fetch, FetchReply
 from reference.sealed import count, size
 from reference.types import NO_INCARNATION, LeaderEpoch, Millis, Offset, TopicPartition
-from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.errors import EdgeError, client_code
 from server.wire.clients.exchange import Call, Exchange, HangUpError
 from server.wire.clients.names import asked_partition
 from server.wire.records import prefix
@@ -202,7 +202,7 @@ def _response(call: Call, request: FetchRequest, reads: list[tuple[str, list[_Re
 def _row(call: Call, request: FetchRequest, read: _Read, records: tuple[bytes | memoryview, ...]) -> PartitionData:
     return PartitionData(
         partition_index=read.asked.partition,
-        error_code=told(read.error, knows_storage_error=call.version >= _STORAGE_ERROR_FROM_VERSION),
+        error_code=client_code(read.error, knows_storage_error=call.version >= _STORAGE_ERROR_FROM_VERSION),
         high_watermark=read.hw,
         last_stable_offset=read.hw,
         log_start_offset=0 if read.error is ErrorCode.NONE else -1,

@@ -12,7 +12,7 @@ from msgspec import Struct
 from reference.errors import ErrorCode
 from reference.messages import InitProducerId, InitProducerIdReply, MetadataReply, PartitionState
 from reference.types import BrokerId, index_of, topic_of
-from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.errors import EdgeError, client_code
 from server.wire.clients.exchange import Call, Exchange, Facing, metadata_of
 from server.wire.clients.names import is_topic_name
 
@@ -172,4 +172,4 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Exchange:
     if reply.error is not ErrorCode.NONE:
         # Kafka's clients retry on COORDINATOR_NOT_AVAILABLE and give up on most other errors.
         return InitProducerIdResponse(EdgeError.COORDINATOR_NOT_AVAILABLE, -1, -1)
-    return InitProducerIdResponse(told(reply.error), reply.producer_id, reply.producer_epoch)
+    return InitProducerIdResponse(client_code(reply.error), reply.producer_id, reply.producer_epoch)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from reference.errors import ErrorCode
 from reference.messages import MetadataReply, PartitionState
 from reference.types import BrokerId, Millis, TopicPartition, index_of, topic_of
-from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.errors import EdgeError, client_code
 from server.wire.clients.exchange import Call, Exchange, Heard, metadata_of
 from server.wire.clients.metadata import live_brokers
 from server.wire.clients.names import asked_partition
@@ -88,7 +88,7 @@ def alter(call: Call, request: AlterRequest) -> Exchange:
             call.ask(Move(call.number(), tp, brokers, _left(call, deadline_ms)))
             result = yield
             assert isinstance(result, Done)
-            refusal = _told(result.error)
+            refusal = _result_of(result.error)
         results[tp] = refusal
     return AlterResponse(
         responses=tuple(
@@ -102,8 +102,8 @@ def _left(call: Call, deadline_ms: int) -> Millis:
     return Millis(max(deadline_ms - call.now_ms, 0))
 
 
-def _told(error: ErrorCode) -> Result:
-    return told(error), None if error is ErrorCode.NONE else error.name
+def _result_of(error: ErrorCode) -> Result:
+    return client_code(error), None if error is ErrorCode.NONE else error.name
 
 
 def _altered(topic: str, partition: ReassignablePartition, results: dict[TopicPartition, Result]) -> AlteredPartition:
@@ -127,9 +127,9 @@ def _cancel(call: Call, tps: list[TopicPartition], left_ms: Millis) -> Generator
     found = yield
     assert isinstance(found, Moves)
     if found.error is not ErrorCode.NONE:
-        return dict.fromkeys(tps, _told(found.error))
+        return dict.fromkeys(tps, _result_of(found.error))
     pending = {move.tp for move in found.pending}
-    results = {tp: _told(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) for tp in tps if tp not in pending}
+    results = {tp: _result_of(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) for tp in tps if tp not in pending}
     wanted = [tp for tp in tps if tp in pending]
     left_out = sorted(pending - set(wanted))
     if wanted and left_out:
@@ -139,7 +139,7 @@ def _cancel(call: Call, tps: list[TopicPartition], left_ms: Millis) -> Generator
         call.ask(CancelMoves(call.number(), left_ms))
         result = yield
         assert isinstance(result, Done)
-        results.update(dict.fromkeys(wanted, _told(result.error)))
+        results.update(dict.fromkeys(wanted, _result_of(result.error)))
     return results
 
 
@@ -193,7 +193,7 @@ def list_moves(call: Call, request: ListRequest) -> Exchange:
     found = yield
     assert isinstance(found, Moves)
     if found.error is not ErrorCode.NONE:
-        return ListResponse(error_code=told(found.error), error_message=found.error.name)
+        return ListResponse(error_code=client_code(found.error), error_message=found.error.name)
     wanted = None
     if request.topics is not None:
         wanted = {asked_partition(topic.name, index) for topic in request.topics for index in topic.partition_indexes}

@@ -5,7 +5,7 @@ from msgspec import Struct
 from reference.errors import ErrorCode
 from reference.messages import EARLIEST, LATEST, EpochEnd, EpochEndReply, ListOffsets, ListOffsetsReply
 from reference.types import BrokerId, LeaderEpoch
-from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.errors import EdgeError, client_code
 from server.wire.clients.exchange import Call, Exchange
 from server.wire.clients.names import asked_partition
 
@@ -87,7 +87,7 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> Exchange:
 
 def _listed(index: int, reply: ListOffsetsReply) -> ListedPartition:
     if reply.error is not ErrorCode.NONE:
-        return ListedPartition(partition_index=index, error_code=told(reply.error))
+        return ListedPartition(partition_index=index, error_code=client_code(reply.error))
     assert reply.offset is not None
     epoch = -1 if reply.leader_epoch is None else reply.leader_epoch
     return ListedPartition(partition_index=index, error_code=0, offset=reply.offset, leader_epoch=epoch)
@@ -165,5 +165,5 @@ def epoch_ends(call: Call, request: EpochRequest) -> Exchange:
 
 def _end(index: int, reply: EpochEndReply) -> EpochEndOffset:
     if reply.error is not ErrorCode.NONE or reply.end_offset is None:
-        return EpochEndOffset(error_code=told(reply.error), partition=index)
+        return EpochEndOffset(error_code=client_code(reply.error), partition=index)
     return EpochEndOffset(error_code=0, partition=index, leader_epoch=reply.leader_epoch, end_offset=reply.end_offset)

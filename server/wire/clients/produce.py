@@ -9,7 +9,7 @@ from msgspec import Struct
 from reference.errors import ErrorCode
 from reference.messages import Produce, ProduceReply
 from reference.types import Millis, ProducerId
-from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.errors import EdgeError, client_code
 from server.wire.clients.exchange import Call, Exchange, HangUpError
 from server.wire.clients.names import asked_partition
 from server.wire.records import RecordsError, check_produced
@@ -133,7 +133,7 @@ def _question(
 
 def _answer(call: Call, index: int, reply: ProduceReply) -> PartitionResponse:
     if reply.error is not ErrorCode.NONE:
-        error = told(reply.error, knows_storage_error=call.version >= _STORAGE_ERROR_FROM_VERSION)
+        error = client_code(reply.error, knows_storage_error=call.version >= _STORAGE_ERROR_FROM_VERSION)
         return PartitionResponse(index=index, error_code=error)
     assert reply.offset is not None
     return PartitionResponse(index=index, error_code=0, base_offset=reply.offset, log_start_offset=0)

@@ -14,7 +14,7 @@ from reference.errors import ErrorCode
 from reference.messages import MetadataReply
 from reference.placement import placed
 from reference.types import BrokerId, Millis, topic_of
-from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.errors import EdgeError, client_code
 from server.wire.clients.exchange import Call, Exchange, Heard, metadata_of, pause
 from server.wire.clients.metadata import live_brokers
 from server.wire.clients.names import is_topic_name
@@ -158,7 +158,7 @@ def _perform(call: Call, task: MakeTopic | DropTopic) -> Generator[None, Heard, 
     result = yield
     assert isinstance(result, Done)
     if result.error is not ErrorCode.NONE:
-        raise _RefusedError(ErrorCode(told(result.error)), f"{task.topic}: {result.error.name}")
+        raise _RefusedError(ErrorCode(client_code(result.error)), f"{task.topic}: {result.error.name}")
 
 
 def _is_late(call: Call, deadline_ms: int) -> Generator[None, Heard, bool]:
