@@ -1,11 +1,12 @@
-"""The machines of `reference` as a program: one broker as a process that speaks Kafka's wire protocol to a real ZooKeeper.
+"""One broker as a process: the machines of `reference` with Kafka's wire protocol, log directories and a ZooKeeper client.
 
     wire/            Kafka's frames <-> the messages of `reference`
     disk/            log directories as real files
     lab/             what only a harness switches on: notes, failing directories, the flush ledger, power loss
-    runtime/         the process: loop, connections, settings, administration
+    runtime/         the process: event loop, connections, settings, administration
     kazoo_client.py  ZooKeeper through kazoo
     watches.py       which watches a session has set, for kazoo_client
 
-Imports `reference` alone; `highwater` starts it, and a broker's image holds these two packages and what they import.
+`server` imports only `reference`. `highwater` and `bench` import `server`. A broker's image needs `server`, `reference` and the
+third-party packages that they import.
 """

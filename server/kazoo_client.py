@@ -1,17 +1,17 @@
 """ZooKeeper over kazoo: the requests of `reference.coordination.api`, performed on a real server.
 
-What the interface promises and kazoo alone does not is decided here:
+This module adds what the interface promises and kazoo does not:
 
-* Requests are performed and answered in order, one at a time. The operations of one request travel together.
-* A connection that is lost answers every request handed in so far `Unknown`. Requests handed in while there is no connection
+* Requests are performed and answered in order, one at a time. The operations of one request are sent together.
+* When the connection is lost, every request handed in so far is answered `Unknown`. Requests handed in without a connection
   wait for the next one.
-* kazoo forgets watches when the connection is lost. They are kept here with the zxid of what was last seen, read again after the
-  reconnect, and what changed meanwhile is reported at once, as ZooKeeper's own client does with SetWatches.
-* After an expiry kazoo would open another session by itself, and perform in it what was handed in meanwhile. That client is kept
-  from connecting, and stopped; a new session begins with `connect` alone.
+* kazoo forgets watches when the connection is lost. This module keeps each watch with the zxid that was last seen, reads the
+  znode again after the reconnect, and reports a change at once, as ZooKeeper's own client does with SetWatches.
+* After an expiry kazoo would open another session by itself and perform in it the requests handed in meanwhile. This module
+  keeps the expired client from connecting and stops it; only `connect` opens a new session.
 
-kazoo calls back from its own threads. Everything they bring goes through one queue, so that a watch is never overtaken by a
-later answer, and is handed to `run_soon`, which must run it on the thread that owns this object: all state belongs to that one.
+kazoo calls back from its own threads. All callbacks go through one queue, so that no later answer overtakes a watch. Each is
+handed to `run_soon`, which must run it on the thread that owns this object; that thread alone touches the state.
 """
 
 import threading
@@ -83,19 +83,20 @@ _REFUSALS: tuple[tuple[type[Exception], AnyAnswer], ...] = (
     (NoChildrenForEphemeralsError, NoNode()),
 )
 _SESSION_TROUBLE = (ConnectionLoss, ConnectionClosedError, SessionExpiredError)
-# What comes back for one operation: a value of kazoo's or the exception it failed with.
+# The result of one operation: a value of kazoo's or the exception that it raised.
 _Outcome = Any
 
 
 def _sleep(seconds: float) -> None:
-    # Not time.sleep: under a libfaketime that leaves the monotonic clock alone it fails with EINVAL (clock_nanosleep).
+    # Not time.sleep: with a libfaketime that does not fake the monotonic clock, clock_nanosleep fails with EINVAL.
     threading.Event().wait(seconds)
 
 
 class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Watches go through the queue of the answers: with kazoo's two queues a watch may come after what was read later.
+    """Put watches into the queue of the answers: with kazoo's two queues a watch may arrive after a later read.
 
-    And there is one session: what its owner hands in until it has heard that it is over, kazoo would perform in the next one.
+    `is_over` limits the client to one session. Otherwise kazoo would open a second session and perform in it the requests that
+    the owner handed in before it was told of the expiry.
     """
 
     sleep_func = staticmethod(_sleep)
@@ -111,7 +112,7 @@ class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kaz
 
 
 class _Request(Struct):
-    """A request that was handed in; `id` None is our own, which sets watches again."""
+    """A request that was handed in; `id` is None for a request of this module that sets watches again."""
 
     id: int | None
     ops: tuple[AnyOp, ...]
@@ -132,7 +133,7 @@ class Listener(Protocol):
 
 
 class KazooCoordination:
-    """One node's access to ZooKeeper. Not thread-safe but for what kazoo's threads hand to `run_soon`."""
+    """One node's access to ZooKeeper. Not thread-safe; kazoo's threads only call `run_soon`."""
 
     def __init__(
         self, hosts: str, session_timeout_ms: int, listener: Listener, run_soon: Callable[[Callable[[], None]], object]
@@ -147,14 +148,17 @@ class KazooCoordination:
         self._waiting: deque[_Request] = deque()
         self._active: _Request | None = None
         self._answers: list[AnyAnswer | None] = []  # of the active request
-        self._stats: dict[int, Any] = {}  # of an Exists whose data is still to come, by position in the request
+        self._stats: dict[int, Any] = {}  # of each Exists whose data is not read yet, by position in the request
         self._missing = 0
-        self._round = 0  # tells outcomes of the active request from those of one that was given up
+        self._round = 0  # number of the active request: results of abandoned requests have an older one
         self._watches = WatchBook()
         self._kazoo_watch: Callable[[WatchedEvent], None] = lambda _: None
 
     def connect(self) -> None:
-        """Open a session; answered by "connected". There must be none: none yet, or the last one is known to be over."""
+        """Open a session; answered by "connected".
+
+        Requires that no session is open: none yet, or the last one is known to be over.
+        """
         assert self._client is None
         client = KazooClient(
             self._hosts,
@@ -164,12 +168,12 @@ class KazooCoordination:
         )
         client.add_listener(partial(self._on_kazoo_state, client))
         self._client = client
-        # One function for all watches: kazoo keeps them as sets, and watching twice must not be told twice.
+        # One function for all watches: kazoo keeps a set of functions per path, so a path watched twice is reported once.
         self._kazoo_watch = partial(self._on_kazoo_watch, client)
         client.start_async()
 
     def request(self, request_id: int, ops: tuple[AnyOp, ...], *, atomic: bool) -> None:
-        """Perform operations; answered by `replied`, once. Without a session at once, with SessionExpired."""
+        """Perform operations; answered once, by `replied`. Without a session the answer is SessionExpired, at once."""
         if self._client is None:
             answers: tuple[AnyAnswer, ...] = tuple(SessionExpired() for _ in ops)
             self._run_soon(partial(self._listener.replied, request_id, answers))
@@ -178,7 +182,7 @@ class KazooCoordination:
         self._next()
 
     def close(self) -> None:
-        """End the session for good, with its ephemerals. Nobody is told anything afterwards."""
+        """Close the session, which deletes its ephemerals. The listener is not called afterwards."""
         client, self._client = self._client, None
         self._give_up()
         self._waiting.clear()
@@ -193,12 +197,12 @@ class KazooCoordination:
         if expired:
             client.handler.is_over = True
         session = client.client_id[0] if state == KazooState.CONNECTED else 0
-        # Behind the answers that are already on their way.
+        # The change of state is queued behind the answers that arrived before it.
         client.handler.completion_queue.put(partial(self._run_soon, partial(self._on_state, client, state, expired, session)))
 
     def _on_kazoo_watch(self, client: KazooClient, event: WatchedEvent) -> None:
         change = _CHANGES.get(event.type)
-        if change is not None:  # kazoo says NONE where it drops a watch
+        if change is not None:  # kazoo reports NONE when it drops a watch
             self._run_soon(partial(self._on_watch, client, event.path, change))
 
     # --- session -----------------------------------------------------------------------------------------------------------
@@ -216,9 +220,9 @@ class KazooCoordination:
             self._connected = False
             self._client = None
             self._watches = WatchBook()
-            # stop() waits for kazoo's connection thread, which tries to open a session that nobody wants.
+            # stop() blocks until kazoo's connection thread ends, which is still trying to open another session.
             threading.Thread(target=_discard, args=(client,), daemon=True).start()
-            # Of what was on its way, a part may have been performed before the session ended.
+            # The active request may have been performed in part before the session ended.
             self._answer_all(active=Unknown(), waiting=SessionExpired())
             self._listener.state_changed("expired", self._session)
         elif self._connected:
@@ -273,12 +277,12 @@ class KazooCoordination:
             case GetData():
                 result = client.get_async(op.path, watch if op.watch else None)
             case Exists():
-                # ZooKeeper's exists brings no data, so it is followed by a get; _exists makes one answer of the two.
+                # ZooKeeper's exists returns no data, so a get follows; _exists joins the two results into one answer.
                 result = client.exists_async(op.path, watch if op.watch else None)
             case GetChildren():
                 result = client.get_children_async(op.path, watch if op.watch else None, include_data=True)
             case Check():
-                raise AssertionError("a check stands within a multi")
+                raise AssertionError("Check is allowed only in an atomic request (multi)")
             case _:
                 assert_never(op)
         result.rawlink(partial(self._on_kazoo_result, self._round, index))
@@ -294,7 +298,7 @@ class KazooCoordination:
         if round_ != self._round or request is None:
             return
         if isinstance(outcome, _SESSION_TROUBLE):
-            return  # the change of state that follows answers this request with all the others
+            return  # _on_state follows and answers this request together with the waiting ones
         if index is None:
             if isinstance(outcome, Exception):
                 raise outcome
@@ -314,9 +318,9 @@ class KazooCoordination:
             self._finish(tuple(a for a in self._answers if a is not None))
 
     def _exists(self, op: Exists, index: int, outcome: _Outcome) -> AnyAnswer | None:
-        """The first outcome is that of the exists, which left the watch; the second that of the get, which has the data.
+        """Join two results: first the exists, which set the watch (returns None), then the get, which has the data.
 
-        Where somebody wrote between the two, they are asked again: the watch must be one of the data that is shown.
+        If the znode was written between the two, both are sent again: the watch must belong to the data that is returned.
         """
         if index not in self._stats:
             self._stats[index] = outcome
@@ -347,7 +351,7 @@ class KazooCoordination:
             self._waiting.appendleft(_Request(None, tuple(ops), atomic=False))
 
     def _register(self, op: AnyOp, outcome: _Outcome, *, again: bool) -> None:
-        """Keep what the watch that this operation left has seen; `again`: report instead what an older one has missed."""
+        """Store the zxid at which this operation set its watch. With `again`, report a change that the older watch missed."""
         missed: Change | None = None
         match op:
             case GetData(path=path, watch=True) if not isinstance(outcome, Exception):
@@ -391,7 +395,7 @@ def _transaction(client: KazooClient, ops: tuple[AnyOp, ...]) -> Any:
             case Check():
                 transaction.check(op.path, op.version)
             case GetData() | Exists() | GetChildren():
-                raise AssertionError("a multi only writes and checks")
+                raise AssertionError("an atomic request (multi) may only create, delete, set and check")
             case _:
                 assert_never(op)
     return transaction

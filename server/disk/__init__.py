@@ -1,1 +1,5 @@
-"""Log directories as real files; knows nothing of who watches or harms them (`ports`)."""
+"""Log directories as real files: segments, checkpoints, recovery and flushes.
+
+`server.runtime`, `server.lab` and `highwater` import this folder. It imports neither of them: an observer of flushes and the
+faults of directories are passed in through `ports`.
+"""

@@ -1,8 +1,8 @@
-"""The small files of a log directory, in Kafka's own text formats, as far as they have a place for what is in them.
+"""The small files of a log directory, in Kafka's text formats.
 
-`replication-offset-checkpoint` (high watermarks), `leader-epoch-checkpoint` (where each leader epoch begins in a log) and
-`partition.metadata` (the topic's id) are read by Kafka's tools; in the last a line `born` is ours. `meta.properties` is a
-properties file as Kafka's, with entries of ours. Whatever is no such file is a ValueError: a high watermark is never guessed.
+Kafka's tools can read `replication-offset-checkpoint` (high watermarks), `leader-epoch-checkpoint` (the first offset of each
+leader epoch in a log) and `partition.metadata` (the topic's id, and our own line `born`). `meta.properties` is a properties file
+as in Kafka, with our own entries. A file that does not parse is a ValueError: a high watermark is never guessed.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -24,18 +24,18 @@ from reference.types import (
 )
 
 _VERSION = "0"
-_ID_BYTES = 16  # of a UUID, of which the lower half is the czxid
+_ID_BYTES = 16  # of a UUID; its lower 8 bytes are the czxid
 
 
 class Metadata(Struct, frozen=True):
-    """Which log this is."""
+    """The content of partition.metadata: incarnation of the replica and topic id."""
 
     born: Incarnation = NO_INCARNATION
     topic_id: TopicId = NO_TOPIC_ID
 
 
 class DirMark(Struct, frozen=True):
-    """Which directory this is, and among how many."""
+    """The content of meta.properties: incarnation of the directory and the number of log directories of the broker."""
 
     born: Incarnation = NO_INCARNATION
     dirs: int = 0
@@ -45,22 +45,22 @@ class DirMark(Struct, frozen=True):
 
 
 def offsets_text(entries: Iterable[tuple[TopicPartition, int]]) -> str:
-    """replication-offset-checkpoint: topic, partition, offset."""
+    """A replication-offset-checkpoint; each row is topic, partition, offset."""
     return _table(f"{topic_of(tp)} {index_of(tp)} {offset}" for tp, offset in entries)
 
 
 def offsets_of(text: str) -> tuple[tuple[TopicPartition, int], ...]:
-    """What a replication-offset-checkpoint says."""
+    """The rows of a replication-offset-checkpoint. ValueError if it does not parse."""
     return tuple((topic_partition(topic, int(index)), int(offset)) for topic, index, offset in _rows(text, 3))
 
 
 def epochs_text(epochs: Iterable[tuple[LeaderEpoch, Offset]]) -> str:
-    """leader-epoch-checkpoint: epoch, first offset."""
+    """A leader-epoch-checkpoint; each row is leader epoch, first offset."""
     return _table(f"{epoch} {start}" for epoch, start in epochs)
 
 
 def epochs_of(text: str) -> tuple[tuple[int, int], ...]:
-    """What a leader-epoch-checkpoint says."""
+    """The rows of a leader-epoch-checkpoint. ValueError if it does not parse."""
     return tuple((int(epoch), int(start)) for epoch, start in _rows(text, 2))
 
 
@@ -73,7 +73,7 @@ def _rows(text: str, columns: int) -> Sequence[list[str]]:
     version, count, *lines = text.splitlines()
     rows = [line.split(" ") for line in lines]
     if version != _VERSION or int(count) != len(rows) or any(len(row) != columns for row in rows):
-        raise ValueError(f"no checkpoint of version {_VERSION} with {columns} columns")
+        raise ValueError(f"not a checkpoint of version {_VERSION} with {columns} columns")
     return rows
 
 
@@ -81,29 +81,29 @@ def _rows(text: str, columns: int) -> Sequence[list[str]]:
 
 
 def metadata_text(metadata: Metadata) -> str:
-    """partition.metadata; an id that is not known is Kafka's zero UUID."""
+    """A partition.metadata; an unknown topic id is written as Kafka's zero UUID."""
     number = max(metadata.topic_id, 0)
     uuid = urlsafe_b64encode(number.to_bytes(_ID_BYTES, "big")).decode().rstrip("=")
     return f"version: {_VERSION}\ntopic_id: {uuid}\nborn: {metadata.born}\n"
 
 
 def metadata_of(text: str) -> Metadata:
-    """What a partition.metadata says."""
+    """The content of a partition.metadata. ValueError or KeyError if it does not parse."""
     found = _pairs(text, ": ")
     uuid = urlsafe_b64decode(f"{found['topic_id']}==")
     if len(uuid) != _ID_BYTES:
-        raise ValueError(f"no UUID: {found['topic_id']}")
+        raise ValueError(f"topic_id must be a UUID of {_ID_BYTES} bytes in base64, not {found['topic_id']}")
     number = int.from_bytes(uuid, "big")
     return Metadata(Incarnation(int(found["born"])), TopicId(number) if number else NO_TOPIC_ID)
 
 
 def mark_text(mark: DirMark) -> str:
-    """meta.properties."""
+    """A meta.properties."""
     return f"version={_VERSION}\nborn={mark.born}\ndirs={mark.dirs}\n"
 
 
 def mark_of(text: str) -> DirMark:
-    """What a meta.properties says."""
+    """The content of a meta.properties. ValueError or KeyError if it does not parse."""
     found = _pairs(text, "=")
     return DirMark(Incarnation(int(found["born"])), int(found["dirs"]))
 
@@ -112,5 +112,5 @@ def _pairs(text: str, between: str) -> dict[str, str]:
     found = dict(line.split(between, 1) for line in text.splitlines())
     missing = {"version", "born"} - found.keys()
     if missing or found["version"] != _VERSION:
-        raise ValueError(f"no list of values of version {_VERSION}")
+        raise ValueError(f"not a list of values of version {_VERSION} with `born`")
     return found

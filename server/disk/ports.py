@@ -1,11 +1,11 @@
-"""What a disk asks of whoever watches it or harms it. A broker outside of a harness has `Unwatched` and `Unharmed`."""
+"""Ports of a disk for its instruments: an observer of flushes and faults of directories. Without a harness both do nothing."""
 
 from collections.abc import Callable
 from typing import Protocol
 
 
 class FlushObserver(Protocol):
-    """Is told what a disk does to its files, so that it knows what of them is durable (`server.lab.flush_ledger`)."""
+    """Gets every change of the files, to know which bytes are durable (`server.lab.flush_ledger`)."""
 
     def made(self, dir_: int, file: str) -> None:
         """A segment was created; the empty file and its name are durable."""
@@ -37,7 +37,7 @@ class DiskHarm(Protocol):
 
 
 class Unwatched:
-    """Nobody asks what is durable."""
+    """A `FlushObserver` that records nothing."""
 
     def made(self, dir_: int, file: str) -> None:
         """Keep nothing."""
@@ -60,7 +60,7 @@ class Unwatched:
 
 
 class Unharmed:
-    """Every access goes to the file system."""
+    """A `DiskHarm` without faults."""
 
     def meet(self, dir_: int, *, needs_room: bool) -> None:
         """Refuse nothing."""

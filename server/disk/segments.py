@@ -1,11 +1,11 @@
-"""One log as files: segments named by their first offset, record batches in them as they go over the wire (Kafka's log format).
+"""One log as files: segments named by their first offset, with record batches as they go over the wire (Kafka's log format).
 
-The last segment is appended to; where it would grow beyond `segment_bytes` the next one begins. Of each batch its offset and
-place are known here, sixteen bytes; the records are read from the file when somebody wants them. `recover` walks the segments
-from the first: what is no whole batch, has a bad CRC or does not follow the one before it ends the log, and goes with all that
-stands behind it (Kafka's LogSegment.recover). A log that was closed in good order is believed, and its records are not read.
+Batches are appended to the last segment; a batch that would make it larger than `segment_bytes` begins the next one. Memory holds
+the offset and the position of each batch, sixteen bytes; records are read from the file when needed. `recover` reads the segments
+from the first. The first batch that is incomplete, has a bad CRC or does not follow the one before ends the log, and everything
+from there on is cut off (Kafka's LogSegment.recover). After a clean shutdown the CRCs are not checked.
 
-`leader-epoch-checkpoint` follows from the headers and is written for whoever looks; it is not read.
+`leader-epoch-checkpoint` is derived from the headers and written for Kafka's tools; it is not read.
 """
 
 import errno
@@ -26,19 +26,19 @@ from server.disk.ports import FlushObserver
 from server.wire.records import LENGTH_FROM, MAGIC, BatchHeader, RecordsError, batch_with, check, pieces, read_header
 
 EPOCHS = "leader-epoch-checkpoint"
-ASIDE = "-creating"  # ends the names of folders that are not replicas yet
-DELETED = "-delete"  # and of those that are none any more, as Kafka marks them
+ASIDE = "-creating"  # suffix of the folder of a replica being created
+DELETED = "-delete"  # suffix of the folder of a deleted replica, as in Kafka
 _SUFFIX = ".log"
 _READ_BYTES = 1 << 20
 
 
 def segment_name(base: int) -> str:
-    """As Kafka's: twenty digits."""
+    """The file name, as in Kafka: the first offset in twenty digits."""
     return f"{base:020d}{_SUFFIX}"
 
 
 class Segment:
-    """One file, open; which batches begin where in it."""
+    """One open file, with the base offset and the position of each batch in it."""
 
     def __init__(self, folder: Path, base: int) -> None:
         self.path = folder / segment_name(base)
@@ -51,18 +51,18 @@ class Segment:
         self.is_dirty = False
 
     def forget(self, batches: int) -> None:
-        """Only so many batches stand in it."""
+        """Forget all but the first `batches` batches, after the file was truncated."""
         self.length = self.positions[batches] if batches < len(self.positions) else self.length
         del self.offsets[batches:]
         del self.positions[batches:]
 
     def end_of(self, index: int) -> int:
-        """Where a batch ends."""
+        """The position at which batch number `index` ends."""
         return self.positions[index + 1] if index + 1 < len(self.positions) else self.length
 
 
 class SegmentedLog:
-    """The files of one replica. Every failure is an OSError, and leaves what was there."""
+    """The files of one replica. Every failure is an OSError; a failed append leaves the log as it was."""
 
     def __init__(self, folder: Path, dir_: int, *, segment_bytes: int, ledger: FlushObserver) -> None:
         self._folder = folder
@@ -72,10 +72,13 @@ class SegmentedLog:
         self._segments: list[Segment] = []
         self._epochs: list[tuple[LeaderEpoch, Offset]] = []
 
-    # --- at the beginning --------------------------------------------------------------------------------------------------
+    # --- recovery ------------------------------------------------------------------------------------------------------------
 
     def recover(self, *, trusted: bool) -> Iterator[Batch]:
-        """The batches that are there, with their headers for values; torn ends are cut off. To its end, first, once."""
+        """Yield the batches in the log, each with its header as `values`, and cut off a torn end.
+
+        Call once, first, and exhaust it.
+        """
         expected = 0
         names = _segments_in(self._folder)
         for index, path in enumerate(names):
@@ -90,7 +93,7 @@ class SegmentedLog:
                     self._took(segment, batch, LENGTH_FROM + header.length)
                     expected = _end(header)
                     yield batch
-            # What a crash left in the page cache is not durable yet, so the first flush of this life covers it.
+            # After a crash the log may be in the page cache only, so the first flush of this process syncs it.
             segment.is_dirty = True
             if segment.length < size:
                 self._cut(segment, segment.length)
@@ -103,7 +106,7 @@ class SegmentedLog:
         for path in paths:
             path.unlink()
         if paths:
-            # A file that comes back when power is lost may begin where a log ends by then that has nothing to do with it.
+            # A power loss could restore a removed file, and by then the log may end where that file begins.
             sync_folder(self._folder)
 
     def _open(self, base: int) -> Segment:
@@ -115,7 +118,7 @@ class SegmentedLog:
     # --- writing -----------------------------------------------------------------------------------------------------------
 
     def append(self, batches: Sequence[Batch]) -> None:
-        """Whole sealed batches at the end; in the page cache when this returns."""
+        """Append whole sealed batches; in the page cache on return."""
         waiting: list[Batch] = []
         bytes_ = 0
         for batch in batches:
@@ -141,7 +144,7 @@ class SegmentedLog:
             if written != len(data):
                 raise OSError(errno.ENOSPC, f"{written} of {len(data)} bytes were written")
         except OSError:
-            with suppress(OSError):  # the first error is told; what is left of the write is no whole batch
+            with suppress(OSError):  # the first error is raised; recovery cuts off the partial write if this fails
                 os.ftruncate(segment.fd, segment.length)
             raise
         segment.is_dirty = True
@@ -164,7 +167,7 @@ class SegmentedLog:
         sync_folder(self._folder)
 
     def truncate(self, to: Offset) -> None:
-        """Cut off every batch that begins at `to` or above."""
+        """Remove every batch whose base offset is `to` or above."""
         gone = 0
         while len(self._segments) - gone > 1 and self._segments[-1 - gone].base >= to:
             gone += 1
@@ -181,7 +184,7 @@ class SegmentedLog:
             os.close(dropped.fd)
             dropped.path.unlink()
         if gone:
-            # Beyond the border of a segment, which is rare, the cut is durable at once: no file comes back.
+            # A truncation that removes segments is rare; it is synced at once, so that no removed file comes back.
             os.fsync(segment.fd)
             sync_folder(self._folder)
             self._ledger.synced(self._dir, self._name(segment), length=segment.length, cuts=segment.cuts)
@@ -192,7 +195,7 @@ class SegmentedLog:
         def lost() -> bytes:
             return os.pread(segment.fd, os.fstat(segment.fd).st_size - length, length)
 
-        # Noted first: what is noted and not done is undone like the rest.
+        # Record it first: undoing a truncation that was recorded but not performed changes nothing.
         self._ledger.cut(self._dir, self._name(segment), length=length, lost=lost)
         segment.cuts += 1
         os.ftruncate(segment.fd, length)
@@ -204,10 +207,10 @@ class SegmentedLog:
         aside.write_text(epochs_text(self._epochs))
         aside.rename(path)
 
-    # --- reading, and making durable -----------------------------------------------------------------------------------------
+    # --- reading and durability ----------------------------------------------------------------------------------------------
 
     def records(self, batches: Sequence[Batch]) -> list[bytes]:
-        """The whole bytes of batches that stand in the log, of which the headers are given."""
+        """Read whole batches; `batches` have only their headers."""
         return [self._read(batch) for batch in batches]
 
     def _read(self, batch: Batch) -> bytes:
@@ -225,12 +228,15 @@ class SegmentedLog:
             index = bisect_left(segment.offsets, base)
             if index < len(segment.offsets) and segment.offsets[index] == base:
                 yield segment, index
-        # A log that was written without looking (B-03) may begin anew below its end.
+        # A log appended to without checking offsets (B-03) may contain an offset twice, out of order.
         for segment in self._segments:
             yield from ((segment, index) for index, offset in enumerate(segment.offsets) if offset == base)
 
     def sync_job(self, held: ExitStack) -> Callable[[], None]:
-        """What makes durable all that was written so far: on any thread, before `held` is closed, though the log be deleted."""
+        """A job that syncs all writes so far.
+
+        Run it on any thread before `held` is closed; it works even if the log was deleted.
+        """
         jobs = []
         for segment in self._segments:
             if segment.is_dirty:
@@ -250,7 +256,7 @@ class SegmentedLog:
         return f"{self._folder.name}/{segment.path.name}"
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close all segments."""
         for segment in self._segments:
             os.close(segment.fd)
         self._segments.clear()
@@ -261,7 +267,7 @@ def _end(header: BatchHeader) -> int:
 
 
 def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterator[tuple[bytes, BatchHeader]]:
-    """The headers of the batches in a file, up to the first that is not whole or does not follow."""
+    """The header bytes and fields of the batches in a file, up to the first that is incomplete, corrupt or does not follow."""
     at = 0
     while size - at >= HEADER_BYTES:
         header = file.read(HEADER_BYTES)
@@ -283,7 +289,7 @@ def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterat
 
 
 def headers_in(folder: Path) -> list[bytes]:
-    """The headers of the batches that `recover` would find, in order; nothing is changed."""
+    """The headers of the batches that `recover` would yield, in order; changes no file."""
     found: list[bytes] = []
     expected = 0
     for path in _segments_in(folder):
@@ -301,7 +307,7 @@ def headers_in(folder: Path) -> list[bytes]:
 
 
 def _segments_in(folder: Path) -> list[Path]:
-    """The segments of a log, by their first offsets. OSError where the first is gone: there is no retention to have taken it."""
+    """The segments of a log, by first offset. OSError if the first is missing: there is no retention that could delete it."""
     found = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX)
     if found and found[0].name != segment_name(0):
         raise FileNotFoundError(errno.ENOENT, "the first segment is gone", str(folder))
@@ -309,7 +315,7 @@ def _segments_in(folder: Path) -> list[Path]:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable; nothing where it was deleted since."""
+    """Make the names in a folder durable; does nothing if the folder was deleted meanwhile."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:

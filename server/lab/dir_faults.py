@@ -1,7 +1,6 @@
-"""Log directories that fail on demand of the harness: every access (EIO), what needs room (ENOSPC), or flushes that take long.
+"""Makes log directories fail for the harness: EIO on every access, ENOSPC on writes, or slow flushes.
 
-What is refused or delayed is counted: the harness has to show that its fault acted. A node that nobody harms asks here too, and
-pays an empty look.
+Refused accesses and delayed flushes are counted, because the harness must show that its fault acted.
 """
 
 import errno
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 
 class DirFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a directory is: `broken` refuses everything, `full` what needs room; a flush takes `flush_ms` longer."""
+    """The fault of one directory: `broken` fails every access, `full` fails writes, `flush_ms` is added to each flush."""
 
     broken: bool = False
     full: bool = False
@@ -23,27 +22,27 @@ SOUND = DirFault()
 
 
 class Counts(Struct, kw_only=True):
-    """What came of the faults of one directory since the process began."""
+    """Accesses refused and flushes delayed in one directory since the process began."""
 
     refused: int = 0
     delayed: int = 0
 
 
 class DirFaults:
-    """Of all directories of a node. Set by the loop's thread, asked by those that flush too."""
+    """The faults of all directories of a node. The loop's thread sets them; the flushing threads read them too."""
 
     def __init__(self, dirs: int) -> None:
         self._faults = [SOUND] * dirs
         self.counts = [Counts() for _ in range(dirs)]
 
     def set(self, dir_: int, fault: DirFault) -> None:
-        """It is so from now on. IndexError where there is no such directory."""
+        """Replace the fault of a directory. IndexError if there is no directory of this number."""
         if dir_ < 0:
             raise IndexError(dir_)
         self._faults[dir_] = fault
 
     def meet(self, dir_: int, *, needs_room: bool) -> None:
-        """OSError where an access to this directory is refused now."""
+        """OSError if an access to this directory fails now; `needs_room` says that the access writes."""
         fault = self._faults[dir_]
         if fault is SOUND:
             return
@@ -53,9 +52,9 @@ class DirFaults:
             raise OSError(number, os.strerror(number))
 
     def wait(self, dir_: int) -> None:
-        """Where flushes take long now: so long, in the thread that flushes."""
+        """Block the flushing thread for `flush_ms`, if set."""
         fault = self._faults[dir_]
         if fault.flush_ms:
             self.counts[dir_].delayed += 1
-            # Not time.sleep: under a libfaketime that leaves the monotonic clock alone it fails with EINVAL (clock_nanosleep).
+            # Not time.sleep: with a libfaketime that does not fake the monotonic clock, clock_nanosleep fails with EINVAL.
             threading.Event().wait(fault.flush_ms / 1000)

@@ -1,12 +1,12 @@
-"""What is known to be durable of the files of a broker, kept beside them so that losing power can be played on real disks.
+"""A record of which bytes of a broker's files are durable, so that `server.lab.power` can simulate a power loss on real disks.
 
-The page cache outlives a killed process, so that what was written and never synced is found again. The ledger says what a device
-would have had for certain: for each segment the length at its last fsync, what was cut off since (with the bytes: a truncation
-that was not synced may be undone), and which folders were renamed since their directory was synced. It is a file of JSON lines
-outside of the log directories, each written with one write, and a second one with the bytes that were cut off; both outlive the
-process as the page cache does. `server.lab.power` reads it. A node that was not asked to keeps none.
+The page cache survives a killed process, so unsynced writes survive it too. The ledger records what a power loss would leave for
+certain: the length of each segment at its last fsync, the truncations since (with the bytes cut off, because an unsynced
+truncation may be undone), and the folders renamed since their directory was synced. It is a file of JSON lines outside the log
+directories, one write per line, and a second file with the bytes that were cut off. Both survive a killed process. A node keeps a
+ledger only if its settings name one.
 
-Files are named by the number of their directory and their path below it, so that the reader may see them under other roots.
+A file is named by the number of its directory and its path below it, so that the reader may mount the directories elsewhere.
 """
 
 import os
@@ -18,14 +18,14 @@ from msgspec import Struct
 
 
 class Made(Struct, frozen=True, tag=True):
-    """A segment of this name was made, empty and durable; what was said of an earlier one is of no account."""
+    """A segment was created, empty and durable; earlier entries of this name are void."""
 
     dir: int
     file: str
 
 
 class Synced(Struct, frozen=True, tag=True):
-    """fsync of a segment came back: the first `length` bytes of what it held after `cuts` truncations are durable."""
+    """fsync of a segment returned: the first `length` bytes, as they were after `cuts` truncations, are durable."""
 
     dir: int
     file: str
@@ -34,7 +34,7 @@ class Synced(Struct, frozen=True, tag=True):
 
 
 class Cut(Struct, frozen=True, tag=True):
-    """A segment was truncated to `length`; the `size` bytes behind it stand in the second file, from `at` on."""
+    """A segment was truncated to `length`; the `size` bytes behind that are in the second file, from position `at`."""
 
     dir: int
     file: str
@@ -44,7 +44,7 @@ class Cut(Struct, frozen=True, tag=True):
 
 
 class Renamed(Struct, frozen=True, tag=True):
-    """A folder has another name, which is not durable yet."""
+    """A folder was renamed; the new name is not durable yet."""
 
     dir: int
     before: str
@@ -52,7 +52,7 @@ class Renamed(Struct, frozen=True, tag=True):
 
 
 class Settled(Struct, frozen=True, tag=True):
-    """fsync of a log directory came back: the names in it are durable."""
+    """fsync of a log directory returned: the names in it are durable."""
 
     dir: int
 
@@ -64,12 +64,15 @@ _decode = msgspec.json.Decoder(Entry).decode
 
 
 def bytes_file(ledger: Path) -> Path:
-    """Where the bytes that were cut off stand."""
+    """The second file, with the bytes that were cut off."""
     return ledger.with_name(f"{ledger.name}.cut")
 
 
 class FlushLedger:
-    """Keeps it. Entries may come from several threads; each is one write to a file opened for appending."""
+    """Writes the ledger of one node (a `FlushObserver`).
+
+    Thread-safe but for `cut`: each entry is one write to an append-only file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._cuts: dict[tuple[int, str], int] = {}
@@ -82,16 +85,16 @@ class FlushLedger:
         self._bytes = os.open(bytes_file(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def made(self, dir_: int, file: str) -> None:
-        """A segment was made, and is durable with its name."""
+        """A segment was created; the empty file and its name are durable."""
         self._cuts[dir_, file] = 0
         self._write(Made(dir_, file))
 
     def synced(self, dir_: int, file: str, *, length: int, cuts: int) -> None:
-        """So much is durable."""
+        """fsync returned: the first `length` bytes, as they were after `cuts` truncations, are durable."""
         self._write(Synced(dir_, file, length, cuts))
 
     def cut(self, dir_: int, file: str, *, length: int, lost: Callable[[], bytes]) -> None:
-        """A segment is about to be truncated; belongs to one thread."""
+        """A segment is about to be truncated; `lost` returns the bytes behind `length`. Call on one thread only."""
         at = os.lseek(self._bytes, 0, os.SEEK_END)
         data = lost()
         os.write(self._bytes, data)
@@ -99,19 +102,19 @@ class FlushLedger:
         self._write(Cut(dir_, file, length, at, len(data)))
 
     def renamed(self, dir_: int, before: str, after: str) -> None:
-        """A folder was renamed."""
+        """A replica's folder was renamed; the new name is not durable yet."""
         self._write(Renamed(dir_, before, after))
 
     def settled(self, dir_: int) -> None:
-        """The names in a log directory are durable."""
+        """fsync of a log directory returned: the names in it are durable."""
         self._write(Settled(dir_))
 
     def cuts_of(self, dir_: int, file: str) -> int:
-        """How often this segment was truncated since it was made, in all lives."""
+        """How often this segment was truncated since it was created, over all processes of the node."""
         return self._cuts.get((dir_, file), 0)
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close both files."""
         os.close(self._fd)
         os.close(self._bytes)
 
@@ -123,7 +126,7 @@ class FlushLedger:
 
 
 def read_ledger(path: Path) -> list[Entry]:
-    """All whole entries, in order; none where there is no file."""
+    """All complete entries, in order; none if there is no file. An incomplete last line is skipped."""
     try:
         whole, _, _ = path.read_bytes().rpartition(b"\n")
     except FileNotFoundError:

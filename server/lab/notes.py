@@ -1,7 +1,7 @@
-"""What a node tells whoever started it: its notes as JSON lines, and when to end.
+"""Notes of a node as JSON lines, their reader, and ending a node when its stdin closes.
 
-A line is written with one write to a file opened for appending, so that a kill leaves whole lines but perhaps the last. Times are
-CLOCK_MONOTONIC in nanoseconds, which all processes of one machine share.
+Each line is one write to a file opened for appending, so a kill can cut short only the last line. Times are CLOCK_MONOTONIC in
+nanoseconds, which all processes of one machine share.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from reference.effects import Note
 
 
 class NoteLine(Struct, frozen=True, kw_only=True):
-    """One line: which life of which node said what, when; and what its wall clock showed, which may be wrong."""
+    """One line. `life` numbers the processes of a node from 1; `wall_ns` is the node's wall clock, which may be wrong."""
 
     node: str
     life: int
@@ -31,7 +31,7 @@ _decode = msgspec.json.Decoder(NoteLine).decode
 
 
 class NoteWriter:
-    """Appends lines to a file; "-" is stdout."""
+    """Appends notes to the file `target`; "-" is stdout."""
 
     def __init__(self, target: str, *, node: str, life: int) -> None:
         self._fd = 1 if target == "-" else os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -39,18 +39,18 @@ class NoteWriter:
         self._life = life
 
     def write(self, note: Note) -> None:
-        """One line, now."""
+        """Append one note with the current time."""
         line = NoteLine(node=self._node, life=self._life, time_ns=time.monotonic_ns(), wall_ns=time.time_ns(), note=note)
         os.write(self._fd, _encode(line) + b"\n")
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file, unless it is stdout."""
         if self._fd != 1:
             os.close(self._fd)
 
 
 class NotesReader:
-    """Reads a file of notes while it grows. Its format errors are msgspec's."""
+    """Reads a file of notes while it grows. Format errors are msgspec's."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,7 +58,10 @@ class NotesReader:
         self._at = 0
 
     def read(self) -> list[NoteLine]:
-        """All whole lines so far, in the order of writing; what a kill cut short is left out. None where there is no file."""
+        """All complete lines so far, in the order of writing; empty if there is no file.
+
+        A line that a kill cut short is left out.
+        """
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)
@@ -71,7 +74,7 @@ class NotesReader:
 
 
 def end_with_stdin(loop: asyncio.AbstractEventLoop, end: asyncio.Event) -> None:
-    """Set `end` when stdin is closed: a node that was started by a harness does not outlive it."""
+    """Set `end` when stdin closes, so that a node started by a harness ends with it."""
     descriptor = sys.stdin.fileno()
 
     def readable() -> None:

@@ -1,11 +1,11 @@
-"""Losing power on real disks: files are cut back to what their ledger knows to be durable, or a drawn part further.
+"""Simulates a power loss on real disks: unsynced changes of the files are undone, all or a random part of them.
 
-What was done to a segment since its last fsync that came back is undone from its end, as far as is drawn: appends down to any
-batch (or any byte, where writes are torn), truncations with the bytes that they had cut off. So the disk of the simulator does it
-(`sim.disk`). A folder whose new name was not durable may have its old one again. To be called while no process uses the
-directories, the ledger's own node above all.
+The changes to a segment since its last successful fsync are undone from the last one backwards, as far as the seed draws: appends
+are cut off at a batch (or at any byte, if writes are torn), truncations are undone with the bytes that they cut off. The disk of
+the simulator does the same (`sim.disk`). A folder whose new name was not durable may get its old name back. No process may use
+the directories meanwhile, above all not the node that keeps the ledger.
 
-`python -m server.lab.power --ledger FILE --dir DIR … --seed N [--torn] [--all] [--only I …]` does it and prints the wounds
+`python -m server.lab.power --ledger FILE --dir DIR … --seed N [--torn] [--all] [--only I …]` does this and prints the wounds
 as JSON lines.
 """
 
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from reference.types import Offset, TopicId, TopicPartition
 from server.disk.checkpoints import metadata_of
-from server.disk.disk import replica_folders
+from server.disk.log_dirs import replica_folders
 from server.disk.segments import headers_in
 from server.lab.flush_ledger import Cut, FlushLedger, Made, Renamed, Settled, Synced, bytes_file, read_ledger
 from server.wire.records import RecordsError, check, read_header
@@ -29,7 +29,7 @@ _METADATA = "partition.metadata"
 
 
 class Wound(Struct, frozen=True, kw_only=True):
-    """A log that has lost records: the first offset whose record is not the one that was there."""
+    """A log that lost records: `offset` is the first whose record is gone or changed."""
 
     dir: int
     tp: TopicPartition
@@ -38,7 +38,7 @@ class Wound(Struct, frozen=True, kw_only=True):
 
 
 class Loss(Struct, frozen=True, kw_only=True):
-    """What is drawn from, and how much may go: `torn` cuts batches too, `lose_all` leaves nothing that was not synced."""
+    """The seed, and how much may be lost: `torn` also cuts inside batches, `lose_all` undoes every unsynced change."""
 
     seed: int
     torn: bool = False
@@ -46,22 +46,22 @@ class Loss(Struct, frozen=True, kw_only=True):
 
 
 class _File(Struct):
-    """What is known of one segment: `durable` bytes of what it was before `cuts`."""
+    """What the ledger says of one segment: its first `durable` bytes were synced, then `cuts` followed."""
 
     durable: int = 0
     cuts: list[Cut] = []
-    made: int = 0  # truncations before those
+    made: int = 0  # truncations before `cuts`, which are durable
 
 
 class _Book(Struct):
-    """What a ledger comes to."""
+    """The current state of all entries of a ledger."""
 
     files: dict[tuple[int, str], _File] = {}
     renames: list[Renamed] = []
 
 
 def lose_power(ledger: Path, dirs: Sequence[Path], only: Sequence[int], loss: Loss) -> list[Wound]:
-    """Play it on the directories of these numbers, and note in the ledger what is durable now: all that is left."""
+    """Lose power in the directories with the numbers `only`; then record in the ledger that all remaining bytes are durable."""
     book = _book(ledger)
     chance = random.Random(loss.seed)
     wounds: list[Wound] = []
@@ -97,7 +97,7 @@ def _book(ledger: Path) -> _Book:
                 book.files[entry.dir, entry.file] = _File()
             case Synced():
                 file = book.files.setdefault((entry.dir, entry.file), _File())
-                # A flush that began before a truncation has made durable what stood there before it.
+                # A flush that began before a truncation made the bytes before that truncation durable.
                 del file.cuts[: entry.cuts - file.made]
                 file.made = max(file.made, entry.cuts)
                 file.durable = entry.length
@@ -117,7 +117,7 @@ def _undo_rename(path: Path, rename: Renamed, chance: random.Random, *, lose_all
 
 
 def _cut_back(path: Path, known: _File, cut_bytes: Path, chance: random.Random, loss: Loss) -> None:
-    """Undo a drawn suffix of what was done to a segment since it was synced."""
+    """Undo the last changes of a segment since it was synced, as many as `chance` draws."""
     survive = 0 if loss.lose_all else chance.randrange(len(known.cuts) + 1)
     undone = known.cuts[survive:]
     data = path.read_bytes()
@@ -144,7 +144,7 @@ def _bytes_at(path: Path, cut: Cut) -> bytes:
 
 
 def _ends(data: bytes) -> list[int]:
-    """Where batches end, and 0."""
+    """0 and the position at which each batch ends."""
     ends = [0]
     while ends[-1] < len(data):
         try:
@@ -179,22 +179,22 @@ def _first_difference(before: list[bytes], after: list[bytes]) -> int | None:
     return None if len(after) >= len(before) else read_header(before[len(after)]).base_offset
 
 
-# --- for a shell ------------------------------------------------------------------------------------------------------------
+# --- command line -----------------------------------------------------------------------------------------------------------
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, do it, print the wounds. Exit code 2 where a file is no ledger or a directory has no such number."""
-    parser = argparse.ArgumentParser(prog="python -m server.lab.power", description="Lose power.")
+    """Lose power and print the wounds. Exit code 2 if the ledger cannot be read or a number names no directory."""
+    parser = argparse.ArgumentParser(prog="python -m server.lab.power", description="Simulate a power loss on log directories.")
     parser.add_argument("--ledger", required=True, type=Path, metavar="FILE")
     parser.add_argument("--dir", required=True, type=Path, action="append", metavar="DIR", help="log directories, in order")
     parser.add_argument("--seed", required=True, type=int)
-    parser.add_argument("--torn", action="store_true", help="cut inside of batches too")
-    parser.add_argument("--all", action="store_true", help="leave nothing that was not synced")
-    parser.add_argument("--only", type=int, action="append", metavar="I", help="the directory of this number (default: all)")
+    parser.add_argument("--torn", action="store_true", help="also cut inside batches")
+    parser.add_argument("--all", action="store_true", help="undo everything that was not synced")
+    parser.add_argument("--only", type=int, action="append", metavar="I", help="number of a directory, from 0 (default: all)")
     given = parser.parse_args(arguments)
     only = range(len(given.dir)) if given.only is None else given.only
     if not set(only) <= set(range(len(given.dir))):
-        sys.stderr.write(f"there are {len(given.dir)} directories, numbered from 0\n")
+        sys.stderr.write(f"--only must be from 0 to {len(given.dir) - 1}, the directories given\n")
         return 2
     try:
         wounds = lose_power(given.ledger, given.dir, only, Loss(seed=given.seed, torn=given.torn, lose_all=given.all))

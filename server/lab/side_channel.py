@@ -1,8 +1,8 @@
-"""The side-channel of a node: its harness makes log directories fail, and hears what came of it. Off unless the settings ask.
+"""The side-channel of a node: a Unix socket over which the harness makes log directories fail and reads how often they failed.
 
-A Unix socket, so that nobody but the machine's own users reaches it; made by the node when it starts, replaced where one is left
-from an earlier life. Requests and answers are JSON lines, one answer for each request. What is no request is answered with
-`Refused`; a line of more than LINE_BYTES_MAX bytes ends its connection.
+The node opens it only if its settings name a path, and replaces a socket left over from an earlier process. Only users of this
+machine can reach it. Requests and answers are JSON lines, one answer for each request. An invalid request is answered with
+`Refused`; a line of more than LINE_BYTES_MAX bytes closes its connection.
 """
 
 import asyncio
@@ -15,28 +15,28 @@ from msgspec import Struct
 from server.lab.dir_faults import Counts, DirFault, DirFaults
 
 LINE_BYTES_MAX = 64 * 1024
-PATH_BYTES_MAX = 107  # of the name of a Unix socket
+PATH_BYTES_MAX = 107  # the longest path of a Unix socket
 
 
 class SetDir(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A log directory is so from now on; the sound one heals."""
+    """Replace the fault of a log directory; `DirFault()` heals it."""
 
     dir: int
     fault: DirFault
 
 
 class Look(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Say what came of the faults so far."""
+    """Ask for the counts of the faults so far."""
 
 
 class Evidence(Struct, frozen=True, tag=True):
-    """For each directory, how many accesses were refused and flushes delayed in this life."""
+    """For each directory, how many accesses were refused and flushes delayed by this process."""
 
     dirs: tuple[Counts, ...]
 
 
 class Refused(Struct, frozen=True, tag=True):
-    """Not done, and why."""
+    """The request was refused; `why` is the reason."""
 
     why: str
 
@@ -50,7 +50,7 @@ _decode_answer: Callable[[bytes], Answer] = msgspec.json.Decoder(Answer).decode
 
 
 class SideChannel:
-    """The node's end."""
+    """The node's end of the side-channel."""
 
     def __init__(self, faults: DirFaults) -> None:
         self._faults = faults
@@ -58,13 +58,13 @@ class SideChannel:
         self._path: Path | None = None
 
     async def listen(self, path: Path) -> None:
-        """Take connections. OSError where the socket cannot be made."""
+        """Open the socket. OSError if it cannot be created."""
         path.unlink(missing_ok=True)
         self._server = await asyncio.start_unix_server(self._serve, path, limit=LINE_BYTES_MAX)
         self._path = path
 
     async def close(self) -> None:
-        """Stop, and take the socket away."""
+        """Stop listening and remove the socket."""
         if self._server is not None and self._path is not None:
             self._server.close()
             self._path.unlink(missing_ok=True)
@@ -74,7 +74,7 @@ class SideChannel:
             while line := await reader.readline():
                 writer.write(_encode(self._answer(line)) + b"\n")
                 await writer.drain()
-        except (ValueError, ConnectionError):  # a line beyond the limit; somebody who went
+        except (ValueError, ConnectionError):  # a line beyond the limit; a disconnected client
             pass
         finally:
             writer.close()
@@ -92,7 +92,7 @@ class SideChannel:
 
 
 async def ask(path: Path, question: Ask) -> Answer:
-    """The harness's end: one question. OSError where nobody answers."""
+    """The harness's end: send one request and return the answer. OSError if the node does not answer."""
     reader, writer = await asyncio.open_unix_connection(path, limit=LINE_BYTES_MAX)
     try:
         writer.write(_encode(question) + b"\n")

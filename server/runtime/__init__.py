@@ -1,1 +1,5 @@
-"""The machines of `reference` as real processes: asyncio, TCP, files, a real ZooKeeper. Nothing here decides for the protocol."""
+"""The broker process: event loop, TCP connections, settings, administration, health check. Protocol decisions are in `reference`.
+
+`highwater` and `bench` start `python -m server.runtime` and import its settings and health check. No other folder of `server`
+imports this one.
+"""

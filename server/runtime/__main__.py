@@ -1,6 +1,6 @@
-"""`python -m server.runtime --config FILE`: one broker as a process; with `--health`, whether it serves.
+"""`python -m server.runtime --config FILE` runs one broker; with `--health` it checks whether that broker serves clients.
 
-Exit codes: 0 ended, or healthy; 1 halted, or not healthy; 2 it does not start, for the reason that one line on stderr gives.
+Exit codes: 0 shut down, or healthy; 1 halted, or not healthy; 2 cannot start, with the reason in one line on stderr.
 """
 
 import argparse
@@ -19,19 +19,20 @@ from server.runtime.settings import NodeSettings, SettingsError, host_and_port, 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, run, say in one line what is wrong with the settings."""
-    parser = argparse.ArgumentParser(prog="python -m server.runtime", description="One broker as a process.")
-    parser.add_argument("--config", required=True, type=Path, metavar="FILE", help="settings of the node (JSON)")
-    parser.add_argument("--health", action="store_true", help="ask the broker of these settings whether it serves clients")
+    """Run or check a broker; returns the exit code. Settings errors go to stderr in one line."""
+    parser = argparse.ArgumentParser(prog="python -m server.runtime", description="Run one broker, or check its health.")
+    parser.add_argument("--config", required=True, type=Path, metavar="FILE", help="settings of the broker (JSON)")
+    parser.add_argument("--health", action="store_true", help="check whether the broker with these settings serves clients")
     if not __debug__:
-        sys.stderr.write("assertions are part of the protocol: start python without -O\n")
+        sys.stderr.write("start python without -O: the broker needs its assertions\n")
         return 2
-    # kazoo warns of every lost connection; what the node makes of it stands in its notes.
+    # kazoo logs a warning for every lost connection; the node's notes already record them.
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     given = parser.parse_args(arguments)
-    # As the JVM does: of the usual 1024 clients alone could take all, and a directory in which nothing can be opened has failed.
+    # Raise the limit as the JVM does: clients alone could use all of the usual 1024 descriptors, and a log directory in which no
+    # file can be opened fails.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # some systems call no limit what they do not grant
+    with suppress(ValueError, OSError):  # some systems report "unlimited" as the hard limit and refuse to set it
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         settings = load(given.config)
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _health(settings: NodeSettings) -> int:
     if not settings.clients:
-        raise SettingsError("there is no listener for clients to ask at")
+        raise SettingsError("--health needs a client listener, and clients is empty")
     broker = settings.broker.broker
     if is_serving(host_and_port(settings.clients[0].bind), broker):
         sys.stdout.write(f"broker {broker} is registered and serves clients\n")

@@ -1,4 +1,4 @@
-"""The machine of `reference.client.admin` at work: over a ZooKeeper session of its own, which its first command opens."""
+"""Runs the machine of `reference.client.admin` over a ZooKeeper session of its own, which the first command opens."""
 
 import asyncio
 
@@ -12,30 +12,30 @@ from reference.types import Millis
 from server.kazoo_client import KazooCoordination
 from server.runtime.timers import Timers
 
-_FIRST_LOOK = 1 << 40  # ids of our own requests; those of the machine count from 1
+_FIRST_LOOK = 1 << 40  # ids of the requests of `look`; the machine's ids count from 1
 
 
 class AdminSession:
-    """One command at a time. Belongs to the loop's thread."""
+    """Performs one command at a time. Call only on the loop's thread."""
 
     def __init__(self, zookeeper: str, session_timeout_ms: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._zookeeper = KazooCoordination(zookeeper, session_timeout_ms, self, self._loop.call_soon_threadsafe)
-        self._machine = Admin(Millis(0))  # each command brings its own time
+        self._machine = Admin(Millis(0))  # `run` sets the timeout of each command
         self._timers = Timers(self._loop, lambda name: self._handle(TimerFired(name)))
         self._answer: asyncio.Future[Answered] | None = None
         self._looks: dict[int, asyncio.Future[tuple[AnyAnswer, ...]]] = {}
         self._last = _FIRST_LOOK
 
     async def run(self, command: Command, timeout_ms: int) -> Answered:
-        """Ask, and wait until it is done, refused or given up."""
+        """Perform a command; returns when it is done, refused or timed out."""
         self._machine.timeout_ms = Millis(timeout_ms)
         self._answer = self._loop.create_future()
         self._do(self._machine.start(command))
         return await self._answer
 
     async def look(self, *ops: AnyOp, timeout_s: float) -> tuple[AnyAnswer, ...]:
-        """What ZooKeeper holds; nothing where it does not answer, or not in time."""
+        """Read znodes; an empty tuple if ZooKeeper does not answer in time or the connection or session is lost."""
         self._last += 1
         id_, future = self._last, self._loop.create_future()
         self._looks[id_] = future
@@ -46,29 +46,29 @@ class AdminSession:
             return ()
         finally:
             del self._looks[id_]
-        # Whose connection broke meanwhile has seen nothing: that is not the same as that there is nothing.
+        # An answer lost with the connection must not read as a missing znode.
         return () if any(isinstance(answer, Unknown | SessionExpired) for answer in answers) else answers
 
     def close(self) -> None:
-        """End the session; nobody is answered any more."""
+        """Close the session; commands in progress are not answered."""
         self._timers.cancel_all()
         self._zookeeper.close()
 
-    # --- told by ZooKeeper -------------------------------------------------------------------------------------------------
+    # --- called by the ZooKeeper client --------------------------------------------------------------------------------------
 
     def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """To a request of the machine, or of ours."""
+        """Hand an answer to the machine or to the `look` that waits for it."""
         if request_id < _FIRST_LOOK:
             self._handle(ZkReplied(request_id, answers))
         elif request_id in self._looks and not self._looks[request_id].done():
             self._looks[request_id].set_result(answers)
 
     def watch_fired(self, path: str, change: Change) -> None:
-        """A watch fired."""
+        """Hand a watch event to the machine."""
         self._handle(ZkWatch(path, change))
 
     def state_changed(self, state: SessionState, session: int) -> None:
-        """The session changed."""
+        """Hand a change of the session to the machine."""
         self._handle(ZkState(state, session))
 
     def _handle(self, event: AnyEvent) -> None:
@@ -87,7 +87,7 @@ class AdminSession:
                     self._timers.cancel(output.name)
                 case Answered():
                     assert self._answer is not None
-                    if not self._answer.done():  # who asked has given up
+                    if not self._answer.done():  # done if the caller was cancelled
                         self._answer.set_result(output)
                 case _:
-                    raise AssertionError(f"an administrator has no business with {output}")
+                    raise AssertionError(f"the admin machine may not return {output}")

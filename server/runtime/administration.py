@@ -1,8 +1,7 @@
-"""What clients ask of the cluster, done as an administrator does it: by znodes, over a session of its own (docs/decisions/0012).
+"""Performs the administrative requests of clients by writing znodes, over a ZooKeeper session of its own (docs/decisions/0012).
 
-One command at a time, in the order in which they were asked; the machine that performs it is `reference.client.admin`. The
-session is opened by the first command. What is not done when its time is up is answered REQUEST_TIMED_OUT and may be done all the
-same.
+One command at a time, in the order of the requests; the machine `reference.client.admin` performs it. The first command opens the
+session. A command that is not done within its timeout is answered REQUEST_TIMED_OUT and may still take effect.
 """
 
 import asyncio
@@ -35,16 +34,16 @@ from server.wire.clients.tasks import (
     PendingMove,
 )
 
-WAITING_MAX = 64  # commands; more are refused
-STEP_MS_MIN = 2000  # a znode is written within that, whatever the client's timeout: it is not asked for twice
-CANCEL_MS_MAX = 60_000  # how long a rollback is watched before the reassignments that are left may go on
+WAITING_MAX = 64  # commands; beyond that requests are answered REQUEST_TIMED_OUT
+STEP_MS_MIN = 2000  # the least time for writing a znode, even if the client's timeout is shorter
+CANCEL_MS_MAX = 60_000  # the longest wait for a rollback before new reassignments are allowed again
 LOOK_AGAIN_S = 0.05
 
 ByZnodes = MakeTopic | DropTopic | Move | CancelMoves | ListMoves
 
 
 class Administration:
-    """Performs what is asked, one after the other. Belongs to the loop's thread."""
+    """Performs tasks one after the other. Call only on the loop's thread."""
 
     def __init__(self, zookeeper: str, session_timeout_ms: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -53,36 +52,34 @@ class Administration:
         self._worker: asyncio.Task[None] | None = None
 
     def perform(self, task: ByZnodes, answer: Callable[[AnyResult], None]) -> None:
-        """Do it when its turn comes; answered once."""
+        """Queue a task; `answer` is called once, at once if the queue is full."""
         if self._worker is None:
             self._worker = self._loop.create_task(self._work())
         try:
             self._waiting.put_nowait((task, self._loop.time() + task.timeout_ms / 1000, answer))
         except asyncio.QueueFull:
-            answer(_told(task, ErrorCode.REQUEST_TIMED_OUT))
+            answer(_result_of(task, ErrorCode.REQUEST_TIMED_OUT))
 
     async def close(self) -> None:
-        """End the session; nobody is answered any more."""
+        """Stop and close the session; tasks in progress are not answered."""
         if self._worker is not None:
             self._worker.cancel()
             with suppress(asyncio.CancelledError):
                 await self._worker
         self._session.close()
 
-    # --- one after the other -----------------------------------------------------------------------------------------------
-
     async def _work(self) -> None:
         while True:
             task, deadline_s, answer = await self._waiting.get()
             match task:
                 case MakeTopic():
-                    answer(_told(task, await self._run(CreateTopic(id=1, topic=task.topic, assignment=task.assignment))))
+                    answer(_result_of(task, await self._run(CreateTopic(id=1, topic=task.topic, assignment=task.assignment))))
                 case DropTopic():
-                    answer(_told(task, await self._again(deadline_s, DeleteTopic(id=1, topic=task.topic))))
+                    answer(_result_of(task, await self._again(deadline_s, DeleteTopic(id=1, topic=task.topic))))
                 case Move():
                     first = Reassign(id=1, tp=task.tp, replicas=task.replicas)
                     beside = Reassign(id=1, tp=task.tp, replicas=task.replicas, extra=True)
-                    answer(_told(task, await self._again(deadline_s, first, beside)))
+                    answer(_result_of(task, await self._again(deadline_s, first, beside)))
                 case ListMoves():
                     error, pending = await self._pending()
                     answer(Moves(task.correlation, error, pending))
@@ -92,7 +89,7 @@ class Administration:
                     assert_never(task)
 
     async def _again(self, deadline_s: float, *commands: Command) -> ErrorCode:
-        """The first of these that nobody else's request stands in the way of; again and again until the time is up."""
+        """Run the commands in turn, until one is not refused with REASSIGNMENT_IN_PROGRESS or the time is up."""
         while True:
             left_ms = int((deadline_s - self._loop.time()) * 1000)
             for command in commands:
@@ -115,7 +112,7 @@ class Administration:
         return ErrorCode.NONE if answers else ErrorCode.REQUEST_TIMED_OUT, tuple(found[tp] for tp in sorted(found))
 
     async def _cancel(self, task: CancelMoves, deadline_s: float, answer: Callable[[AnyResult], None]) -> None:
-        """Roll back, watch it, and allow new reassignments again: as long as the znode stands there are none (R-233, R-239)."""
+        """Roll back, wait until no move is pending, then delete the cancel znode, which blocks reassignments (R-233, R-239)."""
         error = await self._run(CancelReassignments(id=1))
         if error is not ErrorCode.NONE:
             answer(Done(task.correlation, error))
@@ -138,5 +135,5 @@ class Administration:
         return (await self._session.run(command, max(timeout_ms, STEP_MS_MIN))).error
 
 
-def _told(task: ByZnodes, error: ErrorCode) -> AnyResult:
+def _result_of(task: ByZnodes, error: ErrorCode) -> AnyResult:
     return Moves(task.correlation, error) if isinstance(task, ListMoves) else Done(task.correlation, error)

@@ -1,8 +1,8 @@
-"""Where clients come in: listeners, connections, their limits (`Limits`); what clients say is `server.wire.clients`.
+"""Client listeners, client connections and their limits (`Limits`); `server.wire.clients` decodes the requests.
 
-A connection is an address of its own, "@c1", "@c2", …, to the machine. What is malformed, too large or not served closes its
-connection; so does one that is silent for too long, one too many, and one that would hold more memory than all of them may. A
-client that does not read its answers is not read from.
+To the machine each connection is an address of its own, "@c1", "@c2", …. A connection is closed if a request is malformed, too
+large or of an unsupported API, if the connection is idle for too long or exceeds the number of connections, or if all connections
+together hold more than `held_bytes`. If a client does not read its responses, its requests are not read.
 """
 
 import asyncio
@@ -15,53 +15,53 @@ from msgspec import Struct
 from reference.messages import Reply, Request
 from reference.types import Address
 from server.runtime.node import clock
-from server.runtime.silence import Watch
+from server.runtime.timers import SilenceTimer
 from server.wire.clients.exchange import Facing
 from server.wire.clients.session import Session
 from server.wire.clients.tasks import AnyResult, AnyTask, Done, Pause, Task
 from server.wire.framing import WireError
 
-UNSENT_BYTES_HIGH = 1024 * 1024  # above it a connection is not read from
-PREFIX = "@c"  # of the addresses of clients; "@" alone begins those of nodes
+UNSENT_BYTES_HIGH = 1024 * 1024  # of responses not sent; above it no requests are read
+PREFIX = "@c"  # of the addresses of clients; addresses of incoming node connections are "@" and a number
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one listener takes; Kafka's name in the comment where it has one."""
+    """Limits of the client listeners; the comment gives Kafka's name if there is one."""
 
     connections: int = 1024  # max.connections
     connections_per_address: int = 512  # max.connections.per.ip
     request_bytes: int = 16 * 1024 * 1024  # socket.request.max.bytes
-    in_flight: int = 8  # requests in progress of one connection; what comes beyond waits
+    in_flight: int = 8  # requests in progress of one connection; further ones wait
     idle_ms: int = 600_000  # connections.max.idle.ms
-    held_bytes: int = 256 * 1024 * 1024  # of all connections: of requests that have not begun, of responses not sent
+    held_bytes: int = 256 * 1024 * 1024  # over all connections: requests not started and responses not sent
     batch_bytes: int = 1_048_588  # message.max.bytes
     response_bytes: int = 16 * 1024 * 1024  # fetch.max.bytes, of records
 
     def __post_init__(self) -> None:
-        """All of them are positive."""
+        """ValueError if a limit is below 1."""
         for name in self.__struct_fields__:
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is not above 0")
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
-class Inside(Protocol):
-    """What a listener asks of its node."""
+class GatewayNode(Protocol):
+    """What the gateway calls in its node."""
 
     def received(self, source: Address, message: Request) -> None:
-        """A question to the machine; its answer comes by `Gateway.send`."""
+        """Hand a request to the machine; the reply comes through `Gateway.send`."""
 
     def perform(self, task: AnyTask, answer: Callable[[AnyResult], None]) -> None:
-        """A task; answered once, perhaps before this returns."""
+        """Perform a task; `answer` is called once, possibly before this returns."""
 
     def lost(self, source: Address) -> None:
-        """A connection is gone: nobody waits for what was asked over it."""
+        """A connection broke; replies to its requests would be dropped."""
 
 
 class Gateway:
-    """The listeners for clients of one node. Belongs to the loop's thread."""
+    """The client listeners of one node. Call only on the loop's thread."""
 
-    def __init__(self, inside: Inside, limits: Limits) -> None:
-        self.inside = inside
+    def __init__(self, node: GatewayNode, limits: Limits) -> None:
+        self.node = node
         self.limits = limits
         self.held = 0
         self._last = 0
@@ -70,36 +70,39 @@ class Gateway:
         self._servers: list[asyncio.Server] = []
 
     async def listen(self, host: str, port: int, facing: Facing) -> int:
-        """Take connections that see the cluster so; returns the port (0 asks for any). OSError where it is taken."""
+        """Listen, and serve connections by `facing`; returns the port (port 0 picks a free one).
+
+        OSError if the port is in use.
+        """
         server = await asyncio.get_running_loop().create_server(partial(_Connection, self, facing), host, port)
         self._servers.append(server)
         bound: int = server.sockets[0].getsockname()[1]
         return bound
 
     def send(self, to: Address, message: Reply) -> None:
-        """An answer of the machine; dropped where its connection is gone."""
+        """Send a reply of the machine; dropped if its connection broke."""
         connection = self._connections.get(to)
         if connection is not None:
             connection.hear(message)
 
     def disconnect(self, peer: Address) -> None:
-        """Break this connection, if it stands."""
+        """Close this client's connection, if it is open."""
         connection = self._connections.get(peer)
         if connection is not None:
             connection.hang_up()
 
     async def close(self) -> None:
-        """Stop listening and close all connections; what is written already is sent."""
+        """Stop listening and close all connections, after the bytes already written are sent."""
         for server in self._servers:
             server.close()
         for connection in list(self._connections.values()):
             connection.hang_up()
         await asyncio.sleep(0)
 
-    # --- told by connections -----------------------------------------------------------------------------------------------
+    # --- called by connections ---------------------------------------------------------------------------------------------
 
     def admit(self, connection: "_Connection", host: str) -> Address | None:
-        """The address of a new connection; None where there are too many."""
+        """The address of a new connection; None if a limit on connections is reached."""
         limits = self.limits
         if len(self._connections) >= limits.connections or self._by_host.get(host, 0) >= limits.connections_per_address:
             return None
@@ -110,23 +113,26 @@ class Gateway:
         return address
 
     def is_over(self) -> bool:
-        """Do all connections hold more than they may? Nothing tells of what is sent meanwhile: they are asked again first."""
+        """True if all connections together hold more than `held_bytes`.
+
+        asyncio does not report bytes that it has sent, so every connection is counted again before the answer is True.
+        """
         if self.held > self.limits.held_bytes:
             for connection in self._connections.values():
                 connection.count()
         return self.held > self.limits.held_bytes
 
     def forget(self, address: Address, host: str) -> None:
-        """A connection is gone."""
+        """Remove a connection that broke and tell the node."""
         del self._connections[address]
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
-        self.inside.lost(address)
+        self.node.lost(address)
 
 
 class _Connection(asyncio.Protocol):
-    """One connection of a client."""
+    """One client connection."""
 
     def __init__(self, gateway: Gateway, facing: Facing) -> None:
         limits = gateway.limits
@@ -139,7 +145,7 @@ class _Connection(asyncio.Protocol):
         self._settling = False
         self._reading = True
         self._over = False
-        self._watch = Watch(gateway.limits.idle_ms / 1000, self._fell_silent)
+        self._silence = SilenceTimer(gateway.limits.idle_ms / 1000, self._fell_silent)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -152,12 +158,12 @@ class _Connection(asyncio.Protocol):
             transport.abort()
             return
         transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
-        self._watch.begin()
+        self._silence.start()
 
     def data_received(self, data: bytes) -> None:
         if self._over:
             return
-        self._watch.heard()
+        self._silence.restart()
         try:
             self._session.feed(data, clock().monotonic_ms)
         except WireError:
@@ -167,7 +173,7 @@ class _Connection(asyncio.Protocol):
         self._settle()
 
     def hear(self, answer: Reply | AnyResult) -> None:
-        """An answer to something that was asked for this connection."""
+        """Take a reply of the machine or the result of a task."""
         if self._over:
             return
         try:
@@ -185,33 +191,33 @@ class _Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         if not self._over:
             self._session.is_held = False
-            self.hear(Done(0))  # which nobody waits for: it goes on with what waits
+            self.hear(Done(0))  # no request has correlation 0; this makes the session start the requests that wait
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._over = True
-        self._watch.end()
+        self._silence.stop()
         if self._address is not None:
             self._gateway.held -= self._held
             self._gateway.forget(self._address, self._host)
             self._address = None
 
     def count(self) -> None:
-        """What it holds now."""
+        """Update the gateway's count of the bytes that this connection holds."""
         if self._transport is not None:
             held = self._session.buffered + self._transport.get_write_buffer_size()
             self._gateway.held += held - self._held
             self._held = held
 
     def hang_up(self) -> None:
-        """Close it; what is written is sent, nothing more is heard."""
+        """Close the connection after the bytes already written are sent; read no more requests."""
         self._over = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
 
-    # --- what came of it ---------------------------------------------------------------------------------------------------
+    # --- after each input --------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Send what is to be sent, ask what is to be asked. The machine may answer while it is asked: that waits its turn."""
+        """Write the session's responses and start its requests. A reply that arrives meanwhile is handled by the running loop."""
         if self._settling or self._transport is None:
             return
         self._settling = True
@@ -234,12 +240,12 @@ class _Connection(asyncio.Protocol):
         if isinstance(ask, Pause):
             asyncio.get_running_loop().call_later(ask.ms / 1000, self.hear, Done(ask.correlation))
         elif isinstance(ask, Task):
-            self._gateway.inside.perform(ask, self.hear)
+            self._gateway.node.perform(ask, self.hear)
         else:
-            self._gateway.inside.received(self._address, ask)
+            self._gateway.node.received(self._address, ask)
 
     def _account(self) -> None:
-        """Tell what is held, and read on or not."""
+        """Update the count of held bytes; abort above the limit, else pause or resume reading."""
         transport = self._transport
         if transport is None or self._address is None:
             return
@@ -257,8 +263,8 @@ class _Connection(asyncio.Protocol):
                 transport.pause_reading()
 
     def _fell_silent(self) -> None:
-        """A client that has said nothing for too long is gone, whatever TCP thinks of it."""
+        """Abort a connection that is idle for `idle_ms`."""
         self._over = True
         if self._transport is not None:
-            # Not closed: what it does not read would never be sent, and the connection never end.
+            # Not close(): it waits for unsent bytes, and a client that does not read would keep the connection open.
             self._transport.abort()

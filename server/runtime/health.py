@@ -1,4 +1,4 @@
-"""Does a broker serve? Asked as a client asks: it is registered and not fenced when it lists itself among the brokers (R-186)."""
+"""Health check by a client's Metadata request: a broker serves if it lists itself, i.e. is registered and not fenced (R-186)."""
 
 import socket
 from typing import TypeVar
@@ -22,11 +22,11 @@ S = TypeVar("S", bound=Struct)
 TIMEOUT_S = 2.0
 _VERSION = 8
 _RESPONSE_BYTES_MAX = 16 * 1024 * 1024
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # what is bound to all addresses is asked at this one
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # a listener bound to all addresses is reached at this one
 
 
 def is_serving(where: tuple[str, int], broker: BrokerId) -> bool:
-    """Is this broker, whose clients come in there, a broker of its cluster, to its own knowledge? No answer is a no."""
+    """True if the broker that listens there lists itself in its metadata; False too if it does not answer."""
     try:
         response = told_by((_EVERYWHERE.get(where[0], where[0]), where[1]), MetadataRequest(topics=()))
     except (OSError, WireError):
@@ -35,12 +35,12 @@ def is_serving(where: tuple[str, int], broker: BrokerId) -> bool:
 
 
 def told_by(where: tuple[str, int], question: MetadataRequest) -> MetadataResponse:
-    """What the broker there tells clients. OSError where nobody answers within TIMEOUT_S, WireError for no such answer."""
+    """The metadata response of a broker. OSError if it does not answer within TIMEOUT_S, WireError for a malformed response."""
     return ask(where, ApiKey.METADATA, _VERSION, question, MetadataResponse)
 
 
 def ask(where: tuple[str, int], api: ApiKey, version: int, question: Struct, kind: type[S]) -> S:
-    """One request over a connection of its own, and the response to it, of that kind; errors as of `told_by`."""
+    """Send one request over a new connection and return its response, decoded as `kind`. Errors as for `told_by`."""
     header = RequestHeader(api_key=api, api_version=version, correlation=1, client_id="health")
     request = write_request(header.api_key, header.api_version, question)
     with socket.create_connection(where, TIMEOUT_S) as connection:
@@ -48,9 +48,9 @@ def ask(where: tuple[str, int], api: ApiKey, version: int, question: Struct, kin
         with connection.makefile("rb") as stream:
             size = int.from_bytes(stream.read(4), "big")
             if size > _RESPONSE_BYTES_MAX:
-                raise WireError(f"a response of {size} bytes")
+                raise WireError(f"response size must be at most {_RESPONSE_BYTES_MAX} bytes, not {size}")
             frame = stream.read(size)
     if read_correlation(frame) != header.correlation:
-        raise WireError("the answer to another question")
+        raise WireError("response with another correlation id")
     at = response_body_at(frame, header.api_key, header.api_version)
     return read_response(header.api_key, header.api_version, kind, frame, at)

@@ -1,11 +1,11 @@
-"""One node as a process: an asyncio loop that owns a machine, tells it what happened and performs what it asks for.
+"""Drives one machine on an asyncio loop: delivers events to it and performs its effects.
 
-Events are handled one at a time, in the order in which they came; the effects of one are performed before the next is taken.
-What a log directory refuses is told to the machine next (`reference.performing`). An assertion that fails inside the machine is
-noted and ends the node: such a node must not go on.
+Events are handled one at a time, in the order of their arrival; the effects of one event are performed before the next event is
+handled. When a log directory fails, the machine gets DirFailed as its next event (`reference.performing`). An assertion that
+fails inside the machine is noted and ends the node.
 
-Of a record batch the machine is given the header. Whoever sends records is answered or refused within one event, so that the
-records wait here for its Append and for its note; where a batch leaves the machine they are read from the log.
+The machine sees only the header of each record batch. It accepts or refuses a batch within the event that brought it, so this
+module keeps the records of the current event for its Append and Note effects. Batches to be sent are read from the log.
 """
 
 import asyncio
@@ -55,46 +55,46 @@ from reference.messages import AnyMessage, Batch, FetchReply, Produce
 from reference.performing import perform
 from reference.sealed import HEADER_BYTES, Values
 from reference.types import Address, Millis
-from server.disk.disk import Disk
+from server.disk.log_dirs import Disk
 from server.runtime.timers import Timers
 
-SWEEP_S = 1.0  # how long the files of a deleted replica stay
+SWEEP_S = 1.0  # from the deletion of a replica to the removal of its files
 
 
 class Handles(Protocol):
-    """What the runtime asks of a machine."""
+    """The method of a machine that the runtime calls."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> Sequence[AnyEffect]:
-        """Take one event and return what is to be done, in order."""
+        """Handle one event; returns effects to be performed in order."""
 
 
 class Network(Protocol):
-    """Where Send goes."""
+    """Performs Send and Disconnect."""
 
     def send(self, to: Address, message: AnyMessage) -> None:
-        """Send or drop."""
+        """Send or drop; never blocks."""
 
     def disconnect(self, peer: Address) -> None:
         """Break the connection that this peer opened, if there is one."""
 
 
 class Coordination(Protocol):
-    """Where ZkConnect and ZkRequest go."""
+    """Performs ZkConnect and ZkRequest."""
 
     def connect(self) -> None:
-        """Open a session."""
+        """Open a session (`reference.coordination.api`)."""
 
     def request(self, request_id: int, ops: tuple[AnyOp, ...], *, atomic: bool) -> None:
-        """Perform operations."""
+        """Perform operations in order; `atomic` performs all or none."""
 
 
 def clock() -> Now:
-    """The clocks of this machine."""
+    """Monotonic and wall clock in ms."""
     return Now(Millis(time.monotonic_ns() // 1_000_000), Millis(time.time_ns() // 1_000_000))
 
 
 class Host:
-    """Drives one machine. Every method belongs to the loop's thread; `stopped` is called once, with the reason."""
+    """Drives one machine. Call every method on the loop's thread; `stopped` is called once, with the reason."""
 
     def __init__(
         self,
@@ -116,20 +116,20 @@ class Host:
         self._inbox: deque[AnyEvent] = deque()
         self._busy = False
         self._over = False
-        self._records: dict[Values, bytes] = {}  # of the event at hand: whole batches by their headers
-        self._flushers: dict[int, ThreadPoolExecutor] = {}  # one thread for each directory: flushes end in their order
+        self._records: dict[Values, bytes] = {}  # whole batches of the current event, by header
+        self._flushers: dict[int, ThreadPoolExecutor] = {}  # one thread for each directory: its flushes finish in order
         self._network: Network | None = None
         self._coordination: Coordination | None = None
 
     def start(self, network: Network, coordination: Coordination) -> None:
-        """Begin the life of the machine."""
+        """Deliver Booted, then the events that arrived before."""
         self._network = network
         self._coordination = coordination
-        self._inbox.appendleft(Booted())  # listeners are open already, and somebody may have asked
+        self._inbox.appendleft(Booted())  # listeners are open already, so requests may have arrived
         self._drain()
 
     def deliver(self, event: AnyEvent) -> None:
-        """Tell the machine, once it has started, after all that was delivered before."""
+        """Queue an event behind those delivered before; handled at once if the machine has started and is idle."""
         self._inbox.append(event)
         if self._network is not None:
             self._drain()
@@ -142,14 +142,14 @@ class Host:
             while self._inbox and not self._over:
                 self._handle(self._inbox.popleft())
         except BaseException:
-            # Broken off in the middle of an event: what is ready in the same round of the loop must not find half of it.
+            # The event is half performed. Callbacks that are ready in this round of the loop must not reach the machine.
             self._over = True
             raise
         finally:
             self._busy = False
 
     def stop(self, reason: str) -> None:
-        """Nothing is handled or performed any more."""
+        """Handle no more events and effects; wait for running flushes and report the reason."""
         if self._over:
             return
         self._over = True
@@ -158,26 +158,26 @@ class Host:
             flusher.shutdown(wait=True)
         self._stopped(reason)
 
-    # --- what the world says -----------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------------
 
     def received(self, source: Address, message: AnyMessage) -> None:
-        """A message came in."""
+        """Deliver a message of a node or client."""
         self.deliver(Received(source, message))
 
     def connection_lost(self, peer: Address) -> None:
-        """The connection to a peer, or of a client, broke."""
+        """Deliver that the connection to a peer, or of a client, broke."""
         self.deliver(ConnectionLost(peer))
 
     def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """ZooKeeper answered."""
+        """Deliver an answer of ZooKeeper."""
         self.deliver(ZkReplied(request_id, answers))
 
     def watch_fired(self, path: str, change: Change) -> None:
-        """A watch fired."""
+        """Deliver a watch event of ZooKeeper."""
         self.deliver(ZkWatch(path, change))
 
     def state_changed(self, state: SessionState, session: int) -> None:
-        """The ZooKeeper session changed."""
+        """Deliver a change of the ZooKeeper session."""
         self.deliver(ZkState(state, session))
 
     # --- one event ---------------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class Host:
                 assert_never(effect)
 
     def _whole(self, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
-        """Batches that came with the event at hand, with their records."""
+        """Replace the header of each batch of the current event by the whole batch."""
         return tuple(replace(batch, values=self._records.get(batch.values, batch.values)) for batch in batches)
 
     def _send(self, to: Address, message: AnyMessage) -> None:
@@ -288,7 +288,7 @@ class Host:
 
 
 def without_records(message: AnyMessage) -> tuple[AnyMessage, dict[Values, bytes]]:
-    """A message with the headers of its batches, and the whole batches by their headers."""
+    """The message with only the headers of its batches, and the whole batches by header."""
     match message:
         case Produce(values=bytes(whole)):
             header = whole[:HEADER_BYTES]
@@ -302,7 +302,7 @@ def without_records(message: AnyMessage) -> tuple[AnyMessage, dict[Values, bytes
 
 
 def _where(error: AssertionError) -> str:
-    """The assertion in one line: where it stands and what it says."""
+    """The assertion in one line: module:line and message."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

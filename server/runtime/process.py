@@ -1,7 +1,7 @@
-"""The life of one node process: its parts put together, run until it ends. The machine is a parameter.
+"""One node process: builds its parts, connects them and runs until the node ends. The machine is a parameter.
 
-SIGTERM asks the machine to end in good order. A node that does not get as far as its registration within its time says what stood
-in its way, and ends.
+SIGTERM asks the machine for a controlled shutdown. A node that is not registered within its startup timeout prints the reason
+and ends.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from reference.effects import SHUT_DOWN, Note
 from reference.events import DirImage, ShutDown
 from reference.messages import AnyMessage, Request
 from reference.types import Address, BrokerId, TopicPartition, broker_address
-from server.disk.disk import Disk, replica_folders
+from server.disk.log_dirs import Disk, replica_folders
 from server.kazoo_client import KazooCoordination
 from server.lab.dir_faults import DirFaults
 from server.lab.flush_ledger import FlushLedger
@@ -42,7 +42,7 @@ Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handles]  # settings,
 
 
 async def run(settings: NodeSettings, boot: Boot) -> int:
-    """Live until the machine halts, an assertion fails or the harness is gone; returns the exit code: 0 ended, 1 halted."""
+    """Run until the machine halts, an assertion fails or stdin closes (if set); exit code 0 after a shutdown, 1 after a halt."""
     process = _Process(settings, boot)
     try:
         await process.listen()
@@ -52,7 +52,7 @@ async def run(settings: NodeSettings, boot: Boot) -> int:
 
 
 class _Process:
-    """The parts of a node, and what each is told by the others."""
+    """The parts of a node, and the calls from one part to another."""
 
     def __init__(self, settings: NodeSettings, boot: Boot) -> None:
         loop = asyncio.get_running_loop()
@@ -73,7 +73,7 @@ class _Process:
         self._notes = _notes(settings, me)
         self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._stopped)
         peers = {peer: host_and_port(where) for peer, where in settings.peers.advertised.items() if peer != me}
-        # A machine asks again after this time. What is not answered then either is the fault of the connection.
+        # A machine repeats an unanswered request after this time; after twice this time without a response the connection is bad.
         patience_s = (settings.broker.request_timeout_ms + settings.broker.fetch_wait_max_ms) / 1000
         self._transport = Transport(me, peers, self._host.received, self._host.connection_lost, silence_s_max=2 * patience_s)
         self._gateway = Gateway(self, settings.limits)
@@ -83,7 +83,7 @@ class _Process:
         self._side_channel = SideChannel(self._faults)
 
     async def listen(self) -> None:
-        """Take connections; SettingsError where an address is taken."""
+        """Open all listeners and the side-channel; SettingsError if an address cannot be bound."""
         peers, clients = self._settings.peers, self._settings.clients
         await _bound(peers, self._transport.listen)
         for listener in clients:
@@ -99,8 +99,8 @@ class _Process:
                 raise SettingsError(f"cannot make the side-channel {path}: {error.strerror or error}") from None
 
     async def live(self) -> int:
-        """From the first event to the last; SettingsError where it never came to be a broker."""
-        # asyncio would log it and go on; a node of which one callback was broken off must not.
+        """Run the machine until the node ends; SettingsError if it was not registered within its startup timeout."""
+        # By default asyncio logs an exception of a callback and goes on; a node must end when a callback was broken off.
         self._loop.set_exception_handler(self._failed)
         if self._settings.end_with_stdin:
             end_with_stdin(self._loop, self._end)
@@ -115,11 +115,11 @@ class _Process:
             self._notes.write(Note(kind="node-stopped", detail=reason))
             if reason != f"halt:{SHUT_DOWN}":
                 sys.stderr.write(f"{reason.removeprefix('halt:')}\n")
-        # The session is left to time out, as that of a process that died: closing it would tell the others at once.
+        # The session is not closed but times out, as after a crash: closing it would inform the other brokers at once.
         return 1 if [reason for reason in self._reasons if reason != f"halt:{SHUT_DOWN}"] else 0
 
     async def close(self) -> None:
-        """Break all connections."""
+        """Close all connections and listeners."""
         await self._side_channel.close()
         await self._gateway.close()
         await self._administration.close()
@@ -132,7 +132,7 @@ class _Process:
     def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if isinstance(error, OSError) and error.errno in _NO_ROOM and "socket" in context:
-            return  # a connection that cannot be taken: asyncio takes none for a second, and no callback was broken off
+            return  # accept() failed: asyncio pauses accepting for a second, and no callback was broken off
         self._broken.append(error or RuntimeError(context["message"]))
         self._end.set()
 
@@ -148,43 +148,43 @@ class _Process:
         self._notes.write(Note(kind="node-stopped", detail=f"not started: {trouble}"))
         self._end.set()
 
-    # --- the network, as the machine sees it -------------------------------------------------------------------------------
+    # --- node.Network: called by the machine's host --------------------------------------------------------------------------
 
     def send(self, to: Address, message: AnyMessage) -> None:
-        """To a broker, or to the connection of a client."""
+        """Send to a broker or to the connection of a client."""
         if to.startswith(PREFIX):
-            assert not isinstance(message, Request), "clients are asked nothing"
+            assert not isinstance(message, Request), "clients are sent replies only"
             self._gateway.send(to, message)
         else:
             self._transport.send(to, message)
 
     def disconnect(self, peer: Address) -> None:
-        """Break the connection that this peer opened, if there is one."""
+        """Break the connection that this peer or client opened, if there is one."""
         if peer.startswith(PREFIX):
             self._gateway.disconnect(peer)
         else:
             self._transport.disconnect(peer)
 
-    # --- what clients ask --------------------------------------------------------------------------------------------------
+    # --- gateway.GatewayNode: requests of clients -------------------------------------------------------------------------------
 
     def received(self, source: Address, message: Request) -> None:
-        """A question of a client to the machine."""
+        """Hand a client's request to the machine."""
         self._host.received(source, message)
 
     def lost(self, source: Address) -> None:
-        """The connection of a client is gone."""
+        """Tell the machine that the connection of a client broke."""
         self._host.connection_lost(source)
 
     def perform(self, task: AnyTask, answer: Callable[[AnyResult], None]) -> None:
-        """A task of a client's request."""
-        assert not isinstance(task, Pause), "connections wait by themselves"
+        """Perform a task of a client's request."""
+        assert not isinstance(task, Pause), "the gateway performs Pause itself"
         if isinstance(task, ListDirs):
             answer(Dirs(task.correlation, self._directories()))
         else:
             self._administration.perform(task, answer)
 
     def _directories(self) -> tuple[Directory, ...]:
-        """The log directories as they are; one that cannot be read is told of as bad."""
+        """The log directories with the bytes of each log; a directory that failed or cannot be read is offline."""
         found = []
         for index, path in enumerate(self._settings.log_dirs):
             try:
@@ -194,18 +194,18 @@ class _Process:
             found.append(Directory(path, online=sizes is not None, sizes=sizes or ()))
         return tuple(found)
 
-    # --- ZooKeeper and notes, on their way to the machine and to whoever reads -----------------------------------------------
+    # --- coordination.api.Listener: called by the ZooKeeper client; and notes of the machine --------------------------------
 
     def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """To the machine."""
+        """Hand an answer to the machine."""
         self._host.replied(request_id, answers)
 
     def watch_fired(self, path: str, change: Change) -> None:
-        """To the machine."""
+        """Hand a watch event to the machine."""
         self._host.watch_fired(path, change)
 
     def state_changed(self, state: SessionState, session: int) -> None:
-        """To the machine; that ZooKeeper was reached at all is remembered."""
+        """Hand a change of the session to the machine; remember that ZooKeeper was reached."""
         self._has_session = self._has_session or state == "connected"
         self._host.state_changed(state, session)
 
@@ -228,7 +228,7 @@ def _disk(settings: NodeSettings, faults: DirFaults) -> Disk:
 
 
 def _trouble(path: Path) -> str | None:
-    """What the file system says when this directory is looked at and written to; None where it has nothing against it."""
+    """The file system's error on listing or writing to this directory; None if both work."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         next(path.iterdir(), None)
@@ -249,7 +249,7 @@ async def _bound(listener: Listener, listen: Callable[[str, int], Awaitable[int]
     try:
         await listen(*host_and_port(listener.bind))
     except OSError as error:
-        # asyncio makes a sentence of its own of what the system says; a name that is not known has no number of the system's
+        # asyncio rewords the system's message, so take it from errno; an unknown host name has no errno of the system
         reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
         raise SettingsError(f"cannot listen on {listener.bind}: {reason}") from None
 
@@ -264,5 +264,5 @@ def _facing(settings: NodeSettings, listener: Listener) -> Facing:
 
 
 def _sizes(path: Path) -> tuple[tuple[TopicPartition, int], ...]:
-    """Bytes of all files of each log below a directory."""
+    """Bytes of all files of each log in a directory."""
     return tuple((TopicPartition(f.name), sum(file.stat().st_size for file in f.iterdir())) for f in replica_folders(path))

@@ -1,7 +1,7 @@
-"""What a node is started with, as a JSON file. A bad file is refused with one line that says what is wrong where.
+"""The settings of a node: a JSON file. A bad file is refused with one line that names the field and the error.
 
-A listener is where others come in: the address it is bound to, and under which addresses those who come in by it reach every
-broker of the cluster, this one too. They differ where a proxy or another network stands between.
+A listener has the address that it binds to, and the addresses of all brokers, including this one, that it advertises to those
+who connect there. Bound and advertised addresses differ if a proxy or another network is between.
 """
 
 import os
@@ -12,63 +12,64 @@ from msgspec import Struct
 
 from reference.config import BrokerConfig
 from reference.types import Address, BrokerId, broker_address
-from server.disk.disk import SEGMENT_BYTES
+from server.disk.log_dirs import SEGMENT_BYTES
 from server.lab.dir_faults import DirFault
 from server.lab.side_channel import PATH_BYTES_MAX
 from server.runtime.gateway import Limits
 
 
 class SettingsError(Exception):
-    """The file cannot be used, or the node cannot start with it; the message is one line."""
+    """The file is not valid, or the node cannot start with these settings; the message is one line."""
 
 
 class Listener(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Addresses are "host:port"; those that are told by the broker's address in the protocol ("b1")."""
+    """`bind` is "host:port"; `advertised` maps each broker's address in the protocol ("b1") to "host:port"."""
 
     bind: str
     advertised: dict[Address, str]
 
 
 class NodeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One life of one node."""
+    """The settings of one process of a node; all paths are files or directories of this machine."""
 
     broker: BrokerConfig
-    life: int  # how-many-th process of this node, from 1
-    peers: Listener  # between brokers; where this one reaches the others stands among `advertised`
+    life: int  # the number of this process among all processes of the node, from 1
+    peers: Listener  # between brokers; `advertised` says where this broker reaches the others
     clients: tuple[Listener, ...] = ()
-    limits: Limits = Limits()  # of all listeners for clients together
+    limits: Limits = Limits()  # of all client listeners together
     zookeeper: str  # host:port,host:port
     log_dirs: tuple[str, ...]
-    notes: str = "-"  # a file that JSON lines are appended to, "-" for stdout
+    notes: str = "-"  # the file to which notes are appended as JSON lines, "-" for stdout
     end_with_stdin: bool = False
     segment_bytes: int = SEGMENT_BYTES  # log.segment.bytes
-    dir_faults: tuple[DirFault, ...] = ()  # which the log directories meet from the first look on, by their number
+    # one for each log directory, in order, from the start of the process; may be shorter than log_dirs
+    dir_faults: tuple[DirFault, ...] = ()
     side_channel: str | None = None  # a Unix socket for the harness (`server.lab.side_channel`)
     power_ledger: str | None = None  # a file outside of the log directories (`server.lab.flush_ledger`)
-    # A node that has not been registered by then gives up and says why; None waits for ever.
+    # A node that is not registered in ZooKeeper by then prints the reason and ends; None waits forever.
     startup_timeout_ms: int | None = 30_000
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """ "127.0.0.1:9092" in two; SettingsError where it is no such thing."""
+    """Split "127.0.0.1:9092" into host and port; SettingsError if `text` is not of this form."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise SettingsError(f"not a host and a port: {text!r}")
+        raise SettingsError(f"an address must be host:port, not {text!r}")
     return host, int(port)
 
 
 def advertised(listener: Listener) -> dict[BrokerId, tuple[str, int]]:
-    """Where each broker is reached by those who come in there; SettingsError for a name that no broker has."""
+    """The advertised host and port of each broker; SettingsError for a key that is not "b" and a number."""
     found = {}
     for address, where in listener.advertised.items():
         if not address.startswith("b") or not address[1:].isdecimal():
-            raise SettingsError(f"not the address of a broker: {address!r}")
+            raise SettingsError(f"a key of advertised must be like b1, not {address!r}")
         found[BrokerId(int(address[1:]))] = host_and_port(where)
     return found
 
 
 def load(path: Path) -> NodeSettings:
-    """Read and check a file."""
+    """Read and check a file; SettingsError if it cannot be read or is not valid."""
     try:
         settings = msgspec.json.decode(path.read_bytes(), type=NodeSettings)
         _check(settings)
@@ -88,17 +89,17 @@ def _check(settings: NodeSettings) -> None:
     me = broker_address(settings.broker.broker)
     for index, listener in enumerate(settings.clients):
         if me not in listener.advertised:
-            raise SettingsError(f"clients[{index}] does not say where {me} itself is reached")
+            raise SettingsError(f"clients[{index}].advertised must name {me}, this broker")
     if len(settings.log_dirs) != settings.broker.log_dirs:
-        raise SettingsError(f"broker.log_dirs is {settings.broker.log_dirs}, log_dirs has {len(settings.log_dirs)}")
-    # As Kafka does: each would take the other's replicas for a second copy, and the younger of two goes.
+        raise SettingsError(f"log_dirs must name broker.log_dirs={settings.broker.log_dirs} paths, not {len(settings.log_dirs)}")
+    # As Kafka does: with one directory under two numbers, every replica would look like a second copy and be deleted.
     if len(set(map(os.path.realpath, settings.log_dirs))) < len(settings.log_dirs):
-        raise SettingsError(f"log_dirs names a directory twice: {', '.join(settings.log_dirs)}")
+        raise SettingsError(f"log_dirs must not name a directory twice: {', '.join(settings.log_dirs)}")
     if len(settings.dir_faults) > len(settings.log_dirs):
-        raise SettingsError(f"dir_faults has {len(settings.dir_faults)}, log_dirs {len(settings.log_dirs)}")
+        raise SettingsError(f"dir_faults must have at most {len(settings.log_dirs)} entries, not {len(settings.dir_faults)}")
     if settings.segment_bytes < 1:
-        raise SettingsError(f"segment_bytes is not above 0: {settings.segment_bytes}")
+        raise SettingsError(f"segment_bytes must be at least 1, not {settings.segment_bytes}")
     if settings.side_channel is not None and len(settings.side_channel.encode()) > PATH_BYTES_MAX:
-        raise SettingsError(f"side_channel has more than {PATH_BYTES_MAX} bytes, the most that a Unix socket's name may have")
+        raise SettingsError(f"side_channel must have at most {PATH_BYTES_MAX} bytes, the longest name of a Unix socket")
     if settings.life < 1:
-        raise SettingsError(f"life counts from 1, not {settings.life}")
+        raise SettingsError(f"life must be at least 1, not {settings.life}")

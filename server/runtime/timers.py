@@ -1,4 +1,4 @@
-"""Named timers on the loop's monotonic clock. The moment within a timer's range is drawn here; the machine draws nothing."""
+"""Timers on the loop's monotonic clock: the named timers of a machine, and a timer for silent connections."""
 
 import asyncio
 import random
@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 
 class Timers:
-    """At most one armed timer of a name; arming it again replaces it. `fire` is told the name of one that ran out."""
+    """At most one armed timer per name; setting it again replaces it.
+
+    `fire` is called with the name of each timer that expires.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[str], None]) -> None:
         self._loop = loop
@@ -15,22 +18,59 @@ class Timers:
         self._random = random.Random()
 
     def set(self, name: str, lo_ms: int, hi_ms: int) -> None:
-        """Fire once, between lo and hi ms from now."""
+        """Fire once, between lo and hi ms from now; the delay is drawn here, since a machine draws nothing."""
         self.cancel(name)
         delay_s = self._random.uniform(lo_ms, hi_ms) / 1000
         self._armed[name] = self._loop.call_later(delay_s, self._run_out, name)
 
     def cancel(self, name: str) -> None:
-        """Disarm, if armed."""
+        """Cancel the timer of this name, if it is set."""
         handle = self._armed.pop(name, None)
         if handle is not None:
             handle.cancel()
 
     def cancel_all(self) -> None:
-        """Disarm all."""
+        """Cancel all timers."""
         for name in list(self._armed):
             self.cancel(name)
 
     def _run_out(self, name: str) -> None:
         del self._armed[name]
         self._fire(name)
+
+
+class SilenceTimer:
+    """Calls `expired` once `limit_s` have passed since the last `start` or `restart`.
+
+    `restart` only stores the time, so it is cheap enough for every received packet.
+    """
+
+    def __init__(self, limit_s: float, expired: Callable[[], None]) -> None:
+        self._limit_s = limit_s
+        self._expired = expired
+        self._heard_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def restart(self) -> None:
+        """Count the silence from now on; does not start a stopped timer."""
+        self._heard_s = asyncio.get_running_loop().time()
+
+    def start(self) -> None:
+        """Start the timer, or restart it if it runs."""
+        self.restart()
+        if self._timer is None:
+            self._check()
+
+    def stop(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _check(self) -> None:
+        loop = asyncio.get_running_loop()
+        left_s = self._heard_s + self._limit_s - loop.time()
+        if left_s > 0:
+            self._timer = loop.call_later(left_s, self._check)
+        else:
+            self._timer = None
+            self._expired()

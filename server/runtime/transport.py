@@ -1,17 +1,18 @@
 """Messages between nodes over TCP, as requests and responses of Kafka's protocol (`server.wire.codec`).
 
-To each peer there is one outgoing connection, opened when there is something to send and again after it broke; what it brings are
-answers to what was asked over it, found by their correlation and taken as they come, so that a parked fetch of one partition
-holds up nobody. Each incoming connection is an address of its own, "@1", "@2", …, which its answers go to. What cannot be sent is
-dropped, as the network may: the connection refused, or more bytes waiting than UNSENT_BYTES_MAX because the peer stands still.
-What is malformed, too large, or no request between nodes closes its connection. A message to oneself does not touch the network.
+A node has one outgoing connection to each peer. It is opened for the first request and again after it broke. Responses are
+matched to requests by correlation id and handed on in any order, so that a parked fetch of one partition delays no other
+request. Each incoming connection has an address of its own, "@1", "@2", …; replies are sent to that address. A message is
+dropped, as a network may drop it, when the connection is refused or more than UNSENT_BYTES_MAX bytes wait because the peer does
+not read. A frame that is malformed, too large or no request between nodes closes its connection. A message to the node itself
+does not use the network.
 
-What a network swallowed TCP repeats after as long again as that has lasted: a minute after the end of a minute. So whoever asked
-and hears nothing for too long breaks the connection, and the next question goes over another one. Whoever was connected to breaks
-one that is silent for long: its end may have been swallowed too.
+TCP retransmits lost packets with a backoff that doubles: after a packet drop of 60 s the next attempt may come 60 s later.
+Therefore a requester closes a connection on which it has waited too long for a response, and its next request opens another one.
+The other end closes an incoming connection that is idle for long: the packets that closed it may have been lost too.
 
-A fetch names its topic by an id. Which topic that is is learnt from the commands that pass through here: nobody leads a partition
-whose command did not.
+A fetch names its topic by id. The transport learns ids from the LeaderAndIsr and UpdateMetadata messages that it receives: a
+broker cannot lead a partition before such a message named it.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from typing import cast, get_args
 
 from reference.messages import AnyMessage, LeaderAndIsr, UpdateMetadata
 from reference.types import NO_TOPIC_ID, Address, TopicId, topic_of
-from server.runtime.silence import Watch
+from server.runtime.timers import SilenceTimer
 from server.wire.codec import (
     NodeReply,
     NodeRequest,
@@ -34,19 +35,19 @@ from server.wire.framing import FrameBuffer, WireError, read_correlation, read_r
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 UNSENT_BYTES_MAX = 64 * 1024 * 1024  # of one connection
-HELD_BYTES_MAX = 256 * 1024 * 1024  # of frames that are not whole yet, of all incoming connections
+HELD_BYTES_MAX = 256 * 1024 * 1024  # of incomplete frames, over all incoming connections
 CONNECTIONS_MAX = 256  # incoming
 DIAL_S_MAX = 5.0  # socket.connection.setup.timeout.ms
-SILENCE_S_MAX = 5.0  # of a peer that was asked, where the node does not say otherwise
+SILENCE_S_MAX = 5.0  # without a response while requests are open; process.py sets it from the request timeout
 IDLE_S_MAX = 60.0  # of an incoming connection (connections.max.idle.ms)
-OPEN_MAX = 10_000  # requests of one connection that have no answer; the oldest is forgotten
-TOPICS_MAX = 100_000  # ids that are remembered; the oldest is forgotten
+OPEN_MAX = 10_000  # unanswered requests of one connection; beyond that the oldest is forgotten
+TOPICS_MAX = 100_000  # topic ids that are remembered; beyond that the oldest is forgotten
 
 _REQUESTS = get_args(NodeRequest)
 
 
 class Transport:
-    """The network as one node sees it. `received` gets each message with its sender, `lost` each peer that was cut off."""
+    """The network of one node. Calls `received` with the sender of each message, `lost` with each peer whose connection broke."""
 
     def __init__(
         self,
@@ -71,22 +72,22 @@ class Transport:
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> int:
-        """Take connections; returns the port (0 asks for any). OSError where it is taken."""
+        """Listen; returns the port (port 0 picks a free one). OSError if the port is in use."""
         self._server = await asyncio.get_running_loop().create_server(lambda: _Incoming(self), host, port)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
     def send(self, to: Address, message: AnyMessage) -> None:
-        """Send or drop; never waits."""
+        """Send or drop; never blocks."""
         if to == self.address:
-            asyncio.get_running_loop().call_soon(self.received, to, message)  # not now: its sender is still at work
+            asyncio.get_running_loop().call_soon(self.received, to, message)  # later: the sender is still performing effects
         elif isinstance(message, _REQUESTS):
             self._ask(to, cast(NodeRequest, message))
         elif to in self._incoming:
             self._incoming[to].answer(cast(NodeReply, message))
 
     def disconnect(self, peer: Address) -> None:
-        """Break the connection of this address, if there is one."""
+        """Abort the incoming connection with this address, if there is one."""
         connection = self._incoming.get(peer)
         if connection is not None:
             connection.close()
@@ -110,7 +111,7 @@ class Transport:
             self._dialling.pop(to, None)
 
     async def close(self) -> None:
-        """Break all connections and stop listening; nobody is told."""
+        """Abort all connections and stop listening, without calling `lost`."""
         self._lost = lambda _: None
         for task in list(self._dialling.values()):
             task.cancel()
@@ -122,10 +123,10 @@ class Transport:
             self._server.close()
         await asyncio.sleep(0)  # aborted connections close in the loop's next round
 
-    # --- told by connections -----------------------------------------------------------------------------------------------
+    # --- called by connections ---------------------------------------------------------------------------------------------
 
     def received(self, source: Address, message: AnyMessage) -> None:
-        """A message came in."""
+        """Learn the topic ids of a message and hand it to the node."""
         if isinstance(message, LeaderAndIsr | UpdateMetadata):
             for state in message.states:
                 self._learn(state.topic_id, topic_of(state.tp))
@@ -138,11 +139,11 @@ class Transport:
                 del self._topics[next(iter(self._topics))]
 
     def topic_of(self, topic_id: TopicId) -> str | None:
-        """The topic that has or had this id; ids are never given again."""
+        """The topic that has or had this id, or None if unknown; ids are never reused."""
         return self._topics.get(topic_id)
 
     def admit(self, connection: "_Incoming") -> Address | None:
-        """The address of a new connection; None where there are too many."""
+        """The address of a new incoming connection; None if CONNECTIONS_MAX are open."""
         if len(self._incoming) >= CONNECTIONS_MAX:
             return None
         self._last += 1
@@ -151,18 +152,18 @@ class Transport:
         return address
 
     def gone(self, address: Address) -> None:
-        """An incoming connection broke."""
+        """Forget an incoming connection that broke."""
         self._incoming.pop(address, None)
 
     def broken(self, connection: "_Outgoing") -> None:
-        """An outgoing one broke, or never stood."""
+        """Forget an outgoing connection that broke or could not be opened, and report its peer as lost."""
         if self._outgoing.get(connection.peer) is connection:
             del self._outgoing[connection.peer]
         self._lost(connection.peer)
 
 
 class _Open(dict[int, tuple[NodeRequest, int]]):
-    """Requests without an answer and their versions, by correlation, the oldest first."""
+    """Unanswered requests with their API versions, by correlation id, the oldest first."""
 
     def add(self, request: NodeRequest, version: int) -> None:
         self.pop(request.correlation, None)
@@ -172,20 +173,20 @@ class _Open(dict[int, tuple[NodeRequest, int]]):
 
 
 class _Outgoing(asyncio.Protocol):
-    """A connection to a peer: requests go, answers come."""
+    """A connection to a peer: sends requests, receives responses."""
 
     def __init__(self, owner: Transport, peer: Address) -> None:
         self.peer = peer
         self._owner = owner
         self._open = _Open()
-        self._waiting: list[bytes] = []  # to be sent once the connection stands
+        self._waiting: list[bytes] = []  # frames to send once the connection is open
         self._waiting_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._buffer = FrameBuffer(FRAME_BYTES_MAX)
-        self._watch = Watch(owner.silence_s_max, self._fell_silent)
+        self._silence = SilenceTimer(owner.silence_s_max, self._fell_silent)
 
     def ask(self, request: NodeRequest) -> None:
-        """Send, or drop where too much waits already."""
+        """Send, or drop if more than UNSENT_BYTES_MAX bytes would wait."""
         version = version_of(request)
         frame = request_frame(request, version=version, client_id=self._owner.address)
         if self._transport is None:
@@ -198,7 +199,7 @@ class _Outgoing(asyncio.Protocol):
         else:
             self._transport.write(frame)
             if not self._open:
-                self._watch.begin()
+                self._silence.start()
         self._open.add(request, version)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -206,21 +207,21 @@ class _Outgoing(asyncio.Protocol):
         self._transport = transport
         transport.writelines(self._waiting)
         self._waiting.clear()
-        self._watch.begin()
+        self._silence.start()
 
     def data_received(self, data: bytes) -> None:
-        self._watch.heard()
+        self._silence.restart()
         try:
             for frame in self._buffer.feed(data):
                 asked = self._open.pop(read_correlation(frame), None)
                 if asked is None:
-                    raise WireError("an answer to nothing that was asked")
+                    raise WireError("response with an unknown correlation id")
                 self._owner.received(self.peer, read_reply(*asked, frame))
         except WireError:
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._watch.end()
+        self._silence.stop()
         self._owner.broken(self)
 
     def _fell_silent(self) -> None:
@@ -228,13 +229,13 @@ class _Outgoing(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Break it now."""
+        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
 
 
 class _Incoming(asyncio.Protocol):
-    """A connection that somebody opened: requests come, answers go."""
+    """A connection that a peer opened: receives requests, sends responses."""
 
     def __init__(self, owner: Transport) -> None:
         self._owner = owner
@@ -243,7 +244,7 @@ class _Incoming(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = FrameBuffer(FRAME_BYTES_MAX)
         self._held = 0
-        self._watch = Watch(IDLE_S_MAX, self.close)
+        self._silence = SilenceTimer(IDLE_S_MAX, self.close)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -252,10 +253,10 @@ class _Incoming(asyncio.Protocol):
         if self._address is None:
             transport.abort()
         else:
-            self._watch.begin()
+            self._silence.start()
 
     def data_received(self, data: bytes) -> None:
-        self._watch.heard()
+        self._silence.restart()
         try:
             for frame in self._buffer.feed(data):
                 if self._address is None:
@@ -269,7 +270,7 @@ class _Incoming(asyncio.Protocol):
         self._account(self._buffer.pending)
 
     def answer(self, reply: NodeReply) -> None:
-        """Send; a connection that takes nothing any more is broken."""
+        """Send a response; abort the connection if more than UNSENT_BYTES_MAX bytes would wait."""
         asked = self._open.pop(reply.correlation, None)
         if asked is None or self._transport is None:
             return
@@ -280,14 +281,14 @@ class _Incoming(asyncio.Protocol):
             self._transport.write(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._watch.end()
+        self._silence.stop()
         self._account(0)
         if self._address is not None:
             self._owner.gone(self._address)
             self._address = None
 
     def close(self) -> None:
-        """Break it now."""
+        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -1,4 +1,5 @@
-"""Kafka's wire protocol without a socket: frames, headers, entities and record batches as bytes in and values out.
+"""Kafka's wire protocol without sockets: frames, headers, request and response bodies, record batches.
 
-Whatever is wrong with bytes from outside is a `server.wire.framing.WireError`, and never memory that they only claim to need.
+Malformed bytes raise `server.wire.framing.WireError`. A length that bytes claim is checked before memory is allocated for it.
+`server.runtime`, `server.disk`, `server.lab`, `highwater` and `bench` import this folder; it imports only `reference`.
 """

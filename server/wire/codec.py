@@ -1,8 +1,7 @@
-"""Messages between nodes as frames of Kafka's protocol: one message is one request, one answer its response.
+"""Encodes and decodes messages between nodes: one message is one Kafka request, its reply is the response.
 
-A request is read knowing its header; a response is read knowing the request that it answers, which its asker keeps under the
-correlation id, and is written knowing the request and its version, which the receiver keeps. Whatever is wrong with bytes from
-outside is a WireError.
+Decoding a request needs its header. Encoding and decoding a response need the request and its version; the sender of the request
+keeps both by correlation id, and so does the receiver. Malformed bytes raise WireError.
 """
 
 from typing import assert_never, cast
@@ -74,7 +73,7 @@ _LAYOUTS: dict[type, tuple[tuple[type[Struct], type[Struct]], ...]] = {**control
 
 
 def version_of(request: NodeRequest) -> int:
-    """The version in which a node sends this request: the last, and of Fetch the one that fits."""
+    """The version in which a node sends this request: the last one, except for Fetch, where it depends on the topic id."""
     return replication.version_of(request) if isinstance(request, Fetch) else VERSIONS[APIS[type(request)]][-1]
 
 
@@ -82,7 +81,7 @@ def version_of(request: NodeRequest) -> int:
 
 
 def request_frame(request: NodeRequest, *, version: int | None = None, client_id: str | None = None) -> bytes:
-    """A request as it goes over the connection. A message that does not fit its layout is a mistake of ours: struct.error."""
+    """The frame of a request. A value that does not fit its field is a bug here and raises struct.error."""
     number = version_of(request) if version is None else version
     header = RequestHeader(api_key=APIS[type(request)], api_version=number, correlation=request.correlation, client_id=client_id)
     return encode_frame(encode_request_header(header), *_request_body(request, number))
@@ -103,14 +102,14 @@ def _request_body(request: NodeRequest, version: int) -> list[bytes]:
 
 
 def speaks(header: RequestHeader) -> bool:
-    """Is this a request between nodes?"""
+    """True if nodes send this API in this version."""
     return any(header.api_key == api and header.api_version in versions for api, versions in VERSIONS.items())
 
 
 def read_request(header: RequestHeader, frame: bytes, at: int, names: Names) -> NodeRequest:
-    """The request whose body begins there. WireError where it is none, or of an API or a version that nodes do not speak."""
+    """Decode the request whose body is at `at`. WireError if it is malformed or nodes do not send its API or version."""
     if not speaks(header):
-        raise WireError(f"API {header.api_key} version {header.api_version} between nodes")
+        raise WireError(f"API {header.api_key} version {header.api_version} is not used between nodes")
     api, version = Api(header.api_key), header.api_version
     if api is Api.FETCH:
         return replication.read_fetch(header.correlation, version, frame, at, names)
@@ -128,7 +127,7 @@ def read_request(header: RequestHeader, frame: bytes, at: int, names: Names) -> 
 
 
 def reply_frame(request: NodeRequest, version: int, reply: NodeReply) -> bytes:
-    """The response to a request of this version as it goes over the connection."""
+    """The frame of the response to a request of this version."""
     header = encode_response_header(APIS[type(request)], version, request.correlation)
     return encode_frame(header, *_reply_body(request, version, reply))
 
@@ -147,11 +146,11 @@ def _reply_body(request: NodeRequest, version: int, reply: NodeReply) -> list[by
         case MetadataHeartbeat() | IsrChange(), MetadataHeartbeatReply() | IsrChangeReply():
             return _write_own(request, version, proposals.decision_frame(version, reply))
         case _:
-            raise AssertionError(f"{type(reply).__name__} to {type(request).__name__}")
+            raise AssertionError(f"{type(reply).__name__} cannot answer {type(request).__name__}")
 
 
 def read_reply(request: NodeRequest, version: int, frame: bytes) -> NodeReply:
-    """The response to a request that was sent in this version."""
+    """Decode the response to a request that was sent in this version."""
     at = response_body_at(frame, APIS[type(request)], version)
     match request:
         case Fetch():
@@ -167,7 +166,7 @@ def read_reply(request: NodeRequest, version: int, frame: bytes) -> NodeReply:
             assert_never(request)
 
 
-# --- frames of our own ----------------------------------------------------------------------------------------------------
+# --- our own layouts --------------------------------------------------------------------------------------------------------
 
 
 def _write_own(request: NodeRequest, version: int, frame: Struct) -> list[bytes]:

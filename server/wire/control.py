@@ -1,8 +1,8 @@
-"""Commands of the controller and their answers as frames of our own (V3 §A, C, D; KIP-112).
+"""Commands of the controller and their responses in our own frames (V3 §A, C, D; KIP-112).
 
-The last version of each has every field. An older one is a document's letter: what it has no place for is left out when it is
-written, and is as the document has it when it is read. V3 and KIP-112 know no incarnations, topic ids or eligible leaders; V3
-knows no epoch of the controller and no list of replicas, and its StopReplica stops whatever is there and deletes it.
+The last version of each has every field. The older ones follow a document to the letter: encoding leaves out the fields that the
+layout lacks, and decoding gives them the document's meaning. V3 and KIP-112 have no incarnations, topic ids or ELR. V3 has no
+controller epoch and no list of replicas, and its StopReplica always stops and deletes the replica.
 """
 
 from typing import assert_never
@@ -55,7 +55,7 @@ Command = LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo
 Answer = LeaderAndIsrReply | StopReplicaReply | UpdateMetadataReply | LogInfoReply
 
 _NO_CONTROLLER_EPOCH = ControllerEpoch(-1)
-_ACK_TIMEOUT_MS = 0  # V3's field: the controller waits by its own timer, and says so
+_ACK_TIMEOUT_MS = 0  # V3's field; 0, because the controller uses its own timer
 _V3_RESPONSE = 0
 
 CommandFrame = (
@@ -70,7 +70,7 @@ CommandFrame = (
 )
 AnswerFrame = frames.V3Response | frames.ControlResponse | frames.UpdateMetadataResponse | frames.LogInfoResponseAll
 
-# The layouts of each command and of its answer, by version.
+# The layouts of each command and of its response, by version.
 LAYOUTS: dict[type[Command], tuple[tuple[type[Struct], type[Struct]], ...]] = {
     LeaderAndIsr: (
         (frames.LeaderAndIsrV3, frames.V3Response),
@@ -90,7 +90,7 @@ LAYOUTS: dict[type[Command], tuple[tuple[type[Struct], type[Struct]], ...]] = {
 
 
 def frame_of(command: Command, version: int) -> CommandFrame:
-    """The layout of this version with what the command says."""
+    """Encode a command in the layout of this version."""
     match command:
         case LeaderAndIsr():
             return _leader_and_isr(command, version)
@@ -178,7 +178,7 @@ def _update_metadata(command: UpdateMetadata, version: int) -> CommandFrame:
 
 
 def command_of(correlation: int, frame: CommandFrame) -> Command:
-    """The command that a frame says."""
+    """Decode a command."""
     match frame:
         case frames.LeaderAndIsrV3() | frames.LeaderAndIsrKip112() | frames.LeaderAndIsrAll():
             return _leader_and_isr_of(correlation, frame)
@@ -223,14 +223,14 @@ def _leader_and_isr_of(
             assert_never(frame)
 
 
-# --- answers --------------------------------------------------------------------------------------------------------------
+# --- responses ------------------------------------------------------------------------------------------------------------
 
 
 def answer_frame(command: Command, version: int, answer: Answer) -> AnswerFrame:
-    """The layout of the answer to a command of this version."""
+    """Encode the response to a command of this version."""
     match answer:
         case LeaderAndIsrReply() | StopReplicaReply() if version == 0:
-            # V3 has codes by partition alone: what is refused is refused for each.
+            # V3's response has only codes by partition, so an error of the whole command is repeated for each of them.
             assert isinstance(command, LeaderAndIsr | StopReplica)
             errors = answer.errors
             if answer.error is not ErrorCode.NONE:
@@ -259,7 +259,7 @@ def answer_frame(command: Command, version: int, answer: Answer) -> AnswerFrame:
 
 
 def answer_of(command: Command, frame: AnswerFrame) -> Answer:
-    """The answer to a command that a frame says."""
+    """Decode the response to a command."""
     kind = LeaderAndIsrReply if isinstance(command, LeaderAndIsr) else StopReplicaReply
     match frame:
         case frames.V3Response():

@@ -1,13 +1,13 @@
-"""Bodies of requests and responses: Structs of ours in and out, in any version of Kafka's schemas.
+"""Encodes and decodes the bodies of requests and responses as msgspec Structs, in any version of Kafka's schemas.
 
-kio's generated classes are the schemas: which fields an API has in which version, of which type, with which default. They are
-read and written here, because kio's own reader takes the length of an array for granted (one that claims 2^31 elements ends the
-process) and knows no tagged field that is newer than itself.
+kio's generated classes are the schemas: the fields of each API and version, with types and defaults. This module decodes and
+encodes instead of kio, because kio's reader trusts the length of an array (a claim of 2^31 elements ends the process) and rejects
+unknown tagged fields.
 
-One Struct stands for all versions of an API. A field that the version does not have keeps the default of the Struct when it is
-read and is left out when it is written; one that the Struct does not have is skipped, or written with the default of the schema.
-Names are kio's, but times end in `_ms` and are integers, error codes and UUIDs are integers as well, and records may be written
-as a tuple of pieces. What was read of one body holds at most ELEMENTS_MAX elements of arrays in all.
+One Struct serves all versions of an API. A Struct field that the version lacks keeps its default in decoding and is left out in
+encoding. A schema field that the Struct lacks is skipped in decoding and gets the schema's default in encoding. Field names are
+kio's, but times end in `_ms`. Times, error codes and UUIDs are integers; records may be a tuple of pieces. A decoded body
+has at most ELEMENTS_MAX array elements in all.
 """
 
 import struct
@@ -47,7 +47,7 @@ _TIMES = frozenset(_NO_TIME)
 
 
 class _Cursor:
-    """Where reading stands."""
+    """The bytes being decoded, the current position and the number of array elements so far."""
 
     __slots__ = ("at", "data", "elements")
 
@@ -59,7 +59,7 @@ class _Cursor:
     def take(self, size: int) -> bytes:
         start, self.at = self.at, self.at + size
         if size < 0 or self.at > len(self.data):
-            raise WireError(f"{size} bytes are announced where {len(self.data) - start} are left")
+            raise WireError(f"{size} bytes expected, {len(self.data) - start} left")
         return self.data[start : self.at]
 
     def varint(self) -> int:
@@ -67,10 +67,10 @@ class _Cursor:
         return value
 
     def count(self, size: int) -> int:
-        # Whatever an element is, it takes a byte at least.
+        # Each element takes at least one byte.
         self.elements += size
         if size < 0 or size > len(self.data) - self.at or self.elements > ELEMENTS_MAX:
-            raise WireError(f"an array of {size} elements in {len(self.data) - self.at} bytes")
+            raise WireError(f"array of {size} elements in {len(self.data) - self.at} bytes; at most {ELEMENTS_MAX} in a body")
         return size
 
 
@@ -79,39 +79,39 @@ _Write = Callable[[list[bytes], object], None]
 
 
 def read_request(api_key: int, version: int, into: type[S], data: bytes, at: int) -> S:
-    """The body of a request that begins there. WireError where it is none; bytes behind it are left alone, as Kafka does."""
+    """Decode the body of a request at `at`. WireError if it is malformed; bytes behind it are ignored, as in Kafka."""
     return read_body(_request_schema(api_key, version), into, data, at)
 
 
 def read_response(api_key: int, version: int, into: type[S], data: bytes, at: int) -> S:
-    """The body of a response that begins there; WireError where it is none."""
+    """Decode the body of a response at `at`; WireError if it is malformed."""
     return read_body(_response_schema(api_key, version), into, data, at)
 
 
 def write_request(api_key: int, version: int, entity: msgspec.Struct) -> list[bytes]:
-    """The pieces of the body of a request."""
+    """Encode the body of a request, in pieces to be joined."""
     return write_body(_request_schema(api_key, version), entity)
 
 
 def write_response(api_key: int, version: int, entity: msgspec.Struct) -> list[bytes]:
-    """The pieces of the body of a response."""
+    """Encode the body of a response, in pieces to be joined."""
     return write_body(_response_schema(api_key, version), entity)
 
 
 def read_body(schema: _Schema, into: type[S], data: bytes, at: int) -> S:
-    """What a body by this schema says that begins there; WireError where it is none."""
+    """Decode a body of this schema at `at`; WireError if it is malformed."""
     try:
         found = _struct_reader(schema, into)(_Cursor(data, at))
     except struct.error:
-        raise WireError("a body is cut short") from None
+        raise WireError("body is cut short") from None
     except UnicodeDecodeError:
-        raise WireError("a string that is not UTF-8") from None
+        raise WireError("string is not UTF-8") from None
     assert isinstance(found, into)
     return found
 
 
 def write_body(schema: _Schema, entity: msgspec.Struct) -> list[bytes]:
-    """The pieces of a body by this schema."""
+    """Encode a body of this schema, in pieces to be joined."""
     pieces: list[bytes] = []
     _struct_writer(schema, type(entity))(pieces, entity)
     return pieces
@@ -119,7 +119,7 @@ def write_body(schema: _Schema, entity: msgspec.Struct) -> list[bytes]:
 
 @cache
 def _request_schema(api_key: int, version: int) -> _Schema:
-    return load_request_schema(api_key, version)  # importing what kio generated for this version alone
+    return load_request_schema(api_key, version)  # imports kio's module of this version only
 
 
 @cache
@@ -135,7 +135,7 @@ def _name(field: Field[object]) -> str:
 
 
 def _bare(kind: object) -> object:
-    """Of "X | None", X."""
+    """X for "X | None"."""
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         return next(part for part in typing.get_args(kind) if part is not types.NoneType)
     return kind
@@ -146,7 +146,7 @@ def _is_nullable(kind: object) -> bool:
 
 
 def _element(kind: object) -> object:
-    """Of "tuple[X, ...] | None", X; of X, X."""
+    """X for "tuple[X, ...] | None"; X for X."""
     bare = _bare(kind)
     return _bare(typing.get_args(bare)[0]) if typing.get_origin(bare) is tuple else bare
 
@@ -160,7 +160,7 @@ def _is_array(field: Field[object]) -> bool:
 
 @cache
 def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> _Read:
-    """Reads one entity; `into` None skips it."""
+    """A reader for one entity; if `into` is None it skips the entity."""
     known = {} if into is None else {field.name: field.type for field in msgspec.structs.fields(into)}
     flexible: bool = schema.__flexible__  # type: ignore[attr-defined]  # of kio's classes
     plain: list[tuple[str | None, _Read]] = []
@@ -194,12 +194,12 @@ def _read_tagged(cursor: _Cursor, tagged: dict[int, tuple[str | None, _Read]], v
         tag, size = cursor.varint(), cursor.varint()
         end = cursor.at + size
         if end > len(cursor.data):
-            raise WireError("a tagged field is cut short")
+            raise WireError("tagged field is cut short")
         if tag in tagged:
             name, part = tagged[tag]
             value = part(cursor)
             if cursor.at > end:
-                raise WireError("a tagged field is longer than it says")
+                raise WireError("tagged field is longer than its size")
             if name is not None:
                 values[name] = value
         cursor.at = end
@@ -286,7 +286,7 @@ def _struct_writer(schema: _Schema, kind: type[msgspec.Struct]) -> _Write:
 
 
 def _default(field: Field[object]) -> object:
-    """What an entity says of a field that its Struct does not have."""
+    """The value to encode for a field that the Struct lacks."""
     kind = field.metadata.get("kafka_type")
     if kind in _TIMES:
         seconds = getattr(field.default, "total_seconds", None)  # of a timedelta
@@ -313,7 +313,7 @@ def _field_writer(field: Field[object], flexible: bool, given: object) -> _Write
 
 
 def _never(pieces: list[bytes], value: object) -> None:
-    raise AssertionError("an entity that no Struct stands for is written in empty arrays alone")
+    raise AssertionError("only an empty array can be encoded for an entity without a Struct")
 
 
 def _array_writer(one: _Write, flexible: bool) -> _Write:

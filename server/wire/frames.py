@@ -1,8 +1,8 @@
-"""Bodies of the control requests: frames of our own, for no released version of Kafka has the documents' fields together.
+"""The bodies of control requests in our own layouts: no released version of Kafka has all the documents' fields in one request.
 
-The first layouts are the documents' letter, in their order and with the old lengths; of what they leave open (where a live broker
-is reached) nothing is said. A layout that ends in `All` has every field of its message. Fields are annotated with Kafka's types,
-from which `schema` makes what `server.wire.entities` reads and writes by.
+The layouts named after a document follow it to the letter, with its order of fields and old-style lengths. Fields that the
+document leaves open (the addresses of live brokers) are empty. A layout that ends in `All` has every field of its message. Fields
+are annotated with Kafka's types; `schema` turns the annotations into the schemas that `server.wire.entities` uses.
 """
 
 import dataclasses
@@ -21,14 +21,14 @@ Bool = Annotated[bool, "bool"]
 
 
 class TopicPartitionFrame(Struct, frozen=True):
-    """A partition by name and index."""
+    """A partition: topic name and index."""
 
     topic: Text
     partition: Int32
 
 
 class PartitionError(Struct, frozen=True):
-    """What became of one partition."""
+    """The error code of one partition; 0 for none."""
 
     topic: Text
     partition: Int32
@@ -36,14 +36,14 @@ class PartitionError(Struct, frozen=True):
 
 
 class ControlResponse(Struct, frozen=True, kw_only=True):
-    """One code for all, and one for each partition."""
+    """An error code for the whole command, and one for each partition."""
 
     error_code: Int16
     partitions: tuple[PartitionError, ...] = ()
 
 
 class V3Response(Struct, frozen=True, kw_only=True):
-    """LeaderAndISRResponse and StopReplicaResponse of V3: codes by partition alone."""
+    """LeaderAndISRResponse and StopReplicaResponse of V3: error codes by partition only."""
 
     version_id: Int16
     response_map: tuple[PartitionError, ...]
@@ -53,7 +53,7 @@ class V3Response(Struct, frozen=True, kw_only=True):
 
 
 class LeaderAndIsrOfV3(Struct, frozen=True):
-    """LeaderAndISR of V3, with its key in the map."""
+    """LeaderAndISR of V3, preceded by its key in the map (topic and partition)."""
 
     topic: Text
     partition: Int32
@@ -87,7 +87,7 @@ class StateKip112(Struct, frozen=True, kw_only=True):
 
 
 class LiveLeader(Struct, frozen=True, kw_only=True):
-    """Where a leader is reached: nobody is told so here, nodes know it from their settings."""
+    """The address of a leader; never sent, because nodes know addresses from their settings."""
 
     id: Int32
     host: Text
@@ -104,14 +104,14 @@ class LeaderAndIsrKip112(Struct, frozen=True, kw_only=True):
 
 
 class MemberFrame(Struct, frozen=True):
-    """A replica and the registration under which it counts."""
+    """A replica and the incarnation of its broker."""
 
     broker: Int32
     incarnation: Int64
 
 
 class StateAll(Struct, frozen=True, kw_only=True):
-    """A partition's state with all that is known of it."""
+    """All fields of a partition's state."""
 
     topic: Text
     partition: Int32
@@ -128,7 +128,7 @@ class StateAll(Struct, frozen=True, kw_only=True):
 
 
 class LeaderAndIsrAll(Struct, frozen=True, kw_only=True):
-    """LeaderAndIsr."""
+    """LeaderAndIsr with all fields."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -150,7 +150,7 @@ class StopReplicaV3(Struct, frozen=True, kw_only=True):
 
 
 class StopPartitionAll(Struct, frozen=True, kw_only=True):
-    """One replica to be stopped."""
+    """One replica to be stopped; `delete` removes its log; `moved`: the partition continues on other brokers."""
 
     topic: Text
     partition: Int32
@@ -161,7 +161,7 @@ class StopPartitionAll(Struct, frozen=True, kw_only=True):
 
 
 class StopReplicaAll(Struct, frozen=True, kw_only=True):
-    """StopReplica."""
+    """StopReplica with all fields."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -187,7 +187,7 @@ class MetadataStateKip112(Struct, frozen=True, kw_only=True):
 
 
 class EndPoint(Struct, frozen=True, kw_only=True):
-    """Where a broker is reached: nobody is told so here."""
+    """The address of a broker; never sent."""
 
     port: Int32
     host: Text
@@ -213,7 +213,7 @@ class UpdateMetadataKip112(Struct, frozen=True, kw_only=True):
 
 
 class UpdateMetadataAll(Struct, frozen=True, kw_only=True):
-    """UpdateMetadata."""
+    """UpdateMetadata with all fields."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -225,7 +225,7 @@ class UpdateMetadataAll(Struct, frozen=True, kw_only=True):
 
 
 class UpdateMetadataResponse(Struct, frozen=True, kw_only=True):
-    """Taken, or refused."""
+    """The error code of an UpdateMetadata; 0 if accepted."""
 
     error_code: Int16
 
@@ -291,7 +291,7 @@ class IsrChangeResponseKip343(Struct, frozen=True, kw_only=True):
 
 
 class IsrProposalAll(Struct, frozen=True, kw_only=True):
-    """One partition of an IsrChange."""
+    """One partition of an IsrChange, with all fields."""
 
     topic: Text
     partition: Int32
@@ -302,7 +302,7 @@ class IsrProposalAll(Struct, frozen=True, kw_only=True):
 
 
 class IsrChangeAll(Struct, frozen=True, kw_only=True):
-    """IsrChange."""
+    """IsrChange with all fields."""
 
     broker_id: Int32
     incarnation_id: Int64
@@ -310,7 +310,7 @@ class IsrChangeAll(Struct, frozen=True, kw_only=True):
 
 
 class IsrResultAll(Struct, frozen=True, kw_only=True):
-    """What became of one proposal; no state, or one."""
+    """The result of one partition of an IsrChange; `state` has no or one element."""
 
     error_code: Int16
     error_message: NullableText
@@ -318,7 +318,7 @@ class IsrResultAll(Struct, frozen=True, kw_only=True):
 
 
 class IsrChangeResponseAll(Struct, frozen=True, kw_only=True):
-    """The answer to an IsrChange."""
+    """The response to an IsrChange, with all fields."""
 
     top_level_error_code: Int16
     top_level_error_message: NullableText
@@ -329,7 +329,7 @@ class IsrChangeResponseAll(Struct, frozen=True, kw_only=True):
 
 
 class LogInfoAll(Struct, frozen=True, kw_only=True):
-    """LogInfo."""
+    """LogInfo, which asks a broker for the ends of its logs."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -338,7 +338,7 @@ class LogInfoAll(Struct, frozen=True, kw_only=True):
 
 
 class LogEndAll(Struct, frozen=True, kw_only=True):
-    """The end of one log."""
+    """The end of one log: epoch of its last batch and log end offset."""
 
     topic: Text
     partition: Int32
@@ -349,19 +349,19 @@ class LogEndAll(Struct, frozen=True, kw_only=True):
 
 
 class LogInfoResponseAll(Struct, frozen=True, kw_only=True):
-    """The answer to a LogInfo."""
+    """The response to a LogInfo; `offline` lists the partitions without a readable log."""
 
     error_code: Int16
     ends: tuple[LogEndAll, ...]
     offline: tuple[TopicPartitionFrame, ...]
 
 
-# --- as kio's schemas are -----------------------------------------------------------------------------------------------------
+# --- schemas ----------------------------------------------------------------------------------------------------------------
 
 
 @cache
 def schema(frame: type[Struct], *, flexible: bool) -> type:
-    """A dataclass like those that kio generates, of the fields of a frame."""
+    """A dataclass like those that kio generates, with the fields of a frame."""
     fields = []
     for name, annotation in get_type_hints(frame, include_extras=True).items():
         element = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation

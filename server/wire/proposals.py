@@ -1,7 +1,7 @@
-"""What brokers ask of the controller, heartbeats and ISR changes, as frames of our own (KIP-343).
+"""Requests of brokers to the controller in our own frames: MetadataHeartbeat and IsrChange (KIP-343).
 
-MetadataHeartbeat has all its fields in the document. IsrChange has them in version 1; KIP-343's own, version 0, names neither the
-version of the state it was made from nor topic ids or registrations, and its answer has no state.
+KIP-343's layout of MetadataHeartbeat has all fields. Its layout of IsrChange, version 0, lacks the ZK version of the state that
+the change is based on, topic ids and incarnations, and its response has no state; version 1 has them.
 """
 
 from itertools import groupby
@@ -40,7 +40,7 @@ DecisionFrame = frames.HeartbeatResponseKip343 | frames.IsrChangeResponseKip343 
 
 NO_ZK_VERSION = ZkVersion(-1)
 
-# The layouts of each and of its answer, by version.
+# The layouts of each request and of its response, by version.
 LAYOUTS: dict[type[Proposal], tuple[tuple[type[Struct], type[Struct]], ...]] = {
     MetadataHeartbeat: ((frames.HeartbeatKip343, frames.HeartbeatResponseKip343),),
     IsrChange: (
@@ -51,14 +51,14 @@ LAYOUTS: dict[type[Proposal], tuple[tuple[type[Struct], type[Struct]], ...]] = {
 
 
 def frame_of(proposal: Proposal, version: int) -> ProposalFrame:
-    """The layout of this version with what is asked."""
+    """Encode a request in the layout of this version."""
     match proposal:
         case MetadataHeartbeat():
             return frames.HeartbeatKip343(
                 broker_id=proposal.broker, incarnation_id=proposal.incarnation, target_state=proposal.target_state
             )
         case IsrChange() if version == 0:
-            # Neighbours of one topic stand together; the order, which is that of the results, stays.
+            # Group only adjacent changes of one topic: results come in the order of the changes, so the order must not change.
             topics = tuple(
                 frames.IsrChangeTopicKip343(topic_name=topic, partitions=tuple(_kip343_frame(change) for change in changes))
                 for topic, changes in groupby(proposal.changes, key=lambda change: topic_of(change.tp))
@@ -91,7 +91,7 @@ def _change_frame(change: IsrProposal) -> frames.IsrProposalAll:
 
 
 def proposal_of(correlation: int, frame: ProposalFrame) -> Proposal:
-    """What a frame asks."""
+    """Decode a request; what its layout lacks gets the value for "unknown"."""
     match frame:
         case frames.HeartbeatKip343():
             state = _broker_state(frame.target_state)
@@ -126,7 +126,7 @@ def proposal_of(correlation: int, frame: ProposalFrame) -> Proposal:
 
 
 def decision_frame(version: int, decision: Decision) -> DecisionFrame:
-    """The layout of the answer to a request of this version."""
+    """Encode the response to a request of this version."""
     match decision:
         case MetadataHeartbeatReply():
             return frames.HeartbeatResponseKip343(
@@ -156,7 +156,7 @@ def decision_frame(version: int, decision: Decision) -> DecisionFrame:
 
 
 def decision_of(correlation: int, frame: DecisionFrame) -> Decision:
-    """The answer that a frame says."""
+    """Decode a response."""
     match frame:
         case frames.HeartbeatResponseKip343():
             error = error_of(frame.error_code)
@@ -181,4 +181,4 @@ def _broker_state(number: int) -> BrokerState:
     try:
         return BrokerState(number)
     except ValueError:
-        raise WireError(f"broker state {number}") from None
+        raise WireError(f"unknown broker state {number}") from None

@@ -1,9 +1,9 @@
-"""Record batches in Kafka's format v2 (KIP-98): the header is read, the records never are.
+"""Record batches in Kafka's format v2 (KIP-98): only the header is read, never the records.
 
 Bytes of a batch: base offset 8, length of the rest 4, leader epoch 4, magic 1, CRC-32C 4, attributes 2, last offset delta 4,
 base and largest timestamp 8 each, producer id 8, producer epoch 2, base sequence 4, number of records 4, records. The CRC covers
-all from the attributes on. Base offset and leader epoch stand before it, so that a broker writes both where the batch stands and
-nothing else changes, compressed or not.
+everything from the attributes on. Base offset and leader epoch come before it, so a broker can set both without recomputing the
+CRC or decompressing the records.
 """
 
 import struct
@@ -32,7 +32,7 @@ _NOT_OF_A_CLIENT = _TRANSACTIONAL | _CONTROL | _DELETE_HORIZON
 
 
 class RecordsError(WireError):
-    """Bytes that are no record batch to be appended; `error` is what their producer is told."""
+    """A record batch that must not be appended; `error` is the code that its producer gets."""
 
     def __init__(self, error: ErrorCode, text: str) -> None:
         super().__init__(text)
@@ -58,17 +58,20 @@ class BatchHeader(Struct, frozen=True, array_like=True):
 
 
 def read_header(data: bytes, at: int = 0) -> BatchHeader:
-    """The header that begins there, unchecked; RecordsError where bytes are missing."""
+    """Decode the header at `at` without checking it; RecordsError if bytes are missing."""
     if len(data) - at < HEADER_BYTES:
         raise RecordsError(ErrorCode.CORRUPT_MESSAGE, f"{len(data) - at} bytes; a record batch has at least {HEADER_BYTES}")
     return BatchHeader(*_HEADER.unpack_from(data, at))
 
 
 def check(data: bytes, at: int = 0) -> tuple[BatchHeader, int]:
-    """The whole batch that begins there, and where it ends. RecordsError where it is cut short, not v2, or its CRC is wrong."""
+    """The header of the batch at `at` and the position behind the batch.
+
+    RecordsError if it is cut short, not v2, or its CRC is wrong.
+    """
     header = read_header(data, at)
     end = at + LENGTH_FROM + header.length
-    # The magic is looked at first: what an older client sends has other fields in the place of the rest (KIP-98).
+    # Check the magic first: older formats have other fields at these positions (KIP-98).
     if header.magic != MAGIC:
         raise RecordsError(ErrorCode.INVALID_RECORD, f"records of format {header.magic}; format {MAGIC} is taken")
     if end - at < HEADER_BYTES or end > len(data):
@@ -81,7 +84,10 @@ def check(data: bytes, at: int = 0) -> tuple[BatchHeader, int]:
 
 
 def check_produced(records: bytes) -> BatchHeader:
-    """The one batch of a produce request (KIP-98), as a broker may append it; RecordsError where it may not."""
+    """Check the records of one partition of a produce request (KIP-98): one batch, no transaction, no control records.
+
+    RecordsError if the batch must not be appended.
+    """
     header, end = check(records)
     if end != len(records):
         raise RecordsError(ErrorCode.INVALID_RECORD, f"{len(records) - end} bytes after the one record batch of a produce")
@@ -94,7 +100,7 @@ def check_produced(records: bytes) -> BatchHeader:
 
 
 def split(data: bytes) -> list[bytes]:
-    """Batches that stand one after the other, as in a fetch response, each checked; a last one that is cut short is an error."""
+    """Split consecutive batches, as in a fetch response, and check each; an incomplete last one is a RecordsError."""
     batches = []
     at = 0
     while at < len(data):
@@ -105,12 +111,12 @@ def split(data: bytes) -> list[bytes]:
 
 
 def batch_of(data: bytes) -> Batch:
-    """A whole batch as the machines carry it: offsets, epoch and the producer's numbers from its header."""
+    """The bytes of a batch as a `Batch`: base offset, epoch, producer id, epoch and sequence come from its header."""
     return batch_with(read_header(data), data)
 
 
 def batch_with(header: BatchHeader, data: bytes) -> Batch:
-    """The same, of a header that was read."""
+    """As `batch_of`, with a header that is already decoded."""
     return Batch(
         base_offset=Offset(header.base_offset),
         leader_epoch=LeaderEpoch(header.leader_epoch),
@@ -122,22 +128,22 @@ def batch_with(header: BatchHeader, data: bytes) -> Batch:
 
 
 def patched(batch: Batch) -> bytes:
-    """A sealed batch as it leaves the machine: its offset and leader epoch written into its header. TypeError of clear values."""
+    """The bytes of a sealed batch with its base offset and leader epoch in the header. TypeError if the values are not sealed."""
     values = batch.values
     if not isinstance(values, bytes):
-        raise TypeError("values in the clear have no bytes on the wire")
+        raise TypeError("a batch must be sealed to be written as bytes")
     return b"".join(pieces(batch))
 
 
 def pieces(batch: Batch) -> tuple[bytes, bytes]:
-    """A sealed batch as it leaves the machine, in two pieces: what its broker decides on, and the rest as it came."""
+    """As `patched`, in two pieces without a copy: the patched start, and the rest as the producer sent it."""
     values = batch.values
     assert isinstance(values, bytes)
     return prefix(batch), values[_PREFIX.size :]
 
 
 def prefix(batch: Batch) -> bytes:
-    """The bytes of a batch that its broker decides on: those before the magic."""
+    """The bytes before the magic: base offset, length and leader epoch, which the broker sets."""
     values = batch.values
     assert isinstance(values, bytes)
     return _PREFIX.pack(batch.base_offset, int.from_bytes(values[8:LENGTH_FROM], "big", signed=True), batch.leader_epoch)
@@ -151,7 +157,7 @@ def sealed(
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """Values as one batch, not compressed, without keys, at offset 0: for tests and tools. At least one value."""
+    """Values as one uncompressed batch without keys at offset 0, for tests and tools. At least one value."""
     assert values
     body = b"".join(_record(index, value.encode()) for index, value in enumerate(values))
     times = (timestamp_ms, timestamp_ms)
@@ -165,13 +171,13 @@ def sealed(
 
 
 def _record(index: int, value: bytes) -> bytes:
-    """One record: attributes, timestamp delta, offset delta, no key, the value, no headers."""
+    """One record: attributes, timestamp delta, offset delta, null key, value, no headers."""
     body = b"\0" + _zigzag(0) + _zigzag(index) + _zigzag(-1) + _zigzag(len(value)) + value + _zigzag(0)
     return _zigzag(len(body)) + body
 
 
 def _zigzag(number: int) -> bytes:
-    """A signed number in groups of seven bits, small ones of either sign short."""
+    """A signed number as a zigzag varint."""
     rest = number * 2 if number >= 0 else -number * 2 - 1
     groups = bytearray()
     while rest >= 0x80:

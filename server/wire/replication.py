@@ -1,9 +1,9 @@
-"""Fetch and OffsetForLeaderEpoch between nodes: one partition a request, in Kafka's own layouts (KIP-101, 320, 516, 595, 903).
+"""Fetch and OffsetForLeaderEpoch between nodes: one partition per request, in Kafka's layouts (KIP-101, 320, 516, 595, 903).
 
-The id of a topic is the czxid of its node, the low 64 bits of Kafka's UUID; where a variant has no ids, Fetch goes in version 12,
-by name. What Kafka's layouts have no place for stands in tagged fields of ours, which a broker of Kafka's would skip: the limit
-on records of a fetch, the registration of the asker in version 12, the topic's id in OffsetForLeaderEpoch. A topic id that the
-receiver has no name for is given the empty name, which no topic has: the machine answers as for any partition it does not have.
+A topic id is the czxid of the topic's znode, in the low 64 bits of Kafka's UUID. Variants without topic ids send Fetch 12,
+which has topic names. Fields that Kafka's layouts lack are tagged fields of ours, which a Kafka broker would skip: the limit on
+records of a fetch, the incarnation of the sender in version 12, the topic id in OffsetForLeaderEpoch. An unknown topic id is
+decoded as the empty name, which no topic has, and the machine answers as for any partition that it does not have.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ from server.wire.framing import WireError
 from server.wire.records import batch_of, pieces, split
 from server.wire.values import error_of, only, tp_of
 
-Names = Callable[[TopicId], str | None]  # the topic that has or had this id; ids are never given again
+Names = Callable[[TopicId], str | None]  # the topic that has or had this id; ids are never reused
 
 BY_NAME = 12
 BY_ID = 15
@@ -45,12 +45,12 @@ _NO_OFFSET = -1
 _NO_EPOCH = -1
 _NO_ID = 0
 
-# Tags from 10,000 on are ours: Kafka counts its own from 0.
+# Our tags begin at 10,000: Kafka numbers its own from 0.
 _MAX_RECORDS = (10_000, "max_records", "int32")
 _INCARNATION = (10_001, "incarnation", "int64")
 _TOPIC_ID = (10_002, "own_topic_id", "int64")
 
-# In which request each stands.
+# The request of each tag.
 OWN_TAGS = (
     ("Fetch 12, 15", *_MAX_RECORDS),
     ("Fetch 12", *_INCARNATION),
@@ -59,7 +59,7 @@ OWN_TAGS = (
 
 
 def _extended(schema: type, *fields: tuple[int, str, str]) -> type:
-    """A schema of kio's with tagged fields of ours."""
+    """A schema of kio with additional tagged fields."""
     more = [(name, int, dataclasses.field(metadata={"kafka_type": kind, "tag": tag}, default=0)) for tag, name, kind in fields]
     return dataclasses.make_dataclass(schema.__name__, more, bases=(schema,), kw_only=True, frozen=True)
 
@@ -72,7 +72,7 @@ _FETCH_RESPONSE: dict[int, type] = {BY_NAME: fetch_v12_response.FetchResponse, B
 _EPOCH_END = _extended(epoch_v4.OffsetForLeaderEpochRequest, _TOPIC_ID)
 
 
-# --- what is said of the layouts --------------------------------------------------------------------------------------------
+# --- bodies: the fields of Kafka's schemas that are used ----------------------------------------------------------------------
 
 
 class _ReplicaState(Struct, frozen=True):
@@ -173,12 +173,12 @@ class _EpochResponse(Struct, frozen=True):
 
 
 def version_of(fetch: Fetch) -> int:
-    """By the id of the topic, where the asker knows it."""
+    """The version of a Fetch: by topic id if it has one, else by name."""
     return BY_NAME if fetch.topic_id == NO_TOPIC_ID else BY_ID
 
 
 def write_fetch(fetch: Fetch, version: int) -> list[bytes]:
-    """The body of a Fetch."""
+    """Encode the body of a Fetch."""
     limit = _NO_LIMIT if fetch.max_bytes is None else fetch.max_bytes
     partition = _FetchPartition(
         partition=index_of(fetch.tp),
@@ -202,7 +202,7 @@ def write_fetch(fetch: Fetch, version: int) -> list[bytes]:
 
 
 def read_fetch(correlation: int, version: int, data: bytes, at: int, names: Names) -> Fetch:
-    """The Fetch that begins there."""
+    """Decode the body of a Fetch at `at`; `names` maps topic ids to names."""
     request = read_body(_FETCH[version], _FetchRequest, data, at)
     topic = only(request.topics)
     partition = only(topic.partitions)
@@ -226,7 +226,7 @@ def read_fetch(correlation: int, version: int, data: bytes, at: int, names: Name
 
 
 def write_fetch_reply(fetch: Fetch, version: int, reply: FetchReply) -> list[bytes]:
-    """The body of the answer to a Fetch; batches are sealed."""
+    """Encode the body of a Fetch response; batches must be sealed."""
     diverging = reply.diverging
     partition = _PartitionData(
         partition_index=index_of(fetch.tp),
@@ -247,13 +247,13 @@ def _all_pieces(batches: tuple[Batch, ...]) -> Iterator[bytes]:
 
 
 def read_fetch_reply(fetch: Fetch, version: int, data: bytes, at: int) -> FetchReply:
-    """The answer to a Fetch that begins there. The CRC of every batch is looked at."""
+    """Decode the body of a Fetch response at `at`, checking the CRC of every batch."""
     response = read_body(_FETCH_RESPONSE[version], _FetchResponse, data, at)
     if response.error_code:
         return FetchReply(fetch.correlation, fetch.tp, error_of(response.error_code), LeaderEpoch(_NO_EPOCH), Offset(0))
     partition = only(only(response.responses).partitions)
     if partition.partition_index != index_of(fetch.tp):
-        raise WireError(f"partition {partition.partition_index} where {fetch.tp} was asked for")
+        raise WireError(f"response must be for {fetch.tp}, not for partition {partition.partition_index}")
     diverging = partition.diverging_epoch
     records = partition.records or b""
     assert isinstance(records, bytes)
@@ -274,7 +274,7 @@ def read_fetch_reply(fetch: Fetch, version: int, data: bytes, at: int) -> FetchR
 
 
 def write_epoch_end(request: EpochEnd) -> list[bytes]:
-    """The body of an OffsetForLeaderEpoch."""
+    """Encode the body of an OffsetForLeaderEpoch."""
     partition = _EpochPartition(
         partition=index_of(request.tp),
         current_leader_epoch=request.current_leader_epoch,
@@ -285,7 +285,7 @@ def write_epoch_end(request: EpochEnd) -> list[bytes]:
 
 
 def read_epoch_end(correlation: int, data: bytes, at: int) -> EpochEnd:
-    """The OffsetForLeaderEpoch that begins there."""
+    """Decode the body of an OffsetForLeaderEpoch at `at`."""
     request = read_body(_EPOCH_END, _EpochRequest, data, at)
     topic = only(request.topics)
     partition = only(topic.partitions)
@@ -300,7 +300,7 @@ def read_epoch_end(correlation: int, data: bytes, at: int) -> EpochEnd:
 
 
 def write_epoch_end_reply(request: EpochEnd, reply: EpochEndReply) -> list[bytes]:
-    """The body of the answer."""
+    """Encode the body of an OffsetForLeaderEpoch response."""
     ended = _EpochEnded(
         error_code=reply.error,
         partition=index_of(request.tp),
@@ -312,11 +312,11 @@ def write_epoch_end_reply(request: EpochEnd, reply: EpochEndReply) -> list[bytes
 
 
 def read_epoch_end_reply(request: EpochEnd, data: bytes, at: int) -> EpochEndReply:
-    """The answer that begins there."""
+    """Decode the body of an OffsetForLeaderEpoch response at `at`."""
     response = read_body(epoch_v4_response.OffsetForLeaderEpochResponse, _EpochResponse, data, at)
     topic = only(response.topics)
     ended = only(topic.partitions)
     if tp_of(topic.topic, ended.partition) != request.tp:
-        raise WireError(f"{topic.topic} {ended.partition} where {request.tp} was asked for")
+        raise WireError(f"response must be for {request.tp}, not for {topic.topic}-{ended.partition}")
     end = None if ended.end_offset == _NO_OFFSET else Offset(ended.end_offset)
     return EpochEndReply(request.correlation, request.tp, error_of(ended.error_code), LeaderEpoch(ended.leader_epoch), end)

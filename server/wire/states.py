@@ -1,4 +1,4 @@
-"""States of partitions, and lists of partitions, in the layouts of the documents and in the full one."""
+"""Converts partition states and lists of partitions to and from frames: V3's layout, KIP-112's, and ours with all fields."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ _NO_CONTROLLER_EPOCH = ControllerEpoch(-1)
 
 
 def state_frame(state: PartitionState) -> frames.StateAll:
-    """A partition's state with all that is known of it."""
+    """The layout with all fields of a partition's state."""
     return frames.StateAll(
         topic=topic_of(state.tp),
         partition=index_of(state.tp),
@@ -42,7 +42,7 @@ def state_frame(state: PartitionState) -> frames.StateAll:
 
 
 def state_of(frame: frames.StateAll) -> PartitionState:
-    """The state that a frame says."""
+    """Decode the layout with all fields."""
     return PartitionState(
         tp=tp_of(frame.topic, frame.partition),
         leader=_leader_of(frame.leader),
@@ -59,17 +59,17 @@ def state_of(frame: frames.StateAll) -> PartitionState:
 
 
 def members(isr: tuple[IsrMember, ...]) -> tuple[frames.MemberFrame, ...]:
-    """Replicas with their registrations."""
+    """Replicas with the incarnation of their brokers."""
     return tuple(frames.MemberFrame(member.broker, member.incarnation) for member in isr)
 
 
 def members_of(isr: tuple[frames.MemberFrame, ...]) -> tuple[IsrMember, ...]:
-    """The replicas that frames name."""
+    """Decode replicas with incarnations."""
     return tuple(IsrMember(BrokerId(member.broker), Incarnation(member.incarnation)) for member in isr)
 
 
 def unregistered(isr: Iterable[int]) -> tuple[IsrMember, ...]:
-    """Replicas of a document that knows no registrations."""
+    """Replicas of a layout without incarnations."""
     return tuple(IsrMember(BrokerId(broker), NO_INCARNATION) for broker in isr)
 
 
@@ -89,7 +89,7 @@ def _ids(isr: tuple[IsrMember, ...]) -> tuple[int, ...]:
 
 
 def v3_frame(state: PartitionState) -> frames.LeaderAndIsrOfV3:
-    """What V3's LeaderAndISR has of a state (R-012)."""
+    """The fields of a state that V3's LeaderAndISR has (R-012)."""
     return frames.LeaderAndIsrOfV3(
         topic=topic_of(state.tp),
         partition=index_of(state.tp),
@@ -101,7 +101,7 @@ def v3_frame(state: PartitionState) -> frames.LeaderAndIsrOfV3:
 
 
 def v3_state_of(frame: frames.LeaderAndIsrOfV3) -> PartitionState:
-    """The state that V3's LeaderAndISR says: its replicas are not told."""
+    """Decode V3's LeaderAndISR; the state has no replicas, because the layout has none."""
     return PartitionState(
         tp=tp_of(frame.topic, frame.partition),
         leader=_leader_of(frame.leader),
@@ -118,7 +118,7 @@ def v3_state_of(frame: frames.LeaderAndIsrOfV3) -> PartitionState:
 
 
 def kip112_frame(state: PartitionState, *, new: bool) -> frames.StateKip112:
-    """What KIP-112's LeaderAndIsrRequest has of a state (R-310)."""
+    """The fields of a state that KIP-112's LeaderAndIsrRequest has (R-310)."""
     return frames.StateKip112(
         topic=topic_of(state.tp),
         partition=index_of(state.tp),
@@ -133,7 +133,7 @@ def kip112_frame(state: PartitionState, *, new: bool) -> frames.StateKip112:
 
 
 def kip112_metadata_frame(state: PartitionState) -> frames.MetadataStateKip112:
-    """What KIP-112's UpdateMetadataRequest has of a state (R-311)."""
+    """The fields of a state that KIP-112's UpdateMetadataRequest has (R-311)."""
     return frames.MetadataStateKip112(
         topic=topic_of(state.tp),
         partition=index_of(state.tp),
@@ -148,7 +148,7 @@ def kip112_metadata_frame(state: PartitionState) -> frames.MetadataStateKip112:
 
 
 def kip112_state_of(frame: frames.StateKip112 | frames.MetadataStateKip112, *, offline: tuple[int, ...] = ()) -> PartitionState:
-    """The state that a request of KIP-112 says."""
+    """Decode a state of KIP-112's requests."""
     return PartitionState(
         tp=tp_of(frame.topic, frame.partition),
         leader=_leader_of(frame.leader),
@@ -163,7 +163,7 @@ def kip112_state_of(frame: frames.StateKip112 | frames.MetadataStateKip112, *, o
 
 
 def kip112_metadata_of(frame: frames.MetadataStateKip112) -> PartitionState:
-    """The state that KIP-112's UpdateMetadataRequest says."""
+    """Decode a state of KIP-112's UpdateMetadataRequest."""
     return kip112_state_of(frame, offline=frame.offline_replicas)
 
 
@@ -171,20 +171,20 @@ def kip112_metadata_of(frame: frames.MetadataStateKip112) -> PartitionState:
 
 
 def tp_frames(tps: Iterable[TopicPartition]) -> tuple[frames.TopicPartitionFrame, ...]:
-    """Partitions by topic and index."""
+    """Partitions as topic name and index."""
     return tuple(frames.TopicPartitionFrame(topic_of(tp), index_of(tp)) for tp in tps)
 
 
 def tps_of(partitions: tuple[frames.TopicPartitionFrame, ...]) -> tuple[TopicPartition, ...]:
-    """The partitions that frames name."""
+    """Decode a list of partitions. WireError for a negative index."""
     return tuple(tp_of(one.topic, one.partition) for one in partitions)
 
 
 def error_frames(errors: tuple[tuple[TopicPartition, ErrorCode], ...]) -> tuple[frames.PartitionError, ...]:
-    """Codes by partition."""
+    """Error codes by partition."""
     return tuple(frames.PartitionError(topic_of(tp), index_of(tp), error) for tp, error in errors)
 
 
 def errors_of(errors: tuple[frames.PartitionError, ...]) -> tuple[tuple[TopicPartition, ErrorCode], ...]:
-    """The codes that frames say."""
+    """Decode error codes by partition. WireError for an unknown code."""
     return tuple((tp_of(one.topic, one.partition), error_of(one.error_code)) for one in errors)

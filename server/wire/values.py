@@ -1,4 +1,4 @@
-"""What the bodies of messages between nodes are made of: names, codes, the one of a list of one. All else is a WireError."""
+"""Checked decoding of values in messages between nodes; an invalid value raises WireError."""
 
 from typing import TypeVar
 
@@ -10,22 +10,22 @@ T = TypeVar("T")
 
 
 def only(parts: tuple[T, ...]) -> T:
-    """The one part that a message between nodes has."""
+    """The single element of a list: nodes send one topic and one partition in each request."""
     if len(parts) != 1:
-        raise WireError(f"{len(parts)} parts where nodes send one")
+        raise WireError(f"a list between nodes must have 1 element, not {len(parts)}")
     return parts[0]
 
 
 def tp_of(topic: str, partition: int) -> TopicPartition:
-    """The partition of a topic."""
+    """The partition of a topic; `partition` must not be negative."""
     if partition < 0:
-        raise WireError(f"partition {partition}")
+        raise WireError(f"partition must be at least 0, not {partition}")
     return topic_partition(topic, partition)
 
 
 def error_of(code: int) -> ErrorCode:
-    """The error of this number."""
+    """The ErrorCode of this number."""
     try:
         return ErrorCode(code)
     except ValueError:
-        raise WireError(f"error code {code}") from None
+        raise WireError(f"unknown error code {code}") from None

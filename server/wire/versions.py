@@ -1,8 +1,8 @@
-"""Which APIs are spoken between nodes, under which keys and in which versions.
+"""The APIs between nodes, their keys and versions.
 
-What Kafka has goes as Kafka's; a key from FIRST_OWN_KEY on is a frame of our own, with a version for each layout that a document
-gives: the first ones are a document's letter, the last one has every field of the message. Nodes send the last version, and take
-them all. What stock clients are served, and in which versions, is decided in `server.wire.clients`.
+Fetch and OffsetForLeaderEpoch use Kafka's own APIs. The others have keys from FIRST_OWN_KEY on and one version for each layout:
+the first versions follow a document to the letter, the last one has every field of the message. Nodes send the last version and
+accept all. `server.wire.clients.apis` has the APIs for stock clients.
 """
 
 from enum import IntEnum
@@ -15,14 +15,14 @@ NEVER_FLEXIBLE = 1 << 15
 class Api(IntEnum):
     """APIs between nodes, by their keys."""
 
-    FETCH = 1  # 15 by the topic's id, 12 by its name
+    FETCH = 1  # 15: topic by id; 12: topic by name
     OFFSET_FOR_LEADER_EPOCH = 23
     LEADER_AND_ISR = 1000  # 0: V3; 1: KIP-112; 2: all fields
     STOP_REPLICA = 1001  # 0: V3; 1: all fields
     UPDATE_METADATA = 1002  # 0: KIP-112; 1: all fields
-    METADATA_HEARTBEAT = 1003  # 0: KIP-343, which has all fields
+    METADATA_HEARTBEAT = 1003  # 0: KIP-343, with all fields
     ISR_CHANGE = 1004  # 0: KIP-343; 1: all fields
-    LOG_INFO = 1005  # 0: in no document
+    LOG_INFO = 1005  # 0: ours, in no document
 
 
 VERSIONS: dict[Api, tuple[int, ...]] = {
@@ -36,7 +36,8 @@ VERSIONS: dict[Api, tuple[int, ...]] = {
     Api.LOG_INFO: (0,),
 }
 
-# The first version of each API whose header and body have compact lengths and tagged fields (KIP-482). Documents know none.
+# The first version of each API whose header and body have compact lengths and tagged fields (KIP-482). The layouts of the
+# documents have neither.
 FLEXIBLE_FROM: dict[int, int] = {
     0: 9,  # Produce
     1: 12,  # Fetch
@@ -69,5 +70,5 @@ FLEXIBLE_FROM: dict[int, int] = {
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Do header and body of this version have compact lengths and tagged fields? Those of an unknown API have not."""
+    """True if header and body of this version have compact lengths and tagged fields; False for an unknown API."""
     return api_version >= FLEXIBLE_FROM.get(api_key, NEVER_FLEXIBLE)

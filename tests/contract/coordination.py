@@ -1,4 +1,4 @@
-"""What any ZooKeeper must do that the protocol stands on: subclass `CoordinationContract` and give it a `bench`."""
+"""The contract of ZooKeeper that the protocol relies on: subclass `CoordinationContract` and provide a `bench`."""
 
 from typing import Protocol
 
@@ -32,31 +32,31 @@ from reference.coordination.api import (
 
 
 class Bench(Protocol):
-    """A ZooKeeper with clients. Paths of a test lie under `root`, which exists and is empty."""
+    """A ZooKeeper with clients. Tests use paths below `root`, which exists and is empty."""
 
     root: str
 
     def connect(self) -> int:
-        """A new client with a new session; the session's id as ZooKeeper gave it."""
+        """Open a client with a new session; returns the session id that ZooKeeper assigned."""
 
     def ask(self, session: int, *ops: AnyOp, atomic: bool = False) -> tuple[AnyAnswer, ...]:
-        """One request of a session and its answers."""
+        """Perform one request in a session and return its answers."""
 
     def told(self, session: int) -> list[tuple[str, Change]]:
-        """The watches that fired since this was last asked, once all that was done has been told."""
+        """Wait until all watch events have arrived; returns those since the last call."""
 
     def lose_connection(self, session: int) -> None:
-        """The connection breaks; the session lives on."""
+        """Break the connection; the session continues."""
 
     def reconnect(self, session: int) -> None:
-        """The client library reaches a server again."""
+        """Let the client reach a server again."""
 
     def expire(self, session: int) -> None:
-        """The session ends, and its client has learnt it."""
+        """End the session and wait until its client knows."""
 
 
 class CoordinationContract:
-    """The suite. `bench` is a fixture of the subclass."""
+    """The tests. `bench` is a fixture of the subclass."""
 
     def test_create_needs_a_parent_and_a_free_path(self, bench: Bench) -> None:
         client = bench.connect()
@@ -66,7 +66,7 @@ class CoordinationContract:
 
         assert answers == (Created(a), NodeExists(), NoNode())
 
-    def test_a_write_raises_the_version_and_must_name_it(self, bench: Bench) -> None:
+    def test_write_raises_the_version_and_must_name_it(self, bench: Bench) -> None:
         client = bench.connect()
         a = f"{bench.root}/a"
         bench.ask(client, Create(a, b"0"))
@@ -77,7 +77,7 @@ class CoordinationContract:
         assert writes == (Written(1), BadVersion(), Written(2), NoNode())
         assert deletions == (BadVersion(), Deleted())
 
-    def test_a_node_with_children_cannot_be_deleted(self, bench: Bench) -> None:
+    def test_znode_with_children_cannot_be_deleted(self, bench: Bench) -> None:
         client = bench.connect()
         a = f"{bench.root}/a"
         bench.ask(client, Create(a, b""), Create(f"{a}/b", b""))
@@ -86,7 +86,7 @@ class CoordinationContract:
 
         assert answers == (NotEmpty(), Deleted(), Deleted(), NoNode())
 
-    def test_reads_say_data_version_and_sorted_children(self, bench: Bench) -> None:
+    def test_reads_return_data_version_and_sorted_children(self, bench: Bench) -> None:
         client = bench.connect()
         a = f"{bench.root}/a"
         bench.ask(client, Create(a, b"0"), Create(f"{a}/z", b""), Create(f"{a}/b", b""), SetData(a, b"1"))
@@ -99,7 +99,7 @@ class CoordinationContract:
         assert children == Children(("b", "z"))
         assert nothing == NoNode()
 
-    def test_sequential_names_ascend_and_are_never_used_again(self, bench: Bench) -> None:
+    def test_sequential_names_ascend_and_are_never_reused(self, bench: Bench) -> None:
         client = bench.connect()
         answers = bench.ask(client, *(Create(f"{bench.root}/n-", b"", sequential=True) for _ in range(2)))
         first, second = (answer.path for answer in answers if isinstance(answer, Created))
@@ -111,8 +111,8 @@ class CoordinationContract:
         assert first < second < third.path
         assert len(first) == len(f"{bench.root}/n-") + 10
 
-    def test_a_czxid_tells_a_node_from_the_one_that_stood_there_before(self, bench: Bench) -> None:
-        """Registrations of a broker are told apart by it (KIP-380)."""
+    def test_recreated_znode_has_another_czxid(self, bench: Bench) -> None:
+        """KIP-380: the czxid distinguishes the incarnations of a broker."""
         client = bench.connect()
         a, b = f"{bench.root}/a", f"{bench.root}/b"
 
@@ -125,7 +125,7 @@ class CoordinationContract:
         (other,) = (answer.czxid for answer in bench.ask(client, GetData(b)) if isinstance(answer, Data))
         assert first == same < other < again
 
-    def test_ephemerals_name_their_owner_and_go_with_its_session(self, bench: Bench) -> None:
+    def test_ephemeral_names_its_owner_and_ends_with_the_session(self, bench: Bench) -> None:
         owner, other = bench.connect(), bench.connect()
         mine, kept = f"{bench.root}/mine", f"{bench.root}/kept"
         bench.ask(owner, Create(mine, b"", ephemeral=True), Create(kept, b""))
@@ -139,7 +139,7 @@ class CoordinationContract:
         assert answers[0] == NoNode()
         assert isinstance(answers[1], Data)
 
-    def test_a_session_that_is_over_does_nothing(self, bench: Bench) -> None:
+    def test_expired_session_performs_nothing(self, bench: Bench) -> None:
         client, other = bench.connect(), bench.connect()
         bench.expire(client)
 
@@ -148,7 +148,7 @@ class CoordinationContract:
         assert answers == (SessionExpired(), SessionExpired())
         assert bench.ask(other, Exists(f"{bench.root}/a")) == (NoNode(),)
 
-    def test_a_multi_does_all(self, bench: Bench) -> None:
+    def test_multi_performs_all_operations(self, bench: Bench) -> None:
         client = bench.connect()
         a, b = f"{bench.root}/a", f"{bench.root}/b"
         bench.ask(client, Create(a, b""))
@@ -168,8 +168,8 @@ class CoordinationContract:
             (Delete("/p"), NotEmpty()),
         ],
     )
-    def test_a_multi_does_nothing_where_one_operation_fails(self, bench: Bench, last: AnyOp, error: AnyAnswer) -> None:
-        """Guarded controller writes stand on it: the state is not written where /controller_epoch has moved."""
+    def test_multi_performs_nothing_if_one_operation_fails(self, bench: Bench, last: AnyOp, error: AnyAnswer) -> None:
+        """Guarded controller writes rely on it: no state is written if /controller_epoch has changed."""
         client, root = bench.connect(), bench.root
         watcher = bench.connect()
         bench.ask(client, Create(f"{root}/a", b"0"), Create(f"{root}/p", b""), Create(f"{root}/p/q", b""))
@@ -191,7 +191,7 @@ class CoordinationContract:
         assert bench.ask(client, GetData(f"{root}/a"), GetChildren(root), GetChildren(f"{root}/p")) == before
         assert bench.told(watcher) == []
 
-    def test_a_watch_on_data_fires_once(self, bench: Bench) -> None:
+    def test_data_watch_fires_once(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
         a = f"{bench.root}/a"
         bench.ask(client, Create(a, b""))
@@ -201,7 +201,7 @@ class CoordinationContract:
         assert bench.told(watcher) == [(a, "changed")]
         assert bench.told(client) == []
 
-    def test_reading_without_watch_leaves_none(self, bench: Bench) -> None:
+    def test_read_without_watch_sets_none(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
         a = f"{bench.root}/a"
         bench.ask(client, Create(a, b""))
@@ -210,7 +210,7 @@ class CoordinationContract:
 
         assert bench.told(watcher) == []
 
-    def test_only_exists_watches_what_is_not_there(self, bench: Bench) -> None:
+    def test_only_exists_watches_a_missing_znode(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
         a, b = f"{bench.root}/a", f"{bench.root}/b"
         bench.ask(watcher, Exists(a, watch=True), GetData(b, watch=True), GetChildren(b, watch=True))
@@ -218,7 +218,7 @@ class CoordinationContract:
 
         assert bench.told(watcher) == [(a, "created")]
 
-    def test_a_watch_on_children_hears_of_coming_and_going_only(self, bench: Bench) -> None:
+    def test_children_watch_fires_for_creation_and_deletion_only(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
         a = f"{bench.root}/a"
         bench.ask(watcher, GetChildren(bench.root, watch=True))
@@ -233,7 +233,7 @@ class CoordinationContract:
         assert coming == [(bench.root, "children")]
         assert bench.told(watcher) == [(bench.root, "children")]
 
-    def test_who_watches_data_and_children_hears_once_of_a_deletion(self, bench: Bench) -> None:
+    def test_deletion_fires_data_and_children_watches_once(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
         a = f"{bench.root}/a"
         bench.ask(client, Create(a, b""))
@@ -242,8 +242,8 @@ class CoordinationContract:
 
         assert bench.told(watcher) == [(a, "deleted")]
 
-    def test_the_end_of_a_session_fires_the_watches_of_others(self, bench: Bench) -> None:
-        """A dead broker and a dead controller are noticed by this alone."""
+    def test_session_end_fires_the_watches_of_others(self, bench: Bench) -> None:
+        """Nothing else reports the death of a broker or controller."""
         owner, watcher = bench.connect(), bench.connect()
         mine = f"{bench.root}/mine"
         bench.ask(owner, Create(mine, b"", ephemeral=True))
@@ -252,7 +252,7 @@ class CoordinationContract:
 
         assert sorted(bench.told(watcher)) == [(bench.root, "children"), (mine, "deleted")]
 
-    def test_after_a_reconnect_a_watch_fires_at_once_for_what_changed(self, bench: Bench) -> None:
+    def test_reconnect_fires_watches_for_missed_changes(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
         changed, gone, born, still = (f"{bench.root}/{name}" for name in ("changed", "gone", "born", "still"))
         bench.ask(client, Create(changed, b""), Create(gone, b""), Create(still, b""))
@@ -264,7 +264,7 @@ class CoordinationContract:
 
         assert sorted(bench.told(watcher)) == [(born, "created"), (changed, "changed"), (gone, "deleted")]
 
-    def test_after_a_reconnect_other_watches_still_stand(self, bench: Bench) -> None:
+    def test_reconnect_keeps_the_other_watches(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
         a = f"{bench.root}/a"
         bench.ask(client, Create(a, b""))
@@ -277,7 +277,7 @@ class CoordinationContract:
         assert before == []
         assert bench.told(watcher) == [(a, "changed"), (a, "children")]
 
-    def test_a_session_survives_its_connection(self, bench: Bench) -> None:
+    def test_session_survives_its_connection(self, bench: Bench) -> None:
         client, other = bench.connect(), bench.connect()
         mine = f"{bench.root}/mine"
         bench.ask(client, Create(mine, b"", ephemeral=True))

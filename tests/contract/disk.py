@@ -1,7 +1,7 @@
-"""What a machine may rely on from log directories, simulated or real: `reference.effects`, and what a loss of power may undo.
+"""The contract of log directories, simulated or real: the effects of `reference.effects`, and what a power loss may undo.
 
-A subclass gives a `bench`: a fresh disk with two directories. Batches are compared by their headers, in which stand their offset,
-their epoch and the CRC of all the rest.
+A subclass provides a `bench`: a fresh disk with two directories. Batches are compared by their headers, which have the offset,
+the leader epoch and the CRC of everything else.
 """
 
 from collections.abc import Callable
@@ -27,29 +27,29 @@ ALL = Loss(seed=1, lose_all=True)
 
 
 class Bench(Protocol):
-    """A disk, and what its laboratory can do to it."""
+    """A disk, and the faults that the harness can inject."""
 
     def perform(self, effect: DiskEffect) -> str | None:
-        """Do it; the error where the directory refuses."""
+        """Perform an effect; returns the error if the directory fails, else None."""
 
     def begin_flush(self, dir_: int) -> Callable[[], None]:
-        """A flush begins; it is done when the result is called."""
+        """Begin a flush; calling the result completes it."""
 
     def crash(self) -> None:
-        """The process dies and another one begins; the page cache stays."""
+        """Kill the process and start another; the page cache survives."""
 
     def lose_power(self, loss: Loss) -> list[tuple[TopicPartition, int]]:
-        """Power goes, on all directories; another process begins. Which logs were wounded, from which offset on."""
+        """Lose power in all directories and start another process; returns each wounded log with its first lost offset."""
 
     def refuse(self, dir_: int, *, reads: bool) -> Callable[[], None]:
-        """The directory refuses everything, or (`reads`) what needs room; until the result is called."""
+        """Fail every access to a directory, or with `reads` only writes, until the result is called."""
 
     def image(self) -> tuple[DirImage, ...]:
-        """What a process that begins now would find."""
+        """The disk as a process that starts now would find it."""
 
 
 def logs(bench: Bench, dir_: int = 0) -> dict[TopicPartition, list[Batch]]:
-    """The logs of a directory as a broker takes them up: up to the first batch that is not intact."""
+    """The logs of a directory as a broker recovers them: up to the first batch that is not intact."""
     return {log.tp: [held(b) for b in recover(log, dir_)[0].batches] for log in bench.image()[dir_].logs}
 
 
@@ -68,17 +68,17 @@ X = batch(1, "x", epoch=4)
 
 
 class DiskContract:
-    """The suite."""
+    """The tests."""
 
     @pytest.fixture
     def bench(self) -> Bench:
         """A fresh disk with two directories."""
         raise NotImplementedError
 
-    def test_a_new_disk_holds_nothing(self, bench: Bench) -> None:
+    def test_new_disk_is_empty(self, bench: Bench) -> None:
         assert bench.image() == (DirImage(0, readable=True), DirImage(1, readable=True))
 
-    def test_a_crash_undoes_nothing(self, bench: Bench) -> None:
+    def test_process_crash_undoes_nothing(self, bench: Bench) -> None:
         made(bench, A, B)
         bench.perform(Append(0, T0, (C,)))
         bench.perform(Truncate(0, T0, Offset(1)))
@@ -86,7 +86,7 @@ class DiskContract:
         bench.crash()
         assert logs(bench) == {T0: [held(A), held(X)]}
 
-    def test_small_files_and_new_replicas_are_durable_at_once(self, bench: Bench) -> None:
+    def test_checkpoints_and_new_replicas_are_durable_at_once(self, bench: Bench) -> None:
         made(bench)
         bench.perform(MarkDir(0, BORN, 2))
         bench.perform(WriteCheckpoint(0, ((T0, Offset(5)),)))
@@ -99,13 +99,13 @@ class DiskContract:
         assert [(log.tp, log.born, log.topic_id, log.batches) for log in first.logs] == [(T0, BORN, TOPIC, ())]
         assert second == DirImage(1, readable=True)
 
-    def test_a_checkpoint_replaces_the_one_before_it(self, bench: Bench) -> None:
+    def test_checkpoint_replaces_the_one_before(self, bench: Bench) -> None:
         made(bench)
         bench.perform(WriteCheckpoint(0, ((T0, Offset(5)),)))
         bench.perform(WriteCheckpoint(0, ((T0, Offset(2)), (T1, Offset(3)))))
         assert bench.image()[0].checkpoint == ((T0, 2), (T1, 3))
 
-    def test_a_loss_of_power_leaves_what_was_flushed(self, bench: Bench) -> None:
+    def test_power_loss_leaves_flushed_batches(self, bench: Bench) -> None:
         made(bench, A, B)
         flush(bench)
         bench.perform(Append(0, T0, (C,)))
@@ -113,7 +113,7 @@ class DiskContract:
         assert logs(bench) == {T0: [held(A), held(B)]}
         assert bench.lose_power(ALL) == []
 
-    def test_a_flush_reaches_what_was_written_before_it_began(self, bench: Bench) -> None:
+    def test_flush_covers_writes_before_its_start_only(self, bench: Bench) -> None:
         made(bench, A)
         done = bench.begin_flush(0)
         bench.perform(Append(0, T0, (B,)))
@@ -121,7 +121,7 @@ class DiskContract:
         bench.lose_power(ALL)
         assert logs(bench)[T0] == [held(A)]
 
-    def test_a_flush_is_of_one_directory(self, bench: Bench) -> None:
+    def test_flush_covers_one_directory_only(self, bench: Bench) -> None:
         made(bench, A)
         bench.perform(CreateReplica(1, T1, BORN, TOPIC))
         bench.perform(Append(1, T1, (A,)))
@@ -129,8 +129,8 @@ class DiskContract:
         assert bench.lose_power(ALL) == [(T0, 0)]
         assert logs(bench, 1) == {T1: [held(A)]}
 
-    def test_a_truncation_is_undone_until_it_is_flushed(self, bench: Bench) -> None:
-        """The old records come back; whoever counted on the cut must have waited for the flush."""
+    def test_power_loss_undoes_a_truncation_until_it_is_flushed(self, bench: Bench) -> None:
+        """The old records come back, so a broker must wait for the flush before it relies on a truncation."""
         made(bench, A, B)
         flush(bench)
         bench.perform(Truncate(0, T0, Offset(1)))
@@ -142,7 +142,7 @@ class DiskContract:
         assert bench.lose_power(ALL) == []
         assert logs(bench)[T0] == [held(A)]
 
-    def test_a_deletion_is_undone_until_it_is_flushed(self, bench: Bench) -> None:
+    def test_power_loss_undoes_a_deletion_until_it_is_flushed(self, bench: Bench) -> None:
         made(bench, A)
         flush(bench)
         bench.perform(DeleteReplica(0, T0))
@@ -154,7 +154,7 @@ class DiskContract:
         bench.lose_power(ALL)
         assert logs(bench) == {}
 
-    def test_a_log_of_the_same_name_is_another_log(self, bench: Bench) -> None:
+    def test_recreated_log_has_none_of_the_old_batches(self, bench: Bench) -> None:
         made(bench, A, B)
         flush(bench)
         bench.perform(DeleteReplica(0, T0))
@@ -163,7 +163,7 @@ class DiskContract:
         (log,) = bench.image()[0].logs
         assert (log.born, log.topic_id, log.batches) == (9, 78, ())
 
-    def test_a_directory_that_refuses_changes_nothing_and_shows_nothing(self, bench: Bench) -> None:
+    def test_failed_directory_changes_nothing_and_is_unreadable(self, bench: Bench) -> None:
         made(bench, A)
         heal = bench.refuse(0, reads=False)
         for effect in (
@@ -182,7 +182,7 @@ class DiskContract:
         bench.crash()
         assert logs(bench) == {T0: [held(A)]}
 
-    def test_a_full_directory_refuses_what_needs_room(self, bench: Bench) -> None:
+    def test_full_directory_refuses_writes(self, bench: Bench) -> None:
         made(bench, A, B)
         heal = bench.refuse(0, reads=True)
         for effect in (Append(0, T0, (C,)), WriteCheckpoint(0, ()), MarkDir(0, BORN, 1), CreateReplica(0, T1, BORN, TOPIC)):
@@ -204,14 +204,14 @@ STEPS = st.lists(
 
 @st.composite
 def losses(draw: st.DrawFn) -> Loss:
-    """Any way to lose power."""
+    """Any kind of power loss."""
     return Loss(seed=draw(st.integers(0, 2**32)), torn=draw(st.booleans()), lose_all=draw(st.booleans()))
 
 
 def check_that_power_undoes_a_suffix(bench: Bench, steps: list[tuple[str, int]], loss: Loss) -> None:
-    """A loss of power undoes a suffix of what was done to a log since its last flush, and nothing else.
+    """A power loss undoes some of the last changes to a log since its last flush, and nothing else.
 
-    How much may go is no promise: on real disks a truncation across the border of two segments is durable at once.
+    The contract sets no minimum: on real disks a truncation that removes segments is durable at once.
     """
     made(bench)
     model: list[Batch] = []

@@ -1,4 +1,4 @@
-"""The coordination contract under the in-memory ZooKeeper, and what only the model promises."""
+"""The coordination contract with the in-memory ZooKeeper, and properties of that model alone."""
 
 import pytest
 from hypothesis import example, given
@@ -10,7 +10,7 @@ from tests.contract.coordination import CoordinationContract
 
 
 class MemoryBench:
-    """The model, with the little that a client library remembers."""
+    """The model, with the watches that a client library remembers."""
 
     root = "/root"
 
@@ -72,7 +72,7 @@ class TestMemory(CoordinationContract):
         return MemoryBench()
 
 
-def test_a_session_is_due_when_it_was_silent_for_its_timeout() -> None:
+def test_session_expires_after_its_timeout_without_contact() -> None:
     zk = MemoryZooKeeper.boot()
     session = zk.connect(timeout_ms=100, now_ms=7)
     at_first = zk.due_ms(session)
@@ -82,7 +82,7 @@ def test_a_session_is_due_when_it_was_silent_for_its_timeout() -> None:
     assert zk.due_ms(session) == 150
 
 
-def test_a_session_that_ended_cannot_be_touched() -> None:
+def test_expired_session_cannot_be_touched() -> None:
     zk = MemoryZooKeeper.boot()
     session = zk.connect(timeout_ms=100)
     zk.expire(session)
@@ -117,8 +117,8 @@ def performed(history: list[tuple[int, list[AnyOp]]]) -> MemoryZooKeeper:
 
 
 @given(requests, st.lists(writes, max_size=5))
-@example([], [Create("/a", b""), Create("/a/c", b"", sequential=True)])  # a child whose name and parent are both new
-def test_a_failed_multi_leaves_everything_as_it_was(history: list[tuple[int, list[AnyOp]]], ops: list[AnyOp]) -> None:
+@example([], [Create("/a", b""), Create("/a/c", b"", sequential=True)])  # name and parent of the child are new
+def test_failed_multi_leaves_the_tree_unchanged(history: list[tuple[int, list[AnyOp]]], ops: list[AnyOp]) -> None:
     zk = performed(history)
     before = zk.fingerprint()
 
@@ -129,7 +129,9 @@ def test_a_failed_multi_leaves_everything_as_it_was(history: list[tuple[int, lis
 
 
 @given(requests, requests)
-def test_a_clone_goes_its_own_way(history: list[tuple[int, list[AnyOp]]], more: list[tuple[int, list[AnyOp]]]) -> None:
+def test_clone_is_independent_of_the_original(
+    history: list[tuple[int, list[AnyOp]]], more: list[tuple[int, list[AnyOp]]]
+) -> None:
     zk = performed(history)
     before = zk.fingerprint()
     clone, other = zk.clone(), zk.clone()
@@ -141,8 +143,8 @@ def test_a_clone_goes_its_own_way(history: list[tuple[int, list[AnyOp]]], more: 
 
 
 @given(requests)
-def test_the_tree_is_whole_after_any_requests(history: list[tuple[int, list[AnyOp]]]) -> None:
-    """Children, owners and ephemerals tell the same story."""
+def test_tree_is_consistent_after_any_requests(history: list[tuple[int, list[AnyOp]]]) -> None:
+    """Children, owners and ephemerals are consistent with each other."""
     zk = performed(history)
 
     listed = sorted(f"{path.rstrip('/')}/{name}" for path, node in zk.nodes.items() for name in node.children)

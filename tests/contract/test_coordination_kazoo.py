@@ -1,4 +1,4 @@
-"""The coordination contract under a real ZooKeeper: what holds for the model holds for the real thing."""
+"""The coordination contract with kazoo and a real ZooKeeper."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The contract of log directories under the simulator's disk, and under real files with their ledger."""
+"""The contract of log directories with the simulator's disk, and with real files and their ledger."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from history.seed import Draws
 from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, MarkDir, Truncate, WriteCheckpoint
 from reference.events import DirImage
 from reference.types import TopicPartition
-from server.disk.disk import Disk
+from server.disk.log_dirs import Disk
 from server.lab.dir_faults import DirFault, DirFaults
 from server.lab.flush_ledger import FlushLedger
 from server.lab.power import Loss, lose_power
@@ -117,7 +117,7 @@ class Real:
         return lambda: self.faults.set(dir_, DirFault())
 
     def image(self) -> tuple[DirImage, ...]:
-        """What the next process recovers, which meets the same faults."""
+        """What the next process recovers, with the same faults."""
         disk = Disk(self._copies(), faults=self.faults)
         try:
             return disk.recover()
@@ -133,7 +133,7 @@ class Real:
 
 
 class TestSimulatedDisk(DiskContract):
-    """In the simulator."""
+    """The contract with the simulator's disk."""
 
     @pytest.fixture
     def bench(self) -> Bench:
@@ -141,12 +141,12 @@ class TestSimulatedDisk(DiskContract):
 
 
 @given(STEPS, losses())
-def test_power_undoes_a_suffix_in_the_simulator(steps: list[tuple[str, int]], loss: Loss) -> None:
+def test_power_loss_undoes_a_suffix_in_the_simulator(steps: list[tuple[str, int]], loss: Loss) -> None:
     check_that_power_undoes_a_suffix(Simulated(), steps, loss)
 
 
 class TestRealDisk(DiskContract):
-    """On a file system."""
+    """The contract with a file system."""
 
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Iterator[Bench]:
@@ -157,7 +157,7 @@ class TestRealDisk(DiskContract):
 
 @example([("append", 1), ("append", 1), ("append", 1), ("truncate", 1)], Loss(seed=0, lose_all=True))
 @given(STEPS, losses())
-def test_power_undoes_a_suffix_on_a_file_system(
+def test_power_loss_undoes_a_suffix_on_a_file_system(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], loss: Loss
 ) -> None:
     bench = Real(tmp_path_factory.mktemp("disk"))

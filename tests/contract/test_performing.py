@@ -1,4 +1,4 @@
-"""What is performed of a list of effects in which a directory fails, by both worlds that have disks (R-290, R-291)."""
+"""Which effects are performed when a directory fails, in the simulator and on real files (R-290, R-291)."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from reference.effects import AnyEffect, Append, CreateReplica, Flush, Note, Sen
 from reference.events import AnyEvent, DirFailed, DirImage, Flushed, Received, TimerFired
 from reference.messages import AnyMessage, Metadata
 from reference.types import Address, BrokerId, TopicPartition
-from server.disk.disk import Disk
+from server.disk.log_dirs import Disk
 from server.runtime.node import Host
 from tests.highwater.backends.sim.simulations import Cast, Script, Scripted, simulation
 from tests.server.runtime.batches import batch, held
@@ -30,7 +30,7 @@ PATIENCE_S = 10
 
 
 class Played:
-    """What came of it: what the machine was told after the poke, what its disk holds, whom it spoke of and what it sent."""
+    """The result: events of the machine after the poke, content of its disk, its notes and its messages."""
 
     def __init__(
         self, told: list[AnyEvent], image: tuple[DirImage, ...], noted: list[TopicPartition | None], sent: list[AnyMessage]
@@ -39,7 +39,7 @@ class Played:
 
 
 def simulated(script: Script, _: Path) -> Played:
-    """A node of the simulator whose directory 0 refuses everything while it is poked."""
+    """A node of the simulator whose directory 0 fails every access during the poke."""
     scene = simulation()
     server = ZkServer(scene, ZkEvidence(scene.recorder))
     cast, silent = Cast(script), Cast(lambda _: ())
@@ -71,20 +71,20 @@ class _World:
         self.sent: list[AnyMessage] = []
 
     def disconnect(self, peer: Address) -> None:
-        """Nobody opened a connection."""
+        """Do nothing: no peer opened a connection."""
 
     def send(self, to: Address, message: AnyMessage) -> None:
         self.sent.append(message)
 
     def connect(self) -> None:
-        raise AssertionError("nobody asks for a session here")
+        raise AssertionError("no session may be opened in this test")
 
     def request(self, request_id: int, ops: tuple[AnyOp, ...], *, atomic: bool) -> None:
-        raise AssertionError("nobody asks ZooKeeper here")
+        raise AssertionError("ZooKeeper may not be used in this test")
 
 
 def real(script: Script, path: Path) -> Played:
-    """A node on real files: directory 0 is a file (R-321), so that nothing can be made in it."""
+    """A node on real files: directory 0 is a file (R-321), so nothing can be created in it."""
     machine = Scripted(script)
     notes: list[Note] = []
     world = _World()
@@ -114,7 +114,7 @@ both = pytest.mark.parametrize("world", [simulated, real])
 
 
 def poked(effects: Sequence[AnyEffect]) -> Script:
-    """A machine that asks for these effects once."""
+    """A machine that returns these effects once."""
     return lambda event: effects if event == POKE else ()
 
 
@@ -134,8 +134,8 @@ EFFECTS: tuple[AnyEffect, ...] = (
 
 
 @both
-def test_a_healthy_directory_a_timer_and_a_flush_go_on_behind_a_failure(world: World, tmp_path: Path) -> None:
-    """R-290: with the rest of the list the replicas of good directories would lose their records and their timers."""
+def test_failed_directory_does_not_stop_other_effects(world: World, tmp_path: Path) -> None:
+    """R-290: dropping the whole rest of the list would lose records and timers of replicas in good directories."""
     played = world(poked(EFFECTS), tmp_path)
 
     assert Flushed(1, 7) in played.told
@@ -144,8 +144,8 @@ def test_a_healthy_directory_a_timer_and_a_flush_go_on_behind_a_failure(world: W
 
 
 @both
-def test_the_failure_of_a_directory_is_the_next_event_and_told_once(world: World, tmp_path: Path) -> None:
-    """R-291, B-63 f: anything handled in between could append behind the failed write."""
+def test_directory_failure_is_the_next_event_and_sent_once(world: World, tmp_path: Path) -> None:
+    """R-291, B-63 f: an event handled in between could append after the failed write."""
     played = world(poked(EFFECTS), tmp_path)
 
     assert played.told[0] == DirFailed(0, "EIO")
@@ -153,8 +153,8 @@ def test_the_failure_of_a_directory_is_the_next_event_and_told_once(world: World
 
 
 @both
-def test_nothing_is_said_or_sent_behind_a_failed_write(world: World, tmp_path: Path) -> None:
-    """B-63 f (KAFKA-10778): what stands behind a failed append may be its acknowledgement."""
+def test_nothing_is_noted_or_sent_after_a_failed_write(world: World, tmp_path: Path) -> None:
+    """B-63 f (KAFKA-10778): an effect after a failed append may be its acknowledgement."""
     played = world(poked(EFFECTS), tmp_path)
 
     assert played.noted == [GOOD]
@@ -162,8 +162,8 @@ def test_nothing_is_said_or_sent_behind_a_failed_write(world: World, tmp_path: P
 
 
 @both
-def test_without_a_failure_everything_is_performed(world: World, tmp_path: Path) -> None:
-    """R-290: nothing is left out that nothing failed before."""
+def test_all_effects_are_performed_without_a_failure(world: World, tmp_path: Path) -> None:
+    """R-290: effects are dropped only after a failure."""
     played = world(poked([*EFFECTS[:1], *EFFECTS[5:8], Flush(1, 7), Send(Address("b2"), Metadata(2))]), tmp_path)
 
     assert played.noted == [GOOD]

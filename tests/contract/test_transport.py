@@ -1,4 +1,4 @@
-"""The contract of the transport, simulated and real."""
+"""The transport contract with the simulator and with TCP."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -132,7 +132,7 @@ class RealBench:
 
 
 class TestSimulated(TransportContract):
-    """The simulator's."""
+    """The contract with the simulator's network."""
 
     @pytest.fixture
     def bench(self) -> Bench:
@@ -141,7 +141,7 @@ class TestSimulated(TransportContract):
 
 
 class TestReal(TransportContract):
-    """Over TCP."""
+    """The contract with TCP over loopback."""
 
     @pytest.fixture
     def bench(self) -> Iterator[Bench]:

@@ -1,7 +1,7 @@
-"""What nodes may rely on from the network between them, simulated or real.
+"""The contract of the network between nodes, simulated or real.
 
-A subclass gives a `bench`: b1, who asks, and b2, who answers. Answers are given to the address and under the correlation that the
-question came with, whatever these are: the asker sees its own.
+A subclass provides a `bench`: b1 sends requests and b2 replies. b2 replies to the address and with the correlation id of the
+request; b1 receives the reply from "b2" with its own correlation id.
 """
 
 from collections.abc import Callable
@@ -16,28 +16,28 @@ B1, B2 = Address("b1"), Address("b2")
 
 
 class Bench(Protocol):
-    """Two nodes."""
+    """The nodes b1 and b2."""
 
-    server: list[Received]  # what b2 heard
-    client: list[Received | ConnectionLost]  # what b1 heard
+    server: list[Received]  # events of b2
+    client: list[Received | ConnectionLost]  # events of b1
 
     def ask(self, request: LogInfo) -> None:
-        """b1 asks b2."""
+        """Send a request from b1 to b2."""
 
     def answer(self, to: Address, reply: LogInfoReply) -> None:
-        """b2 answers."""
+        """Send a reply from b2."""
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Time passes until it holds; fails where it never does."""
+        """Let time pass until the condition holds; fail if it never does."""
 
     def settle(self) -> None:
-        """So much time passes that nothing is on its way any more."""
+        """Let time pass until no message is in flight."""
 
     def end_server(self) -> None:
-        """The process of b2 dies."""
+        """Kill the process of b2."""
 
     def begin_server(self) -> None:
-        """Another one is there."""
+        """Start another process of b2."""
 
 
 def question(correlation: int) -> LogInfo:
@@ -45,17 +45,17 @@ def question(correlation: int) -> LogInfo:
 
 
 class TransportContract:
-    """The suite."""
+    """The tests."""
 
     def answer(self, bench: Bench, at: int) -> None:
-        """To the question that b2 heard there."""
+        """Reply to the request at index `at` of b2's events."""
         asked = bench.server[at]
         bench.answer(asked.source, LogInfoReply(asked.message.correlation, ErrorCode.NONE))
 
     def replies(self, bench: Bench) -> list[tuple[Address, int]]:
         return [(event.source, event.message.correlation) for event in bench.client if isinstance(event, Received)]
 
-    def test_questions_arrive_once_and_in_order(self, bench: Bench) -> None:
+    def test_requests_arrive_once_and_in_order(self, bench: Bench) -> None:
         for number in range(1, 51):
             bench.ask(question(number))
         bench.until(lambda: len(bench.server) == 50)
@@ -67,7 +67,7 @@ class TransportContract:
         assert self.replies(bench) == [(B2, number) for number in range(1, 51)]
         assert len({event.message.correlation for event in bench.server}) == 50
 
-    def test_an_answer_belongs_to_its_question_in_whatever_order_they_are_given(self, bench: Bench) -> None:
+    def test_replies_in_any_order_match_their_requests(self, bench: Bench) -> None:
         for number in (7, 8, 9):
             bench.ask(question(number))
         bench.until(lambda: len(bench.server) == 3)
@@ -77,7 +77,7 @@ class TransportContract:
 
         assert self.replies(bench) == [(B2, 8), (B2, 9), (B2, 7)]
 
-    def test_a_second_answer_goes_nowhere(self, bench: Bench) -> None:
+    def test_second_reply_to_a_request_is_dropped(self, bench: Bench) -> None:
         bench.ask(question(1))
         bench.until(lambda: len(bench.server) == 1)
         self.answer(bench, 0)
@@ -90,7 +90,7 @@ class TransportContract:
 
         assert self.replies(bench) == [(B2, 1), (B2, 2)]
 
-    def test_whoever_asked_is_told_that_the_connection_broke(self, bench: Bench) -> None:
+    def test_requester_learns_of_a_broken_connection(self, bench: Bench) -> None:
         bench.ask(question(1))
         bench.until(lambda: len(bench.server) == 1)
         bench.end_server()
@@ -98,7 +98,7 @@ class TransportContract:
 
         assert bench.client == [ConnectionLost(B2)]
 
-    def test_a_node_that_is_not_there_is_told_as_a_broken_connection(self, bench: Bench) -> None:
+    def test_missing_node_is_reported_as_a_broken_connection(self, bench: Bench) -> None:
         bench.end_server()
         bench.ask(question(1))
         bench.until(lambda: bool(bench.client))
@@ -106,7 +106,7 @@ class TransportContract:
         assert bench.client == [ConnectionLost(B2)]
         assert bench.server == []
 
-    def test_the_next_question_goes_over_another_connection_and_answers_of_the_old_one_nowhere(self, bench: Bench) -> None:
+    def test_replies_to_an_old_connection_are_dropped(self, bench: Bench) -> None:
         bench.ask(question(1))
         bench.until(lambda: len(bench.server) == 1)
         bench.end_server()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from highwater.errors import HarnessError
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
-from server.disk.disk import look
+from server.disk.log_dirs import look
 from server.lab.notes import NoteLine
 from server.wire.records import LENGTH_FROM, read_header
 

@@ -1,7 +1,7 @@
-"""The APIs that clients are served: which versions, by which exchange. ApiVersions tells them so (KIP-35, KIP-511).
+"""The table of the client APIs: key, versions and exchange. ApiVersions returns it to clients (KIP-35, KIP-511).
 
-No version but of ApiVersions and the two of KIP-455 is flexible: librdkafka's Metadata from 9 on is malformed, and nothing that
-is served here needs a later one. What is not in the table is not told and not answered.
+Only ApiVersions and the two APIs of KIP-455 have flexible versions: librdkafka's Metadata from version 9 on is malformed, and
+no feature served here needs a later version. APIs outside the table are neither listed nor answered.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from server.wire.framing import RequestHeader
 
 
 class ApiKey(IntEnum):
-    """Kafka's numbers."""
+    """API keys, with Kafka's numbers."""
 
     PRODUCE = 0
     FETCH = 1
@@ -35,7 +35,7 @@ class ApiKey(IntEnum):
 
 
 class ApiVersion(Struct, frozen=True):
-    """One line of the table; versions from `min_version` to `max_version`."""
+    """The versions of one API, from `min_version` to `max_version`."""
 
     api_key: int
     min_version: int
@@ -43,11 +43,11 @@ class ApiVersion(Struct, frozen=True):
 
 
 class ApiVersionsRequest(Struct, frozen=True):
-    """What is asked; who asks does not matter."""
+    """An ApiVersions request; the client's name and version are not read."""
 
 
 class ApiVersionsResponse(Struct, frozen=True):
-    """What is answered."""
+    """The fields of an ApiVersions response that are set."""
 
     error_code: int
     api_keys: tuple[ApiVersion, ...]
@@ -66,7 +66,7 @@ class _Api(Struct, frozen=True):
 
 
 def _api(key: ApiKey, versions: tuple[int, int], kind: type[Struct], exchange: Callable[..., Exchange]) -> _Api:
-    """One line; `exchange` takes a request of that kind."""
+    """One row of the table; `exchange` takes a request of type `kind`."""
 
     def start(call: Call, frame: bytes, at: int) -> Exchange:
         return exchange(call, read_request(key, call.version, kind, frame, at))
@@ -92,16 +92,16 @@ _APIS = (
 _BY_KEY: dict[int, _Api] = {api.key: api for api in _APIS}
 VERSIONS = tuple(ApiVersion(api.key, api.min_version, api.max_version) for api in _APIS)
 
-# KIP-511: to a version of ApiVersions that is not known the answer is in version 0, with what is known.
+# KIP-511: an unknown version of ApiVersions is answered in version 0, with the supported versions.
 UNSUPPORTED = ApiVersionsResponse(EdgeError.UNSUPPORTED_VERSION, VERSIONS)
 
 
 def is_served(header: RequestHeader) -> bool:
-    """Is this API spoken in this version?"""
+    """True if this API is served in this version."""
     api = _BY_KEY.get(header.api_key)
     return api is not None and api.min_version <= header.api_version <= api.max_version
 
 
 def start(header: RequestHeader, call: Call, frame: bytes, at: int) -> Exchange:
-    """The exchange of a request that is served; WireError where its body is malformed."""
+    """Decode a served request and start its exchange; WireError if its body is malformed."""
     return _BY_KEY[header.api_key].start(call, frame, at)

@@ -1,6 +1,6 @@
-"""Error codes as clients know them: the machine's, and those that only the edge of a broker answers with.
+"""Error codes for clients: those that only this layer answers with, and a table that replaces some codes of the machine.
 
-The machine speaks Kafka's numbers but for what no Kafka has, and for what means something else to a client: one table.
+The machine uses Kafka's numbers. The table replaces codes that Kafka does not have or that would mislead a client.
 """
 
 from enum import IntEnum
@@ -9,7 +9,7 @@ from reference.errors import ErrorCode
 
 
 class EdgeError(IntEnum):
-    """Kafka's Errors.java, the part that is decided before or beside the machine."""
+    """Codes of Kafka's Errors.java that are decided without the machine."""
 
     MESSAGE_TOO_LARGE = 10
     COORDINATOR_NOT_AVAILABLE = 15
@@ -24,18 +24,18 @@ class EdgeError(IntEnum):
     UNSUPPORTED_COMPRESSION_TYPE = 76
 
 
-_TOLD: dict[ErrorCode, ErrorCode] = {
-    # KIP-343's own: to whoever knows Kafka it is an earlier life of a broker.
+_CLIENT_CODES: dict[ErrorCode, ErrorCode] = {
+    # Only KIP-343 has this code; Kafka's code for an old incarnation of a broker is STALE_BROKER_EPOCH.
     ErrorCode.INVALID_INCARNATION_ID: ErrorCode.STALE_BROKER_EPOCH,
-    # A fenced broker (R-186): look elsewhere, and come again. Clients give up on a produce at BROKER_NOT_AVAILABLE.
+    # A fenced broker (R-186): clients refresh metadata and retry. On BROKER_NOT_AVAILABLE they would give up a produce.
     ErrorCode.BROKER_NOT_AVAILABLE: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_ID: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.INCONSISTENT_TOPIC_ID: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
 
 
-def told(error: ErrorCode, *, knows_storage_error: bool = True) -> int:
-    """The code that a client is told. Versions older than KAFKA_STORAGE_ERROR (KIP-112) are told to look elsewhere."""
+def client_code(error: ErrorCode, *, knows_storage_error: bool = True) -> int:
+    """The code for a client. API versions older than KAFKA_STORAGE_ERROR (KIP-112) get NOT_LEADER_OR_FOLLOWER instead."""
     if error is ErrorCode.KAFKA_STORAGE_ERROR and not knows_storage_error:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return _TOLD.get(error, error)
+    return _CLIENT_CODES.get(error, error)

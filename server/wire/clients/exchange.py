@@ -1,8 +1,8 @@
-"""One request of a client and what it takes to answer it.
+"""Exchanges: how one request of a client is answered with messages to the machine.
 
-An exchange is a generator. It asks through its `Call`, one message for each partition, yields to wait for the next answer, and
-returns the response: a Struct that `server.wire.entities` writes, or None where the client wants no response. It raises
-`HangUpError` where nothing but a broken connection tells the client what it has to know.
+An exchange is a generator. It sends messages to the machine and tasks to the process through its `Call`, one for each partition,
+and yields to wait for the next answer. It returns the response, a Struct that `server.wire.entities` encodes, or None if no
+response is wanted. It raises `HangUpError` if only a broken connection can inform the client.
 """
 
 from collections.abc import Generator
@@ -22,22 +22,22 @@ Exchange = Generator[None, Heard, Struct | None]
 
 
 class HangUpError(WireError):
-    """The connection is to be closed; the message says why."""
+    """The connection must be closed; the message is the reason."""
 
 
 class Facing(Struct, frozen=True, kw_only=True):
-    """How a broker looks from one listener: where each broker is reached, and the limits that it holds clients to."""
+    """A broker as the clients of one listener see it: the addresses of all brokers, and the limits for clients."""
 
     broker: BrokerId
     advertised: dict[BrokerId, tuple[str, int]]
     batch_bytes_max: int = 1_048_588  # message.max.bytes
-    response_bytes_max: int = 16 * 1024 * 1024  # of the records of one response; a batch above it still comes, alone
+    response_bytes_max: int = 16 * 1024 * 1024  # of the records of one response; a larger batch is still sent, alone
     partitions_max: int = 1000  # of a new topic
     cluster_id: str = "highwater"
 
 
 class Call:
-    """What an exchange knows of its request, and where it asks. `now_ms` is that of the answer it was last told."""
+    """The context of one exchange. `now_ms` is the time of its start or of the last answer; `asks` collects its questions."""
 
     __slots__ = ("_numbers", "asks", "facing", "now_ms", "version")
 
@@ -49,13 +49,13 @@ class Call:
         self._numbers = numbers
 
     def number(self) -> int:
-        """A correlation for one more question."""
+        """A new correlation id for a question."""
         return self._numbers.next()
 
     def ask(self, question: Ask) -> None:
-        """Put a question; its answer comes from a later `yield`.
+        """Ask the machine or the process; the answer is the value of a later `yield`.
 
-        HangUpError beyond ASKS_MAX at a time: so long would everybody else wait.
+        HangUpError if more than ASKS_MAX questions are asked at a time: they would delay all other connections.
         """
         if len(self.asks) >= ASKS_MAX:
             raise HangUpError(f"more than {ASKS_MAX} partitions in one request")
@@ -63,7 +63,7 @@ class Call:
 
 
 class Numbers:
-    """Counts the questions of one connection."""
+    """Correlation ids of the questions of one connection, from 1."""
 
     __slots__ = ("_last",)
 
@@ -71,16 +71,16 @@ class Numbers:
         self._last = 0
 
     def next(self) -> int:
-        """One that was not used yet."""
+        """The next unused number."""
         self._last += 1
         return self._last
 
 
-# --- what several exchanges begin with -------------------------------------------------------------------------------------
+# --- shared steps of exchanges ---------------------------------------------------------------------------------------------
 
 
 def metadata_of(call: Call) -> Generator[None, Heard, MetadataReply]:
-    """What this broker knows of the cluster."""
+    """Ask the machine for its metadata of the cluster."""
     call.ask(Metadata(call.number()))
     reply = yield
     assert isinstance(reply, MetadataReply)
@@ -88,7 +88,7 @@ def metadata_of(call: Call) -> Generator[None, Heard, MetadataReply]:
 
 
 def pause(call: Call, ms: int) -> Generator[None, Heard, None]:
-    """Let time pass."""
+    """Wait for `ms`."""
     call.ask(Pause(call.number(), Millis(ms)))
     reply = yield
     assert isinstance(reply, Done)

@@ -1,9 +1,10 @@
-"""Fetch 4 to 11 of consumers: a message to the machine for each partition, joined (KIP-74, KIP-227).
+"""Fetch 4 to 11 of consumers: one Fetch to the machine for each partition, joined in one response (KIP-74, KIP-227).
 
-First all partitions are asked for what there is. Where that is less than the client waits for, each is asked again, to be
-answered as soon as it has more, and the first that has ends the wait: the others are told of as they were. Fetch sessions are
-not kept: the id 0 says so, and every request names all of its partitions. What the machine parks for a client that has its
-answer already is answered to nobody, and replaced when the client asks again.
+The first round fetches from all partitions without waiting. If that yields fewer than `min_bytes`, a second fetch of each
+partition waits in the machine for more records. The wait ends when the partitions together have `min_bytes`, one has an error, or
+the time is up; the others are answered with what they have by then. There are no fetch sessions: the session id is 0 and every
+request names all its partitions. Fetches that are still parked in the machine when the client gets its response are ignored, and
+replaced by the client's next fetch.
 """
 
 from msgspec import Struct
@@ -12,19 +13,19 @@ from reference.errors import ErrorCode
 from reference.messages import Batch, Fetch, FetchReply
 from reference.sealed import count, size
 from reference.types import NO_INCARNATION, LeaderEpoch, Millis, Offset, TopicPartition
-from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.errors import EdgeError, client_code
 from server.wire.clients.exchange import Call, Exchange, HangUpError
 from server.wire.clients.names import asked_partition
 from server.wire.records import prefix
 
-_RECORDS_MAX = 1 << 31  # it is bytes that are counted
+_RECORDS_MAX = 1 << 31  # no limit: clients limit bytes, not records
 _PREFIX_BYTES = 16
 _STORAGE_ERROR_FROM_VERSION = 6
 _READ_COMMITTED = 1
 
 
 class FetchPartition(Struct, frozen=True, kw_only=True):
-    """Of one partition."""
+    """One partition of the request; `current_leader_epoch` is -1 if unknown."""
 
     partition: int
     current_leader_epoch: int = -1
@@ -33,14 +34,14 @@ class FetchPartition(Struct, frozen=True, kw_only=True):
 
 
 class FetchTopic(Struct, frozen=True):
-    """Of one topic."""
+    """One topic of the request."""
 
     topic: str
     partitions: tuple[FetchPartition, ...]
 
 
 class FetchRequest(Struct, frozen=True, kw_only=True):
-    """What is asked."""
+    """The fields of a Fetch request that are read."""
 
     replica_id: int
     max_wait_ms: int
@@ -52,14 +53,14 @@ class FetchRequest(Struct, frozen=True, kw_only=True):
 
 
 class Aborted(Struct, frozen=True):
-    """An aborted transaction. There are none."""
+    """An aborted transaction; never sent, because transactions are not supported."""
 
     producer_id: int
     first_offset: int
 
 
 class PartitionData(Struct, frozen=True, kw_only=True):
-    """Of one partition."""
+    """One partition of the response; the last stable offset is the high watermark."""
 
     partition_index: int
     error_code: int
@@ -71,14 +72,14 @@ class PartitionData(Struct, frozen=True, kw_only=True):
 
 
 class TopicResponse(Struct, frozen=True):
-    """Of one topic."""
+    """One topic of the response."""
 
     topic: str
     partitions: tuple[PartitionData, ...]
 
 
 class FetchResponse(Struct, frozen=True):
-    """What is answered."""
+    """The fields of a Fetch response that are set."""
 
     error_code: int
     responses: tuple[TopicResponse, ...]
@@ -86,19 +87,19 @@ class FetchResponse(Struct, frozen=True):
 
 
 class _Read:
-    """What is known of one partition so far."""
+    """The state of one partition of a fetch."""
 
     __slots__ = ("asked", "batches", "error", "hw", "is_open", "over", "start", "tp")
 
     def __init__(self, tp: TopicPartition, asked: FetchPartition) -> None:
         self.tp = tp
         self.asked = asked
-        self.start = asked.fetch_offset  # of what is still to be read
+        self.start = asked.fetch_offset  # the next offset to read
         self.batches: list[Batch] = []
         self.error = ErrorCode.OFFSET_OUT_OF_RANGE if asked.fetch_offset < 0 else ErrorCode.NONE
         self.hw = -1
-        self.is_open = False  # it is being asked for
-        self.over = False  # its time is up, or nothing more can be said of it
+        self.is_open = False  # a Fetch to the machine is unanswered
+        self.over = False  # the last answer had an error or no records
 
     def take(self, reply: FetchReply) -> None:
         self.hw = reply.hw
@@ -114,9 +115,9 @@ class _Read:
 
 
 def fetch(call: Call, request: FetchRequest) -> Exchange:
-    """The exchange."""
+    """Answer a Fetch request; HangUpError for a replica or a repeated partition."""
     if request.replica_id >= 0:
-        raise HangUpError(f"broker {request.replica_id} fetches where clients do")
+        raise HangUpError(f"broker {request.replica_id} fetches at a client listener")
     if request.session_id != 0:
         return FetchResponse(EdgeError.FETCH_SESSION_ID_NOT_FOUND, ())
     reads = [
@@ -125,9 +126,9 @@ def fetch(call: Call, request: FetchRequest) -> Exchange:
     ]
     all_ = [read for _, of_topic in reads for read in of_topic]
     if len({read.tp for read in all_}) < len(all_):
-        raise HangUpError("a partition stands twice in a fetch request")
+        raise HangUpError("a fetch request must not name a partition twice")
     deadline_ms = call.now_ms + max(request.max_wait_ms, 0)
-    # One partition needs no round of its own to be looked at.
+    # With a single partition the first fetch may wait at once.
     wait_ms = request.max_wait_ms if len(all_) == 1 else 0
     open_: dict[int, _Read] = {}
     for read in all_:
@@ -140,7 +141,7 @@ def fetch(call: Call, request: FetchRequest) -> Exchange:
         read.take(reply)
         read.is_open = False
         if wait_ms == 0 and open_:
-            continue  # the first round is heard to its end
+            continue  # wait for all answers of the first round
         if _is_enough(request, all_):
             break
         left_ms = deadline_ms - call.now_ms
@@ -177,7 +178,7 @@ def _is_enough(request: FetchRequest, reads: list[_Read]) -> bool:
 
 
 def _response(call: Call, request: FetchRequest, reads: list[tuple[str, list[_Read]]]) -> FetchResponse:
-    """KIP-74: partitions in the order of the request, until the bytes are used up; the first batch of all comes in any case."""
+    """KIP-74: partitions in the order of the request until the limit of bytes; the first batch of all is sent even if larger."""
     left = min(max(request.max_bytes, 0), call.facing.response_bytes_max)
     is_first = True
     topics = []
@@ -201,7 +202,7 @@ def _response(call: Call, request: FetchRequest, reads: list[tuple[str, list[_Re
 def _row(call: Call, request: FetchRequest, read: _Read, records: tuple[bytes | memoryview, ...]) -> PartitionData:
     return PartitionData(
         partition_index=read.asked.partition,
-        error_code=told(read.error, knows_storage_error=call.version >= _STORAGE_ERROR_FROM_VERSION),
+        error_code=client_code(read.error, knows_storage_error=call.version >= _STORAGE_ERROR_FROM_VERSION),
         high_watermark=read.hw,
         last_stable_offset=read.hw,
         log_start_offset=0 if read.error is ErrorCode.NONE else -1,

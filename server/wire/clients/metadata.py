@@ -1,8 +1,8 @@
-"""Metadata 4 to 8, FindCoordinator 0 to 2, InitProducerId 0 to 1: what any broker tells (KIP-112, KIP-207, KIP-320).
+"""Metadata 4 to 8, FindCoordinator 0 to 2, InitProducerId 0 to 1, which any broker answers (KIP-112, KIP-207, KIP-320).
 
-Brokers are told with the addresses of the listener that the client came in by. A broker that is fenced, or was told nothing yet,
-lists nobody: clients ask another one. A partition whose leader is gone, or is no broker that is alive, has the leader -1 and
-LEADER_NOT_AVAILABLE, and its ISR all the same (KAFKA-8442). Topics are never made by asking for them.
+Brokers are listed with their addresses for the client's listener. A broker that is fenced or has no metadata yet lists no
+brokers, and clients ask another one. A partition without a live leader has leader -1 and LEADER_NOT_AVAILABLE, but still its ISR
+(KAFKA-8442). A metadata request never creates a topic.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from msgspec import Struct
 from reference.errors import ErrorCode
 from reference.messages import InitProducerId, InitProducerIdReply, MetadataReply, PartitionState
 from reference.types import BrokerId, index_of, topic_of
-from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.errors import EdgeError, client_code
 from server.wire.clients.exchange import Call, Exchange, Facing, metadata_of
 from server.wire.clients.names import is_topic_name
 
@@ -20,19 +20,19 @@ _NOBODY = -1
 
 
 class MetadataRequestTopic(Struct, frozen=True):
-    """One topic that is asked for."""
+    """A topic of the request."""
 
     name: str
 
 
 class MetadataRequest(Struct, frozen=True, kw_only=True):
-    """What is asked; None for all topics."""
+    """A Metadata request; `topics` None means all topics."""
 
     topics: tuple[MetadataRequestTopic, ...] | None
 
 
 class MetadataBroker(Struct, frozen=True, kw_only=True):
-    """One broker that is alive."""
+    """One live broker, with its address for the client's listener."""
 
     node_id: int
     host: str
@@ -40,7 +40,7 @@ class MetadataBroker(Struct, frozen=True, kw_only=True):
 
 
 class MetadataPartition(Struct, frozen=True, kw_only=True):
-    """One partition."""
+    """One partition; `leader_id` is -1 if no live broker leads it."""
 
     error_code: int
     partition_index: int
@@ -52,7 +52,7 @@ class MetadataPartition(Struct, frozen=True, kw_only=True):
 
 
 class MetadataTopic(Struct, frozen=True, kw_only=True):
-    """One topic."""
+    """One topic and its partitions; none if it does not exist."""
 
     error_code: int
     name: str
@@ -60,7 +60,7 @@ class MetadataTopic(Struct, frozen=True, kw_only=True):
 
 
 class MetadataResponse(Struct, frozen=True, kw_only=True):
-    """What is answered."""
+    """The fields of a Metadata response that are set."""
 
     brokers: tuple[MetadataBroker, ...]
     cluster_id: str | None
@@ -69,7 +69,7 @@ class MetadataResponse(Struct, frozen=True, kw_only=True):
 
 
 def metadata(call: Call, request: MetadataRequest) -> Exchange:
-    """The exchange."""
+    """Answer a Metadata request."""
     reply = yield from metadata_of(call)
     by_topic: dict[str, list[PartitionState]] = {}
     for state in reply.states:
@@ -91,7 +91,7 @@ def metadata(call: Call, request: MetadataRequest) -> Exchange:
 
 
 def live_brokers(facing: Facing, reply: MetadataReply) -> tuple[BrokerId, ...]:
-    """Those who are alive and have an address on this listener."""
+    """The live brokers that have an address for this listener."""
     return tuple(broker for broker in reply.brokers if broker in facing.advertised)
 
 
@@ -126,11 +126,11 @@ def _partition(state: PartitionState, live: tuple[BrokerId, ...]) -> MetadataPar
 
 
 class FindCoordinatorRequest(Struct, frozen=True):
-    """What is asked; for whom does not matter."""
+    """A FindCoordinator request; its key is not read."""
 
 
 class FindCoordinatorResponse(Struct, frozen=True, kw_only=True):
-    """What is answered."""
+    """The fields of a FindCoordinator response that are set."""
 
     error_code: int
     error_message: str | None
@@ -140,7 +140,7 @@ class FindCoordinatorResponse(Struct, frozen=True, kw_only=True):
 
 
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> Exchange:
-    """There are no groups: consumers are given their partitions."""
+    """Answer COORDINATOR_NOT_AVAILABLE: consumer groups are not supported."""
     yield from ()
     return FindCoordinatorResponse(error_code=EdgeError.COORDINATOR_NOT_AVAILABLE, error_message="there are no groups here")
 
@@ -149,13 +149,13 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> Exchange:
 
 
 class InitProducerIdRequest(Struct, frozen=True):
-    """What is asked."""
+    """The field of an InitProducerId request that is read."""
 
     transactional_id: str | None
 
 
 class InitProducerIdResponse(Struct, frozen=True):
-    """What is answered; -1 where there is none."""
+    """An InitProducerId response; id and epoch are -1 on an error."""
 
     error_code: int
     producer_id: int
@@ -163,13 +163,13 @@ class InitProducerIdResponse(Struct, frozen=True):
 
 
 def init_producer_id(call: Call, request: InitProducerIdRequest) -> Exchange:
-    """The exchange. There are no transactions."""
+    """Answer InitProducerId; a transactional id is refused, because transactions are not supported."""
     if request.transactional_id is not None:
         return InitProducerIdResponse(ErrorCode.INVALID_REQUEST, -1, -1)
     call.ask(InitProducerId(call.number()))
     reply = yield
     assert isinstance(reply, InitProducerIdReply)
     if reply.error is not ErrorCode.NONE:
-        # Kafka's clients ask again for a coordinator that is not there, and give up at most other errors.
+        # Kafka's clients retry on COORDINATOR_NOT_AVAILABLE and give up on most other errors.
         return InitProducerIdResponse(EdgeError.COORDINATOR_NOT_AVAILABLE, -1, -1)
-    return InitProducerIdResponse(told(reply.error), reply.producer_id, reply.producer_epoch)
+    return InitProducerIdResponse(client_code(reply.error), reply.producer_id, reply.producer_epoch)

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments 0, ListPartitionReassignments 0 and DescribeLogDirs 1: where replicas are, and where they go.
+"""AlterPartitionReassignments 0, ListPartitionReassignments 0 and DescribeLogDirs 0 to 1.
 
-Reassignments are those of KIP-236: asked for by a znode, gone on with by whoever is the controller. Its rollback takes back all
-that is pending, where KIP-455 cancels one partition: a request cancels all, or is refused where it leaves some out.
+Reassignments are those of KIP-236: requested by a znode and performed by the current controller. KIP-236 rolls back all pending
+reassignments at once, while KIP-455 cancels single partitions. Therefore a request must cancel all pending ones or is refused.
 """
 
 from collections.abc import Generator
@@ -11,7 +11,7 @@ from msgspec import Struct
 from reference.errors import ErrorCode
 from reference.messages import MetadataReply, PartitionState
 from reference.types import BrokerId, Millis, TopicPartition, index_of, topic_of
-from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.errors import EdgeError, client_code
 from server.wire.clients.exchange import Call, Exchange, Heard, metadata_of
 from server.wire.clients.metadata import live_brokers
 from server.wire.clients.names import asked_partition
@@ -21,28 +21,28 @@ Result = tuple[int, str | None]
 
 
 class ReassignablePartition(Struct, frozen=True):
-    """Of one partition; None cancels."""
+    """One partition of the request; `replicas` None cancels its reassignment."""
 
     partition_index: int
     replicas: tuple[int, ...] | None
 
 
 class ReassignableTopic(Struct, frozen=True):
-    """Of one topic."""
+    """One topic of the request."""
 
     name: str
     partitions: tuple[ReassignablePartition, ...]
 
 
 class AlterRequest(Struct, frozen=True, kw_only=True):
-    """What is asked."""
+    """An AlterPartitionReassignments request."""
 
     timeout_ms: int
     topics: tuple[ReassignableTopic, ...]
 
 
 class AlteredPartition(Struct, frozen=True, kw_only=True):
-    """What became of one partition."""
+    """The result of one partition."""
 
     partition_index: int
     error_code: int
@@ -50,14 +50,14 @@ class AlteredPartition(Struct, frozen=True, kw_only=True):
 
 
 class AlteredTopic(Struct, frozen=True):
-    """Of one topic."""
+    """The results of one topic."""
 
     name: str
     partitions: tuple[AlteredPartition, ...]
 
 
 class AlterResponse(Struct, frozen=True, kw_only=True):
-    """What is answered."""
+    """The fields of an AlterPartitionReassignments response that are set."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -65,7 +65,7 @@ class AlterResponse(Struct, frozen=True, kw_only=True):
 
 
 def alter(call: Call, request: AlterRequest) -> Exchange:
-    """The exchange."""
+    """Answer AlterPartitionReassignments: first all cancellations, then one move after the other."""
     known = yield from metadata_of(call)
     if known.controller != call.facing.broker:
         return AlterResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=f"the controller is {known.controller}")
@@ -88,7 +88,7 @@ def alter(call: Call, request: AlterRequest) -> Exchange:
             call.ask(Move(call.number(), tp, brokers, _left(call, deadline_ms)))
             result = yield
             assert isinstance(result, Done)
-            refusal = _told(result.error)
+            refusal = _result_of(result.error)
         results[tp] = refusal
     return AlterResponse(
         responses=tuple(
@@ -102,8 +102,8 @@ def _left(call: Call, deadline_ms: int) -> Millis:
     return Millis(max(deadline_ms - call.now_ms, 0))
 
 
-def _told(error: ErrorCode) -> Result:
-    return told(error), None if error is ErrorCode.NONE else error.name
+def _result_of(error: ErrorCode) -> Result:
+    return client_code(error), None if error is ErrorCode.NONE else error.name
 
 
 def _altered(topic: str, partition: ReassignablePartition, results: dict[TopicPartition, Result]) -> AlteredPartition:
@@ -127,9 +127,9 @@ def _cancel(call: Call, tps: list[TopicPartition], left_ms: Millis) -> Generator
     found = yield
     assert isinstance(found, Moves)
     if found.error is not ErrorCode.NONE:
-        return dict.fromkeys(tps, _told(found.error))
+        return dict.fromkeys(tps, _result_of(found.error))
     pending = {move.tp for move in found.pending}
-    results = {tp: _told(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) for tp in tps if tp not in pending}
+    results = {tp: _result_of(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) for tp in tps if tp not in pending}
     wanted = [tp for tp in tps if tp in pending]
     left_out = sorted(pending - set(wanted))
     if wanted and left_out:
@@ -139,7 +139,7 @@ def _cancel(call: Call, tps: list[TopicPartition], left_ms: Millis) -> Generator
         call.ask(CancelMoves(call.number(), left_ms))
         result = yield
         assert isinstance(result, Done)
-        results.update(dict.fromkeys(wanted, _told(result.error)))
+        results.update(dict.fromkeys(wanted, _result_of(result.error)))
     return results
 
 
@@ -147,21 +147,21 @@ def _cancel(call: Call, tps: list[TopicPartition], left_ms: Millis) -> Generator
 
 
 class ListedTopic(Struct, frozen=True):
-    """Partitions of one topic that are asked for."""
+    """The wanted partitions of one topic."""
 
     name: str
     partition_indexes: tuple[int, ...]
 
 
 class ListRequest(Struct, frozen=True, kw_only=True):
-    """What is asked; None for all."""
+    """A ListPartitionReassignments request; `topics` None means all."""
 
     timeout_ms: int
     topics: tuple[ListedTopic, ...] | None
 
 
 class OngoingPartition(Struct, frozen=True, kw_only=True):
-    """One partition on its way."""
+    """A partition with a pending reassignment (KIP-455)."""
 
     partition_index: int
     replicas: tuple[int, ...]
@@ -170,14 +170,14 @@ class OngoingPartition(Struct, frozen=True, kw_only=True):
 
 
 class OngoingTopic(Struct, frozen=True):
-    """Of one topic."""
+    """The pending reassignments of one topic."""
 
     name: str
     partitions: tuple[OngoingPartition, ...]
 
 
 class ListResponse(Struct, frozen=True, kw_only=True):
-    """What is answered."""
+    """The fields of a ListPartitionReassignments response that are set."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -185,7 +185,7 @@ class ListResponse(Struct, frozen=True, kw_only=True):
 
 
 def list_moves(call: Call, request: ListRequest) -> Exchange:
-    """The exchange."""
+    """Answer ListPartitionReassignments from the znodes of KIP-236; only the controller answers."""
     known = yield from metadata_of(call)
     if known.controller != call.facing.broker:
         return ListResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=f"the controller is {known.controller}")
@@ -193,7 +193,7 @@ def list_moves(call: Call, request: ListRequest) -> Exchange:
     found = yield
     assert isinstance(found, Moves)
     if found.error is not ErrorCode.NONE:
-        return ListResponse(error_code=told(found.error), error_message=found.error.name)
+        return ListResponse(error_code=client_code(found.error), error_message=found.error.name)
     wanted = None
     if request.topics is not None:
         wanted = {asked_partition(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
@@ -206,7 +206,7 @@ def list_moves(call: Call, request: ListRequest) -> Exchange:
 
 
 def _ongoing(move: PendingMove, state: PartitionState | None) -> OngoingPartition:
-    """KIP-455: the replicas are those of before and after together, as long as it is not done."""
+    """KIP-455: while a reassignment is pending, the replicas are the original and the target ones together."""
     before = move.original or (() if state is None else state.replicas)
     adding = tuple(broker for broker in move.replicas if broker not in before)
     removing = tuple(broker for broker in before if broker not in move.replicas)
@@ -219,34 +219,34 @@ def _ongoing(move: PendingMove, state: PartitionState | None) -> OngoingPartitio
 
 
 class DescribableTopic(Struct, frozen=True):
-    """Partitions of one topic that are asked for."""
+    """The wanted partitions of one topic."""
 
     topic: str
     partitions: tuple[int, ...]
 
 
 class DescribeRequest(Struct, frozen=True):
-    """What is asked; None for all."""
+    """A DescribeLogDirs request; `topics` None means all."""
 
     topics: tuple[DescribableTopic, ...] | None
 
 
 class DescribedPartition(Struct, frozen=True, kw_only=True):
-    """One log; its lag behind the high watermark is not told."""
+    """One log and its size in bytes; the offset lag is not set."""
 
     partition_index: int
     partition_size: int
 
 
 class DescribedTopic(Struct, frozen=True):
-    """Of one topic."""
+    """The logs of one topic in one directory."""
 
     name: str
     partitions: tuple[DescribedPartition, ...]
 
 
 class DescribedDir(Struct, frozen=True, kw_only=True):
-    """One directory."""
+    """One log directory; KAFKA_STORAGE_ERROR if it failed."""
 
     error_code: int
     log_dir: str
@@ -254,13 +254,13 @@ class DescribedDir(Struct, frozen=True, kw_only=True):
 
 
 class DescribeResponse(Struct, frozen=True):
-    """What is answered."""
+    """The fields of a DescribeLogDirs response that are set."""
 
     results: tuple[DescribedDir, ...]
 
 
 def describe_dirs(call: Call, request: DescribeRequest) -> Exchange:
-    """The exchange. Kafka's brokers tell of their own directories only, whoever is asked."""
+    """Answer DescribeLogDirs with the directories of this broker only, as Kafka's brokers do."""
     call.ask(ListDirs(call.number()))
     found = yield
     assert isinstance(found, Dirs)

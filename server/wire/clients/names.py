@@ -1,4 +1,4 @@
-"""Names of topics as Kafka allows them (Topic.java), and of the partitions that clients ask for."""
+"""Checks of topic names (Kafka's Topic.java) and of partition indexes in requests of clients."""
 
 import re
 
@@ -8,10 +8,10 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_topic_name(name: str) -> bool:
-    """May a topic be called so?"""
+    """True if Kafka allows a topic of this name."""
     return name not in (".", "..") and _TOPIC.fullmatch(name) is not None
 
 
 def asked_partition(topic: str, index: int) -> TopicPartition:
-    """The partition that is meant; a name that no partition has where there can be none. "t" and -1 are not the 1 of "t-"."""
+    """The partition, or "", which no partition is called, for a negative index: topic "t" and index -1 must not become "t--1"."""
     return topic_partition(topic, index) if index >= 0 else TopicPartition("")

@@ -1,11 +1,11 @@
-"""ListOffsets 1 to 5 and OffsetForLeaderEpoch 2 to 3: where a log begins and ends, and where an epoch did (KIP-79, KIP-320)."""
+"""ListOffsets 1 to 5 and OffsetForLeaderEpoch 2 to 3: start and end of a log, and the end of a leader epoch (KIP-79, KIP-320)."""
 
 from msgspec import Struct
 
 from reference.errors import ErrorCode
 from reference.messages import EARLIEST, LATEST, EpochEnd, EpochEndReply, ListOffsets, ListOffsetsReply
 from reference.types import BrokerId, LeaderEpoch
-from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.errors import EdgeError, client_code
 from server.wire.clients.exchange import Call, Exchange
 from server.wire.clients.names import asked_partition
 
@@ -13,7 +13,7 @@ _NO_REPLICA = BrokerId(-1)
 
 
 class ListOffsetsPartition(Struct, frozen=True, kw_only=True):
-    """Of one partition."""
+    """One partition of the request; `timestamp` must be EARLIEST or LATEST."""
 
     partition_index: int
     current_leader_epoch: int = -1
@@ -21,20 +21,20 @@ class ListOffsetsPartition(Struct, frozen=True, kw_only=True):
 
 
 class ListOffsetsTopic(Struct, frozen=True):
-    """Of one topic."""
+    """One topic of the request."""
 
     name: str
     partitions: tuple[ListOffsetsPartition, ...]
 
 
 class ListOffsetsRequest(Struct, frozen=True):
-    """What is asked."""
+    """The fields of a ListOffsets request that are read."""
 
     topics: tuple[ListOffsetsTopic, ...]
 
 
 class ListedPartition(Struct, frozen=True, kw_only=True):
-    """Of one partition; -1 for what is not known."""
+    """The result of one partition; -1 for unknown values."""
 
     partition_index: int
     error_code: int
@@ -44,20 +44,20 @@ class ListedPartition(Struct, frozen=True, kw_only=True):
 
 
 class ListedTopic(Struct, frozen=True):
-    """Of one topic."""
+    """The results of one topic."""
 
     name: str
     partitions: tuple[ListedPartition, ...]
 
 
 class ListOffsetsResponse(Struct, frozen=True):
-    """What is answered."""
+    """The fields of a ListOffsets response that are set."""
 
     topics: tuple[ListedTopic, ...]
 
 
 def list_offsets(call: Call, request: ListOffsetsRequest) -> Exchange:
-    """The exchange. By time nothing is found: logs are kept without an index of times."""
+    """Answer ListOffsets; other timestamps than EARLIEST and LATEST are refused, because logs have no time index."""
     answers: dict[tuple[int, int], ListedPartition] = {}
     open_: dict[int, tuple[int, int]] = {}
     for t, topic in enumerate(request.topics):
@@ -87,7 +87,7 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> Exchange:
 
 def _listed(index: int, reply: ListOffsetsReply) -> ListedPartition:
     if reply.error is not ErrorCode.NONE:
-        return ListedPartition(partition_index=index, error_code=told(reply.error))
+        return ListedPartition(partition_index=index, error_code=client_code(reply.error))
     assert reply.offset is not None
     epoch = -1 if reply.leader_epoch is None else reply.leader_epoch
     return ListedPartition(partition_index=index, error_code=0, offset=reply.offset, leader_epoch=epoch)
@@ -97,7 +97,7 @@ def _listed(index: int, reply: ListOffsetsReply) -> ListedPartition:
 
 
 class EpochPartition(Struct, frozen=True, kw_only=True):
-    """Of one partition."""
+    """One partition of the request."""
 
     partition: int
     current_leader_epoch: int = -1
@@ -105,20 +105,20 @@ class EpochPartition(Struct, frozen=True, kw_only=True):
 
 
 class EpochTopic(Struct, frozen=True):
-    """Of one topic."""
+    """One topic of the request."""
 
     topic: str
     partitions: tuple[EpochPartition, ...]
 
 
 class EpochRequest(Struct, frozen=True, kw_only=True):
-    """What is asked; whoever asks here is a consumer, whatever replica it says it is."""
+    """An OffsetForLeaderEpoch request; its replica id is not read, because only consumers use this listener."""
 
     topics: tuple[EpochTopic, ...]
 
 
 class EpochEndOffset(Struct, frozen=True, kw_only=True):
-    """Of one partition; -1 where the leader cannot say."""
+    """The result of one partition; -1 if the leader does not know the epoch."""
 
     error_code: int
     partition: int
@@ -127,20 +127,20 @@ class EpochEndOffset(Struct, frozen=True, kw_only=True):
 
 
 class EpochTopicResult(Struct, frozen=True):
-    """Of one topic."""
+    """The results of one topic."""
 
     topic: str
     partitions: tuple[EpochEndOffset, ...]
 
 
 class EpochResponse(Struct, frozen=True):
-    """What is answered."""
+    """The fields of an OffsetForLeaderEpoch response that are set."""
 
     topics: tuple[EpochTopicResult, ...]
 
 
 def epoch_ends(call: Call, request: EpochRequest) -> Exchange:
-    """The exchange."""
+    """Answer OffsetForLeaderEpoch."""
     answers: dict[tuple[int, int], EpochEndOffset] = {}
     open_: dict[int, tuple[int, int]] = {}
     for t, topic in enumerate(request.topics):
@@ -165,5 +165,5 @@ def epoch_ends(call: Call, request: EpochRequest) -> Exchange:
 
 def _end(index: int, reply: EpochEndReply) -> EpochEndOffset:
     if reply.error is not ErrorCode.NONE or reply.end_offset is None:
-        return EpochEndOffset(error_code=told(reply.error), partition=index)
+        return EpochEndOffset(error_code=client_code(reply.error), partition=index)
     return EpochEndOffset(error_code=0, partition=index, leader_epoch=reply.leader_epoch, end_offset=reply.end_offset)

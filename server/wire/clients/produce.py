@@ -1,8 +1,7 @@
-"""Produce 3 to 8: one message to the machine for each partition, and one response when all are answered (KIP-98, KIP-467).
+"""Produce 3 to 8: one Produce to the machine for each partition, and one response when all are answered (KIP-98, KIP-467).
 
-A partition brings one record batch, of which the header is checked and the CRC; what is in it stays closed. A batch that is
-refused never reaches the machine. With acks=0 there is no response, and a refusal breaks the connection, so that the client looks
-at its metadata again (KAFKA-955).
+Each partition has one record batch. Its header and CRC are checked; records are not decoded. A refused batch never reaches the
+machine. With acks=0 there is no response; a refusal closes the connection, so that the client refreshes its metadata (KAFKA-955).
 """
 
 from msgspec import Struct
@@ -10,7 +9,7 @@ from msgspec import Struct
 from reference.errors import ErrorCode
 from reference.messages import Produce, ProduceReply
 from reference.types import Millis, ProducerId
-from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.errors import EdgeError, client_code
 from server.wire.clients.exchange import Call, Exchange, HangUpError
 from server.wire.clients.names import asked_partition
 from server.wire.records import RecordsError, check_produced
@@ -22,21 +21,21 @@ _STORAGE_ERROR_FROM_VERSION = 4
 
 
 class PartitionData(Struct, frozen=True):
-    """Of one partition."""
+    """One partition of the request, with one record batch."""
 
     index: int
     records: bytes | None
 
 
 class TopicData(Struct, frozen=True):
-    """Of one topic."""
+    """One topic of the request."""
 
     name: str
     partition_data: tuple[PartitionData, ...]
 
 
 class ProduceRequest(Struct, frozen=True, kw_only=True):
-    """What is asked."""
+    """The fields of a Produce request."""
 
     transactional_id: str | None = None
     acks: int
@@ -45,7 +44,7 @@ class ProduceRequest(Struct, frozen=True, kw_only=True):
 
 
 class PartitionResponse(Struct, frozen=True, kw_only=True):
-    """Of one partition; `base_offset` -1 where there is none."""
+    """One partition of the response; `base_offset` is -1 on an error."""
 
     index: int
     error_code: int
@@ -56,32 +55,32 @@ class PartitionResponse(Struct, frozen=True, kw_only=True):
 
 
 class TopicResponse(Struct, frozen=True):
-    """Of one topic."""
+    """One topic of the response."""
 
     name: str
     partition_responses: tuple[PartitionResponse, ...]
 
 
 class ProduceResponse(Struct, frozen=True):
-    """What is answered."""
+    """A Produce response."""
 
     responses: tuple[TopicResponse, ...]
 
 
 def produce(call: Call, request: ProduceRequest) -> Exchange:
-    """The exchange."""
+    """Answer a Produce request; HangUpError for a transaction, a repeated partition or a refusal with acks=0."""
     answers: dict[tuple[str, int], PartitionResponse] = {}
     places: set[tuple[str, int]] = set()
     open_: dict[int, tuple[str, int]] = {}
     if request.transactional_id is not None:
-        raise HangUpError("a transactional producer; there are no transactions here")
+        raise HangUpError("transactional_id must be null: transactions are not supported")
     for topic in request.topic_data:
         for partition in topic.partition_data:
             place = (topic.name, partition.index)
             number = call.number()
             question = _question(call, request, number, topic.name, partition)
             if place in places:
-                raise HangUpError("a partition stands twice in a produce request")
+                raise HangUpError("a produce request must not name a partition twice")
             places.add(place)
             if isinstance(question, Produce):
                 open_[number] = place
@@ -90,7 +89,7 @@ def produce(call: Call, request: ProduceRequest) -> Exchange:
                 answers[place] = question
     if request.acks == 0:
         if answers:
-            raise HangUpError(f"a produce that wants no answer was refused: {next(iter(answers.values())).error_message}")
+            raise HangUpError(f"a produce with acks=0 was refused: {next(iter(answers.values())).error_message}")
         return None
     while open_:
         reply = yield
@@ -108,7 +107,7 @@ def produce(call: Call, request: ProduceRequest) -> Exchange:
 def _question(
     call: Call, request: ProduceRequest, number: int, topic: str, partition: PartitionData
 ) -> Produce | PartitionResponse:
-    """What the machine is asked, or the refusal where the bytes are not to be appended."""
+    """The Produce for the machine, or the refusal if the batch must not be appended."""
     records = partition.records or b""
     if len(records) > call.facing.batch_bytes_max:
         text = f"{len(records)} bytes are more than a batch may have ({call.facing.batch_bytes_max})"
@@ -134,7 +133,7 @@ def _question(
 
 def _answer(call: Call, index: int, reply: ProduceReply) -> PartitionResponse:
     if reply.error is not ErrorCode.NONE:
-        error = told(reply.error, knows_storage_error=call.version >= _STORAGE_ERROR_FROM_VERSION)
+        error = client_code(reply.error, knows_storage_error=call.version >= _STORAGE_ERROR_FROM_VERSION)
         return PartitionResponse(index=index, error_code=error)
     assert reply.offset is not None
     return PartitionResponse(index=index, error_code=0, base_offset=reply.offset, log_start_offset=0)

@@ -1,8 +1,8 @@
-"""One connection of a client: frames in, responses out in the order of their requests (Kafka protocol guide, "Network").
+"""One client connection: requests in, responses out in the order of their requests (Kafka protocol guide, "Network").
 
-Sans-IO: the process feeds bytes and answers, and takes from `asks` what the machine and the process are to be asked and from
-`out` what is to be sent. Several requests may be in progress, IN_FLIGHT at most: what comes beyond waits, and `is_full` says that
-nothing more should be read. Whatever a connection sends that cannot be answered raises WireError: it is to be closed.
+Sans-IO: the caller feeds bytes and answers, takes from `asks` the questions to the machine and the process, and from `out` the
+bytes to send. At most `in_flight_max` requests are in progress and further ones wait; if `is_full`, the caller should stop
+reading. A request that cannot be answered raises WireError, and the caller must close the connection.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ from server.wire.versions import API_VERSIONS
 
 
 class _Slot:
-    """A request in progress; `response` once there is one, b"" where none is wanted."""
+    """A request in progress; `response` is None until it is answered, b"" if the client wants no response."""
 
     __slots__ = ("call", "exchange", "header", "response")
 
@@ -36,12 +36,12 @@ class _Slot:
 
 
 class Session:
-    """The connection."""
+    """The state of one client connection."""
 
     def __init__(self, facing: Facing, *, request_bytes_max: int, in_flight_max: int) -> None:
         self.asks: list[Ask] = []
         self.out: list[bytes] = []
-        self.is_held = False  # nothing new is begun: the client does not read what it is answered
+        self.is_held = False  # set while the client does not read its responses: no waiting request is started
         self._facing = facing
         self._in_flight_max = in_flight_max
         self._buffer = FrameBuffer(request_bytes_max)
@@ -52,21 +52,21 @@ class Session:
 
     @property
     def is_full(self) -> bool:
-        """Are as many requests in progress as may be, or is it held?"""
+        """True if the maximum of requests is in progress or the session is held."""
         return self.is_held or len(self._slots) >= self._in_flight_max
 
     @property
     def buffered(self) -> int:
-        """Bytes of requests that have not begun."""
+        """Bytes of requests that are not started."""
         return self._buffer.pending + sum(map(len, self._waiting))
 
     def feed(self, data: bytes, now_ms: int) -> None:
-        """Bytes of the client. WireError where the connection must be closed; what stands in `out` goes first."""
+        """Take bytes of the client. WireError if the connection must be closed; send `out` first."""
         self._waiting.extend(self._buffer.feed(data))
         self._go_on(now_ms)
 
     def hear(self, answer: Heard, now_ms: int) -> None:
-        """An answer to one of the `asks`; one that nobody waits for any more is dropped."""
+        """Take the answer to one of the `asks`; ignored if its request is already answered."""
         slot = self._open.pop(answer.correlation, None)
         if slot is not None and slot.response is None:
             self._advance(slot, answer, now_ms)

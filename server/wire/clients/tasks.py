@@ -1,6 +1,6 @@
-"""What an exchange asks of the process beside its machine: administration by znodes, the directories, a little time.
+"""Tasks that an exchange gives to the process instead of the machine: administration by znodes, log directories, pauses.
 
-Each has an answer with the same correlation, from the counter that numbers the requests to the machine too.
+Each task has a result with the same correlation id. Tasks and requests to the machine share one counter of correlation ids.
 """
 
 from msgspec import Struct
@@ -10,19 +10,19 @@ from reference.types import BrokerId, Millis, TopicPartition
 
 
 class Task(Struct, frozen=True, tag=True):
-    """Base of all tasks."""
+    """The base class of all tasks."""
 
     correlation: int
 
 
 class Pause(Task, frozen=True, tag=True):
-    """Time passes."""
+    """Wait for `ms`; answered by Done."""
 
     ms: Millis
 
 
 class MakeTopic(Task, frozen=True, tag=True):
-    """Ask for a topic; partition i has the replicas assignment[i], preferred first."""
+    """Create a topic by znode; partition i has the replicas assignment[i], the preferred one first. Answered by Done."""
 
     topic: str
     assignment: tuple[tuple[BrokerId, ...], ...]
@@ -30,14 +30,14 @@ class MakeTopic(Task, frozen=True, tag=True):
 
 
 class DropTopic(Task, frozen=True, tag=True):
-    """Ask for the deletion of a topic, and wait until the controller has done it."""
+    """Delete a topic by znode; answered by Done when the controller has removed the request."""
 
     topic: str
     timeout_ms: Millis
 
 
 class Move(Task, frozen=True, tag=True):
-    """Ask for other replicas of a partition; that it is asked is all (KIP-455)."""
+    """Request a reassignment by znode; answered by Done as soon as the request is written (KIP-455)."""
 
     tp: TopicPartition
     replicas: tuple[BrokerId, ...]
@@ -45,33 +45,33 @@ class Move(Task, frozen=True, tag=True):
 
 
 class CancelMoves(Task, frozen=True, tag=True):
-    """Roll back what is on its way, all of it (KIP-236)."""
+    """Roll back all pending reassignments (KIP-236); answered by Done."""
 
     timeout_ms: Millis
 
 
 class ListMoves(Task, frozen=True, tag=True):
-    """Which partitions are on their way?"""
+    """List the pending reassignments; answered by Moves."""
 
     timeout_ms: Millis
 
 
 class ListDirs(Task, frozen=True, tag=True):
-    """What do the log directories hold?"""
+    """List the log directories and the sizes of their logs; answered by Dirs."""
 
 
 AnyTask = Pause | MakeTopic | DropTopic | Move | CancelMoves | ListMoves | ListDirs
 
 
 class Done(Struct, frozen=True, tag=True):
-    """Time has passed; or what became of a request."""
+    """The end of a task; its error, or NONE."""
 
     correlation: int
     error: ErrorCode = ErrorCode.NONE
 
 
 class PendingMove(Struct, frozen=True):
-    """A partition on its way: the replicas it shall have, and those it had where that is written down."""
+    """A pending reassignment: the target replicas, and the original ones if the znode has them."""
 
     tp: TopicPartition
     replicas: tuple[BrokerId, ...]
@@ -79,7 +79,7 @@ class PendingMove(Struct, frozen=True):
 
 
 class Moves(Struct, frozen=True, tag=True):
-    """Answers ListMoves."""
+    """The answer to ListMoves."""
 
     correlation: int
     error: ErrorCode
@@ -87,7 +87,7 @@ class Moves(Struct, frozen=True, tag=True):
 
 
 class Directory(Struct, frozen=True):
-    """A log directory: does it serve, and how many bytes does each log take? None of a bad one is known."""
+    """A log directory and the bytes of each log; `sizes` is empty for a failed directory."""
 
     path: str
     online: bool
@@ -95,7 +95,7 @@ class Directory(Struct, frozen=True):
 
 
 class Dirs(Struct, frozen=True, tag=True):
-    """Answers ListDirs."""
+    """The answer to ListDirs."""
 
     correlation: int
     directories: tuple[Directory, ...]

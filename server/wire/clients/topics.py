@@ -1,9 +1,8 @@
-"""CreateTopics 2 to 4 and DeleteTopics 1 to 3: checked against what the broker knows, asked for by znodes, answered when done.
+"""CreateTopics 2 to 4 and DeleteTopics 1 to 3: checked against the broker's metadata, requested by znodes, answered when done.
 
-Only the controller performs them (KIP-4); another broker answers NOT_CONTROLLER. A topic is made when every partition has a
-leader in this broker's metadata, and gone when it is not in it any more; after the client's timeout the answer is
-REQUEST_TIMED_OUT, while the request stands and is gone on with. What a topic is configured with stands in the settings of the
-brokers.
+Only the controller performs them (KIP-4); other brokers answer NOT_CONTROLLER. A topic counts as created when every partition has
+a leader in this broker's metadata, and as deleted when it is no longer there. After the client's timeout the answer is
+REQUEST_TIMED_OUT, and the request is still carried out. Topics have no configuration of their own: the brokers' settings apply.
 """
 
 from collections import Counter
@@ -15,7 +14,7 @@ from reference.client.commands import placed
 from reference.errors import ErrorCode
 from reference.messages import MetadataReply
 from reference.types import BrokerId, Millis, topic_of
-from server.wire.clients.errors import EdgeError, told
+from server.wire.clients.errors import EdgeError, client_code
 from server.wire.clients.exchange import Call, Exchange, Heard, metadata_of, pause
 from server.wire.clients.metadata import live_brokers
 from server.wire.clients.names import is_topic_name
@@ -27,20 +26,20 @@ Assignment = tuple[tuple[BrokerId, ...], ...]
 
 
 class CreatableAssignment(Struct, frozen=True):
-    """The replicas of one partition."""
+    """The wanted replicas of one partition."""
 
     partition_index: int
     broker_ids: tuple[int, ...]
 
 
 class CreatableConfig(Struct, frozen=True):
-    """One setting."""
+    """A configuration entry, which is refused."""
 
     name: str
 
 
 class CreatableTopic(Struct, frozen=True, kw_only=True):
-    """One topic."""
+    """One topic to be created; -1 for a number that is not given."""
 
     name: str
     num_partitions: int
@@ -50,7 +49,7 @@ class CreatableTopic(Struct, frozen=True, kw_only=True):
 
 
 class CreateTopicsRequest(Struct, frozen=True, kw_only=True):
-    """What is asked."""
+    """A CreateTopics request; `validate_only` creates nothing."""
 
     topics: tuple[CreatableTopic, ...]
     timeout_ms: int
@@ -58,7 +57,7 @@ class CreateTopicsRequest(Struct, frozen=True, kw_only=True):
 
 
 class TopicResult(Struct, frozen=True, kw_only=True):
-    """What became of one topic."""
+    """The result of one topic."""
 
     name: str
     error_code: int
@@ -66,7 +65,7 @@ class TopicResult(Struct, frozen=True, kw_only=True):
 
 
 class CreateTopicsResponse(Struct, frozen=True):
-    """What is answered."""
+    """The fields of a CreateTopics response that are set."""
 
     topics: tuple[TopicResult, ...]
 
@@ -78,7 +77,7 @@ class _RefusedError(Exception):
 
 
 def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
-    """The exchange."""
+    """Answer CreateTopics: request all valid topics, then wait until they have leaders or the time is up."""
     known = yield from metadata_of(call)
     deadline_ms = call.now_ms + max(request.timeout_ms, 0)
     names = Counter(topic.name for topic in request.topics)
@@ -111,7 +110,7 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
 
 
 def _assignment(call: Call, topic: CreatableTopic, known: MetadataReply) -> Assignment:
-    """The replicas of each partition; _RefusedError as Kafka refuses."""
+    """The replicas of each partition; _RefusedError with the code that Kafka would answer."""
     live = live_brokers(call.facing, known)
     if not is_topic_name(topic.name):
         raise _RefusedError(EdgeError.INVALID_TOPIC_EXCEPTION, "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")
@@ -159,11 +158,11 @@ def _perform(call: Call, task: MakeTopic | DropTopic) -> Generator[None, Heard, 
     result = yield
     assert isinstance(result, Done)
     if result.error is not ErrorCode.NONE:
-        raise _RefusedError(ErrorCode(told(result.error)), f"{task.topic}: {result.error.name}")
+        raise _RefusedError(ErrorCode(client_code(result.error)), f"{task.topic}: {result.error.name}")
 
 
 def _is_late(call: Call, deadline_ms: int) -> Generator[None, Heard, bool]:
-    """Is the time up? Else a moment passes."""
+    """True if the time is up; else wait for LOOK_AGAIN_MS and return False."""
     if call.now_ms >= deadline_ms:
         return True
     yield from pause(call, LOOK_AGAIN_MS)
@@ -174,27 +173,27 @@ def _is_late(call: Call, deadline_ms: int) -> Generator[None, Heard, bool]:
 
 
 class DeleteTopicsRequest(Struct, frozen=True, kw_only=True):
-    """What is asked."""
+    """A DeleteTopics request."""
 
     topic_names: tuple[str, ...]
     timeout_ms: int
 
 
 class DeletedTopic(Struct, frozen=True, kw_only=True):
-    """What became of one topic."""
+    """The result of one topic."""
 
     name: str
     error_code: int
 
 
 class DeleteTopicsResponse(Struct, frozen=True):
-    """What is answered."""
+    """The fields of a DeleteTopics response that are set."""
 
     responses: tuple[DeletedTopic, ...]
 
 
 def delete_topics(call: Call, request: DeleteTopicsRequest) -> Exchange:
-    """The exchange."""
+    """Answer DeleteTopics: request all deletions, then wait until the topics are gone or the time is up."""
     known = yield from metadata_of(call)
     deadline_ms = call.now_ms + max(request.timeout_ms, 0)
     there = {topic_of(state.tp) for state in known.states}

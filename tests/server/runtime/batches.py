@@ -1,4 +1,4 @@
-"""Sealed batches for the tests of the runtime, whole and as the machine holds them."""
+"""Sealed batches for tests: whole, and with headers only as the machine holds them."""
 
 from msgspec.structs import replace
 
@@ -9,12 +9,12 @@ from server.wire.records import batch_of, patched, sealed
 
 
 def batch(base: int, *values: str, epoch: int = 0) -> Batch:
-    """A whole batch as it stands in a log."""
+    """A whole batch as it is in a log, with base offset and leader epoch in its header."""
     whole = replace(batch_of(sealed(values or ("v",))), base_offset=Offset(base), leader_epoch=LeaderEpoch(epoch))
     return replace(whole, values=patched(whole))
 
 
 def held(whole: Batch) -> Batch:
-    """What the machine has of it."""
+    """The batch with only its header, as the machine holds it."""
     assert isinstance(whole.values, bytes)
     return replace(whole, values=whole.values[:HEADER_BYTES])

@@ -1,4 +1,4 @@
-"""What an administrator's session sees, and what it says when it has seen nothing."""
+"""AdminSession.look: the znodes that it returns, and its result when the connection is lost."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ NOBODY = "127.0.0.1:1"  # a port that nothing listens on
 
 
 def looked(*answers: AnyAnswer) -> tuple[AnyAnswer, ...]:
-    """What a look at two znodes brings, to which ZooKeeper answers so."""
+    """The result of a look at two znodes when ZooKeeper gives these answers."""
 
     async def scene() -> tuple[AnyAnswer, ...]:
         session = AdminSession(NOBODY, 2000)
@@ -23,13 +23,13 @@ def looked(*answers: AnyAnswer) -> tuple[AnyAnswer, ...]:
     return asyncio.run(scene())
 
 
-def test_a_look_shows_what_zookeeper_holds() -> None:
+def test_admin_session_look_returns_znodes() -> None:
     there = Data(b"x", 0, 1)
 
     assert looked(there, NoNode()) == (there, NoNode())
 
 
 @pytest.mark.parametrize("lost", [Unknown(), SessionExpired()])
-def test_a_look_that_lost_its_connection_has_seen_nothing(lost: AnyAnswer) -> None:
-    """Or a broker that was cut off for a moment tells clients that no partition is being moved."""
+def test_admin_session_look_is_empty_after_connection_loss(lost: AnyAnswer) -> None:
+    """Otherwise a broker that is cut off for a moment tells clients that no reassignment is pending."""
     assert looked(lost, lost) == ()

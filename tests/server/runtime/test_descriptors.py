@@ -1,4 +1,4 @@
-"""More connections than a process may have descriptors are a matter of those who connect, and not the end of the node."""
+"""A node survives more connections than it may have descriptors, and raises its limit of descriptors."""
 
 import resource
 import socket
@@ -27,7 +27,7 @@ NOBODY = "127.0.0.1:1"  # a port that nothing listens on
 
 @contextmanager
 def node(folder: Path, port: int, most: int) -> Iterator["subprocess.Popen[bytes]"]:
-    """One that looks for its ZooKeeper, and listens; it may have FEW descriptors, or `most` where it asks."""
+    """A listening node without ZooKeeper; its descriptor limit is FEW and it may raise it to `most`."""
     where = Listener(bind=f"127.0.0.1:{port}", advertised={Address("b1"): f"127.0.0.1:{port}"})
     settings = NodeSettings(
         broker=BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=()),
@@ -52,7 +52,7 @@ def node(folder: Path, port: int, most: int) -> Iterator["subprocess.Popen[bytes
 
 
 def dialled(port: int) -> socket.socket:
-    """A connection, when somebody listens there."""
+    """A connection to `port`, as soon as a node listens there."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -63,7 +63,7 @@ def dialled(port: int) -> socket.socket:
 
 
 def is_taken(connection: socket.socket) -> bool:
-    """Is it read from? What is nonsense is hung up on."""
+    """True if the node accepted the connection: it closes a connection that sends a malformed request."""
     try:
         connection.sendall(b"nonsense, and more of it")
         return connection.recv(1) == b""
@@ -71,7 +71,7 @@ def is_taken(connection: socket.socket) -> bool:
         return False
 
 
-def test_a_node_without_descriptors_left_takes_connections_again_when_some_are_free(tmp_path: Path) -> None:
+def test_node_accepts_connections_once_descriptors_are_free(tmp_path: Path) -> None:
     port = free_port()
     with node(tmp_path, port, FEW) as process:
         with ExitStack() as held:
@@ -83,7 +83,7 @@ def test_a_node_without_descriptors_left_takes_connections_again_when_some_are_f
             assert is_taken(another)
 
 
-def test_a_node_takes_as_many_descriptors_as_it_may_have(tmp_path: Path) -> None:
+def test_node_raises_its_descriptor_limit(tmp_path: Path) -> None:
     port = free_port()
     with node(tmp_path, port, 1000), ExitStack() as held:
         connections = [held.enter_context(dialled(port)) for _ in range(CONNECTIONS)]

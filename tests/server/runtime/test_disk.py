@@ -1,4 +1,4 @@
-"""What is written to real files is what a restart finds."""
+"""Log directories on real files: formats, recovery, flushes, and faults."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from reference.events import DirImage, LogImage
 from reference.messages import Batch
 from reference.sealed import count
 from reference.types import Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
-from server.disk.disk import CHECKPOINT, CLEAN, Disk, look
+from server.disk.log_dirs import CHECKPOINT, CLEAN, Disk, look
 from server.disk.segments import segment_name
 from server.lab.dir_faults import DirFault, DirFaults
 from server.wire.records import check
@@ -45,11 +45,11 @@ def image(tp: TopicPartition, *batches: Batch) -> LogImage:
     return LogImage(tp, tuple(held(b) for b in batches), BORN)
 
 
-def test_an_empty_directory_is_made_and_holds_nothing(tmp_path: Path) -> None:
+def test_recover_creates_a_missing_directory(tmp_path: Path) -> None:
     assert found(tmp_path / "a" / "b") == (DirImage(0, readable=True),)
 
 
-def test_a_restart_finds_what_was_appended_and_checkpointed(tmp_path: Path) -> None:
+def test_restart_finds_appended_batches_and_checkpoint(tmp_path: Path) -> None:
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.create(0, BILLS, BORN)
@@ -65,8 +65,8 @@ def test_a_restart_finds_what_was_appended_and_checkpointed(tmp_path: Path) -> N
     assert found(tmp_path) == (DirImage(0, readable=True, logs=logs, checkpoint=checkpoint, born=BORN, dirs=1),)
 
 
-def test_files_are_kafkas(tmp_path: Path) -> None:
-    """LogSegment, CheckpointFile and PartitionMetadataFile of Kafka: its tools read what stands here."""
+def test_files_have_kafkas_formats(tmp_path: Path) -> None:
+    """Kafka's tools can read the files: formats of its LogSegment, CheckpointFile and PartitionMetadataFile."""
     disk = opened(tmp_path, segment_bytes=140)
     disk.create(0, ORDERS, BORN, TopicId(77))
     disk.append(0, ORDERS, [batch(0, "a", "b"), batch(2, "c", epoch=4), batch(3, "d", epoch=4)])
@@ -87,7 +87,7 @@ def test_files_are_kafkas(tmp_path: Path) -> None:
     assert (folder / "partition.metadata").read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAATQ\nborn: 7\n"
 
 
-def test_records_are_read_back_from_where_they_stand(tmp_path: Path) -> None:
+def test_records_are_read_back_across_segments(tmp_path: Path) -> None:
     disk = opened(tmp_path, segment_bytes=300)
     disk.create(0, ORDERS, BORN)
     batches = [batch(n, f"value {n}") for n in range(9)]
@@ -105,8 +105,8 @@ def test_records_are_read_back_from_where_they_stand(tmp_path: Path) -> None:
     restarted.close()
 
 
-def test_a_log_written_without_looking_is_read_by_what_is_meant(tmp_path: Path) -> None:
-    """B-03: a follower without the check appends what begins below its end; two batches have one offset."""
+def test_records_of_a_repeated_offset_are_told_apart_by_header(tmp_path: Path) -> None:
+    """B-03: a follower without the offset check appends a batch below its LEO, so two batches have one base offset."""
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     first, second = batch(0, "a", "b"), batch(0, "c", epoch=1)
@@ -115,7 +115,7 @@ def test_a_log_written_without_looking_is_read_by_what_is_meant(tmp_path: Path) 
     disk.close()
 
 
-def test_a_deleted_replica_is_gone_and_can_be_made_again(tmp_path: Path) -> None:
+def test_deleted_replica_can_be_created_again(tmp_path: Path) -> None:
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0, "old")])
@@ -123,15 +123,15 @@ def test_a_deleted_replica_is_gone_and_can_be_made_again(tmp_path: Path) -> None
     disk.delete(0, ORDERS)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0, "new")])
-    pending()  # of a log that is gone: must neither fail nor touch the new one
+    pending()  # its log was deleted: the flush must neither fail nor touch the new log
     disk.flush_job(0)()
     disk.close()
 
     assert found(tmp_path)[0].logs == (image(ORDERS, batch(0, "new")),)
 
 
-def test_a_topic_may_have_the_longest_name_that_kafka_allows(tmp_path: Path) -> None:
-    """With its partition it fills the name of a folder, and is made and deleted under a longer one: no failure of the disk."""
+def test_topic_may_have_the_longest_name_of_kafka(tmp_path: Path) -> None:
+    """The partition fills the longest folder name. Suffixes for creation and deletion must not make it too long."""
     longest = TopicPartition(f"{'x' * 249}-1000")
     disk = opened(tmp_path)
     for _ in range(2):
@@ -146,8 +146,8 @@ def test_a_topic_may_have_the_longest_name_that_kafka_allows(tmp_path: Path) -> 
     assert found(tmp_path) == (DirImage(0, readable=True, logs=(image(longest),)),)
 
 
-def test_files_of_a_deleted_replica_go_in_a_sweep_or_at_a_restart(tmp_path: Path) -> None:
-    """Not while somebody waits for a flush: there may be a gigabyte of them."""
+def test_deleted_replica_files_go_in_a_sweep_or_at_restart(tmp_path: Path) -> None:
+    """A flush must not remove them: there may be a gigabyte of files, and acknowledgements wait for the flush."""
     disk = opened(tmp_path)
     left = []
     for remove in (disk.sweep_job, disk.flush_job):
@@ -163,8 +163,8 @@ def test_files_of_a_deleted_replica_go_in_a_sweep_or_at_a_restart(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_flush_makes_a_deletion_durable_that_a_sweep_is_about_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sweep may wait for its thread for long, or die before it has done anything; the flush says that it is done."""
+def test_flush_makes_a_deletion_durable_before_its_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep may run late or never, but a flush reports everything before it as durable."""
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.delete(0, ORDERS)
@@ -182,8 +182,8 @@ def test_a_flush_makes_a_deletion_durable_that_a_sweep_is_about_to(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_flush_that_comes_to_nothing_gives_its_descriptors_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory that comes and goes must not use up what the node may open."""
+def test_failed_flush_closes_its_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that fails again and again must not use up the node's descriptors."""
     faults = DirFaults(1)
     disk = Disk([tmp_path], faults=faults)
     disk.recover()
@@ -191,7 +191,7 @@ def test_a_flush_that_comes_to_nothing_gives_its_descriptors_back(tmp_path: Path
         disk.create(0, tp, BORN)
     disk.flush_job(0)()
     open_ = [_open_below(tmp_path)]
-    for broken in (True, False):  # at the door, and in the first of two
+    for broken in (True, False):  # the flush fails before any fsync, then in the first of two fsyncs
         disk.append(0, ORDERS, [batch(0 if broken else 1)])
         disk.append(0, BILLS, [batch(0 if broken else 1)])
         flush = disk.flush_job(0)
@@ -214,7 +214,7 @@ def _refused(fd: int) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_a_flush_syncs_each_log_that_was_written_since_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flush_syncs_each_log_written_since_the_last_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = opened(tmp_path)
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))
@@ -229,14 +229,14 @@ def test_a_flush_syncs_each_log_that_was_written_since_the_last_one(tmp_path: Pa
     disk.flush_job(0)()
     disk.close()
 
-    # a new replica is durable with its name and its birth before anything is written to it
+    # a new replica, its name and its metadata are durable before the first append
     assert created == ["partition.metadata", FIRST, f"{ORDERS}-creating", tmp_path.name]
     assert first == [FIRST]
     assert second == []
     assert synced == [FIRST]
 
 
-def test_a_flush_syncs_every_segment_that_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flush_syncs_every_written_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = opened(tmp_path, segment_bytes=100)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0), batch(1), batch(2)])
@@ -248,8 +248,8 @@ def test_a_flush_syncs_every_segment_that_was_written(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("damage", ["torn", "gap"])
-def test_segments_behind_a_damage_are_gone_for_good(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Power may go when the log has grown again to where the next one began: its old records would follow the new ones."""
+def test_recovery_durably_removes_segments_behind_damage(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without fsync a power loss restores the segment; if the log has grown to its base offset, old records follow new ones."""
     disk = opened(tmp_path, segment_bytes=100)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0), batch(1), batch(2)])
@@ -271,7 +271,7 @@ def test_segments_behind_a_damage_are_gone_for_good(damage: str, tmp_path: Path,
     assert (ORDERS, False) in synced
 
 
-def test_a_directory_that_cannot_be_read_is_shown_as_such_and_the_others_as_they_are(tmp_path: Path) -> None:
+def test_unreadable_directory_does_not_affect_the_others(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
 
     assert found(tmp_path / "file", tmp_path / "good") == (DirImage(0, readable=False), DirImage(1, readable=True))
@@ -280,15 +280,15 @@ def test_a_directory_that_cannot_be_read_is_shown_as_such_and_the_others_as_they
 @pytest.mark.parametrize(
     "content", ["", "1\n0\n", "0\n2\norders 0 1\n", "0\n1\norders 0\n", "0\n1\norders 0 x\n", "[]", "\x00\x00"]
 )
-def test_a_checkpoint_that_is_no_checkpoint_makes_the_directory_unreadable(tmp_path: Path, content: str) -> None:
-    """Kafka takes it for a failed directory too: guessing a high watermark could lose data."""
+def test_malformed_checkpoint_makes_the_directory_unreadable(tmp_path: Path, content: str) -> None:
+    """Kafka fails the directory too: guessing a high watermark could lose data."""
     (tmp_path / CHECKPOINT).write_text(content)
 
     assert found(tmp_path) == (DirImage(0, readable=False),)
 
 
 @pytest.mark.parametrize("content", ["", "version: 1\nborn: 7\n", "version: 0\ntopic_id: !\nborn: 7\n", "version: 0\nborn: x\n"])
-def test_a_log_that_does_not_say_whose_it_is_makes_the_directory_unreadable(tmp_path: Path, content: str) -> None:
+def test_malformed_metadata_makes_the_directory_unreadable(tmp_path: Path, content: str) -> None:
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.close()
@@ -297,8 +297,8 @@ def test_a_log_that_does_not_say_whose_it_is_makes_the_directory_unreadable(tmp_
     assert found(tmp_path) == (DirImage(0, readable=False),)
 
 
-def test_a_log_without_its_beginning_makes_the_directory_unreadable(tmp_path: Path) -> None:
-    """What is left is no log that anybody wrote, and its records have not gone by anybody's leave."""
+def test_missing_first_segment_makes_the_directory_unreadable(tmp_path: Path) -> None:
+    """There is no retention here, so a missing first segment means lost records."""
     disk = opened(tmp_path, segment_bytes=100)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0), batch(1)])
@@ -309,8 +309,8 @@ def test_a_log_without_its_beginning_makes_the_directory_unreadable(tmp_path: Pa
     assert (tmp_path / ORDERS / segment_name(1)).exists()
 
 
-def test_looking_changes_nothing_and_shows_what_a_restart_finds(tmp_path: Path) -> None:
-    """The harness looks at the disks of a node that is down, and the node comes back."""
+def test_look_changes_no_file_and_equals_recover(tmp_path: Path) -> None:
+    """The harness reads the disks of a stopped node that will start again."""
     disk = opened(tmp_path, segment_bytes=150)
     disk.create(0, ORDERS, BORN)
     disk.create(0, BILLS, BORN)
@@ -327,7 +327,7 @@ def test_looking_changes_nothing_and_shows_what_a_restart_finds(tmp_path: Path) 
     assert seen[0].logs == (image(ORDERS, batch(0, "a"), batch(1, "b"), batch(2, "c")),)
 
 
-def test_writing_to_a_full_device_fails_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+def test_append_to_a_full_device_leaves_the_log_unchanged(tmp_path: Path) -> None:
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0)])
@@ -344,8 +344,8 @@ def test_writing_to_a_full_device_fails_and_leaves_the_log_as_it_was(tmp_path: P
     assert found(tmp_path)[0].logs == (image(ORDERS, batch(0)),)
 
 
-def test_a_checkpoint_for_which_there_is_half_the_room_does_not_replace_the_one_before(tmp_path: Path) -> None:
-    """write() takes what fits and calls it a success; half a checkpoint would cost the directory at the next start."""
+def test_half_written_checkpoint_does_not_replace_the_old_one(tmp_path: Path) -> None:
+    """write() succeeds with fewer bytes on a nearly full disk; half a checkpoint would fail the directory at the next start."""
     disk = opened(tmp_path)
     disk.write_checkpoint(0, ((ORDERS, Offset(1)),))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -360,7 +360,7 @@ def test_a_checkpoint_for_which_there_is_half_the_room_does_not_replace_the_one_
     assert found(tmp_path)[0].checkpoint == ((ORDERS, 1),)
 
 
-def test_directories_fail_as_the_harness_wants_and_count_it(tmp_path: Path) -> None:
+def test_dir_faults_refuse_accesses_and_count_them(tmp_path: Path) -> None:
     faults = DirFaults(2)
     disk = Disk([tmp_path / "a", tmp_path / "b"], faults=faults)
     disk.recover()
@@ -398,7 +398,7 @@ def test_directories_fail_as_the_harness_wants_and_count_it(tmp_path: Path) -> N
     assert [counts.refused for counts in faults.counts] == [6, 2]
 
 
-def test_a_slow_directory_delays_its_flushes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_directory_delays_only_flushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = DirFaults(1)
     slept: list[float] = []
     monkeypatch.setattr("threading.Event.wait", lambda _, seconds: slept.append(seconds))
@@ -415,10 +415,10 @@ def test_a_slow_directory_delays_its_flushes_alone(tmp_path: Path, monkeypatch: 
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=6), st.integers(100, 400), st.data())
-def test_recovery_keeps_exactly_the_whole_batches_before_the_first_damage(
+def test_recovery_keeps_exactly_the_batches_before_the_damage(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], segment_bytes: int, data: st.DataObject
 ) -> None:
-    """A torn write, or a flipped bit, costs the batch it hit and what stands after it; never what stands before."""
+    """A torn write or a flipped bit loses the batch that it hit and the later ones, never earlier ones."""
     path = tmp_path_factory.mktemp("dir")
     batches, base = [], 0
     for size in sizes:
@@ -440,7 +440,7 @@ def test_recovery_keeps_exactly_the_whole_batches_before_the_first_damage(
     while start + len(batches[hit].values) <= at:
         start += len(batches[hit].values)
         hit += 1
-    # the leader epoch stands outside of the CRC
+    # the CRC does not cover the leader epoch
     is_harmless = len(content) >= at + 1 and 12 <= at - start < 16
     damaged.write_bytes(content)
 
@@ -451,8 +451,8 @@ def test_recovery_keeps_exactly_the_whole_batches_before_the_first_damage(
     assert again == log
 
 
-def test_a_log_closed_in_good_order_is_believed_and_not_read(tmp_path: Path) -> None:
-    """Its headers are; a CRC would cost a look at every record."""
+def test_recovery_skips_crcs_after_a_clean_shutdown(tmp_path: Path) -> None:
+    """Only headers are read then: checking the CRC would read every record."""
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0, "abc"), batch(1, "d")])
@@ -472,7 +472,7 @@ steps = st.lists(
 
 
 @given(steps, st.integers(80, 400))
-def test_any_sequence_of_writes_and_truncations_is_found_again(
+def test_any_appends_and_truncations_survive_a_restart(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], segment_bytes: int
 ) -> None:
     path = tmp_path_factory.mktemp("dir")
@@ -497,7 +497,7 @@ def test_any_sequence_of_writes_and_truncations_is_found_again(
     assert text == "\n".join(["0", str(len(epochs)), *(f"{epoch} {start}" for epoch, start in epochs), ""])
 
 
-def test_what_stands_in_a_segment_is_what_goes_over_the_wire(tmp_path: Path) -> None:
+def test_segment_bytes_equal_wire_bytes(tmp_path: Path) -> None:
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.append(0, ORDERS, [batch(0, "a", epoch=3)])

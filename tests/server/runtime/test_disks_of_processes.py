@@ -1,4 +1,4 @@
-"""A broker's disks through lives, faults and losses of power, as a stock client sees it."""
+"""A broker's disks through restarts, faults and power losses, observed by a stock client."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from bench.local_cluster import LocalCluster
 from highwater.backends.real.zookeeper.local import LocalZooKeeper, missing
 from reference.config import TopicSpec
 from reference.types import BrokerId
-from server.disk.disk import CLEAN, look
+from server.disk.log_dirs import CLEAN, look
 from server.lab.dir_faults import DirFault
 from server.lab.power import Loss, lose_power
 from server.lab.side_channel import Evidence, Look, SetDir, ask
@@ -47,7 +47,7 @@ def make(cluster: LocalCluster, *topics: str) -> None:
 
 
 def produce(cluster: LocalCluster, topic: str, *values: str) -> list[KafkaError | None]:
-    """What became of each."""
+    """The delivery error of each value; None for acknowledged ones."""
     found: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "retries": 0, "message.timeout.ms": 5000})
 
@@ -76,7 +76,7 @@ def read(cluster: LocalCluster, topic: str) -> list[str]:
 
 
 def patiently(look_up: Callable[[], tuple[int, int]]) -> tuple[int, int]:
-    """A partition has no leader for a moment after a start."""
+    """Retry for PATIENCE_S: after a start a partition has no leader for a moment."""
     until_s = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -96,7 +96,7 @@ def values(prefix: str, count: int = 30) -> Sequence[str]:
     return [f"{prefix}-{number}" for number in range(count)]
 
 
-def test_records_outlive_an_end_in_good_order_and_a_kill(tmp_path: Path) -> None:
+def test_records_survive_a_clean_shutdown_and_a_kill(tmp_path: Path) -> None:
     with one_broker(tmp_path) as cluster:
         make(cluster, "t")
         assert produce(cluster, "t", *values("a")) == [None] * 30
@@ -111,10 +111,8 @@ def test_records_outlive_an_end_in_good_order_and_a_kill(tmp_path: Path) -> None
         assert read(cluster, "t") == [*values("a"), *values("b")]
 
 
-def test_a_loss_of_power_takes_what_was_not_flushed_and_leaves_what_was(tmp_path: Path) -> None:
-    """docs/promise.md DUR-5: a topic flushed before it is acknowledged keeps its records on one disk; another one does not
-    promise that.
-    """
+def test_power_loss_takes_only_unflushed_records(tmp_path: Path) -> None:
+    """docs/promise.md DUR-5: only a topic with flush=before_ack keeps its acknowledged records on a single disk."""
     with one_broker(tmp_path) as cluster:
         make(cluster, "kept", "lost")
         assert produce(cluster, "kept", *values("k")) == [None] * 30
@@ -124,13 +122,13 @@ def test_a_loss_of_power_takes_what_was_not_flushed_and_leaves_what_was(tmp_path
         again(cluster)
         assert read(cluster, "kept") == values("k")
         left = read(cluster, "lost")
-        # A flush is of a directory: what of the other topic stood there when the last one began is durable too.
+        # A flush covers a whole directory, so the records of `lost` that were written before the last flush are durable too.
         assert [wound.tp for wound in wounds] == ["lost-0"]
         assert wounds[0].offset == len(left) < 30
         assert left == values("l")[: len(left)]
 
 
-def test_a_directory_that_is_made_to_fail_takes_its_logs_and_no_others(tmp_path: Path) -> None:
+def test_directory_failure_affects_only_its_own_logs(tmp_path: Path) -> None:
     with one_broker(tmp_path, log_dirs=2) as cluster:
         make(cluster, "t0", "t1")
         dirs = [cluster.dir_of(ONE, index) for index in (0, 1)]
@@ -153,7 +151,7 @@ def test_a_directory_that_is_made_to_fail_takes_its_logs_and_no_others(tmp_path:
         assert produce(cluster, bad, *values("b")) == [None] * 30
 
 
-def test_slow_flushes_hold_up_acknowledgements_that_wait_for_them(tmp_path: Path) -> None:
+def test_slow_flush_delays_acks_that_wait_for_it(tmp_path: Path) -> None:
     with one_broker(tmp_path) as cluster:
         make(cluster, "kept", "t")
         asyncio.run(ask(cluster.side_channel(ONE), SetDir(0, DirFault(flush_ms=700))))

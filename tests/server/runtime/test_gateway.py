@@ -1,4 +1,4 @@
-"""Connections of clients over real sockets: what is too much is refused, and nobody else suffers for it."""
+"""Client connections over real sockets: limits are enforced, and one bad connection does not affect the others."""
 
 import asyncio
 import socket
@@ -20,8 +20,8 @@ from tests.server.wire.talking import FACING, ME
 PATIENCE_S = 10
 
 
-class Inside:
-    """A node that answers at once, or when it is told to."""
+class GatewayNode:
+    """A node that answers at once, or only when the test says so."""
 
     def __init__(self, limits: Limits) -> None:
         self.gateway = Gateway(self, limits)
@@ -53,19 +53,19 @@ def asked(correlation: int) -> bytes:
 
 
 class Client:
-    """One connection."""
+    """One client connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def answered(self) -> int:
-        """The correlation of the next response."""
+        """The correlation id of the next response."""
         size = int.from_bytes(await self.reader.readexactly(4), "big")
         return int.from_bytes((await self.reader.readexactly(size))[:4], "big")
 
     async def is_closed(self) -> bool:
-        """Does it end without another byte?"""
+        """True if the connection is closed without another byte."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionResetError:
@@ -75,10 +75,10 @@ class Client:
 Dial = Callable[[], Awaitable[Client]]
 
 
-def played(scene: Callable[[Inside, Dial], Awaitable[None]], **limits: int) -> None:
+def played(scene: Callable[[GatewayNode, Dial], Awaitable[None]], **limits: int) -> None:
     async def main() -> None:
-        inside = Inside(replace(Limits(), **limits))
-        port = await inside.gateway.listen("127.0.0.1", 0, FACING)
+        node = GatewayNode(replace(Limits(), **limits))
+        port = await node.gateway.listen("127.0.0.1", 0, FACING)
         clients: list[Client] = []
 
         async def dial() -> Client:
@@ -86,10 +86,10 @@ def played(scene: Callable[[Inside, Dial], Awaitable[None]], **limits: int) -> N
             return clients[-1]
 
         async with asyncio.timeout(PATIENCE_S):
-            await scene(inside, dial)
+            await scene(node, dial)
         for client in clients:
             client.writer.close()
-        await inside.gateway.close()
+        await node.gateway.close()
         await asyncio.sleep(0)
 
     asyncio.run(main())
@@ -101,18 +101,18 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_each_connection_is_an_address_of_its_own() -> None:
-    async def scene(inside: Inside, dial: Dial) -> None:
+    async def scene(node: GatewayNode, dial: Dial) -> None:
         for number in (1, 2):
             client = await dial()
             client.writer.write(asked(7))
             assert await client.answered() == 7
-            assert inside.asked[-1] == (f"@c{number}", Metadata(1))
+            assert node.asked[-1] == (f"@c{number}", Metadata(1))
 
     played(scene)
 
 
-def test_requests_may_come_many_at_a_time_and_in_pieces() -> None:
-    async def scene(inside: Inside, dial: Dial) -> None:
+def test_requests_may_arrive_pipelined_and_in_pieces() -> None:
+    async def scene(node: GatewayNode, dial: Dial) -> None:
         client = await dial()
         data = b"".join(asked(n) for n in range(100))
         for at in range(0, len(data), 7):
@@ -122,8 +122,8 @@ def test_requests_may_come_many_at_a_time_and_in_pieces() -> None:
     played(scene)
 
 
-def test_one_connection_too_many_is_closed_and_room_is_made_when_one_ends() -> None:
-    async def scene(inside: Inside, dial: Dial) -> None:
+def test_excess_connection_is_closed_until_another_ends() -> None:
+    async def scene(node: GatewayNode, dial: Dial) -> None:
         first, second = await dial(), await dial()
         for client in (first, second):
             client.writer.write(asked(1))
@@ -140,26 +140,26 @@ def test_one_connection_too_many_is_closed_and_room_is_made_when_one_ends() -> N
     played(scene, connections=2)
 
 
-def test_no_more_requests_are_taken_than_may_be_in_progress() -> None:
-    """The rest stays in the client's own buffers, not in the broker's memory."""
+def test_gateway_limits_requests_in_progress() -> None:
+    """Further requests must stay in the client's buffers, not in the broker's memory."""
 
-    async def scene(inside: Inside, dial: Dial) -> None:
-        inside.answers = False
+    async def scene(node: GatewayNode, dial: Dial) -> None:
+        node.answers = False
         client = await dial()
         client.writer.write(b"".join(asked(n) for n in range(6)))
-        await until(lambda: len(inside.asked) == 2)
+        await until(lambda: len(node.asked) == 2)
         await asyncio.sleep(0.02)
-        assert len(inside.asked) == 2
-        inside.answers = True
-        for source, message in list(inside.asked):
-            inside.answer(source, message)
+        assert len(node.asked) == 2
+        node.answers = True
+        for source, message in list(node.asked):
+            node.answer(source, message)
         assert [await client.answered() for _ in range(6)] == list(range(6))
 
     played(scene, in_flight=2)
 
 
-def test_who_says_nothing_for_too_long_is_hung_up_on() -> None:
-    async def scene(inside: Inside, dial: Dial) -> None:
+def test_idle_connection_is_closed() -> None:
+    async def scene(node: GatewayNode, dial: Dial) -> None:
         silent, busy = await dial(), await dial()
         closed = asyncio.ensure_future(silent.is_closed())
         while not closed.done():
@@ -167,7 +167,7 @@ def test_who_says_nothing_for_too_long_is_hung_up_on() -> None:
             await busy.answered()
             await asyncio.sleep(0.01)
         assert closed.result()
-        for _ in range(20):  # for longer than one may be silent
+        for _ in range(20):  # longer than idle_ms
             busy.writer.write(asked(1))
             await busy.answered()
             await asyncio.sleep(0.01)
@@ -175,51 +175,51 @@ def test_who_says_nothing_for_too_long_is_hung_up_on() -> None:
     played(scene, idle_ms=100)
 
 
-def test_who_says_nothing_and_reads_nothing_is_gone_with_what_was_to_be_sent() -> None:
-    """What is written waits for its reader for as long as TCP does, which is for ever: it would hold its place and its memory."""
+def test_idle_client_that_does_not_read_is_aborted() -> None:
+    """TCP keeps unsent bytes forever: without an abort the connection would keep its slot and its memory."""
 
-    async def scene(inside: Inside, dial: Dial) -> None:
+    async def scene(node: GatewayNode, dial: Dial) -> None:
         wordy = replace(FACING, advertised={ME: ("x" * 30_000, 9092)})
-        port = await inside.gateway.listen("127.0.0.1", 0, wordy)
+        port = await node.gateway.listen("127.0.0.1", 0, wordy)
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(b"".join(asked(correlation) for correlation in range(1000)))
-            await until(lambda: inside.gateway.held > 0)
-            await until(lambda: inside.gateway.held == 0)
+            await until(lambda: node.gateway.held > 0)
+            await until(lambda: node.gateway.held == 0)
 
     played(scene, idle_ms=300)
 
 
-def test_bytes_that_all_connections_hold_are_limited() -> None:
-    async def scene(inside: Inside, dial: Dial) -> None:
+def test_gateway_limits_the_bytes_held_by_all_connections() -> None:
+    async def scene(node: GatewayNode, dial: Dial) -> None:
         greedy, modest = await dial(), await dial()
         greedy.writer.write((90_000).to_bytes(4, "big") + bytes(6000))
         assert await greedy.is_closed()
-        await until(lambda: inside.gateway.held == 0)
+        await until(lambda: node.gateway.held == 0)
         modest.writer.write(asked(1))
         assert await modest.answered() == 1
 
     played(scene, held_bytes=5000)
 
 
-def test_what_was_sent_meanwhile_is_not_held_against_those_who_come_next() -> None:
-    """A response that waits a moment for its reader is counted with it, for as long as this connection says nothing more."""
+def test_sent_responses_no_longer_count_as_held() -> None:
+    """A response that waited for its reader must not stay counted until the next request of its connection."""
 
-    async def scene(inside: Inside, dial: Dial) -> None:
+    async def scene(node: GatewayNode, dial: Dial) -> None:
         wordy = replace(FACING, advertised={ME: ("x" * 30_000, 9092)})
-        port = await inside.gateway.listen("127.0.0.1", 0, wordy)
+        port = await node.gateway.listen("127.0.0.1", 0, wordy)
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
         client, answers = Client(reader, writer), 0
-        while inside.gateway.held < 1000:
+        while node.gateway.held < 1000:
             client.writer.write(asked(answers))
             answers += 1
-            while len(inside.asked) < answers:
+            while len(node.asked) < answers:
                 await asyncio.sleep(0)
         for _ in range(answers):
             await client.answered()
-        inside.gateway.limits = replace(inside.gateway.limits, held_bytes=inside.gateway.held)
+        node.gateway.limits = replace(node.gateway.limits, held_bytes=node.gateway.held)
         modest = await dial()
         modest.writer.write(asked(1)[:-1])
-        await until(lambda: inside.gateway.held < 1000)
+        await until(lambda: node.gateway.held < 1000)
         modest.writer.write(asked(1)[-1:])
         assert await modest.answered() == 1
         writer.close()
@@ -227,8 +227,8 @@ def test_what_was_sent_meanwhile_is_not_held_against_those_who_come_next() -> No
     played(scene)
 
 
-def test_a_request_that_is_too_long_or_makes_no_sense_closes_its_connection_alone() -> None:
-    async def scene(inside: Inside, dial: Dial) -> None:
+def test_malformed_or_large_request_closes_only_its_connection() -> None:
+    async def scene(node: GatewayNode, dial: Dial) -> None:
         modest = await dial()
         for nonsense in (b"GET / HTTP/1.1\r\n\r\n", (2000).to_bytes(4, "big"), encode_frame(b"\x00\x07" + bytes(20))):
             client = await dial()
@@ -236,7 +236,7 @@ def test_a_request_that_is_too_long_or_makes_no_sense_closes_its_connection_alon
             assert await client.is_closed()
         client = await dial()
         client.writer.write(asked(5) + encode_frame(b"nonsense"))
-        assert await client.answered() == 5  # what came before it is answered
+        assert await client.answered() == 5  # the request before it is answered
         assert await client.is_closed()
         modest.writer.write(asked(1))
         assert await modest.answered() == 1
@@ -244,45 +244,45 @@ def test_a_request_that_is_too_long_or_makes_no_sense_closes_its_connection_alon
     played(scene, request_bytes=1000)
 
 
-def test_an_answer_to_a_connection_that_is_gone_is_dropped() -> None:
-    async def scene(inside: Inside, dial: Dial) -> None:
-        inside.answers = False
+def test_reply_to_a_closed_connection_is_dropped() -> None:
+    async def scene(node: GatewayNode, dial: Dial) -> None:
+        node.answers = False
         client = await dial()
         client.writer.write(asked(1))
-        await until(lambda: len(inside.asked) == 1)
-        source, message = inside.asked[0]
-        inside.gateway.disconnect(source)
+        await until(lambda: len(node.asked) == 1)
+        source, message = node.asked[0]
+        node.gateway.disconnect(source)
         assert await client.is_closed()
-        inside.answer(source, message)
-        inside.gateway.disconnect(source)
+        node.answer(source, message)
+        node.gateway.disconnect(source)
 
     played(scene)
 
 
-def test_the_node_is_told_which_connection_is_gone() -> None:
-    """What it keeps for them would stay for as long as each of them said that it would wait."""
+def test_node_learns_of_each_closed_connection() -> None:
+    """Otherwise the node would keep parked requests until the client's own timeout."""
 
-    async def scene(inside: Inside, dial: Dial) -> None:
-        inside.answers = False
+    async def scene(node: GatewayNode, dial: Dial) -> None:
+        node.answers = False
         first, second = await dial(), await dial()
         for client in (first, second):
             client.writer.write(asked(1))
-        await until(lambda: len(inside.asked) == 2)
-        (source, _), (other, _) = inside.asked
+        await until(lambda: len(node.asked) == 2)
+        (source, _), (other, _) = node.asked
         second.writer.write(b"nonsense")  # closed by this end
-        await until(lambda: inside.lost_ones == ["@c2"])
+        await until(lambda: node.lost_ones == ["@c2"])
         first.writer.close()
-        await until(lambda: inside.lost_ones == ["@c2", "@c1"])
+        await until(lambda: node.lost_ones == ["@c2", "@c1"])
 
-        assert {source, other} == set(inside.lost_ones)
+        assert {source, other} == set(node.lost_ones)
 
     played(scene)
 
 
-def test_an_exchange_may_wait_and_have_tasks_performed() -> None:
-    """Pauses are the gateway's own, tasks the node's."""
+def test_exchange_may_pause_and_perform_tasks() -> None:
+    """The gateway performs pauses itself and hands the other tasks to the node."""
 
-    async def scene(inside: Inside, dial: Dial) -> None:
+    async def scene(node: GatewayNode, dial: Dial) -> None:
         client = await dial()
         header = RequestHeader(api_key=ApiKey.CREATE_TOPICS, api_version=4, correlation=9)
         topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=(), configs=())
@@ -290,8 +290,8 @@ def test_an_exchange_may_wait_and_have_tasks_performed() -> None:
         began_s = asyncio.get_running_loop().time()
         client.writer.write(encode_frame(encode_request_header(header), *write_request(19, 4, body)))
         assert await client.answered() == 9
-        assert asyncio.get_running_loop().time() - began_s > 0.04  # it looked again and again for a topic that never came
-        assert inside.tasks == [MakeTopic(2, "new", ((ME,),), Millis(50))]
-        assert len(inside.asked) > 2
+        assert asyncio.get_running_loop().time() - began_s > 0.04  # it polled for a topic that never appeared
+        assert node.tasks == [MakeTopic(2, "new", ((ME,),), Millis(50))]
+        assert len(node.asked) > 2
 
     played(scene)

@@ -1,4 +1,4 @@
-"""The host performs what a machine asks for, in order, and tells it what came of it."""
+"""The host performs the effects of a machine in order and delivers events to it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,7 +27,7 @@ from reference.machine import Now
 from reference.messages import AnyMessage, Batch, Fetch, FetchReply, Metadata, Produce
 from reference.sealed import HEADER_BYTES
 from reference.types import NO_INCARNATION, Address, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
-from server.disk.disk import Disk
+from server.disk.log_dirs import Disk
 from server.runtime.node import Host
 from server.wire.records import sealed
 from tests.server.runtime.batches import batch, held
@@ -38,7 +38,7 @@ PATIENCE_S = 10
 
 
 class Toy:
-    """Answers each event from a table, and remembers what it was told."""
+    """A machine that answers each event from a table and records all events."""
 
     def __init__(self, table: Callable[[AnyEvent], Sequence[AnyEffect]]) -> None:
         self.table = table
@@ -50,7 +50,7 @@ class Toy:
 
 
 class World:
-    """A network and a ZooKeeper that write down what they are asked, and the notes, in one list."""
+    """A network and a ZooKeeper that record their calls, and the notes, in one list."""
 
     def __init__(self, toy: Toy, path: Path) -> None:
         self.done: list[object] = []
@@ -112,7 +112,7 @@ def test_effects_are_performed_from_left_to_right(tmp_path: Path) -> None:
     assert world.done == ["connect", (B2, Metadata(1)), note, (4, ops, True), (B2, Metadata(2))]
 
 
-def test_an_event_that_comes_while_effects_are_performed_waits_for_them(tmp_path: Path) -> None:
+def test_event_during_effects_waits_until_they_are_performed(tmp_path: Path) -> None:
     class Loud(World):
         def send(self, to: Address, message: AnyMessage) -> None:
             super().send(to, message)
@@ -129,8 +129,8 @@ def test_an_event_that_comes_while_effects_are_performed_waits_for_them(tmp_path
     assert asyncio.run(main()) == [(B2, Metadata(1)), (B2, Metadata(2)), Note(kind="heard")]
 
 
-def test_who_asks_before_the_machine_has_started_is_heard_after_it_has(tmp_path: Path) -> None:
-    """Listeners open first: a port that is taken is a reason not to start."""
+def test_requests_before_the_start_are_handled_after_booted(tmp_path: Path) -> None:
+    """Listeners open before the machine starts, because a node must not start if a port is in use."""
 
     class Early(World):
         def begin(self) -> None:
@@ -146,7 +146,7 @@ def test_who_asks_before_the_machine_has_started_is_heard_after_it_has(tmp_path:
     assert toy.told == [Booted(), Received(B2, Metadata(9))]
 
 
-def test_a_flush_is_answered_when_it_is_durable(tmp_path: Path) -> None:
+def test_flushes_are_answered_in_order_when_durable(tmp_path: Path) -> None:
     table = on_boot(CreateReplica(0, TP), Append(0, TP, (batch(0, "a"),)), Flush(0, 7), Flush(0, 8))
 
     async def scene(world: World, toy: Toy) -> None:
@@ -156,9 +156,9 @@ def test_a_flush_is_answered_when_it_is_durable(tmp_path: Path) -> None:
     played(tmp_path, table, scene)
 
 
-def test_an_effect_that_fails_on_a_directory_drops_what_is_sent_behind_it_and_the_machine_is_told(tmp_path: Path) -> None:
+def test_failed_disk_effect_drops_later_sends_and_is_reported(tmp_path: Path) -> None:
     (tmp_path / TP).mkdir()
-    (tmp_path / TP / "log").mkdir()  # so the replica cannot be made
+    (tmp_path / TP / "log").mkdir()  # so the replica cannot be created
     told_first: list[AnyEvent] = []
 
     def table(event: AnyEvent) -> Sequence[AnyEffect]:
@@ -173,7 +173,7 @@ def test_an_effect_that_fails_on_a_directory_drops_what_is_sent_behind_it_and_th
     assert TP in told_first[1].error
 
 
-def test_a_timer_fires_within_its_range_and_only_the_last_of_a_name(tmp_path: Path) -> None:
+def test_timer_fires_in_its_range_and_replaces_its_namesake(tmp_path: Path) -> None:
     table = on_boot(
         SetTimer("again", Millis(1), Millis(1)),
         SetTimer("again", Millis(30), Millis(60)),
@@ -191,7 +191,7 @@ def test_a_timer_fires_within_its_range_and_only_the_last_of_a_name(tmp_path: Pa
     played(tmp_path, table, scene)
 
 
-def test_a_halted_machine_does_nothing_more(tmp_path: Path) -> None:
+def test_halted_machine_gets_no_events_and_sends_nothing(tmp_path: Path) -> None:
     def table(event: AnyEvent) -> Sequence[AnyEffect]:
         return (SetTimer("t", Millis(0), Millis(0)), Halt("because"), Send(B2, Metadata(1)))
 
@@ -206,7 +206,7 @@ def test_a_halted_machine_does_nothing_more(tmp_path: Path) -> None:
     assert world.reasons == ["halt:because"]
 
 
-def test_an_assertion_that_fails_in_the_machine_is_noted_with_its_place_and_ends_the_node(tmp_path: Path) -> None:
+def test_failed_assertion_is_noted_with_its_line_and_halts(tmp_path: Path) -> None:
     def table(event: AnyEvent) -> Sequence[AnyEffect]:
         raise AssertionError("hw above leo")
 
@@ -221,8 +221,8 @@ def test_an_assertion_that_fails_in_the_machine_is_noted_with_its_place_and_ends
     assert world.reasons == ["halt:assertion"]
 
 
-def test_a_machine_that_broke_off_in_the_middle_of_an_event_is_told_nothing_more(tmp_path: Path) -> None:
-    """The loop goes on for a round until the process has ended, and half of an event may acknowledge what is not there."""
+def test_machine_gets_no_event_after_an_exception(tmp_path: Path) -> None:
+    """The loop runs one more round; a half performed event could acknowledge records that are not appended."""
 
     def table(event: AnyEvent) -> Sequence[AnyEffect]:
         if isinstance(event, Received):
@@ -242,7 +242,7 @@ ASKED = Fetch(5, TP, BrokerId(2), NO_INCARNATION, LeaderEpoch(0), Offset(0), Mil
 
 
 def leading(event: AnyEvent) -> Sequence[AnyEffect]:
-    """A machine of one log, which appends what it is sent and answers every fetch with all of it."""
+    """A machine with one log: it appends every produce and answers every fetch with the whole log."""
     match event:
         case Booted():
             return (CreateReplica(0, TP),)
@@ -267,8 +267,8 @@ def answer(*batches: Batch) -> FetchReply:
     return FetchReply(5, TP, ErrorCode.NONE, LeaderEpoch(3), Offset(1), batches)
 
 
-def test_a_machine_holds_headers_and_the_records_go_from_the_client_to_the_disk_and_to_the_follower(tmp_path: Path) -> None:
-    """A broker holds as many records as its disk, not as its memory."""
+def test_machine_sees_headers_only_disk_and_follower_get_records(tmp_path: Path) -> None:
+    """The records of a broker are limited by its disk, not by its memory."""
     whole = sealed(["a", "b"])
 
     async def scene(world: World, toy: Toy) -> None:
@@ -282,7 +282,7 @@ def test_a_machine_holds_headers_and_the_records_go_from_the_client_to_the_disk_
     assert (tmp_path / TP / "00000000000000000000.log").read_bytes() == stored("a", "b").values
 
 
-def test_a_follower_appends_the_records_that_came_with_the_answer(tmp_path: Path) -> None:
+def test_follower_appends_the_records_of_the_fetch_reply(tmp_path: Path) -> None:
     batches = stored("a", "b"), replace(batch(2, "c", epoch=3))
 
     async def scene(world: World, toy: Toy) -> None:
@@ -295,8 +295,8 @@ def test_a_follower_appends_the_records_that_came_with_the_answer(tmp_path: Path
     assert segment.read_bytes() == b"".join(b.values for b in batches if isinstance(b.values, bytes))
 
 
-def test_records_that_cannot_be_read_are_not_sent_and_the_directory_has_failed(tmp_path: Path) -> None:
-    """KIP-112: an IOException on a read makes the directory offline, too."""
+def test_unreadable_records_fail_the_directory_and_are_not_sent(tmp_path: Path) -> None:
+    """KIP-112: an IOException on a read makes the directory offline too."""
 
     async def scene(world: World, toy: Toy) -> None:
         world.host.received(B2, Produce(4, TP, 1, sealed(["x", "y"]), Millis(0)))

@@ -1,4 +1,4 @@
-"""What is left of real files when power is lost: never less than what was synced, and a state that there was."""
+"""Power loss on real files: all synced data stays, and the result is a state that the log had since its last flush."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reference.messages import Batch
 from reference.sealed import count
 from reference.types import Incarnation, Offset, TopicId, TopicPartition
-from server.disk.disk import Disk, look
+from server.disk.log_dirs import Disk, look
 from server.lab.flush_ledger import FlushLedger
 from server.lab.power import Loss, Wound, lose_power
 from tests.server.runtime.batches import batch, held
@@ -24,7 +24,7 @@ ALL = Loss(seed=1, lose_all=True)
 
 
 class Machine:
-    """One broker's directory with its ledger, through several lives."""
+    """One broker's log directory with its ledger, over several processes."""
 
     def __init__(self, root: Path, segment_bytes: int = 1 << 30) -> None:
         self.ledger = root / "ledger"
@@ -38,7 +38,7 @@ class Machine:
         self.disk.recover()
 
     def kill(self) -> None:
-        """The page cache stays."""
+        """Kill the process; the page cache survives."""
         self.disk.close()
         self._book.close()
 
@@ -52,7 +52,7 @@ class Machine:
         return [b for log in image.logs for b in log.batches]
 
 
-def test_what_was_synced_stays_and_the_rest_goes(tmp_path: Path) -> None:
+def test_power_loss_leaves_synced_batches_only(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a", "b"), batch(2, "c")])
@@ -63,8 +63,8 @@ def test_what_was_synced_stays_and_the_rest_goes(tmp_path: Path) -> None:
     assert wounds == [Wound(dir=0, tp=TP, topic_id=TOPIC, offset=Offset(3))]
 
 
-def test_a_killed_process_loses_nothing_and_what_it_left_is_not_durable(tmp_path: Path) -> None:
-    """SIGKILL, then a loss of power in the next life before its first flush."""
+def test_kill_loses_nothing_but_leaves_unsynced_data(tmp_path: Path) -> None:
+    """SIGKILL, then a power loss in the next process before its first flush."""
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a")])
@@ -75,7 +75,7 @@ def test_a_killed_process_loses_nothing_and_what_it_left_is_not_durable(tmp_path
     assert machine.batches() == []
 
 
-def test_first_flush_of_a_life_covers_what_the_life_before_it_left(tmp_path: Path) -> None:
+def test_first_flush_syncs_data_of_the_process_before(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a")])
@@ -86,7 +86,7 @@ def test_first_flush_of_a_life_covers_what_the_life_before_it_left(tmp_path: Pat
     assert machine.batches() == [held(batch(0, "a"))]
 
 
-def test_what_power_left_is_durable_from_then_on(tmp_path: Path) -> None:
+def test_data_left_by_a_power_loss_is_durable(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a"), batch(1, "b"), batch(2, "c")])
@@ -97,8 +97,8 @@ def test_what_power_left_is_durable_from_then_on(tmp_path: Path) -> None:
     assert machine.batches() == left
 
 
-def test_truncation_that_was_not_synced_is_undone(tmp_path: Path) -> None:
-    """A follower cut its log and wrote another history, power went: the old records are there again."""
+def test_power_loss_undoes_an_unsynced_truncation(tmp_path: Path) -> None:
+    """A follower truncates and appends other records without a flush: a power loss brings the old records back."""
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     old = [batch(0, "a"), batch(1, "b"), batch(2, "c")]
@@ -111,7 +111,7 @@ def test_truncation_that_was_not_synced_is_undone(tmp_path: Path) -> None:
     assert wounds == [Wound(dir=0, tp=TP, topic_id=TOPIC, offset=Offset(1))]
 
 
-def test_flush_that_began_before_a_truncation_does_not_make_it_durable(tmp_path: Path) -> None:
+def test_flush_does_not_make_a_later_truncation_durable(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     old = [batch(0, "a"), batch(1, "b")]
@@ -123,7 +123,7 @@ def test_flush_that_began_before_a_truncation_does_not_make_it_durable(tmp_path:
     assert machine.batches() == [held(b) for b in old]
 
 
-def test_deleted_replica_comes_back_where_its_new_name_was_not_durable(tmp_path: Path) -> None:
+def test_power_loss_restores_a_replica_deleted_without_flush(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a")])
@@ -138,7 +138,7 @@ def test_deleted_replica_comes_back_where_its_new_name_was_not_durable(tmp_path:
     assert machine.batches() == []
 
 
-def test_replica_made_anew_is_not_given_the_records_of_the_one_that_was_deleted(tmp_path: Path) -> None:
+def test_recreated_replica_never_gets_the_deleted_records(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a"), batch(1, "b")])
@@ -163,7 +163,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from([120, 250, 1 << 30]), st.integers(0, 2**32), st.booleans(), st.booleans())
-def test_what_is_left_was_there_since_the_last_flush(
+def test_power_loss_leaves_a_state_since_the_last_flush(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[str, int]],
     segment_bytes: int,
@@ -171,11 +171,11 @@ def test_what_is_left_was_there_since_the_last_flush(
     torn: bool,
     lose_all: bool,
 ) -> None:
-    """The law of the simulator's disk: a drawn suffix of what was done since the last flush is undone, and nothing else is."""
+    """As in the simulator: only the last changes since the last flush are undone, as many as the seed draws."""
     machine = Machine(tmp_path_factory.mktemp("m"), segment_bytes)
     machine.disk.create(0, TP, BORN, TOPIC)
     model: list[Batch] = []
-    states: list[list[Batch]] = [[]]  # since the last flush, batch by batch
+    states: list[list[Batch]] = [[]]  # the states since the last flush, after each step
     for number, (what, argument) in enumerate(steps):
         end = model[-1].base_offset + count(model[-1].values) if model else 0
         if what == "append":
@@ -203,7 +203,7 @@ def test_what_is_left_was_there_since_the_last_flush(
     assert machine.batches() == left
 
 
-def test_every_outcome_is_drawn_from_some_seed(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_power_loss_draws_every_outcome(tmp_path_factory: pytest.TempPathFactory) -> None:
     lengths = set()
     for seed in range(40):
         machine = Machine(tmp_path_factory.mktemp("m"))
@@ -219,7 +219,7 @@ def test_every_outcome_is_drawn_from_some_seed(tmp_path_factory: pytest.TempPath
     assert lengths == {((0, 0), (1, 0)), ((0, 0), (1, 0), (2, 0)), ((0, 0),), ((0, 0), x), ((0, 0), x, y)}
 
 
-def test_shell_loses_power_and_tells_the_wounds(tmp_path: Path) -> None:
+def test_power_command_prints_the_wounds(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a")])
@@ -230,7 +230,7 @@ def test_shell_loses_power_and_tells_the_wounds(tmp_path: Path) -> None:
     wounds = [msgspec.json.decode(line, type=Wound) for line in done.stdout.splitlines()]
     assert wounds == [Wound(dir=0, tp=TP, topic_id=TOPIC, offset=Offset(0))]
     wrong = subprocess.run([*command, "--seed", "1", "--only", "3"], capture_output=True, text=True, check=False)
-    assert (wrong.returncode, wrong.stderr) == (2, "there are 1 directories, numbered from 0\n")
+    assert (wrong.returncode, wrong.stderr) == (2, "--only must be from 0 to 0, the directories given\n")
     machine.ledger.write_text("{}\n")
     broken = subprocess.run([*command, "--seed", "1"], capture_output=True, text=True, check=False)
     assert broken.returncode == 2

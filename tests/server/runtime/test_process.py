@@ -1,4 +1,4 @@
-"""A node as a program: it says in one line why it does not start, serves when it says so, and ends in good order when asked."""
+"""A node as a program: one line when it cannot start, the health check, and the controlled shutdown on SIGTERM."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ NOBODY = "127.0.0.1:1"  # a port that nothing listens on
 
 @pytest.fixture(scope="module")
 def own_zookeeper() -> Iterator[str]:
-    """Brokers have their paths at the root."""
+    """A ZooKeeper of its own, because brokers keep their znodes at the root."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
@@ -36,7 +36,7 @@ def own_zookeeper() -> Iterator[str]:
 
 
 def settings(folder: Path, zookeeper: str) -> NodeSettings:
-    """Of broker 1."""
+    """The settings of broker 1."""
     peers, clients = (f"127.0.0.1:{free_port()}" for _ in range(2))
     return NodeSettings(
         broker=BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=(), session_timeout_ms=Millis(1000)),
@@ -57,27 +57,27 @@ def program(folder: Path, wanted: NodeSettings, *more: str) -> list[str]:
 
 
 def ended(folder: Path, wanted: NodeSettings, *more: str) -> tuple[int, str]:
-    """Exit code and what it printed."""
+    """Exit code and output of a node that ends by itself."""
     done = subprocess.run(program(folder, wanted, *more), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+def test_node_names_a_port_in_use(tmp_path: Path) -> None:
     wanted = settings(tmp_path, NOBODY)
     both = replace(wanted, clients=(replace(wanted.clients[0], bind=wanted.peers.bind),))
 
     assert ended(tmp_path, both) == (2, f"cannot listen on {wanted.peers.bind}: Address already in use")
 
 
-def test_a_zookeeper_that_is_out_of_reach_is_named(tmp_path: Path) -> None:
+def test_node_names_an_unreachable_zookeeper(tmp_path: Path) -> None:
     code, said = ended(tmp_path, settings(tmp_path, NOBODY))
 
     assert (code, said) == (2, f"ZooKeeper at {NOBODY} is out of reach, still after 1.5 s")
     assert NotesReader(tmp_path / "notes.jsonl").read()[-1].note.kind == "node-stopped"
 
 
-def test_a_log_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    """With no directory left the process ends (R-292)."""
+def test_node_names_an_unusable_log_directory(tmp_path: Path) -> None:
+    """R-292: a broker without a working log directory ends."""
     (tmp_path / "data").write_text("a file")
 
     code, said = ended(tmp_path, settings(tmp_path, NOBODY))
@@ -86,13 +86,13 @@ def test_a_log_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert said.splitlines() == [f"log directory {tmp_path}/data: File exists", "log directory 0 failed"]
 
 
-def test_notes_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+def test_node_names_a_notes_file_that_cannot_be_written(tmp_path: Path) -> None:
     wanted = replace(settings(tmp_path, NOBODY), notes=str(tmp_path / "none" / "notes"))
 
     assert ended(tmp_path, wanted) == (2, f"cannot write notes to {wanted.notes}: No such file or directory")
 
 
-def test_an_id_that_another_process_has_is_named_and_left_alone(tmp_path: Path, own_zookeeper: str) -> None:
+def test_node_names_a_registered_broker_id_and_ends(tmp_path: Path, own_zookeeper: str) -> None:
     with LocalCluster(tmp_path, own_zookeeper, brokers=1) as cluster:
         other = tmp_path / "other"
         other.mkdir()
@@ -102,8 +102,8 @@ def test_an_id_that_another_process_has_is_named_and_left_alone(tmp_path: Path, 
         cluster.wait_for(BrokerId(1))
 
 
-def test_health_is_that_of_a_broker_that_serves_and_sigterm_ends_it_in_good_order(tmp_path: Path, own_zookeeper: str) -> None:
-    """The next start trusts its logs: the marker of a clean shutdown is there."""
+def test_health_is_ok_until_sigterm_shuts_the_broker_down(tmp_path: Path, own_zookeeper: str) -> None:
+    """The clean-shutdown marker is written, so that the next start trusts the logs."""
     quick = {"controlled_shutdown_retry_backoff_ms": Millis(200)}
     with LocalCluster(tmp_path, own_zookeeper, brokers=1, settings=quick) as cluster:
         broker = BrokerId(1)

@@ -1,4 +1,4 @@
-"""A node is started with good settings or says in one line what is wrong."""
+"""Settings files: valid ones round-trip, invalid ones are refused with one line."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def _with(**changes: object) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(GOOD, **changes))
 
 
-def test_settings_survive_the_file(tmp_path: Path) -> None:
+def test_settings_round_trip_through_a_file(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_bytes(msgspec.json.encode(GOOD))
 
     assert load(tmp_path / "node.json") == GOOD
@@ -42,18 +42,18 @@ def test_settings_survive_the_file(tmp_path: Path) -> None:
         (b'{"life": "one"}', "`$.life`"),
         (b"\xff\xfe", ""),
         (msgspec.json.encode({**msgspec.to_builtins(GOOD), "liffe": 1}), "liffe"),
-        (_with(peers=Listener(bind="9001", advertised={})), "not a host and a port: '9001'"),
-        (_with(peers=Listener(bind="a:1", advertised={Address("c1"): "a:1"})), "not the address of a broker: 'c1'"),
-        (_with(clients=(Listener(bind="a:1", advertised={B1: "a"}),)), "not a host and a port: 'a'"),
-        (_with(clients=(Listener(bind="a:1", advertised={}),)), "clients[0] does not say where b1 itself is reached"),
-        (msgspec.json.encode({**msgspec.to_builtins(GOOD), "limits": {"in_flight": 0}}), "in_flight is not above 0"),
-        (_with(zookeeper="localhost:x"), "not a host and a port: 'localhost:x'"),
-        (_with(log_dirs=("a", "b")), "broker.log_dirs is 1, log_dirs has 2"),
-        (_with(broker=replace(GOOD.broker, log_dirs=2), log_dirs=("/tmp/a", "/tmp/b/../a")), "names a directory twice: /tmp/a, "),
-        (_with(life=0), "life counts from 1"),
-        (_with(segment_bytes=0), "segment_bytes is not above 0"),
-        (_with(side_channel="/tmp/" + "x" * 110), "side_channel has more than 107 bytes"),
-        (_with(dir_faults=(DirFault(), DirFault())), "dir_faults has 2, log_dirs 1"),
+        (_with(peers=Listener(bind="9001", advertised={})), "an address must be host:port, not '9001'"),
+        (_with(peers=Listener(bind="a:1", advertised={Address("c1"): "a:1"})), "a key of advertised must be like b1, not 'c1'"),
+        (_with(clients=(Listener(bind="a:1", advertised={B1: "a"}),)), "an address must be host:port, not 'a'"),
+        (_with(clients=(Listener(bind="a:1", advertised={}),)), "clients[0].advertised must name b1"),
+        (msgspec.json.encode({**msgspec.to_builtins(GOOD), "limits": {"in_flight": 0}}), "in_flight must be at least 1, not 0"),
+        (_with(zookeeper="localhost:x"), "an address must be host:port, not 'localhost:x'"),
+        (_with(log_dirs=("a", "b")), "log_dirs must name broker.log_dirs=1 paths, not 2"),
+        (_with(broker=replace(GOOD.broker, log_dirs=2), log_dirs=("/tmp/a", "/tmp/b/../a")), "a directory twice: /tmp/a, "),
+        (_with(life=0), "life must be at least 1, not 0"),
+        (_with(segment_bytes=0), "segment_bytes must be at least 1, not 0"),
+        (_with(side_channel="/tmp/" + "x" * 110), "side_channel must have at most 107 bytes"),
+        (_with(dir_faults=(DirFault(), DirFault())), "dir_faults must have at most 1 entries, not 2"),
         (_with(dir_faults=({"wet": True},)), "wet"),
     ],
 )
@@ -72,14 +72,14 @@ def test_bad_settings_are_refused_with_one_line(
     assert complaint in error
 
 
-def test_a_file_that_is_not_there_is_one_line_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_settings_file_is_refused_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["--config", str(tmp_path / "none.json")])
 
     assert code == 2
     assert capsys.readouterr().err == f"{tmp_path}/none.json: No such file or directory\n"
 
 
-def test_the_example_of_the_documentation_is_good(tmp_path: Path) -> None:
+def test_settings_example_of_the_documentation_is_valid(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docs" / "node.md").read_text(encoding="utf-8")
     (tmp_path / "node.json").write_text(text.split("```json")[1].split("```")[0])
 

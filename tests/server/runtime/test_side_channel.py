@@ -1,4 +1,4 @@
-"""The harness's line to a node: directories fail on demand, what came of it is told, nonsense is refused."""
+"""The side-channel: directories fail on demand, refused accesses are counted, invalid requests are refused."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ def played(path: Path, faults: DirFaults, scene: Callable[[Path], Awaitable[None
     asyncio.run(main())
 
 
-def test_directories_fail_and_heal_on_demand_and_the_node_tells_what_was_refused(tmp_path: Path) -> None:
+def test_directories_fail_and_heal_by_side_channel(tmp_path: Path) -> None:
     faults = DirFaults(2)
 
     async def scene(path: Path) -> None:
@@ -39,7 +39,7 @@ def test_directories_fail_and_heal_on_demand_and_the_node_tells_what_was_refused
 
 
 @pytest.mark.parametrize("dir_", [2, -1])
-def test_directory_that_is_not_there_is_refused(tmp_path: Path, dir_: int) -> None:
+def test_side_channel_refuses_an_unknown_directory(tmp_path: Path, dir_: int) -> None:
     async def scene(path: Path) -> None:
         assert await ask(path, SetDir(dir_, DirFault(full=True))) == Refused("no such directory")
 
@@ -47,7 +47,7 @@ def test_directory_that_is_not_there_is_refused(tmp_path: Path, dir_: int) -> No
 
 
 @pytest.mark.parametrize("line", [b"{}\n", b"\xff\xfe\n", b'{"type":"SetDir","dir":0,"fault":{"wet":true}}\n', b"[]\n"])
-def test_what_is_no_request_is_refused_and_the_line_stays(tmp_path: Path, line: bytes) -> None:
+def test_side_channel_survives_an_invalid_request(tmp_path: Path, line: bytes) -> None:
     async def scene(path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(line + b'{"type":"Look"}\n')
@@ -58,7 +58,7 @@ def test_what_is_no_request_is_refused_and_the_line_stays(tmp_path: Path, line: 
     played(tmp_path / "s", DirFaults(1), scene)
 
 
-def test_line_without_end_closes_its_connection_alone(tmp_path: Path) -> None:
+def test_endless_line_closes_only_its_side_channel_connection(tmp_path: Path) -> None:
     async def scene(path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(b"x" * (LINE_BYTES_MAX + 2))
@@ -69,7 +69,7 @@ def test_line_without_end_closes_its_connection_alone(tmp_path: Path) -> None:
     played(tmp_path / "s", DirFaults(1), scene)
 
 
-def test_socket_of_an_earlier_life_is_replaced(tmp_path: Path) -> None:
+def test_side_channel_replaces_a_leftover_socket(tmp_path: Path) -> None:
     (tmp_path / "s").write_text("left over")
 
     async def scene(path: Path) -> None:
@@ -78,6 +78,6 @@ def test_socket_of_an_earlier_life_is_replaced(tmp_path: Path) -> None:
     played(tmp_path / "s", DirFaults(1), scene)
 
 
-def test_nobody_answers_where_no_node_is(tmp_path: Path) -> None:
+def test_side_channel_ask_fails_without_a_node(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         asyncio.run(ask(tmp_path / "s", Look()))

@@ -1,4 +1,4 @@
-"""Messages between nodes over real sockets: in order, to whom they belong, and dropped without harm where there is nobody."""
+"""Messages between nodes over real sockets: order, matching of replies, broken connections and limits."""
 
 import asyncio
 import socket
@@ -51,7 +51,7 @@ def answer(correlation: int) -> LogInfoReply:
 
 
 class End:
-    """One end, with what it heard."""
+    """One node's transport, with the messages that it received."""
 
     def __init__(self, address: Address) -> None:
         self.heard: list[tuple[Address, AnyMessage]] = []
@@ -83,7 +83,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def skip(seconds: float) -> None:
-    """So much later it is, for all that the loop has to do."""
+    """Advance the loop's clock."""
     loop = asyncio.get_running_loop()
     loop.time = partial(_later, loop.time, seconds)  # type: ignore[method-assign]  # timers ask it
 
@@ -93,7 +93,7 @@ def _later(time: Callable[[], float], seconds: float) -> float:
 
 
 def played(scene: Callable[[End, End, int], Awaitable[None]]) -> None:
-    """With b1, who knows b2, and b2, who listens."""
+    """Run a scene with b1, which knows b2, and b2, which listens; the third argument is b2's port."""
 
     async def main() -> None:
         one, two = End(B1), End(B2)
@@ -119,8 +119,8 @@ def test_requests_arrive_in_order_from_one_address() -> None:
     played(scene)
 
 
-def test_answers_come_as_they_are_ready_and_are_told_apart() -> None:
-    """A parked fetch of one partition must not hold up the others of its follower."""
+def test_replies_match_requests_in_any_order() -> None:
+    """A parked fetch of one partition must not delay the follower's other fetches."""
 
     async def scene(one: End, two: End, port: int) -> None:
         for n in (1, 2, 3):
@@ -129,7 +129,7 @@ def test_answers_come_as_they_are_ready_and_are_told_apart() -> None:
         source = two.heard[0][0]
         for n in (2, 3, 1):
             two.transport.send(source, answer(n))
-        two.transport.send(source, answer(2))  # a second one goes nowhere
+        two.transport.send(source, answer(2))  # a second reply is dropped
         two.transport.send(Address("@99"), answer(2))
         await until(lambda: len(one.heard) == 3)
 
@@ -138,8 +138,8 @@ def test_answers_come_as_they_are_ready_and_are_told_apart() -> None:
     played(scene)
 
 
-def test_a_message_to_oneself_comes_back_later_and_not_at_once() -> None:
-    """The controller is a broker too, and its effects must all be performed before its own broker hears of them."""
+def test_message_to_oneself_arrives_later() -> None:
+    """The controller is a broker too: all its effects must be performed before its own broker gets the message."""
 
     async def scene(one: End, two: End, port: int) -> None:
         one.transport.send(B1, Metadata(1))
@@ -152,8 +152,8 @@ def test_a_message_to_oneself_comes_back_later_and_not_at_once() -> None:
     played(scene)
 
 
-def test_a_topic_is_fetched_by_its_id_once_the_command_has_told_it() -> None:
-    """KIP-516: a fetch carries no name; who leads the partition was told both by the controller."""
+def test_fetch_by_topic_id_works_after_update_metadata() -> None:
+    """KIP-516: a fetch has no topic name; the leader learned name and id from the controller."""
 
     async def scene(one: End, two: End, port: int) -> None:
         fetch = Fetch(2, TP, BrokerId(1), Incarnation(7), LeaderEpoch(0), Offset(0), Millis(5), 10, TopicId(77))
@@ -188,11 +188,11 @@ def test_a_topic_is_fetched_by_its_id_once_the_command_has_told_it() -> None:
     played(scene)
 
 
-def test_what_cannot_be_sent_is_dropped_and_the_peer_told_lost() -> None:
+def test_unsendable_request_is_dropped_and_peer_reported_lost() -> None:
     async def scene(one: End, two: End, port: int) -> None:
         await two.transport.close()
         one.transport.send(B2, question(1))
-        one.transport.send(Address("b9"), question(2))  # nobody of this name is known
+        one.transport.send(Address("b9"), question(2))  # not a known peer
         await until(lambda: one.lost == [B2])
         await two.open({}, port=port)
         one.transport.send(B2, question(3))
@@ -203,13 +203,13 @@ def test_what_cannot_be_sent_is_dropped_and_the_peer_told_lost() -> None:
     played(scene)
 
 
-def test_a_broken_connection_is_told_and_opened_again() -> None:
+def test_broken_connection_is_reported_and_reopened() -> None:
     async def scene(one: End, two: End, port: int) -> None:
         one.transport.send(B2, question(1))
         await until(lambda: bool(two.heard))
         two.transport.disconnect(two.heard[0][0])
         await until(lambda: one.lost == [B2])
-        two.transport.send(two.heard[0][0], answer(1))  # to a connection that is gone
+        two.transport.send(two.heard[0][0], answer(1))  # to a closed connection
         one.transport.send(B2, question(2))
         await until(lambda: len(two.heard) == 2)
 
@@ -228,7 +228,7 @@ def test_a_broken_connection_is_told_and_opened_again() -> None:
     ],
     ids=["http", "length", "metadata", "body"],
 )
-def test_who_talks_nonsense_is_cut_off_and_the_others_are_not(nonsense: bytes) -> None:
+def test_malformed_request_closes_only_its_connection(nonsense: bytes) -> None:
     async def scene(one: End, two: End, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(nonsense)
@@ -243,7 +243,7 @@ def test_who_talks_nonsense_is_cut_off_and_the_others_are_not(nonsense: bytes) -
     played(scene)
 
 
-def test_an_answer_to_nothing_breaks_the_connection() -> None:
+def test_reply_without_request_closes_the_connection() -> None:
     async def main() -> None:
         async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"\x00\x00\x00\x04\x00\x00\x00\x63")
@@ -263,7 +263,7 @@ def test_an_answer_to_nothing_breaks_the_connection() -> None:
     asyncio.run(main())
 
 
-def test_more_connections_than_there_may_be_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excess_incoming_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "CONNECTIONS_MAX", 1)
 
     async def scene(one: End, two: End, port: int) -> None:
@@ -279,7 +279,7 @@ def test_more_connections_than_there_may_be_are_closed(monkeypatch: pytest.Monke
     played(scene)
 
 
-def test_bytes_of_frames_that_never_end_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_of_incomplete_frames_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "HELD_BYTES_MAX", 1000)
 
     async def scene(one: End, two: End, port: int) -> None:
@@ -295,12 +295,12 @@ def test_bytes_of_frames_that_never_end_are_counted(monkeypatch: pytest.MonkeyPa
     played(scene)
 
 
-def test_a_dial_that_comes_to_nothing_is_given_up() -> None:
-    """Its SYN was dropped: TCP repeats it after as long as the drop has lasted, perhaps a minute after that is over."""
+def test_dial_without_answer_is_given_up() -> None:
+    """If the SYN was dropped, TCP repeats it with backoff, perhaps a minute after the network is whole again."""
 
     async def main() -> None:
         full = socket.create_server(("127.0.0.1", 0), backlog=0)
-        with full, socket.create_connection(full.getsockname()):  # nobody takes it, and there is no room for another one
+        with full, socket.create_connection(full.getsockname()):  # the accept queue is full
             one = End(B1)
             await one.open({B2: full.getsockname()[1]})
             one.transport.send(B2, question(1))
@@ -312,8 +312,8 @@ def test_a_dial_that_comes_to_nothing_is_given_up() -> None:
     asyncio.run(main())
 
 
-def test_who_was_asked_and_says_nothing_is_asked_over_another_connection() -> None:
-    """What a network has dropped for a minute comes up to a minute after it is whole again."""
+def test_silent_peer_is_asked_over_a_new_connection() -> None:
+    """After a packet drop of a minute, TCP may retransmit up to a minute after the network is whole again."""
 
     async def scene(one: End, two: End, port: int) -> None:
         one.transport.send(B2, question(1))
@@ -328,8 +328,8 @@ def test_who_was_asked_and_says_nothing_is_asked_over_another_connection() -> No
     played(scene)
 
 
-def test_a_connection_on_which_something_is_heard_or_nothing_is_asked_stands() -> None:
-    """One question may wait for long (a deletion, for ZooKeeper) while others are answered."""
+def test_connection_with_traffic_or_no_request_stays_open() -> None:
+    """One request may wait long (a deletion waits for ZooKeeper) while others are answered."""
 
     async def scene(one: End, two: End, port: int) -> None:
         one.transport.send(B2, question(1))
@@ -351,8 +351,8 @@ def test_a_connection_on_which_something_is_heard_or_nothing_is_asked_stands() -
     played(scene)
 
 
-def test_who_connected_and_is_silent_for_long_holds_no_place() -> None:
-    """The end of a connection may be dropped like anything else: each would leave one that nobody ends, of few that there are."""
+def test_idle_incoming_connection_is_closed() -> None:
+    """The packets that close a connection may be lost; without a limit such connections would fill CONNECTIONS_MAX."""
 
     async def scene(one: End, two: End, port: int) -> None:
         one.transport.send(B2, question(1))
@@ -365,8 +365,8 @@ def test_who_connected_and_is_silent_for_long_holds_no_place() -> None:
     played(scene)
 
 
-def test_no_epoch_is_a_number_of_the_wire_too() -> None:
-    """A fetch that asks unfenced has the epoch -1 on the wire and here."""
+def test_fetch_without_epoch_round_trips() -> None:
+    """A fetch without a leader epoch has the epoch -1, here and on the wire."""
 
     async def scene(one: End, two: End, port: int) -> None:
         fetch = Fetch(2, TP, BrokerId(1), Incarnation(7), NO_EPOCH, Offset(0), Millis(5), 10)

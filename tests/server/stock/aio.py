@@ -1,4 +1,4 @@
-"""aiokafka, as the tests of stock clients use it: a loop for each call, for the tests are not asynchronous."""
+"""aiokafka behind the interface of the stock client tests, with one event loop per call."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class AioKafka:
-    """One client; topics have one partition unless it is said."""
+    """One client; topics have one partition by default."""
 
     name = "aiokafka"
     codecs = ("gzip", "snappy", "lz4", "zstd")
@@ -23,7 +23,7 @@ class AioKafka:
         self._bootstrap = bootstrap
 
     def create(self, topic: str, *, partitions: int = 1, replicas: int = 3) -> str:
-        """Returns the name of the error, "" for none."""
+        """The name of the error, "" for none."""
 
         async def work(admin: AIOKafkaAdminClient) -> str:
             created = await admin.create_topics([NewTopic(topic, partitions, replicas)], timeout_ms=int(TIMEOUT_S * 1000))
@@ -32,7 +32,7 @@ class AioKafka:
         return self._as_admin(work)
 
     def delete(self, topic: str) -> str:
-        """Returns the name of the error, "" for none."""
+        """The name of the error, "" for none."""
 
         async def work(admin: AIOKafkaAdminClient) -> str:
             deleted = await admin.delete_topics([topic], timeout_ms=int(TIMEOUT_S * 1000))
@@ -41,7 +41,7 @@ class AioKafka:
         return self._as_admin(work)
 
     def topics(self) -> set[str]:
-        """All of them."""
+        """The names of all topics."""
 
         async def work(admin: AIOKafkaAdminClient) -> set[str]:
             return set(await admin.list_topics())
@@ -60,7 +60,7 @@ class AioKafka:
     def produce(
         self, topic: str, values: Sequence[bytes], *, acks: int = -1, codec: str = "none", idempotent: bool = False
     ) -> list[int]:
-        """The offsets that were acknowledged, in the order of the values."""
+        """The acknowledged offsets, in the order of the values."""
 
         async def work() -> list[int]:
             producer = AIOKafkaProducer(
@@ -81,7 +81,7 @@ class AioKafka:
         return _played(work)
 
     def consume(self, topic: str, count: int) -> list[bytes]:
-        """The first values of partition 0."""
+        """The first `count` values of partition 0."""
 
         async def work(consumer: AIOKafkaConsumer) -> list[bytes]:
             tp = TopicPartition(topic, 0)
@@ -97,7 +97,7 @@ class AioKafka:
         return self._as_consumer(work)
 
     def offsets(self, topic: str) -> tuple[int, int]:
-        """The earliest and the latest of partition 0."""
+        """The earliest and the latest offset of partition 0."""
 
         async def work(consumer: AIOKafkaConsumer) -> tuple[int, int]:
             tp = TopicPartition(topic, 0)
@@ -106,7 +106,7 @@ class AioKafka:
         return self._as_consumer(work)
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Do nothing: each call closes its client."""
 
     def _as_admin(self, work: Callable[[AIOKafkaAdminClient], Awaitable[T]]) -> T:
         async def whole() -> T:

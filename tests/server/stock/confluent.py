@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka), as the tests of stock clients use it."""
+"""confluent-kafka (librdkafka) behind the interface of the stock client tests."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -12,7 +12,7 @@ TIMEOUT_S = 15.0
 
 
 class Confluent:
-    """One client; topics have one partition unless it is said."""
+    """One client; topics have one partition by default."""
 
     name = "confluent-kafka"
     codecs = ("gzip", "snappy", "lz4", "zstd")
@@ -22,22 +22,22 @@ class Confluent:
         self._admin = AdminClient(self._settings)
 
     def create(self, topic: str, *, partitions: int = 1, replicas: int = 3) -> str:
-        """Returns the name of the error, "" for none."""
+        """The name of the error, "" for none."""
         futures = self._admin.create_topics([NewTopic(topic, partitions, replicas)], operation_timeout=TIMEOUT_S)
         return _error_of(futures[topic])
 
     def delete(self, topic: str) -> str:
-        """Returns the name of the error, "" for none."""
+        """The name of the error, "" for none."""
         return _error_of(self._admin.delete_topics([topic], operation_timeout=TIMEOUT_S)[topic])
 
     def topics(self) -> set[str]:
-        """All of them."""
+        """The names of all topics."""
         return set(self._admin.list_topics(timeout=TIMEOUT_S).topics)
 
     def produce(
         self, topic: str, values: Sequence[bytes], *, acks: int = -1, codec: str = "none", idempotent: bool = False
     ) -> list[int]:
-        """The offsets that were acknowledged, in the order of the values."""
+        """The acknowledged offsets, in the order of the values."""
         delivered: list[Message] = []
         settings = {"acks": acks, "compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 20}
         producer = Producer({**self._settings, **settings, "message.timeout.ms": int(TIMEOUT_S * 1000)})
@@ -48,7 +48,7 @@ class Confluent:
         return [offset for message in delivered if (offset := message.offset()) is not None]
 
     def consume(self, topic: str, count: int) -> list[bytes]:
-        """The first values of partition 0."""
+        """The first `count` values of partition 0."""
         consumer = Consumer({**self._settings, "group.id": "none", "enable.auto.commit": False})
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: list[bytes] = []
@@ -61,14 +61,14 @@ class Confluent:
         return found
 
     def offsets(self, topic: str) -> tuple[int, int]:
-        """The earliest and the latest of partition 0."""
+        """The earliest and the latest offset of partition 0."""
         consumer = Consumer({**self._settings, "group.id": "none"})
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
         consumer.close()
         return low, high
 
     def close(self) -> None:
-        """librdkafka ends by itself."""
+        """Do nothing: librdkafka closes itself."""
 
 
 def _error_of(future: "Future[None]") -> str:

@@ -1,4 +1,4 @@
-"""A cluster of three processes for the tests of stock clients, one for all of them in this process."""
+"""A cluster of three broker processes, shared by all stock client tests of a test process."""
 
 import gc
 import warnings
@@ -10,7 +10,7 @@ from bench.local_cluster import LocalCluster
 from highwater.backends.real.zookeeper.local import LocalZooKeeper, missing
 from reference.types import Millis
 
-# A broker that was killed is taken for alive for so long: a test has that time to ask for something that it must do.
+# A killed broker counts as alive for this long, so that a test has time to request a reassignment to it.
 _SETTINGS = {
     "log_dirs": 2,
     "session_timeout_ms": Millis(5000),
@@ -21,7 +21,7 @@ _SETTINGS = {
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """It has its own ZooKeeper: brokers have their paths at its root. Tests keep to topics of their own."""
+    """Has its own ZooKeeper, because brokers keep their znodes at the root. Each test uses its own topics."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
@@ -32,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture(autouse=True)
 def swept() -> Iterator[None]:
-    """kafka-python leaves sockets open that it has shut down; whoever comes next is not to be blamed for them."""
+    """Collect the sockets that kafka-python leaves open, so that the next test gets no ResourceWarning."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

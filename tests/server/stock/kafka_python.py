@@ -1,4 +1,4 @@
-"""kafka-python, as the tests of stock clients use it."""
+"""kafka-python behind the interface of the stock client tests."""
 
 import logging
 import time
@@ -14,10 +14,10 @@ TIMEOUT_MS = 15_000
 
 
 class KafkaPython:
-    """One client; topics have one partition unless it is said."""
+    """One client; topics have one partition by default."""
 
     name = "kafka-python"
-    codecs = ("gzip",)  # it compresses otherwise with packages that are not part of it
+    codecs = ("gzip",)  # other codecs need packages that it does not bring
 
     def __init__(self, bootstrap: str) -> None:
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
@@ -25,7 +25,7 @@ class KafkaPython:
         self._admin = self._admin_client()
 
     def create(self, topic: str, *, partitions: int = 1, replicas: int = 3) -> str:
-        """Returns the name of the error, "" for none."""
+        """The name of the error, "" for none."""
         try:
             self._admin.create_topics([NewTopic(topic, partitions, replicas)], timeout_ms=TIMEOUT_MS)
         except kafka.errors.KafkaError as error:
@@ -33,7 +33,7 @@ class KafkaPython:
         return ""
 
     def delete(self, topic: str) -> str:
-        """Returns the name of the error, "" for none."""
+        """The name of the error, "" for none."""
         try:
             self._admin.delete_topics([topic], timeout_ms=TIMEOUT_MS)
         except kafka.errors.KafkaError as error:
@@ -41,13 +41,13 @@ class KafkaPython:
         return ""
 
     def topics(self) -> set[str]:
-        """All of them."""
+        """The names of all topics."""
         return set(self._admin.list_topics())
 
     def produce(
         self, topic: str, values: Sequence[bytes], *, acks: int = -1, codec: str = "none", idempotent: bool = False
     ) -> list[int]:
-        """The offsets that were acknowledged, in the order of the values."""
+        """The acknowledged offsets, in the order of the values."""
         producer = kafka.KafkaProducer(
             bootstrap_servers=self._bootstrap,
             acks="all" if acks == -1 else acks,
@@ -63,7 +63,7 @@ class KafkaPython:
         return offsets
 
     def consume(self, topic: str, count: int) -> list[bytes]:
-        """The first values of partition 0."""
+        """The first `count` values of partition 0."""
         consumer = self._consumer()
         tp = kafka.TopicPartition(topic, 0)
         consumer.assign([tp])
@@ -77,7 +77,7 @@ class KafkaPython:
         return found
 
     def offsets(self, topic: str) -> tuple[int, int]:
-        """The earliest and the latest of partition 0."""
+        """The earliest and the latest offset of partition 0."""
         consumer = self._consumer()
         tp = kafka.TopicPartition(topic, 0)
         found = consumer.beginning_offsets([tp])[tp], consumer.end_offsets([tp])[tp]
@@ -90,38 +90,38 @@ class KafkaPython:
         return list(described["partitions"][0]["offline_replicas"])
 
     def replicas(self, topic: str) -> list[int]:
-        """Those of partition 0, the preferred first; none where the broker that is asked knows no such topic."""
+        """The replicas of partition 0, the preferred one first; empty if the broker does not know the topic."""
         (described,) = self._again("describe_topics", [topic])
         return [replica for partition in described["partitions"] for replica in partition["replica_nodes"]]
 
     def reassign(self, topic: str, replicas: list[int] | None) -> str:
-        """AlterPartitionReassignments of partition 0, None cancels; the name of the error, "" for none."""
+        """AlterPartitionReassignments of partition 0; None cancels. Returns the name of the error, "" for none."""
         (error,) = self._again("alter_partition_reassignments", {kafka.TopicPartition(topic, 0): replicas}).values()
         return "" if error is None else str(error.message)
 
     def reassignments(self, topic: str) -> dict[str, list[int]] | None:
-        """ListPartitionReassignments of partition 0; None where it stays where it is."""
+        """ListPartitionReassignments of partition 0; None if no reassignment is pending."""
         found: dict[kafka.TopicPartition, dict[str, list[int]]] = self._again("list_partition_reassignments", {topic: [0]})
         return found.get(kafka.TopicPartition(topic, 0))
 
     def controller(self) -> int:
-        """Its id."""
+        """The broker id of the controller."""
         return int(self._admin.describe_cluster()["controller_id"])
 
     def dirs(self, broker: BrokerId) -> list[dict[str, Any]]:
-        """DescribeLogDirs."""
+        """The log directories in the DescribeLogDirs response of a broker."""
         (described,) = self._admin.describe_log_dirs(brokers=[broker])
         return list(described["log_dirs"])
 
     def close(self) -> None:
-        """End it."""
+        """Close the admin client."""
         self._admin.close()
 
     def _admin_client(self) -> Any:
         return kafka.KafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=TIMEOUT_MS)
 
     def _again(self, method: str, argument: object) -> Any:
-        """It keeps to the controller that it found first, and chooses others among those that are down: a new one looks again."""
+        """Retry with a new client: kafka-python keeps the controller it found first and may choose brokers that are down."""
         end_s = time.monotonic() + TIMEOUT_MS / 1000
         while True:
             try:

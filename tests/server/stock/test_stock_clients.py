@@ -1,6 +1,6 @@
-"""What stock clients do with a cluster of three real brokers: one test for each client and each thing that it can do.
+"""Stock clients against a cluster of three real brokers: one test for each client and each of its features.
 
-The clients find out by ApiVersions what the brokers serve, so that all versions that are told are spoken by one of them.
+The clients choose API versions by the ApiVersions response.
 """
 
 import time
@@ -33,51 +33,51 @@ def client(request: pytest.FixtureRequest, cluster: LocalCluster) -> Iterator[Cl
 
 @pytest.fixture
 def kafka_python(cluster: LocalCluster) -> Iterator[KafkaPython]:
-    """The one that can most."""
+    """kafka-python, which has the most admin calls."""
     client = KafkaPython(cluster.bootstrap)
     yield client
     client.close()
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Within PATIENCE_S."""
+    """Wait until the condition holds; fail after PATIENCE_S."""
     end_s = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < end_s, "nothing has come of it"
+        assert time.monotonic() < end_s, "the condition did not become true in time"
         time.sleep(0.05)
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name of this test's own."""
+    """A topic name that only this test uses."""
     return "".join(c if c.isalnum() else "-" for c in request.node.name)[-200:]
 
 
-def test_a_topic_is_made_listed_and_deleted(client: Client, topic: str) -> None:
-    """The controller has it when it answers; what another broker says follows."""
+def test_topic_is_created_listed_and_deleted(client: Client, topic: str) -> None:
+    """The controller knows the topic when it answers; other brokers learn of it later."""
     assert client.create(topic, partitions=3) == ""
     until(lambda: topic in client.topics())
     assert client.delete(topic) == ""
     until(lambda: topic not in client.topics())
 
 
-def test_a_topic_is_not_made_twice_nor_deleted_twice(client: Client, topic: str) -> None:
+def test_topic_is_not_created_or_deleted_twice(client: Client, topic: str) -> None:
     assert client.create(topic) == ""
     assert client.create(topic) == "TOPIC_ALREADY_EXISTS"
     assert client.delete(topic) == ""
-    assert client.delete(topic).startswith("UNKNOWN_TOPIC_OR_PART")  # librdkafka has a shorter name for it
+    assert client.delete(topic).startswith("UNKNOWN_TOPIC_OR_PART")  # librdkafka's name is shorter
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_what_is_acknowledged_is_read_back_in_order(client: Client, topic: str, acks: int) -> None:
+def test_acknowledged_records_are_read_back_in_order(client: Client, topic: str, acks: int) -> None:
     client.create(topic)
 
     assert client.produce(topic, VALUES, acks=acks) == list(range(len(VALUES)))
     assert client.consume(topic, len(VALUES)) == VALUES
 
 
-def test_what_nobody_acknowledges_arrives_all_the_same(client: Client, topic: str) -> None:
-    """With acks=0 a response would shift all those after it: there must be none."""
+def test_records_with_acks_0_arrive(client: Client, topic: str) -> None:
+    """With acks=0 there must be no response: it would be taken for the response of the next request."""
     client.create(topic)
     client.produce(topic, VALUES, acks=0)
     client.produce(topic, [b"after"], acks=-1)
@@ -86,8 +86,8 @@ def test_what_nobody_acknowledges_arrives_all_the_same(client: Client, topic: st
 
 
 @pytest.mark.parametrize(("kind", "codec"), COMPRESSED, ids=[f"{kind.name}-{codec}" for kind, codec in COMPRESSED])
-def test_compressed_batches_stay_as_they_are(cluster: LocalCluster, topic: str, kind: type[Client], codec: str) -> None:
-    """Offset and leader epoch are written into a header that the CRC leaves out."""
+def test_compressed_batches_are_stored_unchanged(cluster: LocalCluster, topic: str, kind: type[Client], codec: str) -> None:
+    """The broker sets offset and leader epoch, which the CRC does not cover."""
     client = kind(cluster.bootstrap)
     client.create(topic)
 
@@ -96,7 +96,7 @@ def test_compressed_batches_stay_as_they_are(cluster: LocalCluster, topic: str, 
     client.close()
 
 
-def test_an_idempotent_producer_is_given_its_id_and_its_sequences_are_kept(client: Client, topic: str) -> None:
+def test_idempotent_producer_gets_an_id_and_its_records_arrive(client: Client, topic: str) -> None:
     """B-66."""
     client.create(topic)
 
@@ -104,7 +104,7 @@ def test_an_idempotent_producer_is_given_its_id_and_its_sequences_are_kept(clien
     assert client.consume(topic, len(VALUES)) == VALUES
 
 
-def test_offsets_are_listed(client: Client, topic: str) -> None:
+def test_earliest_and_latest_offsets_are_listed(client: Client, topic: str) -> None:
     client.create(topic)
 
     assert client.offsets(topic) == (0, 0)
@@ -112,7 +112,7 @@ def test_offsets_are_listed(client: Client, topic: str) -> None:
     assert client.offsets(topic) == (0, len(VALUES))
 
 
-def test_batches_of_one_client_are_read_by_the_others(cluster: LocalCluster, topic: str) -> None:
+def test_batches_of_each_client_are_read_by_the_others(cluster: LocalCluster, topic: str) -> None:
     clients = [kind(cluster.bootstrap) for kind in CLIENTS]
     clients[0].create(topic)
     for client in clients:
@@ -123,8 +123,8 @@ def test_batches_of_one_client_are_read_by_the_others(cluster: LocalCluster, top
         client.close()
 
 
-def test_reassignments_are_asked_for_listed_and_done(kafka_python: KafkaPython, topic: str) -> None:
-    """KIP-455 by kafka-python; the two others have no call for it."""
+def test_reassignment_is_requested_listed_and_completed(kafka_python: KafkaPython, topic: str) -> None:
+    """KIP-455 with kafka-python; the other clients have no call for it."""
     client = kafka_python
     client.create(topic, replicas=1)
     client.produce(topic, VALUES)
@@ -135,14 +135,14 @@ def test_reassignments_are_asked_for_listed_and_done(kafka_python: KafkaPython, 
     assert client.consume(topic, len(VALUES)) == VALUES
 
 
-def test_a_reassignment_that_waits_for_a_dead_broker_is_told_and_cancelled(
+def test_reassignment_to_a_dead_broker_is_listed_and_cancelled(
     cluster: LocalCluster, kafka_python: KafkaPython, topic: str
 ) -> None:
-    """KIP-455 over the rollback of KIP-236; and offline replicas, as those clients see them that can (KIP-112)."""
+    """KIP-455 on top of KIP-236's rollback; and offline replicas (KIP-112) in the clients that show them."""
     client, aio = kafka_python, AioKafka(cluster.bootstrap)
     client.create(topic, replicas=1)
     stayer = 1  # the first partition of a topic has its first replica on the first broker (R-132)
-    other = 2 if client.controller() == 3 else 3  # the controller has to take what is asked
+    other = 2 if client.controller() == 3 else 3  # the controller must stay alive to take the request
     until(lambda: client.replicas(topic) == [stayer])
     assert client.reassign(topic, None) == "NO_REASSIGNMENT_IN_PROGRESS"
     assert client.reassign(topic, [stayer, 9]) == "INVALID_REPLICATION_ASSIGNMENT"  # its name for 39
@@ -160,7 +160,7 @@ def test_a_reassignment_that_waits_for_a_dead_broker_is_told_and_cancelled(
 
 
 def test_log_dirs_are_described(kafka_python: KafkaPython, topic: str) -> None:
-    """KIP-113 by kafka-python: each log stands in one directory of each of its brokers."""
+    """KIP-113 with kafka-python: each log is in one directory of each of its brokers."""
     client = kafka_python
     client.create(topic)
     client.produce(topic, VALUES)

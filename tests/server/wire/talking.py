@@ -1,4 +1,4 @@
-"""One connection of a client against a machine that is a table: for the tests of what clients ask."""
+"""One client connection against a machine that answers from a table, for the tests of client APIs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -70,7 +70,7 @@ def state(tp: TopicPartition, leader: BrokerId | None = ME, *, offline: tuple[Br
 
 
 def cluster(*states: PartitionState, controller: BrokerId | None = ME) -> Callable[[Ask], Heard]:
-    """Answers as the leader of all of these would; logs hold SEALED at offset 0, and that is all of them."""
+    """A table that answers as the leader of all these partitions; each log holds only SEALED at offset 0."""
 
     def answer(ask: Ask) -> Heard:
         match ask:
@@ -98,7 +98,7 @@ def cluster(*states: PartitionState, controller: BrokerId | None = ME) -> Callab
 
 
 class Talk:
-    """The connection. Asks are answered by the table when `answer_all` is called, or one by one by the test."""
+    """The connection. `answer_all` answers the asks from the table; a test may answer them one by one instead."""
 
     def __init__(
         self, table: Callable[[Ask], Heard], *, facing: Facing = FACING, in_flight: int = 8, request_bytes_max: int = 100_000
@@ -109,26 +109,26 @@ class Talk:
         self._last = 0
 
     def send(self, key: int, version: int, body: Struct) -> None:
-        """One request."""
+        """Send one request."""
         self._last += 1
         header = RequestHeader(api_key=key, api_version=version, correlation=self._last, client_id="test")
         self.feed(encode_frame(encode_request_header(header), *write_request(key, version, body)))
 
     def feed(self, data: bytes) -> None:
-        """Bytes of the client."""
+        """Send raw bytes."""
         self.session.feed(data, self.now_ms)
 
     def asks(self) -> list[Ask]:
-        """What was asked since; it is for the caller to answer."""
+        """The asks since the last call; the caller must answer them."""
         asks, self.session.asks = self.session.asks, []
         return asks
 
     def hear(self, answer: Heard) -> None:
-        """An answer."""
+        """Answer one ask."""
         self.session.hear(answer, self.now_ms)
 
     def answer_all(self) -> list[Ask]:
-        """By the table, until nothing is asked any more; all that was asked. Time passes as it is waited for."""
+        """Answer from the table until there are no more asks; returns all asks. A Pause advances `now_ms`."""
         asked: list[Ask] = []
         while asks := self.asks():
             asked += asks
@@ -139,29 +139,29 @@ class Talk:
         return asked
 
     def frames(self) -> list[bytes]:
-        """The responses that came since, without their lengths."""
+        """The responses since the last call, without their lengths."""
         out, self.session.out = self.session.out, []
         return [frame[4:] for frame in out]
 
     def response(self, key: int, version: int, kind: type[S]) -> S:
-        """The one response that came since."""
+        """The single response since the last call, decoded."""
         (frame,) = self.frames()
         return read_response(key, version, kind, frame, response_body_at(frame, key, version))
 
     def call(self, key: int, version: int, body: Struct, kind: type[S]) -> S:
-        """A request with its response."""
+        """Send a request, answer its asks from the table and return its response."""
         self.send(key, version, body)
         self.answer_all()
         return self.response(key, version, kind)
 
 
 def correlations(frames: list[bytes]) -> list[int]:
-    """Which requests these answer."""
+    """The correlation ids of responses."""
     return [read_correlation(frame) for frame in frames]
 
 
 class StockRequest(Struct, frozen=True):
-    """What a stock client sent: who, which API, its version, the frame without its length."""
+    """A recorded request: client, API, version, and the frame without its length."""
 
     client: str
     api: str
@@ -170,7 +170,7 @@ class StockRequest(Struct, frozen=True):
 
 
 def stock_requests() -> list[StockRequest]:
-    """Recorded from confluent-kafka 2.16, kafka-python 3.0 and aiokafka 0.14, at work on a topic `orders` of two partitions."""
+    """Requests of confluent-kafka 2.16, kafka-python 3.0 and aiokafka 0.14 that use a topic `orders` with two partitions."""
     lines = (Path(__file__).parent / "stock_requests.txt").read_text(encoding="ascii").splitlines()
     rows = [line.split() for line in lines]
     return [StockRequest(client, api, int(version), bytes.fromhex(frame)) for client, api, version, frame in rows]

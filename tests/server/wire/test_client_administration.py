@@ -1,4 +1,4 @@
-"""What clients ask to be done to the cluster: checked as Kafka does, asked for by znodes, answered when it is done."""
+"""Administrative requests of clients: checked with Kafka's error codes, requested by znodes, answered when done."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def assignment(*rows: tuple[int, tuple[int, ...]]) -> tuple[topics.CreatableAssi
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_a_topic_is_asked_for_and_waited_for(version: int) -> None:
+def test_create_topics_waits_until_the_topic_has_leaders(version: int) -> None:
     talk = Talk(LEADING)
     talk.send(ApiKey.CREATE_TOPICS, version, creation(wanted()))
     (look,) = talk.asks()
@@ -77,7 +77,7 @@ def test_a_topic_is_asked_for_and_waited_for(version: int) -> None:
         (wanted(partitions=-1, factor=-1, assignments=assignment((0, ()))), 39),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused_as_kafka_does(of: topics.CreatableTopic, code: int) -> None:
+def test_invalid_topic_is_refused_with_kafkas_code(of: topics.CreatableTopic, code: int) -> None:
     talk = Talk(LEADING)
     talk.send(ApiKey.CREATE_TOPICS, 4, creation(of))
     asked = talk.answer_all()
@@ -88,7 +88,7 @@ def test_a_topic_that_cannot_be_is_refused_as_kafka_does(of: topics.CreatableTop
     assert result.error_message
 
 
-def test_the_replicas_of_a_topic_may_be_given() -> None:
+def test_create_topics_takes_a_replica_assignment() -> None:
     talk = Talk(LEADING)
     of = wanted(partitions=-1, factor=-1, assignments=assignment((1, (3, 1)), (0, (2, 3))))
     talk.send(ApiKey.CREATE_TOPICS, 4, creation(of))
@@ -98,7 +98,7 @@ def test_the_replicas_of_a_topic_may_be_given() -> None:
     ]
 
 
-def test_only_the_controller_makes_and_deletes_topics() -> None:
+def test_only_the_controller_creates_and_deletes_topics() -> None:
     elsewhere = cluster(state(ORDERS), controller=OTHER)
     made = Talk(elsewhere).call(ApiKey.CREATE_TOPICS, 4, creation(wanted()), topics.CreateTopicsResponse)
     request = topics.DeleteTopicsRequest(topic_names=("orders",), timeout_ms=100)
@@ -108,7 +108,7 @@ def test_only_the_controller_makes_and_deletes_topics() -> None:
     assert deleted.responses[0].error_code == 41
 
 
-def test_what_is_only_to_be_validated_is_not_made() -> None:
+def test_validate_only_creates_no_topic() -> None:
     talk = Talk(LEADING)
     talk.send(ApiKey.CREATE_TOPICS, 4, creation(wanted(), wanted("two"), wanted("two"), validate_only=True))
     asked = talk.answer_all()
@@ -118,7 +118,7 @@ def test_what_is_only_to_be_validated_is_not_made() -> None:
     assert [(result.name, result.error_code) for result in results] == [("new", 0), ("two", 42)]
 
 
-def test_a_topic_that_is_not_ready_in_time_is_answered_with_a_timeout() -> None:
+def test_topic_not_ready_in_time_gets_request_timed_out() -> None:
     talk = Talk(LEADING)
     answer = talk.call(ApiKey.CREATE_TOPICS, 4, creation(wanted()), topics.CreateTopicsResponse)
 
@@ -126,7 +126,7 @@ def test_a_topic_that_is_not_ready_in_time_is_answered_with_a_timeout() -> None:
     assert 1000 <= talk.now_ms < 1100
 
 
-def test_a_topic_is_deleted_and_gone_before_it_is_answered() -> None:
+def test_delete_topics_waits_until_the_topic_is_gone() -> None:
     talk = Talk(LEADING)
     talk.send(ApiKey.DELETE_TOPICS, 3, topics.DeleteTopicsRequest(topic_names=("orders", "none"), timeout_ms=1000))
     (look,) = talk.asks()
@@ -149,7 +149,7 @@ def alteration(*of: tuple[int, tuple[int, ...] | None]) -> moves.AlterRequest:
     return moves.AlterRequest(timeout_ms=1000, topics=(moves.ReassignableTopic("orders", partitions),))
 
 
-def test_reassignments_are_asked_for_one_by_one_and_refused_where_they_cannot_be() -> None:
+def test_reassignments_are_checked_and_requested_one_by_one() -> None:
     talk = Talk(LEADING)
     request = alteration((0, (1, 3)), (1, ()), (2, (1, 2)), (3, (1, 1)))
     talk.send(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request)
@@ -160,8 +160,8 @@ def test_reassignments_are_asked_for_one_by_one_and_refused_where_they_cannot_be
     assert [p.error_code for p in answer.responses[0].partitions] == [0, 39, 3, 3]
 
 
-def test_a_cancellation_takes_back_all_or_nothing() -> None:
-    """KIP-236 rolls back everything: a request that leaves something out must not take it along."""
+def test_cancellation_must_name_all_pending_reassignments() -> None:
+    """KIP-236 rolls back all pending reassignments, so a request that leaves one out is refused."""
     talk = Talk(LEADING)
     talk.send(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, alteration((0, None), (1, None)))
     asked = talk.answer_all()
@@ -184,7 +184,7 @@ def _two_pending(ask: Ask) -> Heard:
     return LEADING(ask)
 
 
-def test_what_is_on_its_way_is_listed_with_who_comes_and_goes() -> None:
+def test_pending_reassignments_list_adding_and_removing_replicas() -> None:
     answer = Talk(LEADING).call(
         ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, moves.ListRequest(timeout_ms=100, topics=None), moves.ListResponse
     )
@@ -196,7 +196,7 @@ def test_what_is_on_its_way_is_listed_with_who_comes_and_goes() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_directories_are_told_with_their_logs_and_bad_ones_as_bad(version: int) -> None:
+def test_describe_log_dirs_lists_logs_and_failed_directories(version: int) -> None:
     answer = Talk(LEADING).call(ApiKey.DESCRIBE_LOG_DIRS, version, moves.DescribeRequest(None), moves.DescribeResponse)
 
     assert [(d.log_dir, d.error_code) for d in answer.results] == [("/a", 0), ("/b", 56)]

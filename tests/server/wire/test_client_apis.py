@@ -1,4 +1,4 @@
-"""What each API of Kafka's does with the machine: one message for each partition, their answers joined, errors as Kafka's."""
+"""Each client API against a machine: one message per partition, one joined response, Kafka's error codes."""
 
 import struct
 from collections.abc import Callable
@@ -35,7 +35,7 @@ LEADING = cluster(state(ORDERS), state(ONE))
 
 
 def failing(error: ErrorCode) -> Callable[[Ask], Heard]:
-    """Every partition answers with this error."""
+    """A machine that answers this error for every partition."""
 
     def answer(ask: Ask) -> Heard:
         match ask:
@@ -58,12 +58,12 @@ def to_orders(*records: bytes | None, acks: int = -1) -> produce.ProduceRequest:
 
 
 def produced(talk: Talk, request: produce.ProduceRequest, version: int = 8) -> list[tuple[int, int]]:
-    """Error and base offset of each partition."""
+    """Send the request; returns error and base offset of each partition."""
     answer = talk.call(ApiKey.PRODUCE, version, request, produce.ProduceResponse)
     return [(p.error_code, p.base_offset) for topic in answer.responses for p in topic.partition_responses]
 
 
-def test_each_partition_of_a_produce_is_a_message_of_its_own() -> None:
+def test_produce_sends_one_message_per_partition() -> None:
     talk = Talk(LEADING)
     batch = sealed(["x"], producer_id=ProducerId(5), producer_epoch=2, base_sequence=9)
     talk.send(ApiKey.PRODUCE, 8, to_orders(SEALED, batch))
@@ -81,7 +81,7 @@ def test_each_partition_of_a_produce_is_a_message_of_its_own() -> None:
 
 
 def damaged(batch: bytes, at: int, layout: str, value: int) -> bytes:
-    """Another number in the header, with a CRC that fits it."""
+    """The batch with another number at `at` in the header, and a matching CRC."""
     data = bytearray(batch)
     struct.pack_into(layout, data, at, value)
     struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
@@ -91,19 +91,19 @@ def damaged(batch: bytes, at: int, layout: str, value: int) -> bytes:
 @pytest.mark.parametrize(
     ("records", "code"),
     [
-        (SEALED[:-1] + b"?", 2),  # its CRC is wrong
+        (SEALED[:-1] + b"?", 2),  # wrong CRC
         (SEALED[:40], 2),
         (None, 2),
         (SEALED + SEALED, 87),  # two batches (KIP-98)
         (damaged(SEALED, 16, ">b", 1), 87),  # format v1
-        (damaged(SEALED, 21, ">h", 0x10), 87),  # of a transaction
+        (damaged(SEALED, 21, ">h", 0x10), 87),  # transactional
         (damaged(SEALED, 21, ">h", 0x20), 87),  # a control batch
         (damaged(SEALED, 23, ">i", 7), 87),  # more offsets than records
         (damaged(SEALED, 57, ">i", 0), 87),
         (sealed(["x" * 2000]), 10),
     ],
 )
-def test_a_batch_that_is_not_to_be_appended_never_reaches_the_machine(records: bytes | None, code: int) -> None:
+def test_invalid_batch_never_reaches_the_machine(records: bytes | None, code: int) -> None:
     talk = Talk(LEADING)
     talk.send(ApiKey.PRODUCE, 8, to_orders(records))
 
@@ -114,15 +114,15 @@ def test_a_batch_that_is_not_to_be_appended_never_reaches_the_machine(records: b
     assert row.error_message
 
 
-def test_zstd_comes_with_version_7() -> None:
-    """KIP-110: an older consumer could not read it."""
+def test_zstd_needs_produce_version_7() -> None:
+    """KIP-110: older consumers cannot read zstd."""
     zstd = damaged(SEALED, 21, ">h", 4)
 
     assert produced(Talk(LEADING), to_orders(zstd), 6) == [(76, -1)]
     assert produced(Talk(LEADING), to_orders(zstd), 7) == [(0, 10)]
 
 
-def test_without_acknowledgement_there_is_no_response() -> None:
+def test_produce_with_acks_0_has_no_response() -> None:
     talk = Talk(LEADING)
     talk.send(ApiKey.PRODUCE, 8, to_orders(SEALED, acks=0))
 
@@ -134,12 +134,12 @@ def test_without_acknowledgement_there_is_no_response() -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        to_orders(SEALED[:-1] + b"?", acks=0),  # the client learns of it by nothing else (KAFKA-955)
+        to_orders(SEALED[:-1] + b"?", acks=0),  # only a closed connection informs the client (KAFKA-955)
         replace(to_orders(SEALED), transactional_id="t"),
         replace(to_orders(SEALED), topic_data=to_orders(SEALED).topic_data * 2),
     ],
 )
-def test_a_produce_that_cannot_be_answered_breaks_the_connection(request_: produce.ProduceRequest) -> None:
+def test_produce_that_cannot_be_answered_closes_the_connection(request_: produce.ProduceRequest) -> None:
     talk = Talk(LEADING)
     with pytest.raises(WireError):
         talk.send(ApiKey.PRODUCE, 8, request_)
@@ -151,14 +151,14 @@ def test_a_produce_that_cannot_be_answered_breaks_the_connection(request_: produ
     ("error", "version", "code"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 8, 20),
-        (ErrorCode.BROKER_NOT_AVAILABLE, 8, 6),  # fenced (R-186): librdkafka gives up at 8
-        (ErrorCode.INVALID_INCARNATION_ID, 8, 77),  # 1000 is no number of Kafka's
+        (ErrorCode.BROKER_NOT_AVAILABLE, 8, 6),  # fenced (R-186): librdkafka gives up on 8
+        (ErrorCode.INVALID_INCARNATION_ID, 8, 77),  # Kafka has no error 1000
         (ErrorCode.UNKNOWN_TOPIC_ID, 8, 3),
         (ErrorCode.KAFKA_STORAGE_ERROR, 8, 56),
         (ErrorCode.KAFKA_STORAGE_ERROR, 3, 6),  # KIP-112 came with version 4
     ],
 )
-def test_errors_of_the_machine_are_told_as_kafkas(error: ErrorCode, version: int, code: int) -> None:
+def test_machine_errors_become_kafkas_error_codes(error: ErrorCode, version: int, code: int) -> None:
     assert produced(Talk(failing(error)), to_orders(SEALED), version) == [(code, -1)]
 
 
@@ -191,7 +191,7 @@ def batch(offset: int, values: int = 1) -> Batch:
 
 
 class Answer(Struct, frozen=True):
-    """A fetch response as a client reads it."""
+    """The fields of a fetch response that the tests read."""
 
     class Topic(Struct, frozen=True):
         """One topic."""
@@ -213,7 +213,7 @@ class Answer(Struct, frozen=True):
 
 
 def fetched(talk: Talk, version: int = 11) -> list[tuple[int, int, list[int]]]:
-    """Error, high watermark, and where each batch begins, of each partition."""
+    """Error, high watermark and base offsets of the batches, for each partition."""
     answer = talk.response(ApiKey.FETCH, version, Answer)
     assert (answer.error_code, answer.session_id) == (0, 0)
     return [
@@ -223,7 +223,7 @@ def fetched(talk: Talk, version: int = 11) -> list[tuple[int, int, list[int]]]:
     ]
 
 
-def test_a_fetch_is_answered_as_soon_as_one_partition_has_something() -> None:
+def test_fetch_is_answered_when_one_partition_has_records() -> None:
     talk = Talk(LEADING)
     talk.send(ApiKey.FETCH, 11, from_orders(9, 3))
     first, second = talk.asks()
@@ -236,7 +236,7 @@ def test_a_fetch_is_answered_as_soon_as_one_partition_has_something() -> None:
     assert fetched(talk) == [(0, 9, []), (0, 9, [3, 4])]
 
 
-def test_a_fetch_waits_for_whatever_comes_first() -> None:
+def test_fetch_waits_for_the_first_records() -> None:
     talk = Talk(LEADING)
     talk.send(ApiKey.FETCH, 11, from_orders(9, 9))
     for ask in talk.asks():
@@ -248,11 +248,11 @@ def test_a_fetch_waits_for_whatever_comes_first() -> None:
     talk.hear(reply(second, batch(9), hw=10))
 
     assert fetched(talk) == [(0, 9, []), (0, 10, [9])]
-    talk.hear(reply(first, batch(9)))  # too late, for nobody
+    talk.hear(reply(first, batch(9)))  # too late: ignored
     assert talk.frames() == []
 
 
-def test_a_fetch_with_nothing_to_read_ends_when_its_time_is_up() -> None:
+def test_empty_fetch_ends_after_max_wait() -> None:
     talk = Talk(LEADING)
     talk.send(ApiKey.FETCH, 11, from_orders(9))
     (ask,) = talk.asks()
@@ -265,7 +265,7 @@ def test_a_fetch_with_nothing_to_read_ends_when_its_time_is_up() -> None:
     assert fetched(talk) == [(0, 9, [])]
 
 
-def test_a_fetch_gathers_as_many_bytes_as_the_client_waits_for() -> None:
+def test_fetch_waits_for_min_bytes() -> None:
     talk = Talk(LEADING)
     size = len(sealed(["v"]))
     talk.send(ApiKey.FETCH, 11, from_orders(3, min_bytes=2 * size))
@@ -280,7 +280,7 @@ def test_a_fetch_gathers_as_many_bytes_as_the_client_waits_for() -> None:
     assert fetched(talk) == [(0, 9, [3, 4])]
 
 
-def test_an_error_ends_a_fetch_at_once() -> None:
+def test_error_ends_a_fetch_at_once() -> None:
     talk = Talk(LEADING)
     talk.send(ApiKey.FETCH, 11, from_orders(9, 9))
     first, second = talk.asks()
@@ -290,8 +290,8 @@ def test_an_error_ends_a_fetch_at_once() -> None:
     assert fetched(talk) == [(0, 9, []), (6, 9, [])]
 
 
-def test_the_bytes_of_a_response_are_limited_but_for_its_first_batch() -> None:
-    """KIP-74: a batch that is larger than all limits comes, alone: without it the consumer would stand still for ever."""
+def test_fetch_response_is_limited_except_for_its_first_batch() -> None:
+    """KIP-74: the first batch is sent even above all limits; otherwise the consumer could never read on."""
     size = len(sealed(["v"]))
     for max_bytes, each, expected in [
         (1, 5000, [[3], [], []]),
@@ -306,7 +306,7 @@ def test_the_bytes_of_a_response_are_limited_but_for_its_first_batch() -> None:
         assert [batches for _, _, batches in fetched(talk)] == expected
 
 
-def test_offset_and_epoch_of_the_broker_stand_in_the_batch() -> None:
+def test_fetched_batch_has_the_brokers_offset_and_epoch() -> None:
     talk = Talk(LEADING)
     talk.send(ApiKey.FETCH, 4, from_orders(1000))
     (ask,) = talk.asks()
@@ -319,8 +319,8 @@ def test_offset_and_epoch_of_the_broker_stand_in_the_batch() -> None:
     assert records[16:] == SEALED[16:]
 
 
-def test_an_offset_below_zero_is_out_of_range_and_a_partition_below_zero_unknown() -> None:
-    """`t` and -1 must not be taken for the 1 of a topic `t-`."""
+def test_negative_offset_and_partition_are_refused() -> None:
+    """Topic `t` with index -1 must not become partition 1 of a topic `t-`."""
     talk = Talk(LEADING)
     request = from_orders(-5)
     talk.send(ApiKey.FETCH, 11, request)
@@ -333,8 +333,8 @@ def test_an_offset_below_zero_is_out_of_range_and_a_partition_below_zero_unknown
     assert ask.tp == ""
 
 
-def test_more_partitions_than_may_be_asked_for_at_a_time_break_the_connection() -> None:
-    """Each is a question to the machine, which does nothing else meanwhile."""
+def test_too_many_partitions_close_the_connection() -> None:
+    """Each partition is a message to the machine, which handles nothing else meanwhile."""
     many = tuple(fetch.FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(10_001))
     wide = Talk(LEADING, request_bytes_max=1_000_000)
     with pytest.raises(WireError, match="more than 10000 partitions"):
@@ -343,7 +343,7 @@ def test_more_partitions_than_may_be_asked_for_at_a_time_break_the_connection() 
     assert wide.asks() == []
 
 
-def test_sessions_of_fetches_are_not_kept_and_followers_do_not_fetch_here() -> None:
+def test_fetch_refuses_sessions_and_followers() -> None:
     answer = Talk(LEADING).call(ApiKey.FETCH, 11, replace(from_orders(0), session_id=7), Answer)
     assert answer == Answer((), 70)
     with pytest.raises(WireError):
@@ -354,7 +354,7 @@ def test_sessions_of_fetches_are_not_kept_and_followers_do_not_fetch_here() -> N
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
-def test_offsets_are_listed_at_both_ends_and_not_by_time(version: int) -> None:
+def test_list_offsets_serves_both_ends_but_not_timestamps(version: int) -> None:
     asked = tuple(
         offsets.ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in enumerate((-1, -2, 7))
     )
@@ -366,8 +366,8 @@ def test_offsets_are_listed_at_both_ends_and_not_by_time(version: int) -> None:
     assert rows[0].leader_epoch == (4 if version >= 4 else -1)
 
 
-def test_an_offset_that_is_not_known_yet_is_an_error() -> None:
-    """KIP-207."""
+def test_list_offsets_passes_on_offset_not_available() -> None:
+    """KIP-207: a new leader does not know its high watermark yet."""
     request = offsets.ListOffsetsRequest(
         (offsets.ListOffsetsTopic("orders", (offsets.ListOffsetsPartition(partition_index=0, timestamp=-1),)),)
     )
@@ -378,8 +378,8 @@ def test_an_offset_that_is_not_known_yet_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_the_end_of_an_epoch_is_told_to_consumers(version: int) -> None:
-    """KIP-320: how a consumer finds out that what it read was truncated."""
+def test_epoch_end_is_served_to_consumers(version: int) -> None:
+    """KIP-320: consumers use it to detect that records they read were truncated."""
     partition = offsets.EpochPartition(partition=0, current_leader_epoch=4, leader_epoch=3)
     request = offsets.EpochRequest(topics=(offsets.EpochTopic("orders", (partition,)),))
     talk = Talk(LEADING)
@@ -394,7 +394,7 @@ def test_the_end_of_an_epoch_is_told_to_consumers(version: int) -> None:
     assert (row.error_code, row.leader_epoch, row.end_offset) == (0, 3, 2)
 
 
-def test_a_producer_is_given_an_id_or_told_to_come_again() -> None:
+def test_init_producer_id_returns_an_id_or_a_retriable_error() -> None:
     request = metadata.InitProducerIdRequest(None)
     none_yet = Talk(lambda ask: InitProducerIdReply(ask.correlation, ErrorCode.BROKER_NOT_AVAILABLE))
 
@@ -417,7 +417,7 @@ def told(*states: PartitionState, version: int = 8, names: tuple[str, ...] | Non
     return talk.call(ApiKey.METADATA, version, metadata.MetadataRequest(topics=topics_), metadata.MetadataResponse)
 
 
-def test_brokers_are_told_with_the_addresses_of_the_listener() -> None:
+def test_metadata_has_the_addresses_of_the_listener() -> None:
     answer = told(state(ORDERS))
 
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, "one", 9092), (2, "two", 9092), (3, "three", 9092)]
@@ -425,7 +425,7 @@ def test_brokers_are_told_with_the_addresses_of_the_listener() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5, 6, 7, 8])
-def test_leaders_epochs_and_offline_replicas_are_told_from_their_versions_on(version: int) -> None:
+def test_metadata_fields_appear_from_their_versions_on(version: int) -> None:
     """R-305: offline replicas since version 5; KIP-320: epochs since 7."""
     answer = Talk(cluster(state(ORDERS, offline=(OTHER,)))).call(
         ApiKey.METADATA, version, metadata.MetadataRequest(topics=None), _PartlyTold
@@ -454,29 +454,29 @@ class _PartlyTold(Struct, frozen=True):
     topics: tuple[Topic, ...]
 
 
-def test_a_partition_without_a_leader_says_so() -> None:
-    """KAFKA-8442: and its ISR all the same."""
+def test_partition_without_leader_has_leader_not_available() -> None:
+    """KAFKA-8442: its ISR is listed nevertheless."""
     gone = replace(FACING, advertised={ME: ("one", 1)})
     states = (state(ORDERS, None), state(ONE, OTHER))
-    by_nobody = told(*states).topics[0].partitions
+    leaderless = told(*states).topics[0].partitions
     answer = Talk(cluster(*states), facing=gone).call(
         ApiKey.METADATA, 8, metadata.MetadataRequest(topics=None), metadata.MetadataResponse
     )
 
-    assert [(p.error_code, p.leader_id, p.isr_nodes) for p in by_nobody] == [(5, -1, (ME, OTHER)), (0, OTHER, (ME, OTHER))]
-    # 2 is no broker that a client of this listener could find
+    assert [(p.error_code, p.leader_id, p.isr_nodes) for p in leaderless] == [(5, -1, (ME, OTHER)), (0, OTHER, (ME, OTHER))]
+    # broker 2 has no address for this listener
     assert [(p.error_code, p.leader_id, p.offline_replicas) for p in answer.topics[0].partitions] == [(5, -1, (OTHER,))] * 2
 
 
-def test_topics_are_told_by_name_and_never_made_by_asking() -> None:
+def test_metadata_never_creates_a_topic() -> None:
     answer = told(state(ORDERS), names=("orders", "nothing", "not a name", "orders"))
 
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [("orders", 0), ("nothing", 3), ("not a name", 17)]
     assert told(state(ORDERS), names=()).topics == ()
 
 
-def test_a_fenced_broker_tells_nobody() -> None:
-    """R-186: clients find another one."""
+def test_fenced_broker_lists_no_brokers() -> None:
+    """R-186: clients then ask another broker."""
     talk = Talk(lambda ask: MetadataReply(ask.correlation, (), (), ErrorCode.BROKER_NOT_AVAILABLE))
     request = metadata.MetadataRequest(topics=(metadata.MetadataRequestTopic("orders"),))
     answer = talk.call(ApiKey.METADATA, 8, request, metadata.MetadataResponse)
@@ -484,7 +484,7 @@ def test_a_fenced_broker_tells_nobody() -> None:
     assert (answer.brokers, answer.topics, answer.controller_id) == ((), (), -1)
 
 
-def test_there_is_no_coordinator() -> None:
+def test_find_coordinator_answers_not_available() -> None:
     answer = Talk(LEADING).call(
         ApiKey.FIND_COORDINATOR, 2, metadata.InitProducerIdRequest(None), metadata.FindCoordinatorResponse
     )

@@ -1,4 +1,4 @@
-"""Messages between nodes as bytes: all that a message says comes back, and an older layout says what its document has."""
+"""Messages between nodes as bytes: they round-trip in the last version, and older layouts match their documents."""
 
 from typing import TypeVar, get_args
 
@@ -155,7 +155,7 @@ RESULTS = st.builds(IsrResult, error=ERRORS, message=TEXTS, state=st.none() | ST
 
 
 def replies(request: NodeRequest) -> st.SearchStrategy[NodeReply]:
-    """Every answer that there may be to a request."""
+    """Any reply to a request."""
     correlation = st.just(request.correlation)
     match request:
         case Fetch(tp=tp):
@@ -179,19 +179,19 @@ def replies(request: NodeRequest) -> st.SearchStrategy[NodeReply]:
             return st.builds(IsrChangeReply, correlation, ERRORS, TEXTS, several(RESULTS))
 
 
-def nobody(_: TopicId) -> None:
-    """Knows no topic's name."""
+def no_topics(_: TopicId) -> None:
+    """A lookup that knows no topic id."""
 
 
 def received(frame: bytes, names: dict[TopicId, str]) -> NodeRequest:
-    """What the other side makes of a request."""
+    """Decode a request as its receiver does."""
     (body,) = FrameBuffer(1 << 20).feed(frame)
     header, at = read_request_header(body)
     return read_request(header, body, at, names.get)
 
 
 def as_on_the_wire(reply: NodeReply) -> NodeReply:
-    """Batches of an answer have their offset and epoch in their bytes when they arrive."""
+    """The reply as it is decoded: batches have their offset and epoch in their bytes."""
     if isinstance(reply, FetchReply):
         return replace(reply, batches=tuple(arrived(batch) for batch in reply.batches))
     return reply
@@ -206,8 +206,8 @@ def arrived(batch: Batch) -> Batch:
 KINDS = [pytest.param(kind, id=kind.__name__) for kind in REQUESTS]
 
 
-def test_every_request_is_of_nodes_or_of_clients() -> None:
-    """A new message must be given bytes by somebody."""
+def test_every_request_has_an_encoding() -> None:
+    """A new message must be added to this codec or to the client APIs."""
     of_clients = {Produce, InitProducerId, ListOffsets, Metadata}
     assert set(get_args(Request)) == set(REQUESTS) | of_clients
     assert set(get_args(NodeRequest)) == set(REQUESTS) == set(APIS)
@@ -216,7 +216,7 @@ def test_every_request_is_of_nodes_or_of_clients() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_all_that_a_request_says_comes_back(kind: type[NodeRequest], data: st.DataObject) -> None:
+def test_request_between_nodes_round_trips(kind: type[NodeRequest], data: st.DataObject) -> None:
     request = data.draw(REQUESTS[kind])
     names = {request.topic_id: topic_of(request.tp)} if isinstance(request, Fetch) else {}
     assert received(request_frame(request, client_id="b1"), names) == request
@@ -225,7 +225,7 @@ def test_all_that_a_request_says_comes_back(kind: type[NodeRequest], data: st.Da
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_all_that_an_answer_says_comes_back(kind: type[NodeRequest], data: st.DataObject) -> None:
+def test_reply_between_nodes_round_trips(kind: type[NodeRequest], data: st.DataObject) -> None:
     request = data.draw(REQUESTS[kind])
     reply = data.draw(replies(request))
     version = version_of(request)
@@ -234,7 +234,7 @@ def test_all_that_an_answer_says_comes_back(kind: type[NodeRequest], data: st.Da
 
 
 @pytest.mark.parametrize("error", ErrorCode)
-def test_every_error_code_comes_back(error: ErrorCode) -> None:
+def test_every_error_code_round_trips(error: ErrorCode) -> None:
     fetch = Fetch(1, topic_partition("t", 0), BrokerId(2), NO_INCARNATION, LeaderEpoch(0), Offset(0), Millis(0), 5)
     reply = FetchReply(1, fetch.tp, error, LeaderEpoch(0), Offset(0))
     assert read_reply(fetch, 12, reply_frame(fetch, 12, reply)[4:]) == reply
@@ -243,14 +243,14 @@ def test_every_error_code_comes_back(error: ErrorCode) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=150)
 @given(data=st.data())
-def test_any_bytes_are_a_request_or_a_wire_error(kind: type[NodeRequest], data: st.DataObject) -> None:
+def test_any_bytes_give_a_request_or_a_wire_error(kind: type[NodeRequest], data: st.DataObject) -> None:
     request = data.draw(REQUESTS[kind])
     version = data.draw(st.sampled_from([v for v in VERSIONS[APIS[kind]] if kind is not Fetch or v == version_of(request)]))
     good = request_frame(request, version=version)[4:]
     spoiled = spoil(data, good)
     try:
         header, at = read_request_header(spoiled)
-        read_request(header, spoiled, at, nobody)
+        read_request(header, spoiled, at, no_topics)
     except WireError:
         return
 
@@ -258,7 +258,7 @@ def test_any_bytes_are_a_request_or_a_wire_error(kind: type[NodeRequest], data: 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=150)
 @given(data=st.data())
-def test_any_bytes_are_an_answer_or_a_wire_error(kind: type[NodeRequest], data: st.DataObject) -> None:
+def test_any_bytes_give_a_reply_or_a_wire_error(kind: type[NodeRequest], data: st.DataObject) -> None:
     request = data.draw(REQUESTS[kind])
     version = data.draw(st.sampled_from([v for v in VERSIONS[APIS[kind]] if kind is not Fetch or v == version_of(request)]))
     good = reply_frame(request, version, data.draw(replies(request)))[4:]
@@ -280,15 +280,15 @@ def spoil(data: st.DataObject, good: bytes) -> bytes:
     return data.draw(st.sampled_from(kinds) | st.binary(max_size=80))
 
 
-def test_api_that_nodes_do_not_speak_is_a_wire_error() -> None:
+def test_unknown_api_between_nodes_raises_wire_error() -> None:
     for key, version in ((0, 3), (1, 11), (1000, 3), (1006, 0), (-5, 0)):
         body = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big") + bytes(4) + b"\xff\xff" + bytes(30)
         header, at = read_request_header(body)
         with pytest.raises(WireError, match="between nodes"):
-            read_request(header, body, at, nobody)
+            read_request(header, body, at, no_topics)
 
 
-# --- Kafka's own ------------------------------------------------------------------------------------------------------------
+# --- Kafka's layouts --------------------------------------------------------------------------------------------------------
 
 
 TP = topic_partition("orders", 3)
@@ -313,8 +313,8 @@ def body_of(request: NodeRequest) -> bytes:
     return body[at:]
 
 
-def test_fetch_of_a_follower_is_kafkas_version_15() -> None:
-    """KIP-903's replica epoch is the registration, KIP-595's last epoch and KIP-516's topic id stand where Kafka has them."""
+def test_follower_fetch_is_kafkas_version_15() -> None:
+    """Replica epoch (KIP-903, here the incarnation), last fetched epoch (KIP-595) and topic id (KIP-516) are Kafka's fields."""
     found = KafkaPythonFetch[15].decode(body_of(FETCH), version=15)
     assert (found.replica_state.replica_id, found.replica_state.replica_epoch) == (2, 44)
     (topic,) = found.topics
@@ -333,7 +333,7 @@ def test_fetch_without_topic_ids_is_kafkas_version_12() -> None:
     assert (found.replica_id, topic.topic, partition.partition, partition.fetch_offset) == (2, "orders", 3, 70)
 
 
-def test_answer_to_a_fetch_is_read_by_others() -> None:
+def test_fetch_reply_is_read_by_kio() -> None:
     batches = (batch_of(sealed(["a", "b"])), replace(batch_of(sealed(["c"])), base_offset=Offset(2)))
     reply = FetchReply(9, TP, ErrorCode.NONE, LeaderEpoch(5), Offset(3), batches)
     body = reply_frame(FETCH, 15, reply)[9:]
@@ -345,27 +345,27 @@ def test_answer_to_a_fetch_is_read_by_others() -> None:
     assert other.responses[0].partitions[0].high_watermark == 3
 
 
-def test_topic_id_that_nobody_knows_is_a_partition_that_nobody_has() -> None:
-    """The machine answers it as any other; as an error of the codec it would break the link of a whole broker."""
+def test_unknown_topic_id_decodes_to_the_empty_topic() -> None:
+    """The machine answers it as an unknown partition; a WireError would close the connection of a whole broker."""
     found = received(request_frame(FETCH), {})
     assert isinstance(found, Fetch)
     assert (found.tp, found.topic_id) == ("-3", 77)
 
 
-def test_corrupt_batch_in_an_answer_is_a_wire_error() -> None:
+def test_corrupt_batch_in_a_fetch_reply_raises_wire_error() -> None:
     reply = FetchReply(9, TP, ErrorCode.NONE, LeaderEpoch(5), Offset(3), (batch_of(sealed(["abc"])),))
     good = reply_frame(FETCH, 15, reply)[4:]
     with pytest.raises(WireError, match="CRC"):
         read_reply(FETCH, 15, good.replace(b"abc", b"abd"))
 
 
-def test_answer_about_another_partition_is_a_wire_error() -> None:
+def test_fetch_reply_for_another_partition_raises_wire_error() -> None:
     reply = FetchReply(9, TP, ErrorCode.NONE, LeaderEpoch(5), Offset(3))
-    with pytest.raises(WireError, match="asked for"):
+    with pytest.raises(WireError, match="must be for"):
         read_reply(replace(FETCH, tp=topic_partition("orders", 4)), 15, reply_frame(FETCH, 15, reply)[4:])
 
 
-# --- the documents' letter ----------------------------------------------------------------------------------------------------
+# --- the documents' layouts ---------------------------------------------------------------------------------------------------
 
 
 STATE = PartitionState(
@@ -385,8 +385,10 @@ UNREGISTERED = (IsrMember(BrokerId(1), NO_INCARNATION), IsrMember(BrokerId(2), N
 COMMAND = LeaderAndIsr(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), True, (STATE,), (TP,))
 
 
-def test_leader_and_isr_of_v3_to_the_letter() -> None:
-    """V3, LeaderAndISRRequest: client_id, ack_timeout, isInit, and a map of (topic, partition) to leader, epoch, ISR, version."""
+def test_leader_and_isr_matches_v3() -> None:
+    """V3, LeaderAndISRRequest: client_id, ack_timeout, isInit, and a map of (topic, partition) to leader, leaderEpoc, ISR,
+    zkVersion.
+    """
     frame = request_frame(COMMAND, version=0)
     header = b"\x03\xe8" + b"\0\0" + b"\0\0\0\4" + b"\xff\xff"
     key = b"\0\6orders" + b"\0\0\0\3"
@@ -405,8 +407,8 @@ def test_leader_and_isr_of_v3_to_the_letter() -> None:
     assert received(frame, {}) == LeaderAndIsr(4, BrokerId(1), ControllerEpoch(-1), NO_INCARNATION, True, (bare,))
 
 
-def test_leader_and_isr_of_kip_112_to_the_letter() -> None:
-    """KIP-112 "Protocol": is_new_replica at the end of a partition's state; the live leaders are not told."""
+def test_leader_and_isr_matches_kip_112() -> None:
+    """KIP-112 "Protocol": is_new_replica at the end of a partition's state; the list of live leaders is empty."""
     frame = request_frame(COMMAND, version=1)
     state = b"\0\6orders" + b"\0\0\0\3" + b"\0\0\0\7" + b"\0\0\0\1" + b"\0\0\0\5" + b"\0\0\0\2\0\0\0\1\0\0\0\2" + b"\0\0\0\x09"
     state += b"\0\0\0\3\0\0\0\1\0\0\0\2\0\0\0\3" + b"\1"
@@ -415,7 +417,7 @@ def test_leader_and_isr_of_kip_112_to_the_letter() -> None:
     assert received(frame, {}) == LeaderAndIsr(4, BrokerId(1), ControllerEpoch(7), NO_INCARNATION, False, (told,), (TP,))
 
 
-def test_update_metadata_of_kip_112_to_the_letter() -> None:
+def test_update_metadata_matches_kip_112() -> None:
     """KIP-112 "Protocol": offline_replicas at the end of a partition's state."""
     update = UpdateMetadata(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (BrokerId(2),), (STATE,), True, 3)
     frame = request_frame(update, version=0)
@@ -426,8 +428,10 @@ def test_update_metadata_of_kip_112_to_the_letter() -> None:
     assert received(frame, {}) == UpdateMetadata(4, BrokerId(1), ControllerEpoch(7), NO_INCARNATION, (BrokerId(2),), (told,))
 
 
-def test_stop_replica_of_v3_to_the_letter_stops_whatever_is_there() -> None:
-    """V3, StopReplicaRequest: a set of partitions and no epoch. As after a deletion, no epoch of the replica is later."""
+def test_stop_replica_matches_v3_and_stops_any_epoch() -> None:
+    """V3, StopReplicaRequest: a set of partitions without epochs; decoded with the epoch of a deletion, which no replica's
+    epoch exceeds.
+    """
     stop = StopReplica(
         4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (StopPartition(TP, LeaderEpoch(5), False, TopicId(7)),)
     )
@@ -437,7 +441,7 @@ def test_stop_replica_of_v3_to_the_letter_stops_whatever_is_there() -> None:
     assert received(frame, {}) == expected
 
 
-def test_answers_of_v3_have_codes_by_partition_alone() -> None:
+def test_v3_responses_have_codes_by_partition_only() -> None:
     refused = LeaderAndIsrReply(4, ErrorCode.STALE_CONTROLLER_EPOCH)
     body = reply_frame(COMMAND, 0, refused)[4:]
     assert body == b"\0\0\0\4" + b"\0\0" + b"\0\0\0\1" + b"\0\6orders" + b"\0\0\0\3" + b"\0\x0b"
@@ -445,7 +449,7 @@ def test_answers_of_v3_have_codes_by_partition_alone() -> None:
     assert read_reply(COMMAND, 0, body) == LeaderAndIsrReply(4, ErrorCode.NONE, each)
 
 
-def test_heartbeat_of_kip_343_to_the_letter() -> None:
+def test_metadata_heartbeat_matches_kip_343() -> None:
     """KIP-343: broker_id INT32, incarnation_id INT64, target_state INT8; error_code, error_string, current_state."""
     beat = MetadataHeartbeat(4, BrokerId(1), Incarnation(12), BrokerState.ACTIVE)
     assert request_frame(beat)[14:] == b"\0\0\0\1" + bytes(7) + b"\x0c" + b"\2"
@@ -453,7 +457,7 @@ def test_heartbeat_of_kip_343_to_the_letter() -> None:
     assert reply_frame(beat, 0, reply)[4:] == b"\0\0\0\4" + b"\x03\xe8" + b"\0\4over" + b"\1"
 
 
-def test_isr_change_of_kip_343_to_the_letter() -> None:
+def test_isr_change_matches_kip_343() -> None:
     """KIP-343: broker_id, incarnation_id, topics of partitions of leader_epoch, partition_index, isr_nodes; results in order."""
     members = STATE.isr
     proposals = tuple(

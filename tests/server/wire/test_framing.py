@@ -1,4 +1,4 @@
-"""Frames and headers of Kafka's protocol: another implementation reads what is written here, and nothing from outside harms."""
+"""Frames and headers: they round-trip, kio reads them, and malformed bytes raise only WireError."""
 
 from itertools import pairwise
 
@@ -36,7 +36,7 @@ HEADERS = st.builds(
 
 
 @given(frames=st.lists(st.binary(max_size=50), max_size=6), cuts=st.lists(st.integers(0, 400), max_size=8))
-def test_frames_come_out_however_the_bytes_come_in(frames: list[bytes], cuts: list[int]) -> None:
+def test_frames_are_found_however_the_bytes_are_cut(frames: list[bytes], cuts: list[int]) -> None:
     data = b"".join(encode_frame(frame) for frame in frames)
     buffer = FrameBuffer(50)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
@@ -46,31 +46,31 @@ def test_frames_come_out_however_the_bytes_come_in(frames: list[bytes], cuts: li
 
 
 @pytest.mark.parametrize("length", [b"\x00\x00\x00\x65", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x00\x00\x00"])
-def test_length_out_of_bounds_is_refused_before_its_bytes_come(length: bytes) -> None:
-    """A port scanner's GET is a frame of 1.2 GB to us: nothing may be kept for it."""
-    with pytest.raises(WireError, match="a frame of"):
+def test_frame_size_out_of_bounds_is_refused_at_once(length: bytes) -> None:
+    """A port scanner's GET reads as a frame of 1.2 GB: no memory may be allocated for it."""
+    with pytest.raises(WireError, match="frame size"):
         FrameBuffer(100).feed(length)
 
 
-def test_frame_of_the_limit_is_taken() -> None:
+def test_frame_of_the_maximum_size_is_accepted() -> None:
     assert FrameBuffer(100).feed(encode_frame(b"x" * 60, b"y" * 40)) == [b"x" * 60 + b"y" * 40]
 
 
 @given(header=HEADERS, body=st.binary(max_size=20))
-def test_request_header_comes_back(header: RequestHeader, body: bytes) -> None:
+def test_request_header_round_trips(header: RequestHeader, body: bytes) -> None:
     data = encode_request_header(header)
     assert read_request_header(data + body) == (header, len(data))
 
 
 @given(header=HEADERS, correlation=st.integers(-(2**31), 2**31 - 1), body=st.binary(max_size=20))
-def test_response_header_comes_back(header: RequestHeader, correlation: int, body: bytes) -> None:
+def test_response_header_round_trips(header: RequestHeader, correlation: int, body: bytes) -> None:
     data = encode_response_header(header.api_key, header.api_version, correlation) + body
     assert read_correlation(data) == correlation
     assert data[response_body_at(data, header.api_key, header.api_version) :] == body
 
 
 @given(data=st.binary(max_size=40))
-def test_any_bytes_are_a_header_or_a_wire_error(data: bytes) -> None:
+def test_any_bytes_give_a_header_or_a_wire_error(data: bytes) -> None:
     try:
         header, at = read_request_header(data)
     except WireError:
@@ -79,14 +79,14 @@ def test_any_bytes_are_a_header_or_a_wire_error(data: bytes) -> None:
     assert header.api_key == int.from_bytes(data[:2], "big", signed=True)
 
 
-def test_flexible_versions_are_kafkas() -> None:
-    """A header of the wrong kind shifts every byte after it: each version that kio knows is compared."""
+def test_flexible_versions_equal_kios() -> None:
+    """A wrong header form shifts every byte behind it, so each version that kio has is compared."""
     compared = 0
     for key in api_key_map:
         for version in range(20):
             try:
                 schema = load_request_schema(key, version)
-            except Exception:  # noqa: BLE001 - kio has an own error for each way in which a version is missing
+            except Exception:  # noqa: BLE001 - kio raises various errors for a missing version
                 continue
             if key in FLEXIBLE_FROM:
                 assert is_flexible(key, version) == schema.__flexible__, (key, version)
@@ -102,7 +102,7 @@ def test_flexible_versions_are_kafkas() -> None:
         (ListPartitionReassignmentsRequest[0](timeout_ms=1000, topics=None), 46, 0),
     ],
 )
-def test_headers_of_kafka_python_are_read(request_: object, key: int, version: int) -> None:
+def test_kafka_python_request_headers_are_read(request_: object, key: int, version: int) -> None:
     request_.with_header(correlation_id=77, client_id="some client")  # type: ignore[attr-defined]
     data: bytes = request_.encode(header=True)  # type: ignore[attr-defined]
     header, at = read_request_header(data)
@@ -111,8 +111,8 @@ def test_headers_of_kafka_python_are_read(request_: object, key: int, version: i
     assert entity_reader(load_request_schema(key, version))(body, 0)[1] == len(body)
 
 
-def test_response_to_api_versions_has_the_old_header_in_every_version() -> None:
-    """KIP-511: its reader does not know yet which versions the broker has."""
+def test_api_versions_response_has_the_old_header() -> None:
+    """KIP-511: the client does not know the broker's versions yet."""
     assert encode_response_header(18, 3, 1) == b"\0\0\0\1"
     assert encode_response_header(3, 9, 1) == b"\0\0\0\1\0"
 
@@ -123,10 +123,10 @@ def test_unknown_tagged_fields_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01", b"\x01\x00\x05ab", b"\xff\xff\xff\xff\xff", b"\xff\xff\xff\xff\x7f", b"\x80"])
-def test_broken_tagged_fields_are_a_wire_error(data: bytes) -> None:
+def test_malformed_tagged_fields_raise_wire_error(data: bytes) -> None:
     with pytest.raises(WireError):
         skip_tagged_fields(data, 0)
 
 
-def test_a_varint_of_five_groups_is_read_to_its_end() -> None:
+def test_varint_of_five_bytes_is_read() -> None:
     assert read_varint(b"\xff\xff\xff\xff\x0f\x00", 0) == (2**32 - 1, 5)

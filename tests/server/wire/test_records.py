@@ -1,4 +1,4 @@
-"""Record batches v2: what real clients build is taken as it is, patched where a broker may, and anything else is refused."""
+"""Record batches v2: batches built by real clients are accepted and patched; malformed ones are refused."""
 
 import gzip
 import struct
@@ -23,7 +23,7 @@ CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 def built(builder: type, codec: int, values: list[bytes], *, producer_id: int = -1, sequence: int = -1) -> bytes:
-    """A batch by a client's own builder."""
+    """A batch built by a client library."""
     epoch = -1 if producer_id == -1 else 2
     batch = builder(
         magic=2,
@@ -40,7 +40,7 @@ def built(builder: type, codec: int, values: list[bytes], *, producer_id: int = 
 
 
 def opened(data: bytes) -> list[tuple[int, bytes]]:
-    """Offsets and values as aiokafka reads them."""
+    """Offsets and values, decoded by aiokafka."""
     records = MemoryRecords(data)
     found = []
     while records.has_next():
@@ -51,7 +51,7 @@ def opened(data: bytes) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-def test_batches_of_aiokafka_are_taken_patched_and_read_again(codec: int) -> None:
+def test_aiokafka_batches_are_accepted_patched_and_read_back(codec: int) -> None:
     values = [b"value %d" % n * 20 for n in range(50)]
     data = built(DefaultRecordBatchBuilder, codec, values, producer_id=9, sequence=70)
     header = check_produced(data)
@@ -64,14 +64,14 @@ def test_batches_of_aiokafka_are_taken_patched_and_read_again(codec: int) -> Non
 
 
 @pytest.mark.parametrize("codec", [0, 1])
-def test_batches_of_kafka_python_are_taken_and_patched(codec: int) -> None:
+def test_kafka_python_batches_are_accepted_and_patched(codec: int) -> None:
     data = built(KafkaPythonBuilder, codec, [b"a" * 100, b"b"])
     check_produced(data)
     assert opened(patched(Batch(Offset(7), LeaderEpoch(1), data))) == [(7, b"a" * 100), (8, b"b")]
 
 
 @given(values=st.lists(st.text(max_size=200), min_size=1, max_size=150), offset=st.integers(0, 2**62))
-def test_values_sealed_here_are_read_by_another_implementation(values: list[str], offset: int) -> None:
+def test_sealed_values_are_read_by_aiokafka(values: list[str], offset: int) -> None:
     data = sealed(values, timestamp_ms=5, producer_id=ProducerId(3), producer_epoch=1, base_sequence=10)
     assert check_produced(data).producer_id == 3
     stored = patched(Batch(Offset(offset), LeaderEpoch(4), data))
@@ -79,15 +79,15 @@ def test_values_sealed_here_are_read_by_another_implementation(values: list[str]
     assert read_header(stored).leader_epoch == 4
 
 
-def test_golden_bytes() -> None:
-    """The format written out (Kafka documentation, "Record Batch"): a change here is a change of the format."""
+def test_batch_has_the_golden_bytes() -> None:
+    """The bytes of one batch (Kafka documentation, "Record Batch"): a difference means that the format changed."""
     header = "0000000000000000 0000003a ffffffff 02 f99bc18b 0000 00000000 0000000000000001 0000000000000001"
     producer = "ffffffffffffffff ffff ffffffff 00000001"
     record = "10 00 00 00 01 04 7631 00"
     assert sealed(["v1"], timestamp_ms=1) == bytes.fromhex(f"{header} {producer} {record}")
 
 
-def test_batches_that_stand_one_after_the_other_are_split() -> None:
+def test_consecutive_batches_are_split() -> None:
     one, two = sealed(["a"]), sealed(["b", "c"])
     assert split(one + two) == [one, two]
     assert split(b"") == []
@@ -106,7 +106,7 @@ def recrc(data: bytearray) -> bytes:
     return bytes(data)
 
 
-def test_one_bit_anywhere_under_the_crc_is_found() -> None:
+def test_crc_detects_any_single_bit_flip() -> None:
     data = sealed(["some value"])
     for at in range(17, len(data)):
         broken = bytearray(data)
@@ -114,7 +114,7 @@ def test_one_bit_anywhere_under_the_crc_is_found() -> None:
         assert error_of(bytes(broken)) is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_batches_cut_short_or_too_long_are_refused() -> None:
+def test_incomplete_or_too_long_batches_are_refused() -> None:
     data = sealed(["some value"])
     assert error_of(b"") is ErrorCode.CORRUPT_MESSAGE
     for end in (1, 17, HEADER_BYTES - 1, HEADER_BYTES, len(data) - 1):
@@ -124,14 +124,14 @@ def test_batches_cut_short_or_too_long_are_refused() -> None:
 
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 48, 2**31 - 1])
-def test_lengths_that_cannot_be_are_refused(length: int) -> None:
+def test_impossible_batch_lengths_are_refused(length: int) -> None:
     broken = bytearray(sealed(["some value"]))
     broken[8:12] = struct.pack(">i", length)
     assert error_of(bytes(broken)) is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_message_sets_of_older_clients_are_refused_by_name(magic: int) -> None:
+def test_older_message_formats_are_refused_with_their_number(magic: int) -> None:
     builder = LegacyRecordBatchBuilder(magic=magic, compression_type=0, batch_size=1000)
     builder.append(0, timestamp=1, key=None, value=b"v" * 60)
     assert error_of(bytes(builder.build())) is ErrorCode.INVALID_RECORD
@@ -140,28 +140,28 @@ def test_message_sets_of_older_clients_are_refused_by_name(magic: int) -> None:
 @pytest.mark.parametrize(
     ("at", "value"),
     [
-        (21, b"\x00\x20"),  # a control batch: only the broker makes these
+        (21, b"\x00\x20"),  # a control batch: only brokers write these
         (21, b"\x00\x10"),  # a transaction
-        (21, b"\x00\x05"),  # no such compression
+        (21, b"\x00\x05"),  # unknown compression
         (57, b"\x00\x00\x00\x02"),  # more records than offsets
         (57, b"\xff\xff\xff\xff"),
         (23, b"\x00\x00\x00\x05"),  # more offsets than records
     ],
 )
-def test_fields_that_no_client_may_set_are_refused(at: int, value: bytes) -> None:
+def test_header_fields_reserved_to_brokers_are_refused(at: int, value: bytes) -> None:
     broken = bytearray(sealed(["v"]))
     broken[at : at + len(value)] = value
     assert error_of(recrc(broken)) is ErrorCode.INVALID_RECORD
 
 
-def test_a_batch_that_ends_before_it_starts_is_corrupt() -> None:
+def test_batch_with_negative_offset_delta_is_corrupt() -> None:
     broken = bytearray(sealed(["v"]))
     broken[23:27] = b"\xff\xff\xff\xfe"
     assert error_of(recrc(broken)) is ErrorCode.CORRUPT_MESSAGE
 
 
 @given(data=st.binary(max_size=200))
-def test_any_bytes_are_a_batch_or_a_wire_error(data: bytes) -> None:
+def test_any_bytes_give_a_batch_or_a_wire_error(data: bytes) -> None:
     try:
         header, end = check(data)
     except WireError:
@@ -170,7 +170,7 @@ def test_any_bytes_are_a_batch_or_a_wire_error(data: bytes) -> None:
 
 
 @given(data=st.binary(max_size=100), at=st.integers(0, 80))
-def test_any_bytes_in_a_good_batch_are_a_batch_or_a_wire_error(data: bytes, at: int) -> None:
+def test_any_bytes_inside_a_batch_give_a_batch_or_a_wire_error(data: bytes, at: int) -> None:
     good = sealed(["abc", "def"])
     try:
         check_produced(good[:at] + data + good[at + len(data) :])
@@ -178,8 +178,8 @@ def test_any_bytes_in_a_good_batch_are_a_batch_or_a_wire_error(data: bytes, at: 
         return
 
 
-def test_compressed_bytes_are_never_looked_at() -> None:
-    """A bomb of zeroes stays as small as it came."""
+def test_compressed_records_are_never_decompressed() -> None:
+    """A compression bomb must not use memory here."""
     bomb = gzip.compress(bytes(10_000_000))
     broken = bytearray(sealed(["v"])[:HEADER_BYTES] + bomb)
     broken[8:12] = struct.pack(">i", len(broken) - 12)
@@ -187,6 +187,6 @@ def test_compressed_bytes_are_never_looked_at() -> None:
     check_produced(recrc(broken))
 
 
-def test_values_in_the_clear_have_no_bytes() -> None:
+def test_unsealed_values_cannot_be_patched() -> None:
     with pytest.raises(TypeError):
         patched(Batch(Offset(0), LeaderEpoch(0), ("a",)))

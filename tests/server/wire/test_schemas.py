@@ -1,4 +1,4 @@
-"""Entities: what is written is what kio reads, in every version, and no bytes from outside take more than they bring."""
+"""Bodies: they round-trip through kio in every version, and false lengths allocate no memory."""
 
 import struct
 from contextlib import suppress
@@ -60,7 +60,7 @@ REQUEST = Produce(acks=-1, timeout_ms=1500, topic_data=(Topic("orders", (Partiti
 
 
 @pytest.mark.parametrize("version", range(3, 12))
-def test_a_request_reads_back_in_every_version_and_as_kio_reads_it(version: int) -> None:
+def test_request_round_trips_in_every_version_and_through_kio(version: int) -> None:
     """Versions from 9 on are flexible: compact lengths, tagged fields."""
     data = b"".join(write_request(PRODUCE, version, REQUEST))
 
@@ -71,21 +71,21 @@ def test_a_request_reads_back_in_every_version_and_as_kio_reads_it(version: int)
     assert "records=b'abc'" in repr(theirs)
 
 
-def test_records_may_be_written_in_pieces() -> None:
+def test_records_may_be_encoded_in_pieces() -> None:
     pieces = Produce(acks=1, timeout_ms=1, topic_data=(Topic("t", (Partition(0, (b"ab", b"c")),)),))
     whole = Produce(acks=1, timeout_ms=1, topic_data=(Topic("t", (Partition(0, b"abc"),)),))
 
     assert b"".join(write_request(PRODUCE, 8, pieces)) == b"".join(write_request(PRODUCE, 8, whole))
 
 
-def test_a_field_of_a_later_version_keeps_its_default() -> None:
+def test_field_of_a_later_version_keeps_its_default() -> None:
     request = Metadata(topics=None, allow_auto_topic_creation=False)
 
     assert read_request(METADATA, 4, Metadata, b"".join(write_request(METADATA, 4, request)), 0) == request
     assert read_request(METADATA, 3, Metadata, b"".join(write_request(METADATA, 3, request)), 0).allow_auto_topic_creation
 
 
-def test_tagged_fields_are_written_where_they_say_something_and_read_back() -> None:
+def test_tagged_fields_are_encoded_unless_default() -> None:
     """The replica and its epoch are tagged from Fetch 15 on (KIP-903)."""
     plain, told = Fetch(max_wait_ms=5), Fetch(max_wait_ms=5, replica_state=ReplicaState(3, 70))
     short, long = (b"".join(write_request(FETCH, 15, fetch)) for fetch in (plain, told))
@@ -95,18 +95,18 @@ def test_tagged_fields_are_written_where_they_say_something_and_read_back() -> N
     assert read_request(FETCH, 15, Fetch, short, 0) == plain
 
 
-def test_a_tagged_field_that_nobody_knows_is_skipped() -> None:
+def test_unknown_tagged_field_in_a_body_is_skipped() -> None:
     data = b"".join(write_request(FETCH, 15, Fetch(max_wait_ms=5)))[:-1] + b"\x01\x63\x02xy"
 
     assert read_request(FETCH, 15, Fetch, data, 0) == Fetch(max_wait_ms=5)
 
 
 @pytest.mark.parametrize("key", [0, 1, 2, 3, 10, 18, 19, 20, 22, 23, 45, 46])
-def test_a_response_of_which_nothing_is_given_is_one_that_kio_reads(key: int) -> None:
+def test_response_of_defaults_is_read_by_kio(key: int) -> None:
     for version in range(12):
         try:
             schema = load_response_schema(key, version)
-        except Exception:  # noqa: BLE001  # of several kinds, where kio lacks a version
+        except Exception:  # noqa: BLE001  # kio raises various errors for a missing version
             continue
         data = b"".join(write_response(key, version, Nothing()))
         assert entity_reader(schema)(data, 0)[1] == len(data)
@@ -115,11 +115,11 @@ def test_a_response_of_which_nothing_is_given_is_one_that_kio_reads(key: int) ->
 @pytest.mark.parametrize(
     ("version", "data"),
     [
-        (8, struct.pack(">i", 2**31 - 1)),  # ends a process that takes it for granted
+        (8, struct.pack(">i", 2**31 - 1)),  # would end a process that allocates it
         (8, struct.pack(">i", ELEMENTS_MAX + 1) + bytes(3 * ELEMENTS_MAX)),
         (8, struct.pack(">i", -7)),
         (8, struct.pack(">ih", 1, 300) + b"abc"),
-        (8, struct.pack(">ih", 1, -1)),  # the name of a topic is never null
+        (8, struct.pack(">ih", 1, -1)),  # a topic name must not be null
         (8, struct.pack(">ih", 1, 2) + b"\xff\xfe"),
         (8, b""),
         (9, b"\xff\xff\xff\xff\x0f"),
@@ -127,16 +127,16 @@ def test_a_response_of_which_nothing_is_given_is_one_that_kio_reads(key: int) ->
         (9, b"\x01\x01\x00\x00\x01\x07\x20x"),
     ],
 )
-def test_lengths_that_lie_are_refused(version: int, data: bytes) -> None:
+def test_false_lengths_are_refused(version: int, data: bytes) -> None:
     with pytest.raises(WireError):
         read_request(METADATA, version, Metadata, data, 0)
 
 
 @given(st.sampled_from([0, 1, 3, 19, 45]), st.integers(0, 12), st.binary(max_size=80))
-def test_any_bytes_are_an_entity_or_a_wire_error(key: int, version: int, data: bytes) -> None:
+def test_any_bytes_give_an_entity_or_a_wire_error(key: int, version: int, data: bytes) -> None:
     try:
         load_request_schema(key, version)
-    except Exception:  # noqa: BLE001  # not a version of kio's
+    except Exception:  # noqa: BLE001  # kio lacks this version
         return
     with suppress(WireError):
         assert read_request(key, version, Nothing, data, 0) == Nothing()

@@ -1,4 +1,4 @@
-"""A connection of a client: what stock clients send is understood, answers come in order, nonsense ends it and nothing else."""
+"""One client connection: recorded requests of stock clients, order of responses, malformed requests."""
 
 from contextlib import suppress
 
@@ -22,8 +22,8 @@ ALL_TOPICS = metadata.MetadataRequest(topics=None)
 
 
 @pytest.mark.parametrize("sent", STOCK, ids=[f"{s.client}-{s.api}-{s.version}-{n}" for n, s in enumerate(STOCK)])
-def test_what_stock_clients_send_is_answered_in_its_version(sent: StockRequest) -> None:
-    """The response is one that kio reads to its last byte."""
+def test_recorded_stock_requests_are_answered_in_their_version(sent: StockRequest) -> None:
+    """kio reads each response to its last byte."""
     talk = Talk(EVERYTHING)
     talk.feed(encode_frame(sent.frame))
     talk.answer_all()
@@ -40,8 +40,8 @@ def test_what_stock_clients_send_is_answered_in_its_version(sent: StockRequest) 
     assert entity_reader(load_response_schema(key, version))(frame, at)[1] == len(frame) - at
 
 
-def test_a_batch_reaches_the_machine_as_it_was_sent() -> None:
-    """Nobody opens it: every byte of the batch is in the message."""
+def test_produced_batch_reaches_the_machine_unchanged() -> None:
+    """The records are not decoded: the message has every byte of the batch."""
     for sent in STOCK:
         if sent.api == "Produce":
             talk = Talk(EVERYTHING)
@@ -54,8 +54,8 @@ def test_a_batch_reaches_the_machine_as_it_was_sent() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5, 99])
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version: int) -> None:
-    """KIP-511: with error 35, and with what is known, so that the client need not guess."""
+def test_unknown_api_versions_version_is_answered_in_0(version: int) -> None:
+    """KIP-511: the response has error 35 and the supported versions."""
     talk = Talk(EVERYTHING)
     talk.feed(encode_frame(b"\x00\x12" + version.to_bytes(2, "big") + b"\x00\x00\x00\x07\xff\xff\x00whatever"))
 
@@ -65,14 +65,14 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version: in
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_the_versions_that_are_told_are_those_that_are_served(version: int) -> None:
+def test_api_versions_lists_exactly_the_served_versions(version: int) -> None:
     answer = Talk(EVERYTHING).call(ApiKey.API_VERSIONS, version, ApiVersionsRequest(), ApiVersionsResponse)
 
     assert answer == ApiVersionsResponse(0, VERSIONS)
 
 
-def test_answers_come_in_the_order_of_the_requests() -> None:
-    """Clients count on it; the machine answers as it can."""
+def test_responses_come_in_the_order_of_the_requests() -> None:
+    """Clients rely on the order; the machine may answer in any order."""
     talk = Talk(EVERYTHING)
     for _ in range(3):
         talk.send(ApiKey.METADATA, 8, ALL_TOPICS)
@@ -86,7 +86,7 @@ def test_answers_come_in_the_order_of_the_requests() -> None:
     assert correlations(talk.frames()) == [1, 2, 3]
 
 
-def test_no_more_requests_are_begun_than_may_be_in_progress() -> None:
+def test_session_limits_requests_in_progress() -> None:
     talk = Talk(EVERYTHING, in_flight=2)
     for _ in range(5):
         talk.send(ApiKey.METADATA, 8, ALL_TOPICS)
@@ -108,7 +108,7 @@ def test_no_more_requests_are_begun_than_may_be_in_progress() -> None:
     assert talk.session.buffered == 0
 
 
-def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
+def test_late_answer_to_a_finished_request_is_dropped() -> None:
     talk = Talk(EVERYTHING)
     talk.hear(EVERYTHING(Metadata(5)))
     talk.send(ApiKey.METADATA, 8, ALL_TOPICS)
@@ -122,28 +122,28 @@ def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
     "frame",
     [
         b"",
-        b"\x00\x03\x00\x08\x00\x00\x00\x01",  # no name of the client
-        b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xff\x00\x00",  # a version that was not told
+        b"\x00\x03\x00\x08\x00\x00\x00\x01",  # without a client id
+        b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xff\x00\x00",  # a version that is not listed
         b"\x00\x04\x00\x01\x00\x00\x00\x01\xff\xff",  # LeaderAndIsr is not for clients
-        b"\x03\xe8\x00\x00\x00\x00\x00\x01\xff\xff",  # nor is a frame of our own
+        b"\x03\xe8\x00\x00\x00\x00\x00\x01\xff\xff",  # nor are our own APIs
         b"\x00\x03\x00\x08\x00\x00\x00\x01\xff\xff\x7f\xff\xff\xff",  # 2^31 topics
         b"\x00\x03\x00\x08\x00\x00\x00\x01\x7f\xff",
     ],
 )
-def test_what_cannot_be_answered_ends_the_connection(frame: bytes) -> None:
+def test_unanswerable_request_closes_the_connection(frame: bytes) -> None:
     with pytest.raises(WireError):
         Talk(EVERYTHING).feed(encode_frame(frame))
 
 
 @pytest.mark.parametrize("length", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", (100_001).to_bytes(4, "big")])
-def test_a_frame_that_is_too_long_is_refused_before_it_comes(length: bytes) -> None:
+def test_long_frame_is_refused_before_its_bytes_arrive(length: bytes) -> None:
     with pytest.raises(WireError):
         Talk(EVERYTHING).feed(length)
 
 
 @given(st.sampled_from(STOCK), st.data())
-def test_a_request_with_bytes_changed_is_answered_or_ends_the_connection(sent: StockRequest, data: st.DataObject) -> None:
-    """Whatever was changed: no other error, no more than one response, and the next connection is as good as any."""
+def test_damaged_request_is_answered_or_closes_the_connection(sent: StockRequest, data: st.DataObject) -> None:
+    """Only WireError may be raised, and there is at most one response."""
     frame = bytearray(sent.frame)
     for _ in range(data.draw(st.integers(1, 4))):
         position = data.draw(st.integers(0, len(frame) - 1))
@@ -152,7 +152,7 @@ def test_a_request_with_bytes_changed_is_answered_or_ends_the_connection(sent: S
     talk = Talk(EVERYTHING)
     with suppress(WireError):
         talk.feed(encode_frame(bytes(frame[:cut])))
-        for _ in range(5):  # an exchange that waits for a topic looks again and again, while its time lasts
+        for _ in range(5):  # an exchange that waits for a topic polls until its timeout
             for ask in talk.asks():
                 talk.now_ms += 40_000
                 talk.hear(EVERYTHING(ask))
@@ -162,7 +162,7 @@ def test_a_request_with_bytes_changed_is_answered_or_ends_the_connection(sent: S
 
 @given(st.binary(max_size=120), st.sampled_from(VERSIONS))
 @example(b"", VERSIONS[0])
-def test_any_body_is_answered_or_ends_the_connection(body: bytes, api: ApiVersion) -> None:
+def test_any_body_is_answered_or_closes_the_connection(body: bytes, api: ApiVersion) -> None:
     for version in range(api.min_version, api.max_version + 1):
         talk = Talk(EVERYTHING)
         header = api.api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\x00\x00\x00\x01\xff\xff"
@@ -177,7 +177,7 @@ def test_any_body_is_answered_or_ends_the_connection(body: bytes, api: ApiVersio
         assert len(talk.frames()) <= 1
 
 
-def test_a_fetch_of_what_is_not_there_waits_as_long_as_the_client_wants() -> None:
+def test_fetch_at_the_log_end_waits_for_max_wait() -> None:
     sent = next(s for s in STOCK if s.api == "Fetch")
     talk = Talk(EVERYTHING)
     talk.feed(encode_frame(sent.frame))

@@ -18,7 +18,7 @@ from pathlib import Path
 from highwater.backends.real.site import SOUND, DirCondition, Probe, Proof
 from highwater.errors import HarnessError
 from reference.types import Offset
-from server.disk.disk import look
+from server.disk.log_dirs import look
 from server.lab.power import Wound
 
 SMALL_BYTES = 64 * 1024 * 1024

@@ -21,7 +21,7 @@ from nemesis.faults import ClockDrift, ClockJump, ClockStrobe, DirUnreadable, Di
 from reference.config import BrokerConfig
 from reference.events import DirImage
 from reference.types import TopicPartition, broker_address
-from server.disk.disk import replica_folders
+from server.disk.log_dirs import replica_folders
 from server.lab.dir_faults import SOUND, Counts, DirFault
 from server.lab.notes import NoteLine, NotesReader
 from server.lab.power import Loss, Wound, lose_power

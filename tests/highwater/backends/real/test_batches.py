@@ -11,7 +11,7 @@ from highwater.errors import HarnessError
 from reference.effects import Note
 from reference.messages import Batch
 from reference.types import Incarnation, LeaderEpoch, Offset, TopicPartition
-from server.disk.disk import Disk
+from server.disk.log_dirs import Disk
 from server.lab.notes import NoteLine
 from server.wire.records import batch_of, sealed
 

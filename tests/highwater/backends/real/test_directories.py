@@ -13,7 +13,7 @@ from highwater.backends.real.node.directories import LogDirs, unprivileged_prefi
 from highwater.backends.real.site import SOUND, DirCondition, Probe, Proof
 from reference.messages import Batch
 from reference.types import Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
-from server.disk.disk import Disk
+from server.disk.log_dirs import Disk
 from server.wire.records import sealed
 
 

@@ -17,7 +17,7 @@ from reference.config import SAFE, BrokerConfig
 from reference.effects import Note
 from reference.messages import Batch
 from reference.types import Address, BrokerId, Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
-from server.disk.disk import Disk
+from server.disk.log_dirs import Disk
 from server.lab.dir_faults import DirFault, DirFaults
 from server.lab.flush_ledger import FlushLedger
 from server.lab.notes import NoteLine

@@ -1,13 +1,13 @@
-"""Log directories as real files: what Append, Truncate, Flush and WriteCheckpoint mean on a file system.
+"""Log directories as real files: performs Append, Truncate, Flush and WriteCheckpoint on a file system.
 
-A directory holds a folder for each replica, named like its partition (`server.disk.segments`), and beside them the small
-files of `server.disk.checkpoints`, which are only ever replaced as a whole: written aside, synced, renamed, folder synced.
-So are new replicas made. A replica that is deleted gets another name at once; its files go later, when that is durable, for a
-name that comes back must not come back without them.
+A directory holds a folder for each replica, named like its partition (`server.disk.segments`), and the small files of
+`server.disk.checkpoints`. A small file is replaced as a whole: written under another name, synced, renamed, folder synced. A new
+replica is created in the same way. A deleted replica is renamed at once. Its files are removed once the new name is durable,
+because a power loss that restored the old name must find the files too.
 
-Writes reach the page cache at once. `flush_job` gives what makes them durable, for another thread. Of the records only the
-headers are given to the machine; `with_records` puts the rest back where they leave it. Every failure of the file system is an
-OSError: the caller tells the machine that the directory failed.
+Writes reach the page cache at once; `flush_job` returns a job that makes them durable on another thread. The machine gets only
+the headers of batches; `with_records` returns the whole batches to be sent. Every failure of the file system is an OSError;
+the caller tells the machine that the directory failed.
 """
 
 import errno
@@ -44,7 +44,7 @@ _MARK = "meta.properties"
 
 
 class Disk:
-    """The log directories of one broker; directory i of the effects is the i-th path. One life of a process has one Disk."""
+    """The log directories of one broker; directory i of the effects is paths[i]. A process creates one Disk."""
 
     def __init__(
         self,
@@ -59,15 +59,15 @@ class Disk:
         self._ledger: FlushObserver = Unwatched() if ledger is None else ledger
         self._faults: DiskHarm = Unharmed() if faults is None else faults
         self._logs: dict[tuple[int, TopicPartition], SegmentedLog] = {}
-        self._dirty: dict[int, dict[TopicPartition, None]] = {}  # logs with writes that no flush has taken yet, in order
-        self._deleted: dict[int, list[Path]] = {}  # renamed folders that no sweep has taken yet
-        self._renames: dict[int, int] = {}  # how many there were
-        self._settled: dict[int, int] = {}  # how many of them are durable
+        self._dirty: dict[int, dict[TopicPartition, None]] = {}  # logs with writes that no flush job covers yet, in order
+        self._deleted: dict[int, list[Path]] = {}  # renamed folders that no sweep job covers yet
+        self._renames: dict[int, int] = {}  # number of renames so far, by directory
+        self._settled: dict[int, int] = {}  # how many of them are durable, by directory
 
-    # --- at the beginning --------------------------------------------------------------------------------------------------
+    # --- recovery ------------------------------------------------------------------------------------------------------------
 
     def recover(self) -> tuple[DirImage, ...]:
-        """What the directories hold, with torn ends cut off; missing directories are made. Called once, first."""
+        """Read all directories, cut off torn ends of logs and create missing directories. Call once, before all else."""
         return tuple(self._recover_dir(dir_, path) for dir_, path in enumerate(self._paths))
 
     def _recover_dir(self, dir_: int, path: Path) -> DirImage:
@@ -90,10 +90,10 @@ class Disk:
     def _log(self, dir_: int, folder: Path) -> SegmentedLog:
         return SegmentedLog(folder, dir_, segment_bytes=self._segment_bytes, ledger=self._ledger)
 
-    # --- what a machine does -----------------------------------------------------------------------------------------------
+    # --- effects -------------------------------------------------------------------------------------------------------------
 
     def create(self, dir_: int, tp: TopicPartition, born: Incarnation, topic_id: TopicId = NO_TOPIC_ID) -> None:
-        """An empty log with its metadata, durable when this returns: made aside and renamed."""
+        """Create an empty log with its metadata; durable on return."""
         self._faults.meet(dir_, needs_room=True)
         path = self._paths[dir_]
         aside = path / _beside(tp, ASIDE)
@@ -101,22 +101,23 @@ class Disk:
         _write_durably(aside / _METADATA, metadata_text(Metadata(born, topic_id)))
         _write_durably(aside / segment_name(0), "")
         sync_folder(aside)
-        self._ledger.made(dir_, f"{tp}/{segment_name(0)}")  # before it has the name of an earlier one
+        # before the rename: the name may be that of an earlier, deleted replica
+        self._ledger.made(dir_, f"{tp}/{segment_name(0)}")
         folder = aside.rename(path / tp)
         self._settle(dir_)
         log = self._logs[dir_, tp] = self._log(dir_, folder)
         assert not tuple(log.recover(trusted=True))
 
     def mark(self, dir_: int, born: Incarnation, dirs: int) -> None:
-        """Note, durably, since when this directory is in use, and among how many."""
+        """Write meta.properties: incarnation of this directory and number of log directories; durable on return."""
         self._replace(dir_, _MARK, mark_text(DirMark(born, dirs)))
 
     def replicas_in(self, dir_: int) -> tuple[TopicPartition, ...]:
-        """Whose logs a directory holds."""
+        """The replicas whose logs are in a directory."""
         return tuple(tp for where, tp in self._logs if where == dir_)
 
     def mark_clean(self, dir_: int, *, clean: bool) -> None:
-        """Set or remove the clean-shutdown marker, durably."""
+        """Create or remove the clean-shutdown marker; durable on return."""
         self._faults.meet(dir_, needs_room=clean)
         if clean:
             _write_durably(self._paths[dir_] / CLEAN, "")
@@ -125,7 +126,7 @@ class Disk:
         sync_folder(self._paths[dir_])
 
     def delete(self, dir_: int, tp: TopicPartition) -> None:
-        """Remove a log: under another name now, with its files in the next sweep."""
+        """Delete a log: rename its folder now; the next sweep removes the files."""
         self._faults.meet(dir_, needs_room=False)
         path = self._paths[dir_]
         gone = path / _beside(tp, f".{secrets.token_hex(16)}{DELETED}")
@@ -137,19 +138,19 @@ class Disk:
         self._renames[dir_] = self._renames.get(dir_, 0) + 1
 
     def append(self, dir_: int, tp: TopicPartition, batches: Sequence[Batch]) -> None:
-        """Write sealed batches, whole, at the end; in the page cache when this returns."""
+        """Append whole sealed batches; in the page cache on return."""
         self._faults.meet(dir_, needs_room=True)
         self._logs[dir_, tp].append(batches)
         self._dirty.setdefault(dir_, {})[tp] = None
 
     def truncate(self, dir_: int, tp: TopicPartition, to: Offset) -> None:
-        """Cut off every batch that begins at `to` or above."""
+        """Remove every batch whose base offset is `to` or above; in the page cache on return."""
         self._faults.meet(dir_, needs_room=False)
         self._logs[dir_, tp].truncate(to)
         self._dirty.setdefault(dir_, {})[tp] = None
 
     def write_checkpoint(self, dir_: int, entries: tuple[tuple[TopicPartition, Offset], ...]) -> None:
-        """Replace the checkpoint, atomically and durably."""
+        """Replace the high watermark checkpoint atomically; durable on return."""
         self._replace(dir_, CHECKPOINT, offsets_text(entries))
 
     def _replace(self, dir_: int, name: str, content: str) -> None:
@@ -160,13 +161,13 @@ class Disk:
         aside.rename(path)
         sync_folder(path.parent)
 
-    # --- making durable ----------------------------------------------------------------------------------------------------
+    # --- durability --------------------------------------------------------------------------------------------------------
 
     def flush_job(self, dir_: int) -> Callable[[], None]:
-        """What makes durable all that was written to the directory so far: fsync, to be run once, on any thread."""
+        """A job that syncs all writes to the directory so far; run it once, on any thread."""
         with ExitStack() as taken:
             jobs = [self._logs[dir_, tp].sync_job(taken) for tp in self._dirty.pop(dir_, {})]
-            held = taken.pop_all()  # until it is run, and then given back whatever comes of it
+            held = taken.pop_all()  # descriptors that the job closes, whether it succeeds or not
         renames = self._renames.get(dir_, 0)
 
         def job() -> None:
@@ -180,7 +181,10 @@ class Disk:
         return job
 
     def _settle_renames(self, dir_: int, renames: int) -> None:
-        """Make durable the first so many. Another thread may be about the same ones: it does not count before it is done."""
+        """Make the first `renames` renames durable.
+
+        Two threads may do so at once; each updates the count only after its fsync.
+        """
         if self._settled.get(dir_, 0) < renames:
             self._settle(dir_)
             self._settled[dir_] = renames
@@ -190,7 +194,7 @@ class Disk:
         self._ledger.settled(dir_)
 
     def sweep_job(self, dir_: int) -> Callable[[], None]:
-        """What removes the files of deleted replicas, once their other names are durable; on any thread."""
+        """A job that syncs the names of deleted replicas and then removes their files; run it once, on any thread."""
         deleted = self._deleted.pop(dir_, [])
         renames = self._renames.get(dir_, 0)
 
@@ -204,28 +208,28 @@ class Disk:
     # --- reading -----------------------------------------------------------------------------------------------------------
 
     def with_records(self, dir_: int, tp: TopicPartition, batches: Sequence[Batch]) -> list[bytes]:
-        """The whole bytes of batches of a log, of which the headers are given."""
+        """Read whole batches of a log; `batches` have only their headers."""
         self._faults.meet(dir_, needs_room=False)
         return self._logs[dir_, tp].records(batches)
 
     def dir_of(self, tp: TopicPartition) -> int:
-        """In which directory the log of this replica stands; the last one made, where a bad directory holds another."""
+        """The directory with the log of this replica; the most recently added log if a failed directory holds another one."""
         return next(dir_ for dir_, held in reversed(self._logs) if held == tp)
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close all files."""
         for log in self._logs.values():
             log.close()
         self._logs.clear()
 
 
 def look(paths: Sequence[Path]) -> tuple[DirImage, ...]:
-    """What a process would find in these directories; nothing is changed."""
+    """What `recover` would return for these directories; changes no file."""
     return tuple(_image(dir_, path, _batches) for dir_, path in enumerate(paths))
 
 
 def replica_folders(path: Path) -> list[Path]:
-    """The folders of replicas in a log directory, by name. OSError where it cannot be read."""
+    """The folders of replicas in a log directory, sorted by name. OSError if it cannot be read."""
     return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.endswith((ASIDE, DELETED)))
 
 
@@ -249,7 +253,7 @@ def _image(dir_: int, path: Path, batches: Callable[[Path, bool], tuple[Batch, .
 
 
 def _beside(tp: TopicPartition, suffix: str) -> str:
-    """The name of a folder that is no replica (yet, any more). The longest that topics may have leave no room for a suffix."""
+    """The folder name of a replica being created or deleted; a long name is cut to make room for the suffix."""
     return f"{tp[: _NAME_MAX - len(suffix)]}{suffix}"
 
 
@@ -259,7 +263,7 @@ def _write_durably(path: Path, content: str) -> None:
     try:
         written = os.write(fd, data)
         if written != len(data):
-            # Of a nearly full disk a write takes what has room and calls that a success; half a checkpoint must not replace one.
+            # On a nearly full disk write() succeeds with fewer bytes; half a checkpoint must not replace a whole one.
             raise OSError(errno.ENOSPC, f"{written} of {len(data)} bytes of {path.name} were written")
         os.fsync(fd)
     finally:

@@ -1,4 +1,4 @@
-"""Notes are read back as they were written, up to what a kill cut short."""
+"""Notes are read back as they were written, except a last line that a kill cut short."""
 
 import time
 from pathlib import Path
@@ -9,7 +9,7 @@ from reference.types import LeaderEpoch, Offset, TopicPartition
 from server.lab.notes import NotesReader, NoteWriter
 
 
-def test_notes_of_several_lives_are_read_in_the_order_of_writing(tmp_path: Path) -> None:
+def test_notes_of_several_processes_are_read_in_order(tmp_path: Path) -> None:
     path = tmp_path / "notes.jsonl"
     append = Note(kind="append", tp=TopicPartition("t-0"), batches=(Batch(Offset(0), LeaderEpoch(1), ("a", "b")),))
     before = time.monotonic_ns()
@@ -32,7 +32,7 @@ def test_notes_of_several_lives_are_read_in_the_order_of_writing(tmp_path: Path)
     assert times == sorted(times)
 
 
-def test_a_line_cut_short_by_a_kill_is_left_out(tmp_path: Path) -> None:
+def test_notes_reader_skips_a_line_cut_short_by_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "notes.jsonl"
     writer = NoteWriter(str(path), node="b1", life=1)
     writer.write(Note(kind="one"))
@@ -43,7 +43,7 @@ def test_a_line_cut_short_by_a_kill_is_left_out(tmp_path: Path) -> None:
     assert [line.note.kind for line in NotesReader(path).read()] == ["one"]
 
 
-def test_a_file_that_grows_is_read_on_where_reading_ended(tmp_path: Path) -> None:
+def test_notes_reader_continues_where_it_ended(tmp_path: Path) -> None:
     path = tmp_path / "notes.jsonl"
     reader = NotesReader(path)
     assert reader.read() == []
