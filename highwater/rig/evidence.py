@@ -61,6 +61,7 @@ class Notebook:
             kind,
             node=self._node,
             life=self.life,
+            broker=None if note.broker is None else broker_address(note.broker),
             incarnation=note.incarnation,
             topic=topic,
             topic_id=topic_id,
@@ -73,6 +74,7 @@ class Notebook:
             hw=note.hw,
             leo=note.leo,
             offset=note.offset,
+            gauge=note.gauge,
             dir=note.dir,
             detail=note.detail,
         )

@@ -19,7 +19,7 @@ from reference.machine import Turn
 from reference.messages import PartitionState
 from reference.replica import follower
 from reference.replica.partition import Leader, Partition
-from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, TopicId, TopicPartition
 
 OFFLINE_REPLICAS = "kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
 OFFLINE_DIRECTORIES = "kafka.server:name=OfflineLogDirectoryCount,type=LogManager"  # C-21
@@ -177,4 +177,4 @@ def note_gauges(turn: Turn, broker: Broker) -> None:
         (OFFLINE_REPLICAS, offline_replica_count(broker)),
         (OFFLINE_DIRECTORIES, offline_log_directory_count(broker)),
     ):
-        turn.note(Note(kind="gauge", offset=Offset(value), detail=name))
+        turn.note(Note(kind="gauge", gauge=value, detail=name))

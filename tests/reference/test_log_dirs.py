@@ -236,7 +236,7 @@ def test_the_gauges_count_bad_directories_and_the_replicas_in_them() -> None:
 
     assert before == (0, 0)
     assert (log_dirs.offline_replica_count(broker), log_dirs.offline_log_directory_count(broker)) == (2, 1)
-    told = [(note.detail, note.offset) for i, note in lab.notes if i == 1 and note.kind == "gauge"]
+    told = [(note.detail, note.gauge) for i, note in lab.notes if i == 1 and note.kind == "gauge"]
     assert told == [(log_dirs.OFFLINE_REPLICAS, 2), (log_dirs.OFFLINE_DIRECTORIES, 1)]
 
 

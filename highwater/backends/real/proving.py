@@ -67,7 +67,7 @@ class Proving:
             self.failure = self.failure or HarnessError(f"window {window.id} ({window.kind}) is not healed: {proof.detail}")
         if not healing and proof.holds:
             self.acted[window.kind] += 1
-            self._recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node, detail=window.kind, offset=1)
+            self._recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node, detail=window.kind, count=1)
 
     def _since(self, subjects: tuple[str, ...]) -> Callable[[], bool]:
         """Are these things as they are now? What is changed before a probe has begun counts too."""

@@ -131,7 +131,7 @@ class Faults:
             count = opened.actings[node].count
             self._acted[window.kind] = self._acted.get(window.kind, 0) + count
             if count:
-                recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node, detail=window.kind, offset=count)
+                recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node, detail=window.kind, count=count)
             self._say(EventKind.FAULT_ENDED, window, node)
 
     def _say(self, kind: EventKind, window: Window, address: Address) -> None:
