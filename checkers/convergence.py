@@ -42,7 +42,7 @@ class _Row(NamedTuple):
     replicas: tuple[str, ...] | None
     dir: int | None
     leo: int | None
-    value: str | None
+    digest: str | None
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -139,10 +139,10 @@ def _logs(name: str, state: _Row, logs: list[_Row]) -> list[str]:
     if leading is not None:
         others = [log for log in logs if log.node in assigned and log.node != state.leader]
         why += [
-            f"the log of {name} on {log.node} ends at {log.leo} with digest {log.value}, that of leader {state.leader} at "
-            f"{leading.leo} with {leading.value}"
+            f"the log of {name} on {log.node} ends at {log.leo} with digest {log.digest}, that of leader {state.leader} at "
+            f"{leading.leo} with {leading.digest}"
             for log in others
-            if (log.leo, log.value) != (leading.leo, leading.value)
+            if (log.leo, log.digest) != (leading.leo, leading.digest)
         ]
     return why
 

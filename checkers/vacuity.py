@@ -21,7 +21,7 @@ def _acted(facts: Facts, events: pl.DataFrame) -> dict[str, int]:
     """How often each kind of fault acted: the manifest's count, or the count of the rows if that is higher."""
     acted = {fault.kind: fault.acted for fault in facts.faults}
     rows = events.filter(pl.col("kind") == str(K.FAULT_ACTED))
-    columns = (rows[name].to_list() for name in ("detail", "offset"))
+    columns = (rows[name].to_list() for name in ("detail", "count"))
     counted: dict[str, int] = {}
     for kind, times in zip(*columns, strict=True):
         counted[kind] = counted.get(kind, 0) + (1 if times is None else times)

@@ -28,7 +28,7 @@ class EventKind(StrEnum):
     CONTROLLER_ELECTED = "controller-elected", "node, controller_epoch"
     BROKER_STATE = (
         "broker-state",
-        "node (controller), leader (the broker), controller_epoch, incarnation (of the broker), detail: state",
+        "node, life (controller), controller_epoch, broker, incarnation (of the broker), detail: its state",
     )
     FENCED = "fenced", "node, life, incarnation: from here on it refuses requests of clients and followers"
     UNFENCED = "unfenced", "node, life, incarnation: it accepts these requests again"
@@ -46,7 +46,7 @@ class EventKind(StrEnum):
     BECAME_FOLLOWER = "became-follower", "node, life, partition, leader_epoch, leader"
     RESIGNED = "resigned", "node, life, partition, leader_epoch: from here on it is neither leader nor follower"
     DIR_FAILED = "dir-failed", "node, life, incarnation, dir, detail: why. The broker reports the directory as failed"
-    GAUGE = "gauge", "node, life, detail: the name of a metric that changed, offset: its value"
+    GAUGE = "gauge", "node, life, detail: the name of a metric that changed, gauge: its value"
     RECOVERED = "recovered", "node, life, partition, leo, hw, dir: the replica as found at startup"
     APPEND = "append", "node, life, partition, offset, leader_epoch (of the record), value, detail: leader | follower"
     TRUNCATE = "truncate", "node, life, partition, offset (the new LEO), detail: why"
@@ -63,7 +63,7 @@ class EventKind(StrEnum):
     WOUND = "wound", "node, incarnation, dir, partition, offset (first one destroyed), detail: power-loss | swapped | dropped"
     FAULT_BEGUN = "fault-begun", "fault (window id), node, detail: kind name"
     FAULT_ENDED = "fault-ended", "fault, node, detail: kind name"
-    FAULT_ACTED = "fault-acted", "fault, node, detail: kind name, offset: how often it took effect (messages dropped, ...)"
+    FAULT_ACTED = "fault-acted", "fault, node, detail: kind name, count: how often it took effect (messages dropped, ...)"
     FAULT_PROBED = (
         "fault-probed",
         "fault, node, detail: acts | no-effect | healed | still-there | not-measured, and what the probe observed",
@@ -80,7 +80,7 @@ class EventKind(StrEnum):
     )
     LOG_ON_DISK = (
         "log-on-disk",
-        "node, dir, topic_id, partition, leo, value: digest of the records; a log in a directory at the end of the run",
+        "node, dir, topic_id, partition, leo, digest: a log in a directory at the end of the run",
     )
     UNCLEAN_ELECTION_ORDERED = "unclean-election-ordered", "partition, leader"
     ASSERTION = "assertion", "node, life, detail: an assertion of the system under test failed"
@@ -94,6 +94,7 @@ class ClusterEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     time_ns: int
     node: str | None = None
     life: int | None = None  # number of this process among the processes of the node, from 1
+    broker: str | None = None
     incarnation: int | None = None  # czxid of the registration
     topic: str | None = None
     topic_id: str | None = None
@@ -109,7 +110,10 @@ class ClusterEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     hw: int | None = None
     leo: int | None = None
     offset: int | None = None
+    count: int | None = None
+    gauge: int | None = None
     value: str | None = None
+    digest: str | None = None
     dir: int | None = None
     fault: str | None = None
     detail: str | None = None

@@ -16,12 +16,15 @@ from typing import assert_never
 import msgspec
 from msgspec import Struct
 
+from history import versions
+from history.digest import digest
 from history.errors import HistoryError
 from history.event import ClusterEvent
 from history.history import History
-from history.manifest import SCHEMA_VERSION, RunManifest
+from history.manifest import READ_VERSIONS, SCHEMA_VERSION, RunManifest
 from history.op import Operation
 from history.recorder import Recorder
+from history.schema import unread_version
 
 
 class _End(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,6 +122,7 @@ def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
     operations: list[Operation] = []
     events: list[ClusterEvent] = []
     last_index = -1
+    outdated = False
     for number, content in _lines(path, torn_end=torn_end):
         where = f"{path}: line {number}"
         if end is not None:
@@ -128,13 +132,16 @@ def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
         match content:
             case RunManifest():
                 manifest = content
+                if manifest.schema_version not in READ_VERSIONS:
+                    raise HistoryError(f"{path}: {unread_version(manifest.schema_version)}")
+                outdated = manifest.schema_version != SCHEMA_VERSION
             case _End():
                 end = content
             case Operation(index=index) if index >= last_index:
                 operations.append(content)
                 last_index = index
             case ClusterEvent(index=index) if index > last_index:
-                events.append(content)
+                events.append(_upgraded(where, content) if outdated else content)
                 last_index = index
             case Operation(index=index) | ClusterEvent(index=index):
                 raise HistoryError(f"{where}: index {index} after {last_index}: rows must be in the order of index")
@@ -142,14 +149,21 @@ def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
                 assert_never(content)
     if manifest is None:
         raise HistoryError(f"{path}: not a history of highwater: the file is empty")
-    if manifest.schema_version != SCHEMA_VERSION:
-        raise HistoryError(f"{path}: schema version {manifest.schema_version}; this highwater reads {SCHEMA_VERSION}")
     if end is not None and (end.operations, end.events) != (len(operations), len(events)):
         raise HistoryError(
             f"{path}: the end line counts {end.operations} operations and {end.events} events, "
             f"the file holds {len(operations)} and {len(events)}"
         )
+    if outdated:
+        manifest = versions.upgraded_manifest(manifest, digest(operations, events))
     return History(manifest, operations=operations, events=events), end is not None
+
+
+def _upgraded(where: str, event: ClusterEvent) -> ClusterEvent:
+    unknown = versions.unknown_column(event)
+    if unknown is not None:
+        raise HistoryError(f"{where}: not a row of a history: schema version 1 has no column {unknown}")
+    return versions.upgraded(event)
 
 
 def _lines(path: Path, *, torn_end: bool) -> Iterator[tuple[int, _Content]]:

@@ -7,7 +7,8 @@ from msgspec import Struct
 from history.promise import Promise
 
 Outcome = Literal["completed", "interrupted", "incomplete", "harness-fault"]
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READ_VERSIONS = (1, 2)  # history.versions upgrades the earlier ones
 
 
 class Assignment(Struct, frozen=True, kw_only=True):

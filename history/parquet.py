@@ -1,7 +1,8 @@
 """The two tables as Parquet files, for Spark, DuckDB, pandas and R.
 
-The file holds its schema (history.schema) with the schema version. A reader refuses another version, a missing or unknown column,
-a column of another type, nulls in a required column, and unknown words in `type` or `kind`.
+The file holds its schema (history.schema) with the schema version. A reader upgrades the earlier versions of `history.versions`.
+It refuses any other version, a missing or unknown column, a column of another type, nulls in a required column, and unknown words
+in `type` or `kind`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from history.errors import HistoryError
-from history.schema import TableName, arrow_schema, columns_of, complaint, content_complaint, schema_complaint
+from history.manifest import SCHEMA_VERSION
+from history.schema import TableName, columns_of, complaint, content_complaint, schema_complaint, version_of
+from history.versions import upgraded_table
 
 _DIGEST_KEY = b"highwater.digest"
 
@@ -36,7 +39,7 @@ def read(path: Path, table: TableName) -> pa.Table:
     refusal = complaint(table, found)
     if refusal is not None:
         raise HistoryError(f"{path}: {refusal}")
-    return found.cast(arrow_schema(table))
+    return upgraded_table(table, found)
 
 
 def read_columns(path: Path, table: TableName, names: Sequence[str]) -> pa.Table:
@@ -44,6 +47,8 @@ def read_columns(path: Path, table: TableName, names: Sequence[str]) -> pa.Table
 
     Raises HistoryError as `read` does, as far as these columns show an error.
     """
+    if not is_current(path):
+        return read(path, table).select(names)
     texts = [column.name for column in columns_of(table) if column.type == "text" and column.name in names]
     try:
         with pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file:
@@ -67,7 +72,7 @@ def parts(path: Path, table: TableName) -> Iterator[pa.Table]:
                 refusal = content_complaint(table, found)
                 if refusal is not None:
                     raise HistoryError(f"{path}: {refusal}")
-                yield found.cast(arrow_schema(table))
+                yield upgraded_table(table, found)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
 
@@ -85,6 +90,15 @@ def check(path: Path, table: TableName) -> int:
     if refusal is not None:
         raise HistoryError(f"{path}: {refusal}")
     return int(rows)
+
+
+def is_current(path: Path) -> bool:
+    """Whether a file is of this schema version and not of an earlier one. Reads the footer alone."""
+    try:
+        with pq.ParquetFile(path) as file:
+            return version_of(file.schema_arrow) == SCHEMA_VERSION
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
 
 
 def digest_of(path: Path) -> str:

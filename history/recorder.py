@@ -43,6 +43,7 @@ class EventColumns(TypedDict, total=False):
 
     node: str | None
     life: int | None
+    broker: str | None
     incarnation: int | None
     topic: str | None
     topic_id: str | None
@@ -58,7 +59,10 @@ class EventColumns(TypedDict, total=False):
     hw: int | None
     leo: int | None
     offset: int | None
+    count: int | None
+    gauge: int | None
     value: str | None
+    digest: str | None
     dir: int | None
     fault: str | None
     detail: str | None

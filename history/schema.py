@@ -17,7 +17,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from history.event import ClusterEvent, EventKind
-from history.manifest import SCHEMA_VERSION, RunManifest
+from history.manifest import READ_VERSIONS, SCHEMA_VERSION, RunManifest
 from history.op import Operation, OpType
 
 TableName = Literal["operations", "events"]
@@ -40,14 +40,15 @@ class Column(Struct, frozen=True, kw_only=True):
     type: ColumnType
     required: bool
     words: str
+    since: int  # the first schema version that has the column
 
 
 def _required(name: str, type: ColumnType, words: str) -> Column:
-    return Column(name=name, type=type, required=True, words=words)
+    return Column(name=name, type=type, required=True, words=words, since=1)
 
 
-def _optional(name: str, type: ColumnType, words: str) -> Column:
-    return Column(name=name, type=type, required=False, words=words)
+def _optional(name: str, type: ColumnType, words: str, *, since: int = 1) -> Column:
+    return Column(name=name, type=type, required=False, words=words, since=since)
 
 
 OPERATIONS = (
@@ -87,7 +88,8 @@ EVENTS = (
     _required("time_ns", "int", "nanoseconds since the start of the run"),
     _optional("node", "text", "broker that the event is about"),
     _optional("life", "int", "number of this process among the processes of the node, from 1"),
-    _optional("incarnation", "int", "czxid of the node's registration in ZooKeeper"),
+    _optional("broker", "text", "broker that the controller `node` has information about", since=2),
+    _optional("incarnation", "int", "czxid of the registration in ZooKeeper, of `broker` if that is given, else of `node`"),
     _optional("topic", "text", "name of the topic"),
     _optional("topic_id", "text", "id of the topic"),
     _optional("partition", "int", "partition of the topic"),
@@ -102,7 +104,10 @@ EVENTS = (
     _optional("hw", "int", "high watermark"),
     _optional("leo", "int", "log end offset"),
     _optional("offset", "int", "offset the event is about; of a wound: the first one destroyed"),
+    _optional("count", "int", "how often a fault took effect", since=2),
+    _optional("gauge", "int", "value of a metric", since=2),
     _optional("value", "text", "value of an appended record"),
+    _optional("digest", "text", "digest of the records of a log", since=2),
     _optional("dir", "int", "log directory of the node, from 0"),
     _optional("fault", "text", "id of the window of the schedule"),
     _optional("detail", "text", "further text, see the kind"),
@@ -116,17 +121,29 @@ def columns_of(table: TableName) -> tuple[Column, ...]:
     return OPERATIONS if table == "operations" else EVENTS
 
 
-def _arrow_schema(table: TableName) -> pa.Schema:
-    fields = [pa.field(column.name, _ARROW[column.type], nullable=not column.required) for column in columns_of(table)]
-    return pa.schema(fields, metadata={_VERSION_KEY: str(SCHEMA_VERSION).encode(), _TABLE_KEY: table.encode()})
+def _arrow_schema(table: TableName, version: int) -> pa.Schema:
+    columns = [column for column in columns_of(table) if column.since <= version]
+    fields = [pa.field(column.name, _ARROW[column.type], nullable=not column.required) for column in columns]
+    return pa.schema(fields, metadata={_VERSION_KEY: str(version).encode(), _TABLE_KEY: table.encode()})
 
 
-_SCHEMAS: dict[TableName, pa.Schema] = {table: _arrow_schema(table) for table, _ in TABLES}
+_SCHEMAS = {(table, version): _arrow_schema(table, version) for table, _ in TABLES for version in READ_VERSIONS}
 
 
-def arrow_schema(table: TableName) -> pa.Schema:
+def arrow_schema(table: TableName, version: int = SCHEMA_VERSION) -> pa.Schema:
     """The Arrow schema, with the table's name and the schema version in its metadata."""
-    return _SCHEMAS[table]
+    return _SCHEMAS[table, version]
+
+
+def version_of(schema: pa.Schema) -> int | None:
+    """The version in the metadata of an Arrow schema; None for a version that is not read."""
+    stated = (schema.metadata or {}).get(_VERSION_KEY, b"")
+    return next((version for version in READ_VERSIONS if str(version).encode() == stated), None)
+
+
+def unread_version(stated: object) -> str:
+    """The clause of a message about a version that is not read."""
+    return f"schema version {stated}; this highwater reads {' and '.join(map(str, READ_VERSIONS))}"
 
 
 def to_table(table: TableName, rows: Sequence[Operation] | Sequence[ClusterEvent]) -> pa.Table:
@@ -173,12 +190,12 @@ def schema_complaint(table: TableName, found: pa.Schema) -> str | None:
     """As `complaint`, from the schema alone."""
     metadata = found.metadata or {}
     name = metadata.get(_TABLE_KEY, b"").decode(errors="replace")
-    version = metadata.get(_VERSION_KEY, b"").decode(errors="replace")
     if name != table:
         return f"not the {table} table of a highwater history"
-    if version != str(SCHEMA_VERSION):
-        return f"schema version {version or 'missing'}; this highwater reads {SCHEMA_VERSION}"
-    wanted = arrow_schema(table)
+    version = version_of(found)
+    if version is None:
+        return unread_version(metadata.get(_VERSION_KEY, b"").decode(errors="replace") or "missing")
+    wanted = arrow_schema(table, version)
     for field in wanted:
         if field.name not in found.names:
             return f"column {field.name} is missing from {table}"
@@ -200,7 +217,10 @@ Generated from `history/schema.py` by `python -m history.schema --rewrite docs/h
 A history is a manifest and two tables: *operations*, what clients asked and were told, and *events*, what was observed of
 nodes, ZooKeeper and the harness.
 One counter numbers the rows of both tables, so `index` is the order of recording.
-The schema version is {version}; a reader refuses any other version.
+The schema version is {version}.
+Version 1 lacks the columns `broker`, `count`, `gauge` and `digest`.
+A reader moves `leader` of `broker-state`, `offset` of `fault-acted` and `gauge`, and `value` of `log-on-disk` there.
+A reader refuses any other version.
 
 ## On disk
 

@@ -20,11 +20,12 @@ from pathlib import Path
 
 import msgspec
 
-from history import jsonl, parquet
+from history import jsonl, parquet, versions
 from history.errors import HistoryError
 from history.history import History
-from history.manifest import SCHEMA_VERSION, RunManifest
+from history.manifest import READ_VERSIONS, SCHEMA_VERSION, RunManifest
 from history.recorder import Recorder
+from history.schema import unread_version
 
 MANIFEST = "manifest.json"
 PLAN = "plan.yaml"
@@ -124,7 +125,7 @@ def encode_manifest(manifest: RunManifest) -> bytes:
 
 
 def load_manifest(directory: Path) -> RunManifest:
-    """Read the manifest of a run folder. Raises HistoryError where it is absent, foreign or of another schema version."""
+    """Read the manifest of a run folder as stored. Raises HistoryError where it is absent, foreign or of an unknown version."""
     path = directory / MANIFEST
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=RunManifest)
@@ -132,8 +133,8 @@ def load_manifest(directory: Path) -> RunManifest:
         raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
     except msgspec.DecodeError as error:
         raise HistoryError(f"{path}: not the manifest of a run: {error}") from error
-    if manifest.schema_version != SCHEMA_VERSION:
-        raise HistoryError(f"{path}: schema version {manifest.schema_version}; this highwater reads {SCHEMA_VERSION}")
+    if manifest.schema_version not in READ_VERSIONS:
+        raise HistoryError(f"{path}: {unread_version(manifest.schema_version)}")
     return manifest
 
 
@@ -142,6 +143,12 @@ def is_finished(directory: Path) -> bool:
     counts.
     """
     return not (directory / JOURNAL).exists() or load_manifest(directory).outcome != "incomplete"
+
+
+def is_current(directory: Path) -> bool:
+    """Whether the manifest and the tables of a finished run are of this schema version and not of an earlier one."""
+    version = load_manifest(directory).schema_version
+    return version == SCHEMA_VERSION and all(parquet.is_current(directory / name) for name in (OPERATIONS, EVENTS))
 
 
 def load_run(directory: Path) -> History:
@@ -158,9 +165,13 @@ def load_run(directory: Path) -> History:
     # Files written for this digest need not be read to verify it: their pages have checksums. The rows of other files may be the
     # same, so their digest is computed.
     as_written = all(parquet.digest_of(path) == manifest.digest for path in (operations, events))
-    if manifest.digest and not as_written and history.digest != manifest.digest:
-        raise _foreign_tables(directory, f"rows of digest {manifest.digest}", history.digest)
-    return history
+    if manifest.digest and not as_written:
+        found = versions.digest_in(manifest.schema_version, history.operations, history.events)
+        if found != manifest.digest:
+            raise _foreign_tables(directory, f"rows of digest {manifest.digest}", found)
+    if manifest.schema_version == SCHEMA_VERSION:
+        return history
+    return History.stored(versions.upgraded_manifest(manifest, history.digest), operations=operations, events=events)
 
 
 def check_rows(directory: Path, manifest: RunManifest, *, operations: int, events: int) -> None:

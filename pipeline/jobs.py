@@ -17,12 +17,13 @@ from pipeline.session import session
 def judge(runs: Sequence[Path], *, master: str) -> list[Verdict]:
     """Judge the runs in these folders, in their order. The verdicts equal those of `checkers.single.judge`.
 
-    Raises PipelineError where Spark is not available, HistoryError where a folder holds no history. A run that was killed while
-    being recorded has a journal and no tables. There are few such runs, and they are judged in this process.
+    Raises PipelineError where Spark is not available, HistoryError where a folder holds no history. Two kinds of runs are judged
+    in this process, because they are few: runs killed while being recorded, which have a journal and no tables, and runs of an
+    earlier schema version.
     """
-    finished = [run for run in runs if store.is_finished(run)]
-    unfinished = [run for run in runs if not store.is_finished(run)]
-    verdicts = {run: single.judge(store.load_run(run)) for run in unfinished}
+    finished = [run for run in runs if store.is_finished(run) and store.is_current(run)]
+    others = [run for run in runs if run not in finished]
+    verdicts = {run: single.judge(store.load_run(run)) for run in others}
     if finished:
         with session(master) as spark:
             from pipeline.verdicts import verdict_table

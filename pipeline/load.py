@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from checkers.checker import facts_of
 from history import parquet, store
+from history.errors import HistoryError
 from history.schema import TableName, arrow_schema
 
 
@@ -46,6 +47,8 @@ def _facts(run: Path) -> str:
     manifest = store.load_manifest(run)
     operations = parquet.check(run / store.OPERATIONS, "operations")
     events = parquet.check(run / store.EVENTS, "events")
+    if not store.is_current(run):
+        raise HistoryError(f"{run}: Spark does not read earlier schema versions")
     store.check_rows(run, manifest, operations=operations, events=events)
     return msgspec.json.encode(facts_of(manifest)).decode()
 

@@ -44,8 +44,8 @@ def _logs_of(node: str, state: ClusterEvent, logs: Events) -> set[str]:
         return found | {f"stray {node} {row.dir}" for row in mine}
     found |= {f"twice {node}"} if len(mine) > 1 else set()
     found |= {f"missing {node}"} if not mine and state.leader is not None else set()
-    right = [(row.leo, row.value) for row in logs if row.node == state.leader][:1]
-    unlike = node != state.leader and any(right and (row.leo, row.value) != right[0] for row in mine)
+    right = [(row.leo, row.digest) for row in logs if row.node == state.leader][:1]
+    unlike = node != state.leader and any(right and (row.leo, row.digest) != right[0] for row in mine)
     return found | ({f"unlike {node}"} if unlike else set())
 
 

@@ -45,7 +45,7 @@ class _End:
         """Append a log on disk, sometimes wrong."""
         rng = self.rng
         topic_id = "9" if self.odd() else None if self.odd(4) else "10"
-        self.note(K.LOG_ON_DISK, node=node, dir=dir, topic_id=topic_id, leo=2 + self.odd(), value="d" if rng.below(32) else "e")
+        self.note(K.LOG_ON_DISK, node=node, dir=dir, topic_id=topic_id, leo=2 + self.odd(), digest="d" if rng.below(32) else "e")
 
 
 def drawn_end(rng: Rng) -> Case:

@@ -144,6 +144,7 @@ class Note(Effect, frozen=True, kw_only=True, tag=True):
     kind: str
     tp: TopicPartition | None = None
     topic_id: TopicId | None = None
+    broker: BrokerId | None = None
     leader: BrokerId | None = None
     leader_epoch: LeaderEpoch | None = None
     controller_epoch: ControllerEpoch | None = None
@@ -152,6 +153,7 @@ class Note(Effect, frozen=True, kw_only=True, tag=True):
     hw: Offset | None = None
     leo: Offset | None = None
     offset: Offset | None = None
+    gauge: int | None = None
     batches: tuple[Batch, ...] = ()  # of an append note: one row for each value
     dir: int | None = None
     incarnation: Incarnation | None = None

@@ -187,7 +187,7 @@ def _node_words(row: ClusterEvent) -> str:
         case EventKind.CONTROLLER_ELECTED:
             return f"becomes controller, controller epoch {row.controller_epoch}"
         case EventKind.BROKER_STATE:
-            return f"considers {row.leader}, incarnation {row.incarnation}, {row.detail or 'unknown'}"
+            return f"considers {row.broker}, incarnation {row.incarnation}, {row.detail or 'unknown'}"
         case EventKind.FENCED:
             return f"fences itself{life}: refuses requests of clients and followers"
         case EventKind.UNFENCED:
@@ -197,7 +197,7 @@ def _node_words(row: ClusterEvent) -> str:
         case EventKind.DIR_FAILED:
             return f"reports log directory {row.dir} as failed{life}: {row.detail or 'no reason given'}"
         case EventKind.GAUGE:
-            return f"gauge {row.detail}: {row.offset}"
+            return f"gauge {row.detail}: {row.gauge}"
         case _:
             return ""
 
@@ -265,7 +265,7 @@ def _harness_words(row: ClusterEvent) -> str:
         case EventKind.FAULT_ENDED:
             return f"fault{fault} ends: {row.detail}"
         case EventKind.FAULT_ACTED:
-            return f"fault{fault} acted {row.offset} times: {row.detail}"
+            return f"fault{fault} acted {row.count} times: {row.detail}"
         case EventKind.FAULT_PROBED:
             return f"probe of fault {row.fault}: {row.detail}"
         case EventKind.HEALED:

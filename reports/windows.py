@@ -69,7 +69,7 @@ def windows_of(events: Iterable[ClusterEvent], end_ns: int) -> tuple[FaultWindow
             case EventKind.FAULT_ENDED if event.fault in windows:
                 windows[event.fault].end_ns = event.time_ns
             case EventKind.FAULT_ACTED if event.fault in windows:
-                windows[event.fault].acted += 1 if event.offset is None else event.offset
+                windows[event.fault].acted += 1 if event.count is None else event.count
             case _:
                 pass
     return tuple(

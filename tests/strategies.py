@@ -43,8 +43,8 @@ def operations() -> st.SearchStrategy[Operation]:
 def events() -> st.SearchStrategy[ClusterEvent]:
     """One row with any content that the schema allows."""
     numbers = ("life", "incarnation", "partition", "leader_epoch", "controller_epoch", "zk_version", "hw", "leo", "offset", "dir")
-    columns: dict[str, st.SearchStrategy[object]] = {name: st.none() | _NUMBERS for name in numbers}
-    texts = ("node", "topic", "topic_id", "leader", "value", "fault", "detail")
+    columns: dict[str, st.SearchStrategy[object]] = {name: st.none() | _NUMBERS for name in (*numbers, "count", "gauge")}
+    texts = ("node", "broker", "topic", "topic_id", "leader", "value", "digest", "fault", "detail")
     columns.update({name: st.none() | _TEXTS for name in texts})
     columns.update({name: st.none() | st.lists(_TEXTS, max_size=3).map(tuple) for name in ("isr", "elr")})
     return st.builds(ClusterEvent, index=st.just(0), time_ns=_NUMBERS, **columns)

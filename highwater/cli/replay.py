@@ -19,7 +19,8 @@ from highwater.plans.text import load_plan
 from highwater.runs.provenance import Build, present_build
 from highwater.runs.run import REPEATABLE, Judged, Keep, backend_named, carry_out
 from history import store
-from history.manifest import RunManifest
+from history.manifest import SCHEMA_VERSION, RunManifest
+from history.versions import digest_in
 
 
 def replay(
@@ -52,8 +53,10 @@ def replay(
     judged = _again(plan, here, repeat)
     if wanted is None:
         wanted = _again(plan, here, repeat).summary.digest
-    if judged.summary.digest != wanted:
-        raise Nondeterminism(_difference(judged.summary.digest, wanted, manifest, here) + f"; repeat: {repeat}")
+    version = manifest.schema_version if manifest is not None else SCHEMA_VERSION
+    found = digest_in(version, judged.history.operations, judged.history.events)
+    if found != wanted:
+        raise Nondeterminism(_difference(found, wanted, manifest, here) + f"; repeat: {repeat}")
     if json:
         say_json(judged.summary)
     else:

@@ -70,7 +70,7 @@ def record_logs(recorder: Recorder, broker: BrokerId, image: Iterable[DirImage])
                 partition=index_of(log.tp),
                 dir=directory.dir,
                 leo=_end(log),
-                value=blake2b(_encode(log.batches), digest_size=8).hexdigest(),
+                digest=blake2b(_encode(log.batches), digest_size=8).hexdigest(),
             )
 
 

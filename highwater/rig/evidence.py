@@ -69,6 +69,7 @@ class Notebook:
             kind,
             node=self._node,
             life=self.life,
+            broker=None if note.broker is None else broker_address(note.broker),
             incarnation=note.incarnation,
             topic=topic,
             topic_id=topic_id,
@@ -81,6 +82,7 @@ class Notebook:
             hw=note.hw,
             leo=note.leo,
             offset=note.offset,
+            gauge=note.gauge,
             dir=note.dir,
             detail=note.detail,
         )

@@ -119,7 +119,7 @@ class Nemesis:
         """The fault took effect so often on this node; no row for 0."""
         self._acted[window.kind] = self._acted.get(window.kind, 0) + count
         if count:
-            self.recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node, detail=window.kind, offset=count)
+            self.recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node, detail=window.kind, count=count)
 
     def wounded(self, node: Address, dir_: int, wounds: Wounds, why: str) -> None:
         """Logs in a directory of this node lost records."""

@@ -19,7 +19,7 @@ from reference.machine import Turn
 from reference.messages import PartitionState
 from reference.replica import follower
 from reference.replica.partition import Leader, Partition
-from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, TopicId, TopicPartition
 
 OFFLINE_REPLICAS = "kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
 OFFLINE_DIRECTORIES = "kafka.server:name=OfflineLogDirectoryCount,type=LogManager"  # C-21
@@ -159,4 +159,4 @@ def on_notified(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> N
 def note_gauges(turn: Turn, broker: Broker) -> None:
     """R-312: note both metrics, after a change. The broker knows only some of the replicas in its bad directories."""
     for name, value in ((OFFLINE_REPLICAS, len(broker.offline)), (OFFLINE_DIRECTORIES, len(broker.offline_dirs))):
-        turn.note(Note(kind="gauge", offset=Offset(value), detail=name))
+        turn.note(Note(kind="gauge", gauge=value, detail=name))

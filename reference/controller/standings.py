@@ -61,7 +61,7 @@ def move(turn: Turn, controller: Controller, standing: Standing, state: BrokerSt
     turn.note(
         Note(
             kind="broker-state",
-            leader=standing.broker,
+            broker=standing.broker,
             controller_epoch=controller.epoch if turn.config.variant.controller_epoch else None,
             incarnation=standing.incarnation,
             detail=state.name.lower(),

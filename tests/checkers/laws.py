@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from history.event import EventKind
 from history.history import History
 from history.op import Operation, OpType
 
@@ -38,7 +37,7 @@ def _mapped(history: History, names: dict[str, str], columns: tuple[str, ...]) -
 
 def other_nodes(history: History) -> History:
     """Rename the brokers."""
-    columns = ("node", "leader", "isr", "elr", "replicas", "detail", "value")
+    columns = ("node", "broker", "leader", "isr", "elr", "replicas", "detail", "value")
     operations, events = _mapped(history, NODES, columns)
     was = history.manifest
     manifest = replace(
@@ -62,7 +61,6 @@ def other_topics(history: History) -> History:
 
 def other_values(history: History) -> History:
     """Rename the values, keeping different values different."""
-    about = {EventKind.APPEND, EventKind.LOG_ON_DISK}
     return History(
         history.manifest,
         operations=[
@@ -70,7 +68,7 @@ def other_values(history: History) -> History:
             for row in history.operations
         ],
         events=[
-            replace(row, value=f"~{row.value[::-1]}") if row.kind in about and row.value is not None else row
+            replace(row, value=row.value and f"~{row.value[::-1]}", digest=row.digest and f"~{row.digest[::-1]}")
             for row in history.events
         ],
     )

@@ -122,7 +122,7 @@ class Story:
 
     def has_log(self, node: str, leo: int, digest: str, *, dir: int = 0, id: str | None = None) -> int:
         """Append a final log on disk."""
-        return self.event(EventKind.LOG_ON_DISK, node=node, topic_id=id, leo=leo, value=digest, dir=dir)
+        return self.event(EventKind.LOG_ON_DISK, node=node, topic_id=id, leo=leo, digest=digest, dir=dir)
 
     # --- operations -----------------------------------------------------------------------------------------------------
 

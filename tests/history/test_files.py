@@ -80,8 +80,8 @@ MANIFEST_LINE, OPERATION_LINE, EVENT_LINE, END_LINE, _ = jsonl.encode(HISTORY).s
             ": line 2: not a history of highwater: the manifest must be the first line and no other",
         ),
         (
-            [MANIFEST_LINE.replace(b'"schema_version":1', b'"schema_version":9')],
-            ": schema version 9; this highwater reads 1",
+            [MANIFEST_LINE.replace(b'"schema_version":2', b'"schema_version":9')],
+            ": schema version 9; this highwater reads 1 and 2",
         ),
         ([MANIFEST_LINE, OPERATION_LINE, EVENT_LINE], ": cut off after 2 rows: the end line is missing"),
         (

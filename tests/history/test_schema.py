@@ -89,10 +89,13 @@ def test_table_of_this_schema_has_no_complaint() -> None:
         (_events().drop_columns(["hw"]), "column hw is missing from events"),
         (_events().append_column("mood", pa.array(["good"])), "column mood of events is unknown"),
         (_events().replace_schema_metadata({}), "not the events table of a highwater history"),
-        (_events().replace_schema_metadata({b"highwater.table": b"events"}), "schema version missing; this highwater reads 1"),
+        (
+            _events().replace_schema_metadata({b"highwater.table": b"events"}),
+            "schema version missing; this highwater reads 1 and 2",
+        ),
         (
             _events().replace_schema_metadata({b"highwater.table": b"events", b"highwater.schema_version": b"99"}),
-            "schema version 99; this highwater reads 1",
+            "schema version 99; this highwater reads 1 and 2",
         ),
         (_events().set_column(2, "time_ns", pa.array(["noon"])), "column time_ns of events is string, not int64"),
         (_events().set_column(2, "time_ns", pa.array([None], pa.int64())), "column time_ns of events holds nulls"),

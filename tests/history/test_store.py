@@ -158,7 +158,7 @@ def test_load_takes_any_path_of_a_history(tmp_path: Path) -> None:
     [
         (b"", "not the manifest of a run: Input data was truncated"),
         (b"{}", "not the manifest of a run: Object missing required field `run_id`"),
-        (store.encode_manifest(replace(MANIFEST, schema_version=9)), "schema version 9; this highwater reads 1"),
+        (store.encode_manifest(replace(MANIFEST, schema_version=9)), "schema version 9; this highwater reads 1 and 2"),
     ],
 )
 def test_foreign_manifest_is_refused(data: bytes, words: str, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from history.op import Operation, OpType
 from history.seed import Rng
 from pipeline.jobs import judge
 from pipeline.verdicts import verdict_table
+from tests.history.test_versions import VERSION_1
 from tests.pipeline.runs import STORIES, corpus, random_run
 from tests.strategies import MANIFEST
 
@@ -137,6 +138,17 @@ def test_killed_run_is_judged_with_the_others(spark: SparkSession, tmp_path: Pat
     verdicts = judge([killed, finished], master="local[2]")
 
     assert verdicts == [single.judge(store.load_run(killed)), single.judge(corpus()[0])]
+
+
+def test_run_of_an_earlier_version_is_judged_with_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark would read its missing columns as nulls."""
+    (current,) = _stored(tmp_path, [corpus()[0]])
+
+    verdicts = judge([VERSION_1, current], master="local[2]")
+
+    assert verdicts == [single.judge(store.load_run(VERSION_1)), single.judge(corpus()[0])]
+    with pytest.raises(HistoryError, match="Spark does not read earlier schema versions"):
+        verdict_table(spark, [VERSION_1])
 
 
 @pytest.mark.parametrize(

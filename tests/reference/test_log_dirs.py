@@ -236,7 +236,7 @@ def test_gauges_count_bad_dirs_and_offline_replicas() -> None:
 
     assert before == (0, 0)
     assert (len(broker.offline), len(broker.offline_dirs)) == (2, 1)
-    told = [(note.detail, note.offset) for i, note in lab.notes if i == 1 and note.kind == "gauge"]
+    told = [(note.detail, note.gauge) for i, note in lab.notes if i == 1 and note.kind == "gauge"]
     assert told == [(log_dirs.OFFLINE_REPLICAS, 2), (log_dirs.OFFLINE_DIRECTORIES, 1)]
 
 

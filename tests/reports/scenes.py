@@ -100,7 +100,7 @@ def small_loss() -> tuple[History, Verdict]:
         acked = scene.produce(0, value, start=start + 15, end=start + 20, offset=offset)
     at(3000).event(EventKind.FAULT_BEGUN, fault="f1", node="b2", detail="crash")
     at(3000).event(EventKind.NODE_STOPPED, node="b2", life=1, detail="crash")
-    at(3100).event(EventKind.FAULT_ACTED, fault="f1", node="b2", detail="crash", offset=1)
+    at(3100).event(EventKind.FAULT_ACTED, fault="f1", node="b2", detail="crash", count=1)
     at(5000).event(EventKind.FAULT_ENDED, fault="f1", node="b2", detail="crash")
     at(5000).event(EventKind.NODE_STARTED, node="b2", life=2)
     at(5010).event(EventKind.RECOVERED, node="b2", life=2, leo=2, hw=1, dir=0, **place)
@@ -180,7 +180,7 @@ class _World:
         if self.down is None:
             self.down = self.rng.pick(BROKERS)
             at.event(EventKind.FAULT_BEGUN, fault=f"f{now // 20_000}", node=self.down, detail="crash")
-            at.event(EventKind.FAULT_ACTED, fault=f"f{now // 20_000}", node=self.down, detail="crash", offset=1)
+            at.event(EventKind.FAULT_ACTED, fault=f"f{now // 20_000}", node=self.down, detail="crash", count=1)
             at.event(EventKind.NODE_STOPPED, node=self.down, life=1, detail="crash")
         else:
             at.event(EventKind.FAULT_ENDED, fault=f"f{(now - 10_000) // 20_000}", node=self.down, detail="crash")

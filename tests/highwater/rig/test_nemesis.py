@@ -50,7 +50,7 @@ def test_window_of_a_withheld_directory_has_rows_for_its_replicas() -> None:
     found.acted(opened, Address("b1"), 0)
     found.ended(opened, broker)
 
-    assert [(row.kind, row.node, row.topic, row.offset) for row in found.recorder.events] == [
+    assert [(row.kind, row.node, row.topic, row.count) for row in found.recorder.events] == [
         (EventKind.FAULT_BEGUN, "b1", None, None),
         (EventKind.FAULT_BEGUN, "b1", "t", None),
         (EventKind.FAULT_ACTED, "b1", None, 2),

@@ -161,7 +161,7 @@ def test_every_fault_acts_is_recorded_and_heals(fault: AnyFault) -> None:
     assert run.history.manifest.outcome == "completed"
     assert (count.kind, count.begun) == ("it", 1)
     assert count.acted > 0
-    assert sum(event.offset or 0 for event in events(run, EventKind.FAULT_ACTED)) == count.acted
+    assert sum(event.count or 0 for event in events(run, EventKind.FAULT_ACTED)) == count.acted
     assert set(nodes(run, EventKind.FAULT_BEGUN)) == set(nodes(run, EventKind.FAULT_ENDED))
     assert events(run, EventKind.ASSERTION) == []
     lives = {event.node: event.kind for event in events(run, EventKind.NODE_STARTED, EventKind.NODE_STOPPED)}
