@@ -1,4 +1,4 @@
-"""What all backends share: the backend port, cluster layout, client bookkeeping, fault targets, evidence.
+"""What every backend performs a plan with: the backend port, cluster layout, client bookkeeping, fault targets, evidence.
 
 Imports `plans`; imported by backends, explorer and above.
 """
