@@ -2,7 +2,7 @@
 
 It chooses Java and Python and splits work by cores, not by bytes, because judging is bound by the processor and runs are small. A
 session takes 5 to 15 s to start, so it is made once and passed on. On a master other than `local` the executors need this
-distribution with its `lab` extra, and a file system shared with the driver.
+distribution with its `spark` extra, and a file system shared with the driver.
 
 This module can be imported without PySpark and Java; `missing` reports what is absent.
 """

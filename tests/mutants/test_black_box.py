@@ -1,6 +1,6 @@
-"""Jepsen's rules for Kafka find known-bad protocols from what clients were told alone, and find nothing in `safe`.
+"""Jepsen's rules for Kafka find known-bad protocols from the answers to clients alone, and find nothing in `safe`.
 
-The same runs are judged from inside by test_mutants. Here stands which of Jepsen's anomalies are found in real runs.
+test_mutants judges the same runs with the notes of brokers too. This module lists which of Jepsen's anomalies each run shows.
 """
 
 from collections.abc import Iterable
@@ -44,5 +44,5 @@ def test_client_view_alone_shows_a_bad_protocol(protocol: str, plan: str, found:
 
 
 def seen_by_clients(history: History) -> Iterable[Step]:
-    """The anomalies that `highwater check --model kafka` finds in a run."""
+    """The sends and polls of a run, as `highwater check --model kafka` reads them from its history."""
     return export.renewed(lambda: ours.queue_steps(history))

@@ -1,4 +1,4 @@
-"""Machines broken by hand set off the checkers that no switch of the protocol sets off."""
+"""Machines that are broken by hand set off checkers that no protocol switch sets off."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ class Forgetful(Deaf):
 
 
 class Hoarder(Deaf):
-    """A node that creates a log in its first process that no command asked for, and keeps it."""
+    """A node whose first process creates a log that no command asked for, and keeps it."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
         """Handle every event as a node does, and create the extra log."""
@@ -96,7 +96,7 @@ def test_broker_with_stale_metadata_has_not_converged() -> None:
 
 
 def test_stray_log_is_found_on_the_disk() -> None:
-    """No broker notes the log, so only the look at the disks shows it."""
+    """No broker notes the log, so only the inspection of the disks at the end shows it."""
     verdict = judge(history_of(Hoarder), (convergence.CHECKER,))
 
     assert verdict.not_live == tuple(

@@ -21,8 +21,8 @@ from reference.config import VARIANTS
 ROOT = Path(__file__).parents[2]
 MUTANTS = load_mutants(ROOT / "corpus" / "mutants.yaml")
 
-# No switch sets these off: they judge machines, clients or histories. test_machines, test_usurpers, tests/checkers and the corpus
-# of histories show that they work.
+# Checkers that no protocol switch sets off, because they judge machines, clients or histories. test_machines, test_usurpers,
+# tests/checkers and the corpus of histories show that they work.
 ELSEWHERE = (
     "assertions",
     "assumptions",

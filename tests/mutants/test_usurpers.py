@@ -1,6 +1,7 @@
-"""Machines broken by hand, for rules that no switch breaks: who may write a state, what a fence forbids, what has ended.
+"""Machines that are broken by hand break rules that no protocol switch breaks: who may write a state, what a fence forbids.
 
-Each is a node but for one thing, on a plan in which that thing matters, and the checker that guards it must say so by its name.
+Each machine differs from a node in one point and runs a plan in which that point matters. The checker that guards the rule must
+report it under the expected kind.
 """
 
 from pathlib import Path
@@ -233,7 +234,7 @@ def test_broken_machine_is_caught_by_the_named_kind(machine: type[Broken], plan:
 
 
 def test_leader_idle_between_two_faults_makes_no_progress() -> None:
-    """The second fault ends the idleness, so only the calm in the middle of the run shows it, not the end."""
+    """The second fault ends the idleness, so the calm between the faults shows it and the end of the run does not."""
     expired = load_plan(PLANS / "kafka-7164.yaml")
     window = expired.schedule[2]
     again = replace(window, id="b1-again", at_ms=window.at_ms + 50_000, until_ms=window.until_ms + 50_000)

@@ -1,8 +1,8 @@
-"""Every page, section and rule that a text cites, and which of these citations lead nowhere.
+"""Finds citations of pages, sections, rules and steps that do not exist.
 
-Checked are paths under docs/, other names of Markdown files, sections (`docs/promise.md §6`), decision records (`decisions/0016`,
+It checks paths under docs/, other names of Markdown files, sections (`docs/promise.md §6`), decision records (`decisions/0016`,
 `decision 16`), ids of the catalogue (R-057, C-07, U-11, B-42), rules of the promise (DUR-3, `VIS-1 to VIS-3`) and steps of V3
-(`V3 §A step 3.3`). Of a Python file docstrings and comments are read, of other files the whole text.
+(`V3 §A step 3.3`). It reads the docstrings and comments of a Python file, and the whole text of other files.
 """
 
 import ast
@@ -21,7 +21,7 @@ from tests.tidy.sources import ROOT
 
 READ = {".py", ".md", ".yaml", ".yml", ".toml", ".j2", ".sh", ".Dockerfile", ".cfg"}
 READ_BY_NAME = {"Makefile"}
-DATA = ("corpus/histories/",)  # evidence, whose texts are values
+DATA = ("corpus/histories/",)  # recorded evidence: its texts are values, not citations
 _PAGE = re.compile(r"(?<![\w/.-])docs/[\w/.-]*\w")
 _MARKDOWN = re.compile(r"(?<![\w/.-])(?:[\w-]+/)*([\w-]+\.md)\b")
 _SECTIONS = re.compile(r"(docs/[\w/.-]+\.md)((?:(?:,|,? and)? §[\d.]*\d)+)")

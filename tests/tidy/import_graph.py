@@ -1,6 +1,6 @@
-"""The imports between folders: the drawing in docs/ARCHITECTURE.md, and the circles that must not exist.
+"""The imports between folders: the drawing in docs/ARCHITECTURE.md, and the search for import circles.
 
-An *entry* is a file or folder directly inside one of LEVELS. `python -m tests.tidy.import_graph --rewrite` draws anew.
+An *entry* is a file or folder directly inside one of LEVELS. `python -m tests.tidy.import_graph --rewrite` rewrites it.
 """
 
 import ast
@@ -16,7 +16,7 @@ from tests.tidy.sources import OUTSIDE, PACKAGES, ROOT, sources
 
 DOCUMENT = ROOT / "docs" / "ARCHITECTURE.md"
 MARKER = "<!-- generated: python -m tests.tidy.import_graph --rewrite -->\n"
-# Where entries must not import each other in a circle; "" is the top of the repository.
+# Folders whose entries must not import each other in a circle; "" is the top of the repository.
 LEVELS = ("", "highwater", "reference", "server")
 Imports = Mapping[str, frozenset[str]]
 
@@ -74,7 +74,7 @@ def _level(level: str, imports: Imports) -> str:
 
 
 def _from_the_top(imports: Imports) -> list[str]:
-    """Entries in an order in which each stands above what it imports."""
+    """Entries in topological order: each one before the entries that it imports."""
     graph, _ = _as_graph(imports)
     return list(rx.lexicographical_topological_sort(graph, key=str))
 
@@ -93,7 +93,7 @@ def _first_sentence(level: str, entry: str) -> str:
 
 
 def document() -> str:
-    """docs/ARCHITECTURE.md with its drawing made anew."""
+    """docs/ARCHITECTURE.md with an up-to-date drawing."""
     head, _, _ = DOCUMENT.read_text(encoding="utf-8").partition(MARKER)
     return head + MARKER + "\n" + drawing()
 

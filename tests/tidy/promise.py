@@ -1,4 +1,4 @@
-"""The rules of docs/promise.md, as its list items state them, and which of them a text cites."""
+"""Reads the rules from the list items of docs/promise.md, and finds which rules a text cites."""
 
 import re
 
@@ -14,7 +14,7 @@ _SECTIONS = re.compile(r"docs/promise\.md((?:(?:,|,? and)? §\d+)+)")
 
 
 def rules(text: str) -> dict[str, Rule]:
-    """Name -> section and text of each rule, the lines of an item joined to one."""
+    """Name -> section and text of each rule, the lines of an item joined into one."""
     found: dict[str, Rule] = {}
     section, name = 0, ""
     for line in text.splitlines():
@@ -32,12 +32,12 @@ def rules(text: str) -> dict[str, Rule]:
 
 
 def rules_now() -> dict[str, Rule]:
-    """The rules of the page as it is."""
+    """The rules of the present page."""
     return rules(PAGE.read_text(encoding="utf-8"))
 
 
 def rule_names(text: str) -> list[str]:
-    """Every rule that a text names by itself; `VIS-1 to VIS-3` names three."""
+    """The rules that a text names; `VIS-1 to VIS-3` names three."""
     found = set(re.findall(rf"\b{_NAME}\b", text))
     for family, first, last in _RANGE.findall(text):
         found |= {f"{family}-{n}" for n in range(int(first), int(last) + 1)}

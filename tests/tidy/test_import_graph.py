@@ -1,4 +1,4 @@
-"""No circle of imports between entries of the upper levels, and a drawing of them that is true."""
+"""The entries of a level have no import circle, and the drawing in docs/ARCHITECTURE.md is up to date."""
 
 import pytest
 
