@@ -7,6 +7,7 @@ from checkers.single import judge
 from tests.checkers.corpus import ROOT, RUNS, history
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_history_is_judged_as_expected(name: str) -> None:
     expected = RUNS[name]

@@ -78,7 +78,7 @@ def test_shuffled_rows_are_judged_alike() -> None:
         assert [apply(checker, group, facts) for group in groups(*shuffled, checker.group_by)] == straight
 
 
-def test_calls_pair_each_completion_with_the_invocation_of_its_process() -> None:
+def test_calls_pair_completions_with_their_invocations() -> None:
     story = Story()
     story.asks(1, "x")
     story.asks(2, "y")

@@ -20,6 +20,7 @@ from tests.checkers.corpus import history as stored
 from tests.checkers.laws import LAWS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", list(LAWS))
 @pytest.mark.parametrize("checker", [checker.name for checker in ALL])
 def test_verdict_is_independent_of_names_times_and_strangers(checker: str, law: str) -> None:
@@ -96,6 +97,7 @@ def _judged(story: Foreign, history: Paired) -> Judgement:
     return judge_calls(model_named(story.model, initial=initial, nil_is_a_value=False), history.calls)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [*_FOREIGN, "values", "a stranger"])
 @pytest.mark.parametrize("name", [name for name in sorted(FOREIGN) if "/undecided/" not in name])
 def test_judgement_is_independent_of_names_times_and_strangers(name: str, law: str) -> None:

@@ -23,6 +23,7 @@ def kinds(verdict: Verdict) -> set[str]:
     return {found.kind for found in verdict.anomalies}
 
 
+@pytest.mark.slow
 @given(seed=seeds, m=st.sampled_from([1, 2]), flush=st.sampled_from(["none", "before_ack"]))
 def test_history_that_keeps_the_promise_is_valid(seed: int, m: int, flush: str) -> None:
     """Crashes, power losses, recovery elections and excused losses included; under before_ack the ledger stays empty."""
@@ -34,6 +35,7 @@ def test_history_that_keeps_the_promise_is_valid(seed: int, m: int, flush: str) 
     assert flush == "none" or not verdict.excused
 
 
+@pytest.mark.slow
 @given(seed=seeds)
 def test_ledger_lists_the_acked_records_the_last_leader_lacks(seed: int) -> None:
     """No more and no fewer: each excused record is really gone, and each that is gone is excused."""
@@ -50,6 +52,7 @@ def test_ledger_lists_the_acked_records_the_last_leader_lacks(seed: int) -> None
     assert not excused & kept
 
 
+@pytest.mark.slow
 @given(seed=seeds)
 def test_nothing_is_excused_without_its_wound(seed: int) -> None:
     """The same histories without their wounds: every excused record is then lost."""
@@ -157,6 +160,7 @@ def _insert(history: History, after: ClusterEvent, **columns: object) -> History
     return History(history.manifest, operations=operations, events=events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "found"),
     [
@@ -179,6 +183,7 @@ def test_planted_corruption_is_found(edit: Edit, found: set[str], seed: int) -> 
         assert found <= kinds(judge(planted))
 
 
+@pytest.mark.slow
 @given(seed=seeds)
 def test_judgement_is_independent_of_other_partitions(seed: int) -> None:
     """Groups are independent: two partitions judged together, or one after the other, give the same anomalies."""

@@ -40,11 +40,13 @@ def good(rows: int, seed: int = 1) -> History:
     return History.from_tables(told, operations=operations, events=events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_corpus_is_judged_alike(name: str) -> None:
     assert_screens_change_nothing(stored(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_corpus_without_events_is_judged_alike(name: str) -> None:
     """Screens pass only partitions without events: here all are."""
@@ -64,6 +66,7 @@ def test_screens_pass_every_partition_of_a_good_history() -> None:
         assert not checker.screen(columns).suspect.any(), checker.name
 
 
+@pytest.mark.slow
 @given(seed=seeds, partitions=st.integers(1, 3), events=st.booleans())
 def test_toys_are_judged_alike(seed: int, partitions: int, events: bool) -> None:
     history = Toy(Rng(seed), partitions=partitions, m=1).run(150, breaks=12)
@@ -94,6 +97,7 @@ def scribbles(draw: st.DrawFn) -> History:
     return History(manifest(promise()), operations=operations)
 
 
+@pytest.mark.slow
 @given(scribbles())
 def test_scribbles_are_judged_alike(history: History) -> None:
     assert_screens_change_nothing(history)
@@ -155,6 +159,7 @@ CHANGES: dict[str, Change] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CHANGES))
 def test_one_change_of_a_good_history_is_judged_alike(name: str) -> None:
     """Most kinds of changes must lead to a finding, otherwise the comparison is vacuous."""
@@ -298,6 +303,7 @@ def test_record_skipped_by_a_read_is_missing_with_screens() -> None:
     assert assert_screens_change_nothing(by_hand(_passed_over)).unchecked
 
 
+@pytest.mark.slow
 @given(seed=seeds)
 def test_any_exchange_of_two_places_in_the_log_is_judged_alike(seed: int) -> None:
     """Two records are exchanged in all rows; every producer is idempotent."""

@@ -41,18 +41,21 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Summary:
     return _highwater(["run", "--seed", "1", "--seconds", SECONDS, "--store", store, "--no-report"], hash_seed="1")
 
 
+@pytest.mark.slow
 def test_another_hash_seed_gives_the_same_digest(stored: Summary) -> None:
     other = _highwater(["run", "--seed", "1", "--seconds", SECONDS, "--no-store"], hash_seed="77")
 
     assert (stored.digest, stored.verdict, stored.ops, stored.events) == (other.digest, other.verdict, other.ops, other.events)
 
 
+@pytest.mark.slow
 def test_replay_of_a_stored_run_gives_the_same_digest(stored: Summary) -> None:
     assert stored.store is not None
 
     assert _highwater(["replay", stored.store], hash_seed="3").digest == stored.digest
 
 
+@pytest.mark.slow
 def test_replay_with_another_digest_exits_14(stored: Summary, tmp_path: Path) -> None:
     assert stored.store is not None
     for name in ("manifest.json", "plan.yaml"):
@@ -71,6 +74,7 @@ def test_another_seed_gives_another_history() -> None:
     assert _digest(derive(1, seconds=2)) != _digest(derive(2, seconds=2))
 
 
+@pytest.mark.slow
 def test_plan_runs_without_its_seed_and_from_its_text() -> None:
     plan = derive(5, seconds=2)
 

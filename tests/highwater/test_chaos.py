@@ -139,6 +139,7 @@ def test_junit_counts_an_expected_loss_as_passed(tmp_path: Path, monkeypatch: py
     assert (store / "index.html").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ci", "code"), [("", ExitCode.VALID), ("true", ExitCode.LABORATORY_FAILED)])
 def test_missing_docker_engine_fails_only_in_ci(ci: str, code: ExitCode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", ci)

@@ -141,6 +141,7 @@ def test_undamaged_files_get_a_verdict(name: str, tmp_path: Path, capsys: pytest
     assert _ends_well(["check", str(tmp_path / name), "--model", model], capsys) in _VERDICTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(GOOD))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(damage=damages())

@@ -89,6 +89,7 @@ BAD_INPUT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", BAD_INPUT, ids=" ".join)
 def test_bad_input_prints_one_line_exits_2_and_writes_nothing(
     arguments: list[str], place: Path, capsys: pytest.CaptureFixture[str]
@@ -120,6 +121,7 @@ def test_malformed_yaml_error_names_the_line(place: Path, capsys: pytest.Capture
     assert "bad.yaml:3:" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_python_without_assertions_is_refused() -> None:
     """Failed assertions of the system under test are part of the verdict."""
     done = subprocess.run([sys.executable, "-O", "-m", "highwater", "protocols"], capture_output=True, text=True, check=False)
@@ -143,6 +145,7 @@ def test_command_that_needs_java_is_refused_without_it(
     assert re.fullmatch(r"highwater: .*Java 17 .*no java.*\n", capsys.readouterr().err)
 
 
+@pytest.mark.slow
 def test_truncated_history_is_refused_and_its_verdict_kept(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_command_line(["run", "--seed", "1", "--seconds", "3"])
     (run,) = store.find_runs(place)
@@ -192,6 +195,7 @@ def test_every_command_has_help_and_json(verb: str, capsys: pytest.CaptureFixtur
     assert "--json" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_closed_pipe_prints_no_traceback() -> None:
     """As in `highwater protocols | head -1`."""
     command = f"{sys.executable} -m highwater protocols | head -1"

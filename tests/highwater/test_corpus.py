@@ -110,6 +110,7 @@ def test_case_that_does_not_hold_has_a_complaint(case: Case, summary: Summary, c
 CASES = load_corpus(Path(__file__).resolve().parents[2] / "corpus" / "seeds")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.entry} on {case.expectation.protocol}")
 def test_corpus_holds(case: Case) -> None:
     """Each known bug is still found, and `safe` does not have it."""

@@ -81,6 +81,7 @@ def test_log_dir_failure_at_startup() -> None:
     assert described("bootstrap", 9000) == "Topic: t\tPartition: 0\tLeader: 2\tReplicas: 1,2,3\tIsr: 2,3\tOffline: 1"
 
 
+@pytest.mark.slow
 def test_log_dir_failure_on_a_running_leader() -> None:
     """R-318, R-320: the leader's directory is chmod 000; another replica leads, and the broker serves from its other
     directory."""
@@ -96,6 +97,7 @@ def test_log_dir_failure_on_a_running_leader() -> None:
     serves_alone(history, "leader", "b1")
 
 
+@pytest.mark.slow
 def test_log_dir_failure_on_a_running_follower() -> None:
     """R-319, R-320: a follower's directory is chmod 000; it leaves the ISR, and the broker serves from its other directory."""
     history = performed("follower")

@@ -29,6 +29,7 @@ def test_any_seed_derives_a_valid_plan(seed: int) -> None:
     assert 15_000 <= plan.faults_ms <= 45_000
 
 
+@pytest.mark.slow
 def test_plan_does_not_depend_on_pythonhashseed() -> None:
     code = (
         "from highwater.plans.derive import derive\nfrom highwater.plans.plan import plan_digest\n"

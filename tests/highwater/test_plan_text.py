@@ -44,6 +44,7 @@ def test_any_plan_survives_its_text_form(plan: Plan) -> None:
     assert document.convert(Plan, document.value) == plan
 
 
+@pytest.mark.slow
 @given(seeds)
 def test_derived_plan_survives_text_and_validation(seed: int) -> None:
     plan = derive(seed)

@@ -72,6 +72,7 @@ def _carried_out(folder: Path, **keep: bool) -> Judged:
     return carry_out(PLAN, SimBackend(), build=HERE, repeat=REPEAT, keep=Keep(store=folder, **keep))
 
 
+@pytest.mark.slow
 def test_run_stores_history_verdict_report_and_summary(tmp_path: Path) -> None:
     judged = _carried_out(tmp_path)
 
@@ -90,6 +91,7 @@ def test_valid_run_is_not_stored_with_only_failures(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_summary_counts_equal_the_history(good: History) -> None:
     summary = _summary()
 
@@ -139,6 +141,7 @@ def test_valid_verdict_of_an_incomplete_run_becomes_unknown(good: History, outco
     assert honest(valid, "completed") == valid
 
 
+@pytest.mark.slow
 def test_interrupted_run_is_stored_and_unknown(tmp_path: Path) -> None:
     judged = carry_out(PLAN, Early(), build=HERE, repeat=REPEAT, keep=Keep(store=tmp_path, only_failures=True))
 
@@ -192,6 +195,7 @@ def test_history_is_stored_if_judging_fails(tmp_path: Path, monkeypatch: pytest.
     assert store.load_run(run).operations
 
 
+@pytest.mark.slow
 def test_worker_processes_give_the_same_digests() -> None:
     """Results must not depend on the process that performs a run."""
     request = Request(seconds=2)
@@ -204,6 +208,7 @@ def test_worker_processes_give_the_same_digests() -> None:
     assert digests(jobs=2) == digests(jobs=1)
 
 
+@pytest.mark.slow
 def test_failing_task_becomes_a_summary_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     backends = iter([Broken(), SimBackend()])
     monkeypatch.setattr("highwater.runs.workers.backend_named", lambda name: next(backends))
@@ -220,6 +225,7 @@ def test_present_build_has_versions() -> None:
     assert set(present_build().versions) >= {"python", "highwater", "msgspec"}
 
 
+@pytest.mark.slow
 def test_unrepeatable_run_does_not_replace_an_earlier_one(tmp_path: Path) -> None:
     """Two runs on real processes differ, so both are kept."""
     backend = Early()

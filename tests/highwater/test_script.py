@@ -65,6 +65,7 @@ def test_script_survives_its_text_form() -> None:
     assert plan_from_yaml(plan_to_yaml(plan())) == plan()
 
 
+@pytest.mark.slow
 def test_script_steps_are_all_done_and_the_run_is_valid() -> None:
     """R-148, R-149, R-231, R-233, V3 §H: the history has each request with its completion."""
     verdict = judge(performed())

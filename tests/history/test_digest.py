@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
@@ -22,6 +23,7 @@ HISTORY = History(
 )
 
 
+@pytest.mark.slow
 @given(histories(), histories())
 def test_digests_are_equal_exactly_if_the_rows_are(one: History, other: History) -> None:
     same = (one.operations, one.events) == (other.operations, other.events)
@@ -37,6 +39,7 @@ def test_manifest_is_not_part_of_the_digest(history: History) -> None:
     assert History(later, operations=history.operations, events=history.events).digest == history.digest
 
 
+@pytest.mark.slow
 @given(histories())
 def test_digest_survives_the_conversion_to_columns(history: History) -> None:
     read = History.from_tables(history.manifest, operations=history.operations_table, events=history.events_table)
@@ -44,6 +47,7 @@ def test_digest_survives_the_conversion_to_columns(history: History) -> None:
     assert read.digest == history.digest
 
 
+@pytest.mark.slow
 def test_digest_is_pinned_and_equal_in_other_processes(tmp_path: Path) -> None:
     """The corpus holds digests: a change of the canonical bytes must be a decision."""
     path = tmp_path / "a.jsonl"

@@ -22,6 +22,7 @@ HISTORY = History(
 )
 
 
+@pytest.mark.slow
 @given(history=histories())
 def test_jsonl_keeps_every_row(history: History, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("jsonl") / "a.jsonl"
@@ -32,6 +33,7 @@ def test_jsonl_keeps_every_row(history: History, tmp_path_factory: pytest.TempPa
     assert (found.manifest, found.operations, found.events) == (history.manifest, history.operations, history.events)
 
 
+@pytest.mark.slow
 @given(history=histories())
 def test_parquet_keeps_every_row(history: History, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("parquet")

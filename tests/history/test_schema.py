@@ -58,6 +58,7 @@ def test_only_null_and_slot_zero_are_defaults(row: type[Struct]) -> None:
     assert {name: value for name, value in defaults.items() if value is not None} == ({"slot": 0} if row is Operation else {})
 
 
+@pytest.mark.slow
 @given(histories())
 def test_rows_survive_the_conversion_to_columns(history: History) -> None:
     operations = schema.operations_of(schema.to_frame(schema.to_table("operations", history.operations)))

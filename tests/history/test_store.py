@@ -21,6 +21,7 @@ def _files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.slow
 @given(history=histories())
 def test_saved_run_is_loaded_unchanged(history: History, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("store") / "plan" / "run-1"

@@ -26,6 +26,7 @@ def history_of(plan: str, protocol: str) -> History:
     return SimBackend().perform(made, Provenance(run_id="mutant", plan_digest="")).history
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("protocol", "plan", "found"),
     [

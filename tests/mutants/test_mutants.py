@@ -53,6 +53,7 @@ def _seeded(seed: int | None, faults: tuple[str, ...]) -> Caught:
     return Caught(protocol="safe", out="", checker="", kind="", seeds=(seed, seed), first=seed, faults=faults)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", MUTANTS.caught, ids=lambda row: f"{row.protocol}-{row.kind}")
 def test_known_bad_protocol_is_caught_and_safe_is_not(row: Caught) -> None:
     """A checker that misses it has gone blind; one that accuses `safe` gives false alarms."""
@@ -63,6 +64,7 @@ def test_known_bad_protocol_is_caught_and_safe_is_not(row: Caught) -> None:
     assert [name for name in row.spares if is_caught(row, verdict_of(replace(plan, protocol=name)))] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", MUTANTS.masked, ids=lambda row: row.protocol)
 def test_masked_variant_is_as_clean_as_safe(row: Masked) -> None:
     """When this fails, the variant can be caught, and its row belongs under `caught`."""

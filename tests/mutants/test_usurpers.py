@@ -211,6 +211,7 @@ class Sulking(Broken):
         return effects
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "plan", "found"),
     [
@@ -233,6 +234,7 @@ def test_broken_machine_is_caught_by_the_named_kind(machine: type[Broken], plan:
     assert found in {anomaly.kind for anomaly in judge(performed(machine, safe), ALL).anomalies}
 
 
+@pytest.mark.slow
 def test_leader_idle_between_two_faults_makes_no_progress() -> None:
     """The second fault ends the idleness, so the calm between the faults shows it and the end of the run does not."""
     expired = load_plan(PLANS / "kafka-7164.yaml")

@@ -77,7 +77,7 @@ def test_validate_refuses_two_windows_with_one_id() -> None:
     assert "an earlier window has the same id" in complaint.sentence
 
 
-def test_validate_refuses_partly_overlapping_windows_of_one_fault() -> None:
+def test_partly_overlapping_windows_of_a_fault_are_refused() -> None:
     """The end of the first window would start a broker that the second window keeps down."""
     first = _window(0, 10, target=Named(brokers=(1, 2)))
     half = _window(5, 15, target=Named(brokers=(2,)), name="f2")

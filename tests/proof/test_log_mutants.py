@@ -233,6 +233,7 @@ def everybody_subscribes(patch: Patch) -> None:
 QUEUES = [crashed_operations_never_happened, told_offsets_are_not_looked_at, time_is_no_evidence, everybody_subscribes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", QUEUES, ids=[mistake.__name__ for mistake in QUEUES])
 def test_a_mistake_of_the_judge_of_queues_is_seen(mistake: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     mistake(monkeypatch)

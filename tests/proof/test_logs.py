@@ -39,6 +39,7 @@ def test_each_kind_of_anomaly_is_reached() -> None:
     assert claimed <= reached
 
 
+@pytest.mark.slow
 def test_each_kind_of_the_judge_of_queues_is_reached() -> None:
     """The judge agrees with the definition on each history."""
     kafka = next(judge for judge in JUDGES if judge.name == "kafka")

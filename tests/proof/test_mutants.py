@@ -90,6 +90,7 @@ OBJECTS: list[tuple[Callable[[Patch], None], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mistake", "subject"), OBJECTS, ids=[mistake.__name__ for mistake, _ in OBJECTS])
 def test_a_mistake_of_the_judge_of_objects_is_seen(
     mistake: Callable[[Patch], None], subject: str, monkeypatch: pytest.MonkeyPatch

@@ -266,6 +266,7 @@ CASES: dict[str, tuple[Callable[[Lab], None], Callable[[Lab], None], Callable[[L
 STEPS = {"add": 10, "remove": 7, "delete": 9}  # requests to ZooKeeper; the last one checks that no request is left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "before"), [(name, k) for name, steps in STEPS.items() for k in range(steps)])
 def test_admin_request_survives_controller_crash_at_any_step(name: str, before: int) -> None:
     """B-62: the request stays until the work is done. A broker that was down deletes its replicas when it starts."""

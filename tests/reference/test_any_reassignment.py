@@ -123,6 +123,7 @@ def run_storm(seed: int, protocol: str = "safe") -> Storm:
     return storm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_move_ends_without_losing_records(seed: int) -> None:
     """R-244: AR, ISR and the brokers with a replica are the same, no request is left, and no acknowledged record is lost."""
@@ -132,6 +133,7 @@ def test_any_move_ends_without_losing_records(seed: int) -> None:
     assert storm.lost() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_move_by_requests_ends_without_losing_records(seed: int) -> None:
     """R-247, R-249, C-19: proposal B is as safe, and its moves end although either kind of request changes them at any moment."""
@@ -141,6 +143,7 @@ def test_any_move_by_requests_ends_without_losing_records(seed: int) -> None:
     assert storm.lost() == {}
 
 
+@pytest.mark.slow
 def test_storms_by_requests_cover_both_kinds_of_request() -> None:
     """R-251, R-254: the runs end moves, drop intermediate replicas, and use both kinds of request."""
     storms = [run_storm(seed, "reassignment-by-requests") for seed in range(8)]
@@ -153,6 +156,7 @@ def test_storms_by_requests_cover_both_kinds_of_request() -> None:
     assert any(n.detail == "asked for by the other way" for n in notes)
 
 
+@pytest.mark.slow
 def test_storms_cover_forward_and_backward_moves() -> None:
     """The runs acknowledge records, and end moves in both directions."""
     storms = [run_storm(seed) for seed in range(8)]

@@ -71,6 +71,7 @@ def run_schedule(seed: int, protocol: str = "safe", *, dirs: int = 1) -> World:
     return world
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_schedule_heals_without_losing_records(seed: int) -> None:
     world = run_schedule(seed)
@@ -81,6 +82,7 @@ def test_any_schedule_heals_without_losing_records(seed: int) -> None:
     assert world.lab.values(1) == world.lab.values(2) == world.lab.values(3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_directory_failures_heal_without_losing_records(seed: int) -> None:
     """R-290, R-307, U-16: whatever a controller knew about bad directories, and whenever it died."""
@@ -92,6 +94,7 @@ def test_any_directory_failures_heal_without_losing_records(seed: int) -> None:
     assert world.lab.values(1) == world.lab.values(2) == world.lab.values(3)
 
 
+@pytest.mark.slow
 def test_schedules_catch_truncation_to_the_high_watermark() -> None:
     """The runs acknowledge records, and lose some with the variant `truncate-to-hw`."""
     acked = sum(len(run_schedule(seed).acked) for seed in range(10))

@@ -282,6 +282,7 @@ def run_storm(seed: int, protocol: str = "safe", *, dirs: int = 2, steps: int = 
     return storm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_storm_heals_and_keeps_the_promise(seed: int) -> None:
     """DUR-1, DUR-3, DUR-4, ORD-1, VIS-2, LIVE-1, LIVE-2, LIVE-4.
@@ -294,6 +295,7 @@ def test_any_storm_heals_and_keeps_the_promise(seed: int) -> None:
     assert storm.lab.promises.broken == []
 
 
+@pytest.mark.slow
 def test_storms_catch_truncation_to_the_high_watermark() -> None:
     """The runs commit records, and lose some with the variant `truncate-to-hw`."""
     promised = sum(len(kept) for seed in range(4) for kept in run_storm(seed).lab.promises.kept.values())

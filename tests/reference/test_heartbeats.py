@@ -441,6 +441,7 @@ def test_legacy_broker_is_always_active_and_never_fenced() -> None:
     assert not [name for name in lab.timers[3] if name in ("heartbeat", "fence")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("legacy", [(1,), (2,), (3,), (1, 2), (1, 2, 3)])
 def test_mixed_cluster_survives_restarts_and_fills_the_isr(legacy: tuple[int, ...]) -> None:
     """R-205: a rolled leader asks the controller for ISR changes, another writes them to ZooKeeper. Either may be controller."""

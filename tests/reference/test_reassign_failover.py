@@ -95,6 +95,7 @@ def test_new_controller_keeps_all_entries(protocol: str, both: bool) -> None:
     assert (assigned(lab, other) == (4, 5)) == both
 
 
+@pytest.mark.slow
 def test_move_continues_after_a_lost_zookeeper_answer() -> None:
     """B-62: whichever request lost its answer, the agent reads again and continues."""
     for lost in range(12):

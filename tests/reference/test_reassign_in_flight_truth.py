@@ -35,6 +35,7 @@ def crash_and_release(lab: Mortal) -> None:
     return_later(lab)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "target"), MOVES)
 def test_requested_move_survives_controller_crash_at_any_step(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
     """R-246, R-248, R-252: AR = ISR = RAR, no other broker holds a replica, no request and no entry is left."""
@@ -57,6 +58,7 @@ def test_legacy_move_survives_controller_crash_at_any_step() -> None:
     assert unfinished(labs, (2, 3, 4)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "first", "then"), [*CHANGES, (OAR, (4, 5, 6), OAR)])
 def test_changed_move_survives_controller_crash_at_any_step(
     replicas: tuple[int, ...], first: tuple[int, ...], then: tuple[int, ...]
@@ -68,6 +70,7 @@ def test_changed_move_survives_controller_crash_at_any_step(
     assert unfinished(labs, then) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "first", "then"), [*CHANGES, (OAR, (4, 5, 6), OAR), ((1, 2), (2, 3), (1, 2))])
 def test_move_changed_after_any_step_ends_at_the_change(
     replicas: tuple[int, ...], first: tuple[int, ...], then: tuple[int, ...]
@@ -87,6 +90,7 @@ def test_move_changed_after_any_step_ends_at_the_change(
     assert unfinished(changed, then) == []
 
 
+@pytest.mark.slow
 def test_move_changed_before_any_step_ends_at_the_change() -> None:
     """R-247: the second request comes right before each step of the controller for the first one."""
     words = _changed_before(cluster(B), {}).steps

@@ -68,6 +68,7 @@ def unfinished(labs: list[Mortal], replicas: tuple[int, ...]) -> list[int]:
     return [n for n, lab in enumerate(labs, 1) if not finish(lab, partial(is_at, lab, replicas))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "target"), MOVES)
 def test_move_survives_controller_crash_at_any_step(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
     """B-58, B-59, R-054: AR = ISR = RAR, no other broker holds a replica, and acknowledged records are there."""
@@ -77,6 +78,7 @@ def test_move_survives_controller_crash_at_any_step(replicas: tuple[int, ...], t
     assert unfinished(labs, target) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "target"), [move for move in MOVES if set(move[1]) - set(move[0])])
 def test_rollback_survives_controller_crash_at_any_step(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
     """R-233 to R-239: AR = ISR = OAR, and no other broker holds a replica. The cancellation stays until it is removed."""
@@ -98,6 +100,7 @@ def test_rollback_survives_controller_crash_at_any_step(replicas: tuple[int, ...
     assert all(data(lab, admin_paths.REASSIGN_CANCEL) is not None for lab in labs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "target"), MOVES)
 def test_move_cancelled_after_any_step_is_rolled_back(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
     """R-244: also if only new replicas are in the ISR and the old ones are deleted already (U-21)."""
@@ -114,6 +117,7 @@ def test_move_cancelled_after_any_step_is_rolled_back(replicas: tuple[int, ...],
     assert unfinished(cancelled, replicas) == []
 
 
+@pytest.mark.slow
 def test_conflicting_move_survives_controller_crash() -> None:
     """R-243: [1,2,3] to [4,5,6], then to [2,3,4]: the first move is rolled back before the second starts."""
 

@@ -90,6 +90,7 @@ def test_same_run_has_the_same_bytes() -> None:
     assert small_page() == small_page()
 
 
+@pytest.mark.slow
 def test_page_of_a_long_run_stays_small() -> None:
     """Pages of similar tools reached a gigabyte for three thousand operations, and no browser opened them."""
     history = random_run(seed=3, partitions=12, seconds=200, calls_per_s=50)

@@ -6,6 +6,7 @@ from tests.tidy.citations import lead_nowhere, texts, words_of
 from tests.tidy.promise import PAGE, rule_names, rules, rules_now
 
 
+@pytest.mark.slow
 def test_every_citation_leads_somewhere() -> None:
     found = {name: wrong for name, text in texts() if (wrong := lead_nowhere(text))}
 

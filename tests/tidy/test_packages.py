@@ -53,6 +53,7 @@ def _third_parties(package: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_package_imports_only_declared_dependencies(package: str) -> None:
     declared = _declared(package)

@@ -78,6 +78,7 @@ def test_every_id_of_the_inventory_has_a_row() -> None:
     assert wanted == ids - set(trace.promise())
 
 
+@pytest.mark.slow
 def test_only_ids_of_the_inventory_are_cited() -> None:
     cited = gathered()
 

@@ -8,6 +8,7 @@ from tests.tidy.sources import PACKAGES, ROOT, at, functions, sources
 LINES_PER_MODULE = 600
 LINES_PER_FUNCTION = 70
 POSITIONAL_PARAMETERS = 5
+TEST_NAME_CHARACTERS = 60
 
 # Exceptions, each with its reason; remove an entry that is no longer needed.
 LONG_MODULES: dict[str, str] = {}
@@ -28,6 +29,17 @@ def test_no_module_is_longer_than_the_limit() -> None:
     long = {s.name: s.lines for s in sources(*PACKAGES) if s.lines > LINES_PER_MODULE and s.name not in LONG_MODULES}
 
     assert long == {}
+
+
+def test_no_test_name_is_longer_than_the_limit() -> None:
+    long = [
+        f"{at(source, f)} {f.name}"
+        for source in sources("tests")
+        for f in functions(source)
+        if f.name.startswith("test_") and len(f.name) > TEST_NAME_CHARACTERS
+    ]
+
+    assert long == []
 
 
 def test_no_function_is_longer_than_the_limit() -> None:

@@ -37,6 +37,7 @@ def test_misfit_sends_good_requests_then_each_wrong_one() -> None:
     assert run(misfit, "quiet") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0])
 def test_refused_produce_never_appears_in_a_log(seed: int) -> None:
     """ORD-4, B-65, B-66: a leader that accepts one has a duplicate, a gap or a record of an unknown producer in its log."""

@@ -80,6 +80,7 @@ def same_kind(history: History) -> None:
     assert all(row.offset is not None for row in polled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "protocol"), CASES)
 def test_protocol_with_the_bug_is_invalid_in_the_simulator(name: str, protocol: str) -> None:
     history = played(name, protocol, SimBackend())
@@ -88,6 +89,7 @@ def test_protocol_with_the_bug_is_invalid_in_the_simulator(name: str, protocol: 
     assert judge(history).validity is Validity.INVALID
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "_"), CASES)
 def test_safe_is_valid_in_the_simulator(name: str, _: str) -> None:
     history = played(name, "safe", SimBackend())

@@ -62,6 +62,7 @@ def test_write_skew_is_no_anomaly_of_snapshot_isolation() -> None:
     assert found.validity is Validity.VALID
 
 
+@pytest.mark.slow
 def test_a_stale_read_counts_only_where_time_does() -> None:
     """Serializable in another order; strict serializability knows that the append was over."""
     stale = history(("ok", "[[:append 1 1]]"), ("ok", "[[:r 1 nil]]"), together=False)

@@ -35,6 +35,7 @@ def test_the_example_in_the_docstring_runs() -> None:
     assert doctest.testmod(judge).failed == 0
 
 
+@pytest.mark.slow
 def test_every_published_verdict_is_ours(capsys: pytest.CaptureFixture[str]) -> None:
     """A checker that disagrees with the published verdict is wrong, or has found something that needs a story."""
     rows = _rows()
@@ -51,6 +52,7 @@ def test_every_published_verdict_is_ours(capsys: pytest.CaptureFixture[str]) -> 
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_every_published_verdict_is_kept_by_an_export(tmp_path: Path) -> None:
     """The exported file must be judged as the original. EDN cannot say that a register begins as nil."""
     rows = _rows()

@@ -13,6 +13,7 @@ from highwater.explore.search import Budget, Search
 V3 = ["explore", "--protocol", "v3", "--records", "1", "--holds", "strong-isr"]
 
 
+@pytest.mark.slow
 def test_counterexample_is_written_as_a_plan_that_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = tmp_path / "loss.yaml"
 
@@ -25,6 +26,7 @@ def test_counterexample_is_written_as_a_plan_that_replays(tmp_path: Path, capsys
     assert "the same history, byte for byte" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_explore_json_has_the_repeat_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line([*V3, "--json"]) == ExitCode.INVALID
 

@@ -51,6 +51,7 @@ def test_v3_loses_a_record_in_nine_steps_by_hw_truncation() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_hw_truncation_breaks_strong_isr_with_two_brokers() -> None:
     """docs/oracles.md §7.2: a committed record is missing in the log of an ISR member, two steps before it is lost."""
     result = search("v3", Bounds(records=1, max_epochs=2), properties=(COMMITTED, STRONG_ISR))
@@ -63,6 +64,7 @@ ISR_CHANGES = Bounds(records=2, max_epochs=1, crashes=0, expiries=0, zk_async=Tr
 ONE_EXPIRY = Bounds(records=1, max_epochs=3, crashes=0, expiries=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("protocol", "bounds", "expected"),
     [
@@ -84,6 +86,7 @@ def test_verdicts_equal_those_of_the_formal_models(protocol: str, bounds: Bounds
     assert (result.end, result.depth, result.states) == expected
 
 
+@pytest.mark.slow
 def test_safe_holds_in_the_whole_space_of_one_crash() -> None:
     """Two brokers, one record, two epochs: no schedule loses the record or breaks the agreement of the ISR."""
     result = search("safe", Bounds(expiries=0), properties=(COMMITTED, WEAK_ISR, STRONG_ISR))
@@ -111,6 +114,7 @@ def test_search_keeps_its_budget_of_seconds() -> None:
     assert (result.end, result.stopped_by) == ("budget", "50 seconds")
 
 
+@pytest.mark.slow
 def test_two_searches_agree_on_everything() -> None:
     bounds = Bounds(losses=1)
 

@@ -41,7 +41,7 @@ def test_partition_into_halves_begins_on_every_broker() -> None:
     assert nemesis(opened).begin(opened, TREE) == (1, 2, 3)
 
 
-def test_window_of_a_withheld_directory_has_rows_for_its_replicas() -> None:
+def test_withheld_directory_gets_rows_for_its_replicas() -> None:
     opened = window(DirUnreadable())
     found = nemesis(opened)
     (broker,) = found.begin(opened, TREE)

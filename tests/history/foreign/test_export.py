@@ -106,6 +106,7 @@ def _stored(tmp_path: Path, history: History) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(name for name in RUNS if "topic" not in name))
 def test_exported_story_gets_the_verdict_of_the_story(name: str, tmp_path: Path) -> None:
     """Judged by the rules of Jepsen's queue workload, which see client operations alone."""

@@ -213,6 +213,7 @@ def test_every_request_has_an_encoding() -> None:
     assert set(get_args(NodeRequest)) == set(REQUESTS) == set(APIS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60)
 @given(data=st.data())
@@ -222,6 +223,7 @@ def test_request_between_nodes_round_trips(kind: type[NodeRequest], data: st.Dat
     assert received(request_frame(request, client_id="b1"), names) == request
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60)
 @given(data=st.data())
@@ -240,6 +242,7 @@ def test_every_error_code_round_trips(error: ErrorCode) -> None:
     assert read_reply(fetch, 12, reply_frame(fetch, 12, reply)[4:]) == reply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=150)
 @given(data=st.data())
@@ -255,6 +258,7 @@ def test_any_bytes_give_a_request_or_a_wire_error(kind: type[NodeRequest], data:
         return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=150)
 @given(data=st.data())

@@ -79,6 +79,7 @@ def test_any_bytes_give_a_header_or_a_wire_error(data: bytes) -> None:
     assert header.api_key == int.from_bytes(data[:2], "big", signed=True)
 
 
+@pytest.mark.slow
 def test_flexible_versions_equal_kios() -> None:
     """A wrong header form shifts every byte behind it, so each version that kio has is compared."""
     compared = 0

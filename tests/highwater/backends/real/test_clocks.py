@@ -74,6 +74,7 @@ def test_drift_grows_over_time(tmp_path: Path) -> None:
     assert 0 < found[0] < found[1] < found[2] < 5
 
 
+@pytest.mark.slow
 def test_drift_is_proven_by_an_offset_up_to_a_second_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """libfaketime reads its file once a second, so a clock that runs 30 % fast never shows the current offset."""
     monkeypatch.setattr("highwater.backends.real.node.clocks.NOTED_S_MAX", 0.5)

@@ -208,6 +208,7 @@ def test_slow_link_keeps_the_order() -> None:
     play(scene)
 
 
+@pytest.mark.slow
 def test_lost_packet_delays_everything_behind_it() -> None:
     """TCP retransmits it: no byte is missing, and none overtakes another."""
 

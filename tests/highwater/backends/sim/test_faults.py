@@ -67,6 +67,7 @@ def windows(drawn: list[Drawn]) -> list[Window]:
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(faults, targets, spans), max_size=10), st.integers(0, 100))
 def test_healing_leaves_nothing_of_any_fault(drawn: list[Drawn], draws: int) -> None:
     world = World(plan(*windows(drawn), draws=draws), Cast())

@@ -41,6 +41,7 @@ class Storm(World):
             self.sim.scheduler.after(1000 * MS, self._delete)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "validity"), [("safe", Validity.VALID), ("no-topic-id", Validity.INVALID)])
 def test_recreated_topic_has_no_records_of_the_old_one(protocol: str, validity: Validity) -> None:
     """B-61, B-62: without topic ids a log of the old topic stays below the records of the new one."""

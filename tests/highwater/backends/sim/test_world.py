@@ -148,6 +148,7 @@ def named(fault: AnyFault) -> str:
     return "-".join([type(fault).__name__, *(str(value) for value in msgspec.structs.astuple(fault))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=named)
 def test_every_fault_acts_is_recorded_and_heals(fault: AnyFault) -> None:
     """At the end each process runs, and the topic accepts writes."""
