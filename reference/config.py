@@ -101,10 +101,8 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     idempotence: bool = True  # B-66: a batch sent twice by an idempotent producer is appended once; not in 0.8
     idempotence_state_on_failover: bool = True  # B-66: followers keep the sequences with the log | only the leader
     acks0_silent: bool = False  # B-65, KAFKA-955: a non-leader drops a produce with acks=0 and stays connected
-    # KIP-112
-    log_dir_failure: Literal["replicas", "broker"] = (
-        "replicas"  # C-23: a bad directory takes its replicas | the broker out of service
-    )
+    # KIP-112; C-23: a bad directory takes its replicas | the broker out of service
+    log_dir_failure: Literal["replicas", "broker"] = "replicas"
     dir_fail_keep_leader: bool = False  # B-63 a: a leader in a bad directory leads until the next command
     offline_replica_recreated: bool = False  # B-63 d, h: a replica in a bad directory is created again, empty, in another
     notification_requery: bool = True  # the controller queries the broker whose notification it read

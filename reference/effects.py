@@ -160,21 +160,7 @@ class Note(Effect, frozen=True, kw_only=True, tag=True):
     detail: str | None = None
 
 
-AnyEffect = (
-    Send
-    | Disconnect
-    | CreateReplica
-    | MarkDir
-    | MarkClean
-    | DeleteReplica
-    | Append
-    | Truncate
-    | Flush
-    | WriteCheckpoint
-    | SetTimer
-    | CancelTimer
-    | ZkConnect
-    | ZkRequest
-    | Halt
-    | Note
-)
+# the effects on a log directory: they fail if it fails
+OnDisk = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Truncate | Flush | WriteCheckpoint
+OnReplica = CreateReplica | DeleteReplica | Append | Truncate
+AnyEffect = Send | Disconnect | OnDisk | SetTimer | CancelTimer | ZkConnect | ZkRequest | Halt | Note

@@ -6,12 +6,30 @@ order, `clone()`, and `fingerprint()`, the blake2b of its canonical encoding: eq
 Functions of the core take a turn, change their state and append effects.
 """
 
+from hashlib import blake2b
+from typing import Self
+
+import msgspec
 from msgspec import Struct
 
 from reference.config import BrokerConfig
 from reference.effects import AnyEffect, Note, Send, SetTimer
 from reference.messages import AnyMessage
 from reference.types import Address, Incarnation, Millis, TopicPartition
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+class Machine(Struct):
+    """Base of the machines whose fields are their whole state."""
+
+    def clone(self) -> Self:
+        """A copy that shares no mutable state with the original."""
+        return msgspec.msgpack.decode(_encode(self), type=type(self))
+
+    def fingerprint(self) -> bytes:
+        """blake2b of the canonical encoding, 16 bytes."""
+        return blake2b(_encode(self), digest_size=16).digest()
 
 
 class Now(Struct, frozen=True, array_like=True):
@@ -52,6 +70,10 @@ class Turn:
     def send(self, to: Address, message: AnyMessage) -> None:
         """Hand a message to the network."""
         self.effects.append(Send(to, message))
+
+    def arm(self, timer: str, ms: int) -> None:
+        """Arm a timer that fires after exactly this time."""
+        self.effects.append(SetTimer(timer, ms, ms))
 
     def retry(self, timer: str) -> None:
         """Arm a timer that tries again after retry_backoff_ms to twice that."""

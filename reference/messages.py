@@ -358,36 +358,14 @@ class MetadataReply(Message, frozen=True, tag=True):
     controller: BrokerId | None = None  # the sender of the last update
 
 
-Request = (
-    Fetch
-    | EpochEnd
-    | LeaderAndIsr
-    | StopReplica
-    | UpdateMetadata
-    | LogInfo
-    | MetadataHeartbeat
-    | IsrChange
-    | Produce
-    | InitProducerId
-    | ListOffsets
-    | Metadata
-)
-Reply = (
-    FetchReply
-    | EpochEndReply
-    | LeaderAndIsrReply
-    | StopReplicaReply
-    | UpdateMetadataReply
-    | LogInfoReply
-    | MetadataHeartbeatReply
-    | IsrChangeReply
-    | ProduceReply
-    | InitProducerIdReply
-    | ListOffsetsReply
-    | MetadataReply
-)
-AnyMessage = Request | Reply
+ReplicationRequest = Fetch | EpochEnd
+AnyCommand = LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo
+ControlRequest = AnyCommand | MetadataHeartbeat | IsrChange  # between brokers and the controller
+ClientRequest = Produce | InitProducerId | ListOffsets | Metadata
+Request = ReplicationRequest | ControlRequest | ClientRequest
+CONTROL_REQUESTS: tuple[type[Message], ...] = get_args(ControlRequest)
 
-# Requests between brokers and controllers; the others move records and answer clients.
-_DATA = (Fetch, EpochEnd, Produce, InitProducerId, ListOffsets, Metadata)
-CONTROL_REQUESTS: tuple[type[Message], ...] = tuple(request for request in get_args(Request) if request not in _DATA)
+CommandReply = LeaderAndIsrReply | StopReplicaReply | UpdateMetadataReply | LogInfoReply
+ClientReply = ProduceReply | InitProducerIdReply | ListOffsetsReply | MetadataReply
+Reply = FetchReply | EpochEndReply | CommandReply | MetadataHeartbeatReply | IsrChangeReply | ClientReply
+AnyMessage = Request | Reply

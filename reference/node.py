@@ -182,12 +182,10 @@ class Node:
                 commands.on_log_info(turn, broker, source, message)
             case LeaderAndIsrReply() | UpdateMetadataReply() | StopReplicaReply() | LogInfoReply():
                 controllers.on_reply(turn, controller, BrokerId(int(source[1:])), message)
-            case MetadataHeartbeat():
-                controllers.on_heartbeat(turn, controller, source, message)
+            case MetadataHeartbeat() | IsrChange():
+                controllers.on_request(turn, controller, source, message)
             case MetadataHeartbeatReply():
                 heartbeats.on_reply(turn, broker, message)
-            case IsrChange():
-                controllers.on_isr_change(turn, controller, source, message)
             case IsrChangeReply():
                 isr_change.on_reply(turn, broker, message)
             case ProduceReply() | InitProducerIdReply() | ListOffsetsReply() | MetadataReply():
@@ -248,7 +246,8 @@ class Node:
             log_dirs.on_notified(turn, state.broker, answers)
         elif (sent := outstanding.sent_with(state.controller, request)) is not None:
             controllers.on_answer(turn, state.controller, sent, answers, state.session)
-        elif not commands.on_settled(turn, state.broker, request, answers[0]):
+        else:  # a deletion that settles, or an ISR change: request ids are unique
+            commands.on_settled(turn, state.broker, request, answers[0])
             brokers.on_isr_answer(turn, state.broker, request, answers[0])
 
     def _on_session(self, turn: Turn, event: ZkState) -> None:

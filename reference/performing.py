@@ -8,24 +8,9 @@ effects on other directories are performed. `DirFailed` is the next event of the
 
 from collections.abc import Callable, Iterable
 
-from reference.effects import (
-    AnyEffect,
-    Append,
-    CreateReplica,
-    DeleteReplica,
-    Flush,
-    MarkClean,
-    MarkDir,
-    Note,
-    Send,
-    Truncate,
-    WriteCheckpoint,
-)
+from reference.effects import AnyEffect, Note, OnDisk, OnReplica, Send
 from reference.events import DirFailed
 from reference.types import TopicPartition
-
-OnDisk = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Truncate | Flush | WriteCheckpoint
-_OF_A_REPLICA = (CreateReplica, DeleteReplica, Append, Truncate)
 
 
 def perform(
@@ -63,5 +48,5 @@ def _is_left_out(effect: AnyEffect, failed: dict[int, str], withheld: set[TopicP
 
 def _withhold(effect: AnyEffect, withheld: set[TopicPartition]) -> None:
     """Skip notes about this replica too: if its creation failed, no directory lists it."""
-    if isinstance(effect, _OF_A_REPLICA):
+    if isinstance(effect, OnReplica):
         withheld.add(effect.tp)

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from reference.broker.producer_ids import ProducerIds
 from reference.config import min_isr_of
 from reference.coordination.api import AnyAnswer
-from reference.effects import Flush, Note, SetTimer, WriteCheckpoint
+from reference.effects import Flush, WriteCheckpoint
 from reference.errors import ErrorCode
 from reference.log import log as logs
 from reference.machine import Turn
@@ -248,10 +248,9 @@ def on_reconnected(turn: Turn, broker: Broker) -> None:
 
 def start_timers(turn: Turn) -> None:
     """Arm the periodic timers `isr` and `checkpoint`."""
-    half = turn.config.replica_lag_time_max_ms // 2
-    turn.effects.append(SetTimer("isr", half, half))
+    turn.arm("isr", turn.config.replica_lag_time_max_ms // 2)
     if turn.config.variant.hw_checkpoint != "missing":
-        turn.effects.append(SetTimer("checkpoint", turn.config.checkpoint_interval_ms, turn.config.checkpoint_interval_ms))
+        turn.arm("checkpoint", turn.config.checkpoint_interval_ms)
 
 
 def on_isr_timer(turn: Turn, broker: Broker) -> None:
@@ -261,14 +260,13 @@ def on_isr_timer(turn: Turn, broker: Broker) -> None:
         shrinks = turn.config.variant.isr_shrink == "timer" and not fenced
         if isinstance(partition.role, Leader) and (shrinks or partition.role.change is not None):
             isr.maybe_shrink(turn, partition, partition.role)
-    half = turn.config.replica_lag_time_max_ms // 2
-    turn.effects.append(SetTimer("isr", half, half))
+    turn.arm("isr", turn.config.replica_lag_time_max_ms // 2)
 
 
 def on_checkpoint_timer(turn: Turn, broker: Broker) -> None:
     """Every replica.high.watermark.checkpoint.interval.ms."""
     write_checkpoints(turn, broker)
-    turn.effects.append(SetTimer("checkpoint", turn.config.checkpoint_interval_ms, turn.config.checkpoint_interval_ms))
+    turn.arm("checkpoint", turn.config.checkpoint_interval_ms)
 
 
 def write_checkpoints(turn: Turn, broker: Broker) -> None:
@@ -353,18 +351,4 @@ def end_of_turn(turn: Turn, broker: Broker) -> None:
     deadline = turn.deadline_ms
     if deadline is not None and (broker.park_armed_ms is None or deadline < broker.park_armed_ms):
         broker.park_armed_ms = deadline
-        wait = max(deadline - turn.now.monotonic_ms, 0)
-        turn.effects.append(SetTimer("park", wait, wait))
-
-
-def recovered_note(partition: Partition, cut: bool) -> Note:
-    """The note about a replica found at startup; `cut`: truncated at a batch with a bad CRC."""
-    return Note(
-        kind="recovered",
-        tp=partition.tp,
-        topic_id=partition.log.topic_id,
-        leo=partition.log.leo,
-        hw=partition.hw,
-        dir=partition.log.dir,
-        detail="cut at a bad CRC" if cut else None,
-    )
+        turn.arm("park", max(deadline - turn.now.monotonic_ms, 0))

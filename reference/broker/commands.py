@@ -160,15 +160,14 @@ def on_stop_replica(turn: Turn, broker: Broker, source: Address, command: StopRe
         turn.send(source, reply)
 
 
-def on_settled(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> bool:
-    """Answer the deletion that waited for `request`; False if none did. If the answer was lost, the controller asks again."""
+def on_settled(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> None:
+    """Answer the deletion that waited for `request`, if one did. If the answer was lost, the controller asks again."""
     found = next((s for s in broker.settling if s.request == request), None)
     if found is None:
-        return False
+        return
     broker.settling.remove(found)
     if not isinstance(answer, (Unknown, SessionExpired)):
         turn.send(found.source, found.reply)
-    return True
 
 
 def _stop(turn: Turn, broker: Broker, stop: StopPartition, sent: Sent) -> ErrorCode:

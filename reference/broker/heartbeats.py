@@ -11,10 +11,11 @@ from typing import assert_never
 
 from reference.broker.broker import Broker
 from reference.config import sends_heartbeats
-from reference.effects import CancelTimer, Note, SetTimer
+from reference.effects import CancelTimer, Note
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import (
+    ClientRequest,
     EpochEnd,
     EpochEndReply,
     Fetch,
@@ -29,19 +30,17 @@ from reference.messages import (
     MetadataReply,
     Produce,
     ProduceReply,
+    ReplicationRequest,
 )
 from reference.types import NO_EPOCH, NO_INCARNATION, Address, BrokerId, BrokerState, Offset, broker_address
 
 BEATS_PER_TIMEOUT = 4  # so that two lost heartbeats do not make a broker inactive
 
-Ordinary = Fetch | EpochEnd | Produce | InitProducerId | ListOffsets | Metadata
-
 
 def arm_fence(turn: Turn) -> None:
     """R-185: the broker fences itself unless a controller answers within broker.heartbeat.timeout.ms."""
     if sends_heartbeats(turn.config):
-        timeout = turn.config.broker_heartbeat_timeout_ms
-        turn.effects.append(SetTimer("fence", timeout, timeout))
+        turn.arm("fence", turn.config.broker_heartbeat_timeout_ms)
 
 
 def on_registered(turn: Turn, broker: Broker) -> None:
@@ -61,8 +60,7 @@ def beat(turn: Turn, broker: Broker) -> None:
     config, membership = turn.config, broker.membership
     if not sends_heartbeats(config) or broker.incarnation == NO_INCARNATION:
         return
-    pause = config.controller_heartbeat_timeout_ms // BEATS_PER_TIMEOUT
-    turn.effects.append(SetTimer("heartbeat", pause, pause))
+    turn.arm("heartbeat", config.controller_heartbeat_timeout_ms // BEATS_PER_TIMEOUT)
     if membership.controller is not None:
         membership.outstanding = turn.correlation()
         request = MetadataHeartbeat(membership.outstanding, config.broker, broker.incarnation, membership.target)
@@ -110,7 +108,7 @@ def is_fenced(broker: Broker) -> bool:
     return broker.membership.state is BrokerState.INACTIVE
 
 
-def refuse(turn: Turn, source: Address, request: Ordinary) -> None:
+def refuse(turn: Turn, source: Address, request: ReplicationRequest | ClientRequest) -> None:
     """R-186: a fenced broker refuses new requests of clients and followers with BROKER_NOT_AVAILABLE."""
     error, correlation = ErrorCode.BROKER_NOT_AVAILABLE, request.correlation
     match request:

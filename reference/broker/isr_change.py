@@ -7,7 +7,6 @@ change to the current controller until it knows the resulting state (`replica.is
 from collections.abc import Iterable
 
 from reference.broker.broker import Broker
-from reference.effects import SetTimer
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import IsrChange, IsrChangeReply, IsrProposal
@@ -33,7 +32,7 @@ def send_due(turn: Turn, broker: Broker) -> None:
         asked.tps = (*asked.tps, partition.tp)
         wanted, topic_id = leader.change.wanted, partition.log.topic_id
         proposals.append(IsrProposal(partition.tp, partition.leader_epoch, wanted, leader.zk_version, topic_id))
-        turn.effects.append(SetTimer(f"ask-isr:{partition.tp}", config.request_timeout_ms, config.request_timeout_ms))
+        turn.arm(f"ask-isr:{partition.tp}", config.request_timeout_ms)
     if asked is None or not proposals or controller is None:
         return
     broker.asked = [earlier for earlier in broker.asked if _waits(broker, earlier)] + [asked]

@@ -14,7 +14,7 @@ If a directory fails meanwhile, the process ends without a marker.
 from reference.broker import heartbeats, log_dirs
 from reference.broker.broker import Broker, write_checkpoints
 from reference.config import sends_heartbeats
-from reference.effects import SHUT_DOWN, Halt, MarkClean, SetTimer
+from reference.effects import SHUT_DOWN, Halt, MarkClean
 from reference.events import AnyEvent, DirFailed, Flushed
 from reference.machine import Turn
 from reference.replica import follower
@@ -35,8 +35,7 @@ def begin(turn: Turn, broker: Broker) -> None:
 def _attempt(turn: Turn, broker: Broker) -> None:
     broker.membership.attempts += 1
     heartbeats.beat(turn, broker)
-    backoff = turn.config.controlled_shutdown_retry_backoff_ms
-    turn.effects.append(SetTimer("hand-over", backoff, backoff))
+    turn.arm("hand-over", turn.config.controlled_shutdown_retry_backoff_ms)
 
 
 def on_timer(turn: Turn, broker: Broker) -> None:

@@ -7,7 +7,7 @@ former life. The czxid of the registration is the broker's incarnation (KIP-343,
 from msgspec.structs import replace
 
 from reference.broker import log_dirs, strays
-from reference.broker.broker import Assigned, Broker, Strays, create_partition, recovered_note, start_timers
+from reference.broker.broker import Assigned, Broker, Strays, create_partition, start_timers
 from reference.broker.commands import apply, delete_replica
 from reference.config import sends_heartbeats
 from reference.coordination import paths
@@ -17,7 +17,7 @@ from reference.events import DirImage, LogImage
 from reference.log.log import recover
 from reference.machine import Turn
 from reference.replica import follower
-from reference.replica.partition import Idle
+from reference.replica.partition import Idle, note_of
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
 
 
@@ -48,7 +48,8 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
             partition.hw = high_watermarks.get(log_image.tp, Offset(0))
             if turn.config.variant.hw_clamp:
                 partition.hw = min(partition.hw, log.leo)  # KAFKA-539: the checkpoint may be above the recovered log
-            turn.note(recovered_note(partition, cut))
+            reason = "cut at a bad CRC" if cut else None
+            turn.note(replace(note_of(partition, "recovered"), dir=log.dir, detail=reason))
             if cut:
                 # Truncate the file too: otherwise new records would follow the bad batch, and the next start would drop them.
                 turn.effects.append(Truncate(found.dir, log.tp, log.leo))

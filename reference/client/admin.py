@@ -9,11 +9,7 @@ REQUEST_TIMED_OUT; the request stays, and the controller goes on with it.
 """
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Literal, assert_never
-
-import msgspec
-from msgspec import Struct
 
 from reference.client.calls import Answered
 from reference.client.commands import BELOW, NESTED, SINGLE, Command, ListPending, ops_of, script
@@ -47,13 +43,14 @@ from reference.events import (
     ZkState,
     ZkWatch,
 )
+from reference.machine import Machine
 from reference.types import Millis
 
 TIMER = "admin"
 Outputs = list[AnyEffect | Answered]
 
 
-class Admin(Struct):
+class Admin(Machine):
     """One administrator. `asked`: how often its request was sent; `doubtful`: the request may exist, but its answer was lost."""
 
     timeout_ms: Millis
@@ -108,14 +105,6 @@ class Admin(Struct):
             self.session, self.request, self.connecting = 0, 0, True
             return [*self._forget(), ZkConnect()]
         return []  # requests in flight are answered Unknown; new ones wait for the connection
-
-    def fingerprint(self) -> bytes:
-        """blake2b of the canonical encoding."""
-        return blake2b(msgspec.msgpack.encode(self, order="deterministic"), digest_size=16).digest()
-
-    def clone(self) -> "Admin":
-        """A copy that shares no mutable state with the original."""
-        return msgspec.msgpack.decode(msgspec.msgpack.encode(self), type=Admin)
 
     def _forget(self) -> Outputs:
         """The session or the answer is lost: a request in flight may have been performed."""

@@ -16,11 +16,9 @@ State is plain data. Few calls are in flight at a time (a workload process has o
 """
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import assert_never
 
 import msgspec
-from msgspec import Struct
 
 from reference.client import session as sessions
 from reference.client.calls import Answered, Call, EarliestCall, LatestCall, PollCall, Polled, ProduceCall
@@ -42,7 +40,7 @@ from reference.events import (
     ZkState,
     ZkWatch,
 )
-from reference.machine import Now
+from reference.machine import Machine, Now
 from reference.messages import (
     AnyMessage,
     FetchReply,
@@ -53,16 +51,7 @@ from reference.messages import (
     MetadataReply,
     ProduceReply,
 )
-from reference.types import (
-    NO_PRODUCER_ID,
-    NO_TOPIC_ID,
-    Address,
-    BrokerId,
-    LeaderEpoch,
-    Millis,
-    Offset,
-    broker_address,
-)
+from reference.types import NO_PRODUCER_ID, NO_TOPIC_ID, Address, BrokerId, LeaderEpoch, Millis, Offset, broker_address
 
 LOOKUP_TIMEOUT_MS = Millis(400)  # of one Metadata request; then the client asks the next broker
 LOOKUP_BACKOFF_MS = Millis(100)  # metadata.retry: after an answer without the leader
@@ -75,7 +64,7 @@ Outputs = list[AnyEffect | Answered]
 _Answer = FetchReply | ProduceReply | ListOffsetsReply
 
 
-class Client(Struct, kw_only=True):
+class Client(Machine, kw_only=True):
     """One client process, created by `boot`; it has no timers or connections before the first call."""
 
     address: Address
@@ -123,14 +112,6 @@ class Client(Struct, kw_only=True):
                 return []  # a client has no ZooKeeper session and no disk
             case _:
                 assert_never(event)
-
-    def clone(self) -> "Client":
-        """A copy that shares no mutable state with the original."""
-        return _DECODER.decode(_ENCODER.encode(self))
-
-    def fingerprint(self) -> bytes:
-        """blake2b of the canonical encoding: equal states, equal bytes, in every process."""
-        return blake2b(_ENCODER.encode(self), digest_size=16).digest()
 
     # --- finding leaders --------------------------------------------------------------------------------------------------
 
@@ -353,7 +334,3 @@ class Client(Struct, kw_only=True):
     def _next_correlation(self) -> int:
         self.correlation += 1
         return self.correlation
-
-
-_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
-_DECODER = msgspec.msgpack.Decoder(Client)

@@ -143,8 +143,7 @@ def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answ
         return
     listed = sorted(set(paths.decode_preferred(found.data)))
     procedure.partitions = {tp: controller.assignments[tp] for tp in listed if tp in controller.assignments}
-    path = paths.PREFERRED_ELECTION if kind == "preferred" else paths.UNCLEAN_ELECTION
-    procedure.writes = [(Delete(path, found.version),)]
+    procedure.writes = [(Delete(_PATHS[kind], found.version),)]
     procedure.step = "electing"
     for tp in procedure.partitions:
         leader_election.start(turn, controller, tp, PreferredLeader() if kind == "preferred" else UncleanLeader())

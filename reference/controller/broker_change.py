@@ -3,31 +3,17 @@
 A registration with another czxid counts as another broker, so that the controller sees a bounce (KIP-380).
 """
 
-from reference.controller import channel, leader_election, standings
+from reference.controller import channel, leader_election, listings, standings
 from reference.controller.context import BrokerList, Controller, LiveBroker, live_ids
-from reference.controller.outstanding import ask, is_outstanding
+from reference.controller.outstanding import ask
 from reference.coordination import paths
-from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData
+from reference.coordination.api import AnyAnswer, Children, Data, GetData
 from reference.machine import Turn
 from reference.types import BrokerId, Incarnation
 
 
-def on_watch(turn: Turn, controller: Controller) -> None:
-    """V3 §A step 1: get the current live brokers. If a read is under way, read once more after it."""
-    if controller.brokers_listing.step == "idle":
-        _read_children(turn, controller)
-    else:
-        controller.brokers_listing.again = True
-
-
-def _read_children(turn: Turn, controller: Controller) -> None:
-    listing = controller.brokers_listing
-    listing.step, listing.again = "children", False
-    ask(turn, controller, BrokerList(), (GetChildren(paths.BROKER_IDS, watch=True),))
-
-
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """The children of /brokers/ids, or their data."""
+    """V3 §A step 1: get the current live brokers, from the children of /brokers/ids and then their data."""
     listing = controller.brokers_listing
     if listing.step == "children":
         listing.names = answers[0].names if isinstance(answers[0], Children) else ()
@@ -38,10 +24,8 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
         answers = ()
     live = registrations(listing.names, answers)
     controller.legacy = legacy_registrations(listing.names, answers)
-    listing.step = "idle"
     on_broker_change(turn, controller, live)
-    if listing.again:
-        _read_children(turn, controller)
+    listings.resume(turn, controller, BrokerList())
 
 
 def registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...]) -> tuple[LiveBroker, ...]:
@@ -55,12 +39,6 @@ def legacy_registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...])
     found = zip(names, answers, strict=True)
     legacy = [(name, a.czxid) for name, a in found if isinstance(a, Data) and paths.is_legacy_registration(a.data)]
     return tuple(sorted(LiveBroker(BrokerId(int(name)), Incarnation(czxid)) for name, czxid in legacy))
-
-
-def retry(turn: Turn, controller: Controller) -> None:
-    """Read again if an answer was lost."""
-    if controller.brokers_listing.step != "idle" and not is_outstanding(controller, BrokerList()):
-        _read_children(turn, controller)
 
 
 def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker, ...]) -> None:

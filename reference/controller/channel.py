@@ -9,26 +9,21 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from reference.controller.context import Channel, Controller, LiveBroker, offline_replicas, served_by
-from reference.effects import CancelTimer, SetTimer
+from reference.effects import CancelTimer
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import (
+    AnyCommand,
+    CommandReply,
     LeaderAndIsr,
-    LeaderAndIsrReply,
     LogInfo,
-    LogInfoReply,
     PartitionState,
     StopPartition,
     StopReplica,
-    StopReplicaReply,
     UpdateMetadata,
-    UpdateMetadataReply,
 )
 from reference.timers import Timer, name_of
 from reference.types import NO_TOPIC_ID, BrokerId, TopicPartition, broker_address, topic_of
-
-ControlRequest = LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo
-ControlReply = LeaderAndIsrReply | StopReplicaReply | UpdateMetadataReply | LogInfoReply
 
 
 def channel_of(controller: Controller, broker: BrokerId) -> Channel | None:
@@ -211,8 +206,7 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
     else:
         return
     turn.send(broker_address(channel.broker), channel.in_flight)
-    timeout = turn.config.request_timeout_ms
-    turn.effects.append(SetTimer(name_of(Timer.CHANNEL, channel.broker), timeout, timeout))
+    turn.arm(name_of(Timer.CHANNEL, channel.broker), turn.config.request_timeout_ms)
 
 
 def _with_offline(controller: Controller, state: PartitionState) -> PartitionState:
@@ -251,7 +245,7 @@ def on_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
         _send_next(turn, controller, channel)
 
 
-def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: ControlReply) -> ControlRequest | None:
+def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: CommandReply) -> AnyCommand | None:
     """The request that this answers; None if the answer is not awaited, or the request is to be sent again."""
     channel = channel_of(controller, broker)
     if channel is None or channel.in_flight is None or channel.in_flight.correlation != reply.correlation:
@@ -261,8 +255,7 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
         # The broker does not know its registration yet (KAFKA-9839), or has a newer one, which the watch will show.
         _requeue(channel)
         channel.backing_off = True
-        pause = turn.config.retry_backoff_ms
-        turn.effects.append(SetTimer(name_of(Timer.CHANNEL, broker), pause, 2 * pause))
+        turn.retry(name_of(Timer.CHANNEL, broker))
         return None
     channel.in_flight = None
     turn.effects.append(CancelTimer(name_of(Timer.CHANNEL, broker)))

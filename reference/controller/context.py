@@ -7,18 +7,7 @@ from msgspec import Struct, field
 from reference.coordination.admin_paths import Reassignments
 from reference.coordination.api import AnyOp
 from reference.coordination.reassignment_requests import Request
-from reference.messages import (
-    IsrChange,
-    IsrProposal,
-    IsrResult,
-    LeaderAndIsr,
-    LogEnd,
-    LogInfo,
-    PartitionState,
-    StopPartition,
-    StopReplica,
-    UpdateMetadata,
-)
+from reference.messages import AnyCommand, IsrChange, IsrProposal, IsrResult, LogEnd, PartitionState, StopPartition
 from reference.types import (
     Address,
     BrokerId,
@@ -148,7 +137,7 @@ class Channel(Struct):
     stops: dict[TopicPartition, StopPartition] = {}
     logs: tuple[TopicPartition, ...] = ()
     backing_off: bool = False
-    in_flight: LeaderAndIsr | UpdateMetadata | StopReplica | LogInfo | None = None
+    in_flight: AnyCommand | None = None
 
 
 AdminKind = Literal["add", "remove", "preferred", "delete", "unclean"]

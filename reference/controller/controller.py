@@ -11,10 +11,10 @@ from reference.controller import (
     heartbeats,
     isr_change,
     leader_election,
+    listings,
     log_dirs,
     topics,
 )
-from reference.controller.channel import ControlReply
 from reference.controller.context import (
     AdminPath,
     AnyPending,
@@ -35,6 +35,7 @@ from reference.coordination.api import AnyAnswer, BadVersion, NoNode, SessionExp
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import (
+    CommandReply,
     IsrChange,
     LeaderAndIsr,
     LeaderAndIsrReply,
@@ -56,19 +57,12 @@ def on_registered(turn: Turn, controller: Controller) -> None:
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> None:
     """A watch fired (V3 §A, §B, §D)."""
-    active = controller.step == "active"
     if path == paths.CONTROLLER and controller.step != "off":
         controller_election.look(turn, controller)
     elif path == paths.BROKER_IDS:
-        if active:
-            broker_change.on_watch(turn, controller)
-        else:
-            controller.brokers_listing.again = True
+        listings.on_watch(turn, controller, BrokerList())
     elif path == paths.TOPICS:
-        if active:
-            topics.on_watch(turn, controller)
-        else:
-            controller.topics_listing.again = True
+        listings.on_watch(turn, controller, TopicList())
     elif path == paths.LOG_DIR_EVENTS:
         log_dirs.on_watch(turn, controller)
     elif not reassignment.on_watch(turn, controller, path):
@@ -143,15 +137,14 @@ def on_timer(turn: Turn, controller: Controller) -> None:
     if controller.step in ("looking", "active") and not is_outstanding(controller, OwnElection()):
         controller_election.look(turn, controller)
     if controller.step == "active":
-        broker_change.retry(turn, controller)
-        topics.retry(turn, controller)
+        listings.retry(turn, controller)
         leader_election.retry(turn, controller)
         log_dirs.retry(turn, controller)
         admin.retry(turn, controller)
         reassignment.retry(turn, controller)
 
 
-def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: ControlReply) -> None:
+def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: CommandReply) -> None:
     """A broker answered a control request."""
     request = channel.on_reply(turn, controller, broker, reply)
     if request is None:
@@ -170,21 +163,18 @@ def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: Contro
         _proceed(turn, controller)
 
 
-def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: MetadataHeartbeat) -> None:
-    """MetadataHeartbeat of a broker (KIP-343)."""
-    heartbeats.on_heartbeat(turn, controller, source, request)
+def on_request(turn: Turn, controller: Controller, source: Address, request: MetadataHeartbeat | IsrChange) -> None:
+    """A broker sends a heartbeat, or a leader proposes another ISR (KIP-343)."""
+    if isinstance(request, MetadataHeartbeat):
+        heartbeats.on_heartbeat(turn, controller, source, request)
+    else:
+        isr_change.on_isr_change(turn, controller, source, request)
     channel.pump(turn, controller)
 
 
 def on_silence(turn: Turn, controller: Controller, broker: BrokerId) -> None:
     """A broker sent no heartbeat in time (KIP-343)."""
     heartbeats.on_silence(turn, controller, broker)
-    channel.pump(turn, controller)
-
-
-def on_isr_change(turn: Turn, controller: Controller, source: Address, request: IsrChange) -> None:
-    """A leader proposes another ISR (KIP-343)."""
-    isr_change.on_isr_change(turn, controller, source, request)
     channel.pump(turn, controller)
 
 

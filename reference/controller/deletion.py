@@ -5,8 +5,8 @@ finds no assignment when it starts, or that of a later topic, and deletes its re
 the same multi as the topics: if it stayed, it would delete the next topics of these names.
 """
 
-from reference.controller import broker_change, channel
-from reference.controller.context import AdminPath, AdminProcedure, Controller, Erased, LiveBroker, forget_partition
+from reference.controller import channel, listings
+from reference.controller.context import AdminPath, AdminProcedure, BrokerList, Controller, Erased, LiveBroker, forget_partition
 from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Data, Delete, Exists, GetData
@@ -72,7 +72,7 @@ def on_erased(turn: Turn, controller: Controller) -> None:
         topic_id = controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID)
         stop = StopPartition(tp, procedure.epochs[tp], topic_id=topic_id)
         procedure.erased = (*procedure.erased, Erased(stop, brokers, procedure.told))
-    broker_change.on_watch(turn, controller)
+    listings.on_watch(turn, controller, BrokerList())
     forget(controller, procedure.topics)
     procedure.topics = ()
 

@@ -4,8 +4,8 @@ The new controller reads everything from ZooKeeper, which is the truth (R-066), 
 commands of the former controller may have been lost (R-044).
 """
 
-from reference.controller import admin, broker_change, channel, leader_election, log_dirs, standings, topics
-from reference.controller.context import ADMIN_KINDS, Controller, OwnElection
+from reference.controller import admin, broker_change, channel, leader_election, listings, log_dirs, standings
+from reference.controller.context import ADMIN_KINDS, BrokerList, Controller, OwnElection, TopicList
 from reference.controller.outstanding import ask
 from reference.controller.reassign import reassignment
 from reference.coordination import paths
@@ -78,10 +78,8 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     for tp in sorted(controller.assignments):
         leader_election.start(turn, controller, tp)
     # watches may have fired between the listing and now
-    if controller.brokers_listing.again:
-        broker_change.on_watch(turn, controller)
-    if controller.topics_listing.again:
-        topics.on_watch(turn, controller)
+    listings.resume(turn, controller, BrokerList())
+    listings.resume(turn, controller, TopicList())
     log_dirs.begin(turn, controller)
     reassignment.begin(turn, controller)  # V3 §D step 7: call on_partitions_reassigned()
     admin.begin(turn, controller)

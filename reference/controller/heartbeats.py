@@ -5,8 +5,8 @@ gone; the sender then fences itself (B-43, B-49). It takes a newer registration 
 and reads ZooKeeper all the same, because the heartbeat may be late.
 """
 
-from reference.controller import broker_change, standings
-from reference.controller.context import Controller, LiveBroker
+from reference.controller import broker_change, listings, standings
+from reference.controller.context import BrokerList, Controller, LiveBroker
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import MetadataHeartbeat, MetadataHeartbeatReply
@@ -57,7 +57,7 @@ def _adopt(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> No
     others = tuple(live for live in controller.live if live.broker != request.broker)
     adopted = LiveBroker(request.broker, request.incarnation)
     broker_change.on_broker_change(turn, controller, tuple(sorted((*others, adopted))))
-    broker_change.on_watch(turn, controller)
+    listings.on_watch(turn, controller, BrokerList())
 
 
 def on_silence(turn: Turn, controller: Controller, broker: BrokerId) -> None:

@@ -212,18 +212,15 @@ def _next_state(
     turn: Turn, controller: Controller, base: PartitionState, leader: IsrMember | None, isr: tuple[IsrMember, ...]
 ) -> PartitionState:
     broker = None if leader is None else leader.broker
-    config = turn.config
-    min_isr = min_isr_of(config, topic_of(base.tp))
-    return PartitionState(
-        tp=base.tp,
+    variant, min_isr = turn.config.variant, min_isr_of(turn.config, topic_of(base.tp))
+    return replace(
+        base,
         leader=broker,
         leader_incarnation=NO_INCARNATION if leader is None else leader.incarnation,
-        leader_epoch=LeaderEpoch(base.leader_epoch + (1 if _bumps(turn.config.variant, base, broker) else 0)),
+        leader_epoch=LeaderEpoch(base.leader_epoch + (1 if _bumps(variant, base, broker) else 0)),
         isr=isr,
         controller_epoch=controller.epoch,
-        zk_version=base.zk_version,
-        replicas=base.replicas,
-        elr=eligible.after(config.variant, isr=base.isr, elr=base.elr, wanted=isr, min_isr=min_isr),
+        elr=eligible.after(variant, isr=base.isr, elr=base.elr, wanted=isr, min_isr=min_isr),
     )
 
 

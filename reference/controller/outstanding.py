@@ -7,7 +7,7 @@ outstanding; the retry timer then takes it up again.
 from reference.controller.context import AnyPending, Controller, Outstanding
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Check
-from reference.effects import SetTimer, ZkRequest
+from reference.effects import ZkRequest
 from reference.machine import Turn
 from reference.timers import Timer, name_of
 
@@ -45,5 +45,4 @@ def is_outstanding(controller: Controller, pending: AnyPending) -> bool:
 
 def retry_later(turn: Turn) -> None:
     """Arm the timer that takes up every procedure whose answer was lost."""
-    pause = turn.config.retry_backoff_ms
-    turn.effects.append(SetTimer(name_of(Timer.CONTROLLER_RETRY), pause, 2 * pause))
+    turn.retry(name_of(Timer.CONTROLLER_RETRY))

@@ -8,7 +8,7 @@ standing of a registration that is gone stays, inactive, so that the controller 
 from operator import attrgetter
 
 from reference.controller.context import Controller, LiveBroker, Standing
-from reference.effects import CancelTimer, Note, SetTimer
+from reference.effects import CancelTimer, Note
 from reference.machine import Turn
 from reference.timers import Timer, name_of
 from reference.types import BrokerId, BrokerState
@@ -53,8 +53,7 @@ def take_over(turn: Turn, controller: Controller) -> None:
 def move(turn: Turn, controller: Controller, standing: Standing, state: BrokerState) -> None:
     """Set the state of a broker. Unless it is inactive, time its next heartbeat (R-187)."""
     if state is not BrokerState.INACTIVE:
-        timeout = turn.config.controller_heartbeat_timeout_ms
-        turn.effects.append(SetTimer(name_of(Timer.SILENCE, standing.broker), timeout, timeout))
+        turn.arm(name_of(Timer.SILENCE, standing.broker), turn.config.controller_heartbeat_timeout_ms)
     if standing.state is state:
         return
     standing.state = state

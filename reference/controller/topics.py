@@ -4,32 +4,21 @@ A topic is its znode. A topic that was deleted and created again under the same 
 apart by the czxid of the znode (KIP-516, B-61).
 """
 
-from reference.controller import channel, leader_election
+from reference.controller import channel, deletion, leader_election, listings
 from reference.controller.context import Controller, TopicList, forget_partition
-from reference.controller.outstanding import ask, is_outstanding
+from reference.controller.outstanding import ask
 from reference.coordination import paths
-from reference.coordination.api import AnyAnswer, Children, Data, GetChildren, GetData
+from reference.coordination.api import AnyAnswer, Children, Data, GetData
 from reference.machine import Turn
 from reference.messages import StopPartition
 from reference.types import EPOCH_DURING_DELETE, TopicId, topic_of
 
 
-def on_watch(turn: Turn, controller: Controller) -> None:
-    """V3 §B on_topic_change: find new and deleted topics; the list of topics is kept in memory (R-026)."""
-    if controller.topics_listing.step == "idle":
-        _read_children(turn, controller)
-    else:
-        controller.topics_listing.again = True
-
-
-def _read_children(turn: Turn, controller: Controller) -> None:
-    listing = controller.topics_listing
-    listing.step, listing.again = "children", False
-    ask(turn, controller, TopicList(), (GetChildren(paths.TOPICS, watch=True),))
-
-
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """The children of /brokers/topics, or the assignments of new topics."""
+    """V3 §B on_topic_change: find new and deleted topics; the list of topics is kept in memory (R-026).
+
+    The answers are the children of /brokers/topics, and then the assignments of new topics.
+    """
     listing = controller.topics_listing
     if listing.step == "children":
         names = answers[0].names if isinstance(answers[0], Children) else ()
@@ -44,9 +33,7 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
         for topic, answer in zip(listing.names, answers, strict=True):
             if isinstance(answer, Data):
                 _see(turn, controller, topic, answer)
-    listing.step = "idle"
-    if listing.again:
-        _read_children(turn, controller)
+    listings.resume(turn, controller, TopicList())
 
 
 def _see(turn: Turn, controller: Controller, topic: str, znode: Data) -> None:
@@ -72,13 +59,5 @@ def _delete(turn: Turn, controller: Controller, topics: tuple[str, ...]) -> None
         if state is not None:
             epoch = EPOCH_DURING_DELETE if turn.config.variant.topic_id else state.leader_epoch
             channel.stop_replica(controller, StopPartition(tp, epoch), replicas)
-    controller.topics = tuple(t for t in controller.topics if t not in topics)
-    for topic in topics:
-        controller.topic_ids.pop(topic, None)
+    deletion.forget(controller, topics)
     channel.tell_what_is_gone(controller)
-
-
-def retry(turn: Turn, controller: Controller) -> None:
-    """Read again if an answer was lost."""
-    if controller.topics_listing.step != "idle" and not is_outstanding(controller, TopicList()):
-        _read_children(turn, controller)

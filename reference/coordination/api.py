@@ -135,21 +135,8 @@ class SessionExpired(ZkAnswer, frozen=True, tag=True):
     """The session expired: the operation was not performed."""
 
 
-AnyAnswer = (
-    Created
-    | Deleted
-    | Written
-    | Checked
-    | Data
-    | Children
-    | BadVersion
-    | NoNode
-    | NodeExists
-    | NotEmpty
-    | RolledBack
-    | Unknown
-    | SessionExpired
-)
+Refusal = BadVersion | NoNode | NodeExists | NotEmpty  # the operation was at fault
+AnyAnswer = Created | Deleted | Written | Checked | Data | Children | Refusal | RolledBack | Unknown | SessionExpired
 
 Change = Literal["created", "deleted", "changed", "children"]
 SessionState = Literal["connected", "disconnected", "expired"]

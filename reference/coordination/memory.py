@@ -35,6 +35,7 @@ from reference.coordination.api import (
     NodeExists,
     NoNode,
     NotEmpty,
+    Refusal,
     RolledBack,
     SessionExpired,
     SetData,
@@ -204,7 +205,7 @@ class MemoryZooKeeper(Struct):
             assert not isinstance(op, GetData | Exists | GetChildren)  # a multi only writes and checks
             answer = self._write(session, op, changes)
             answers.append(answer)
-            if isinstance(answer, BadVersion | NoNode | NodeExists | NotEmpty):
+            if isinstance(answer, Refusal):
                 self._restore(saved, [path for path, change in changes if change == "created"])
                 changes.clear()
                 at = len(answers) - 1

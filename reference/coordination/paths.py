@@ -38,12 +38,7 @@ LOG_DIR_FAILURE = 1
 LEGACY_REGISTRATION = 4  # versions of BrokerInfo (KIP-343 Compatibility)
 HEARTBEAT_REGISTRATION = 5
 PRODUCER_IDS = "/latest_producer_id_block"
-PERSISTENT = (
-    "/brokers",
-    BROKER_IDS,
-    TOPICS,
-    LOG_DIR_EVENTS,
-)  # created by anyone who finds them missing
+PERSISTENT = ("/brokers", BROKER_IDS, TOPICS, LOG_DIR_EVENTS)  # created by any process that finds them missing
 
 
 class _BrokerJson(Struct):

@@ -8,7 +8,7 @@ from reference.errors import ErrorCode
 from reference.log import log as logs
 from reference.machine import Turn
 from reference.messages import Batch, FetchReply, ProduceReply
-from reference.replica.partition import ParkedFetch, ParkedProduce, Partition, stable_leo
+from reference.replica.partition import Parked, ParkedFetch, ParkedProduce, Partition, stable_leo
 from reference.types import Address, Offset
 
 
@@ -75,18 +75,15 @@ def _reply_produce(turn: Turn, partition: Partition, parked: ParkedProduce, erro
 def expire(turn: Turn, partition: Partition) -> None:
     """Answer requests whose deadline passed: fetches empty, produces with REQUEST_TIMED_OUT (their records stay)."""
     now = turn.now.monotonic_ms
-    for fetch in partition.fetches:
-        if fetch.deadline_ms <= now:
-            _reply_fetch(turn, partition, fetch, ErrorCode.NONE)
-        else:
-            turn.due(fetch.deadline_ms)
+    for fetch in (f for f in partition.fetches if f.deadline_ms <= now):
+        _reply_fetch(turn, partition, fetch, ErrorCode.NONE)
     partition.fetches = [f for f in partition.fetches if f.deadline_ms > now]
-    for parked in partition.produces:
-        if parked.deadline_ms <= now:
-            _reply_produce(turn, partition, parked, ErrorCode.REQUEST_TIMED_OUT)
-        else:
-            turn.due(parked.deadline_ms)
+    for produce in (p for p in partition.produces if p.deadline_ms <= now):
+        _reply_produce(turn, partition, produce, ErrorCode.REQUEST_TIMED_OUT)
     partition.produces = [p for p in partition.produces if p.deadline_ms > now]
+    waiting: tuple[Parked, ...] = (*partition.fetches, *partition.produces)
+    for parked in waiting:
+        turn.due(parked.deadline_ms)
 
 
 def asker_gone(partition: Partition, source: Address) -> None:

@@ -87,8 +87,7 @@ def ask(turn: Turn, partition: Partition) -> None:
             config.fetch_max_bytes,
         )
     turn.send(broker_address(role.leader), request)
-    timeout = config.request_timeout_ms + wait
-    turn.effects.append(SetTimer(f"fetch:{partition.tp}", timeout, timeout))
+    turn.arm(f"fetch:{partition.tp}", config.request_timeout_ms + wait)
 
 
 def _back_off(turn: Turn, partition: Partition, role: Follower) -> None:

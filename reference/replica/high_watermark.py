@@ -3,11 +3,12 @@
 While an ISR change is in flight, either ISR may be the one in ZooKeeper, so the leader counts both (the maximal ISR, KIP-497).
 """
 
-from reference.effects import Note
+from msgspec.structs import replace
+
 from reference.machine import Turn
 from reference.messages import IsrMember
 from reference.replica import delayed
-from reference.replica.partition import Leader, Partition, progress_of, stable_leo
+from reference.replica.partition import Leader, Partition, note_of, progress_of, stable_leo
 from reference.types import Offset
 
 
@@ -73,14 +74,4 @@ def follow(turn: Turn, partition: Partition, hw: Offset) -> None:
 
 
 def _note(turn: Turn, partition: Partition, role: str) -> None:
-    turn.note(
-        Note(
-            kind="hw",
-            tp=partition.tp,
-            topic_id=partition.log.topic_id,
-            hw=partition.hw,
-            leo=partition.log.leo,
-            leader_epoch=partition.leader_epoch,
-            detail=role,
-        )
-    )
+    turn.note(replace(note_of(partition, "hw"), leader_epoch=partition.leader_epoch, detail=role))

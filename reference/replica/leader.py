@@ -2,22 +2,14 @@
 
 from operator import attrgetter
 
-from reference.effects import CancelTimer, Disconnect, Note
+from msgspec.structs import replace
+
+from reference.effects import CancelTimer, Disconnect
 from reference.errors import ErrorCode
 from reference.log import epoch_cache, producers
 from reference.log.producers import Written
 from reference.machine import Turn
-from reference.messages import (
-    Batch,
-    Diverging,
-    EpochEnd,
-    EpochEndReply,
-    Fetch,
-    FetchReply,
-    PartitionState,
-    Produce,
-    ProduceReply,
-)
+from reference.messages import Batch, Diverging, EpochEnd, EpochEndReply, Fetch, FetchReply, PartitionState, Produce, ProduceReply
 from reference.replica import delayed, high_watermark, isr
 from reference.replica.partition import (
     FollowerProgress,
@@ -28,6 +20,7 @@ from reference.replica.partition import (
     append,
     brokers_of,
     is_of_another_topic,
+    note_of,
     progress_of,
 )
 from reference.sealed import count
@@ -65,17 +58,8 @@ def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
         ],
     )
     partition.role = leader
-    turn.note(
-        Note(
-            kind="became-leader",
-            tp=partition.tp,
-            topic_id=partition.log.topic_id,
-            leader_epoch=state.leader_epoch,
-            leo=partition.log.leo,
-            hw=partition.hw,
-            isr=brokers_of(state.isr),
-        )
-    )
+    became = note_of(partition, "became-leader")
+    turn.note(replace(became, leader_epoch=state.leader_epoch, isr=brokers_of(state.isr)))
     high_watermark.advance(turn, partition, leader)
 
 

@@ -84,27 +84,29 @@ class Idle(Struct, frozen=True, tag=True):
     """Neither leader nor follower."""
 
 
-class ParkedProduce(Struct):
-    """A produce that waits for its acknowledgement; its records are at base_offset <= offset < end_offset."""
+class Parked(Struct):
+    """Base of parked requests: the sender, and the time in monotonic ms at which the request is answered in any case."""
 
     source: Address
     correlation: int
+    deadline_ms: int
+
+
+class ParkedProduce(Parked):
+    """A produce that waits for its acknowledgement; its records are at base_offset <= offset < end_offset."""
+
     acks: int
     base_offset: Offset
     end_offset: Offset
     leader_epoch: LeaderEpoch
-    deadline_ms: int
 
 
-class ParkedFetch(Struct):
+class ParkedFetch(Parked):
     """A fetch that waits for records to become visible. `replica` is None for a consumer."""
 
-    source: Address
-    correlation: int
     replica: BrokerId | None
     offset: Offset
     max_records: int
-    deadline_ms: int
     max_bytes: int | None = None
 
 
@@ -129,6 +131,11 @@ class Partition(Struct):
 def is_of_another_topic(turn: Turn, partition: Partition, asked: TopicId) -> bool:
     """True if the request names another topic of the same name (KIP-516, B-61)."""
     return turn.config.variant.topic_id and asked not in (NO_TOPIC_ID, partition.log.topic_id)
+
+
+def note_of(partition: Partition, kind: str) -> Note:
+    """A note about this replica, with its LEO and HW."""
+    return Note(kind=kind, tp=partition.tp, topic_id=partition.log.topic_id, leo=partition.log.leo, hw=partition.hw)
 
 
 def stable_leo(partition: Partition) -> Offset:

@@ -25,6 +25,7 @@ from reference.effects import (
     MarkClean,
     MarkDir,
     Note,
+    OnDisk,
     Send,
     SetTimer,
     Truncate,
@@ -37,7 +38,7 @@ from reference.log.log import end_of
 from reference.machine import Now
 from reference.messages import AnyMessage, Batch, PartitionState, Produce
 from reference.node import Node
-from reference.performing import OnDisk, perform
+from reference.performing import perform
 from reference.replica.partition import Leader, Partition
 from reference.sealed import in_the_clear
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, BrokerId, Incarnation, Millis, TopicId, TopicPartition

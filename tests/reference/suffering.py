@@ -12,11 +12,10 @@ from reference.config import VARIANTS, TopicSpec
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Data, GetChildren, GetData, Unknown
 from reference.coordination.memory import Fired
-from reference.effects import AnyEffect, Flush, Truncate, ZkConnect, ZkRequest
+from reference.effects import AnyEffect, Flush, OnDisk, Truncate, ZkConnect, ZkRequest
 from reference.effects import DeleteReplica as DeleteLog
 from reference.events import AnyEvent, ZkReplied, ZkState, ZkWatch
 from reference.messages import PartitionState
-from reference.performing import OnDisk
 from reference.replica.partition import Leader, Partition
 from reference.sealed import in_the_clear
 from reference.types import TopicId, TopicPartition

@@ -9,8 +9,7 @@ from reference.controller import channel, leader_election
 from reference.controller.context import NEW_EPOCH, Controller, Move, live_ids
 from reference.controller.reassign import in_flight as reassign_in_flight
 from reference.controller.reassign import move as reassign_move
-from reference.controller.reassign.in_flight_read import in_use
-from reference.controller.reassign.read import Draft, Seen
+from reference.controller.reassign.read import Draft, Seen, uses_proposal_b
 from reference.coordination import admin_paths, paths
 from reference.coordination.admin_paths import Reassignment, Reassignments
 from reference.coordination.api import AnyOp, Create, Delete, SetData
@@ -27,7 +26,7 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
     agent.resumed = True
     if first and failover == "premature":
         draft.entries = dict(list(draft.entries.items())[:1])  # B-58, KAFKA-6193: the map was not full when it was written back
-    if in_use(turn.config.variant):
+    if uses_proposal_b(turn.config.variant):
         reassign_in_flight.take_requests(turn, controller, seen, draft)
     for tp in sorted({*agent.entries, *agent.moves}):
         entry = draft.entries.get(tp)
@@ -40,12 +39,12 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
             agent.moves.pop(tp, None)  # being deleted, or not seen yet
         elif entry is None:
             _leave(turn, controller, tp, seen.assigned[tp])
-        elif in_use(turn.config.variant) and entry != agent.entries.get(tp):
+        elif uses_proposal_b(turn.config.variant) and entry != agent.entries.get(tp):
             pass  # begun or changed: wait until it is written, because the next controller must do the same
         elif first and failover == "abort" and any(b not in live_ids(controller) for b in entry.replicas):
             del draft.entries[tp]  # B-58, KAFKA-4214: given up because a new replica is down just now
         else:
-            if in_use(turn.config.variant):
+            if uses_proposal_b(turn.config.variant):
                 _go_on_with(turn, controller, draft, tp)
             else:
                 _take_up(turn, controller, draft, tp)
@@ -185,7 +184,7 @@ def _writes(turn: Turn, controller: Controller, seen: Seen, draft: Draft) -> tup
     for topic in changed:
         assignment = {tp: replicas for tp, replicas in draft.assigned.items() if topic_of(tp) == topic}
         ops.append(SetData(paths.topic_path(topic), paths.partitions_payload(assignment), seen.versions[topic]))
-    if in_use(variant):
+    if uses_proposal_b(variant):
         return (*ops, *reassign_in_flight.writes(agent, draft))
     if variant.reassign_path == "v3":
         return (*ops, *_erased(agent.entries, draft.entries))

@@ -1,7 +1,7 @@
 """The reads of the reassignment agent when it wakes up: the requests first, then the partitions that they name.
 
 The variant decides which path holds requests (C-06): /admin/reassign_partitions with the znodes of KIP-236 beside it, or V3's
-tree of one znode for each partition. Proposal B has its own paths (`in_flight_read`).
+tree of one znode for each partition. Proposal B has its own paths: requests and entries in flight (C-19).
 """
 
 from msgspec import Struct
@@ -9,13 +9,14 @@ from msgspec import Struct
 from reference.config import Variant
 from reference.controller import broker_change
 from reference.controller.context import Agent, LiveBroker
-from reference.controller.reassign import in_flight_read as reassign_in_flight_read
 from reference.coordination import admin_paths, paths
-from reference.coordination.admin_paths import PARTITIONS_REASSIGNED, Reassignment, Reassignments
+from reference.coordination.admin_paths import PARTITIONS_REASSIGNED, REASSIGNMENTS, REQUESTS, Reassignment, Reassignments
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
+from reference.coordination.reassignment_requests import decode_entry, decode_request
 from reference.messages import PartitionState
 from reference.types import BrokerId, TopicPartition, topic_of, topic_partition
 
+_ROOTS_OF_B = (admin_paths.REASSIGN, REQUESTS)  # "requires only 1 more watch than the current version": none per reassignment
 _ZNODES = (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA, admin_paths.REASSIGN_CANCEL)
 
 
@@ -37,17 +38,23 @@ class Draft(Struct, kw_only=True):
     assigned: dict[TopicPartition, tuple[BrokerId, ...]]
 
 
+def uses_proposal_b(variant: Variant) -> bool:
+    """C-19: whether the controller works by proposal B."""
+    return variant.reassignment == "B"
+
+
 def roots(variant: Variant) -> tuple[str, ...]:
     """The paths that hold requests."""
-    if reassign_in_flight_read.in_use(variant):
-        return reassign_in_flight_read.ROOTS
+    if uses_proposal_b(variant):
+        return _ROOTS_OF_B
     return (PARTITIONS_REASSIGNED,) if variant.reassign_path == "v3" else _ZNODES
 
 
 def listing(variant: Variant, agent: Agent) -> tuple[AnyOp, ...]:
-    """The first reads, each with a watch."""
-    if reassign_in_flight_read.in_use(variant):
-        return reassign_in_flight_read.LISTING
+    """The first reads, each with a watch but that of entries in flight (R-252)."""
+    if uses_proposal_b(variant):
+        children = GetChildren(REQUESTS, watch=True), GetChildren(REASSIGNMENTS)
+        return (*(Exists(root, watch=True) for root in _ROOTS_OF_B), *children)
     if variant.reassign_path == "v3":
         return Exists(PARTITIONS_REASSIGNED, watch=True), GetChildren(PARTITIONS_REASSIGNED, watch=True)
     # B-58, KAFKA-9478: the watch was set only where the znode did not exist, so what was written to it later was never seen
@@ -57,8 +64,8 @@ def listing(variant: Variant, agent: Agent) -> tuple[AnyOp, ...]:
 
 def on_listed(variant: Variant, agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
     """R-049: get the set of reassigned partitions. The next reads; empty when the set is known."""
-    if reassign_in_flight_read.in_use(variant):
-        return reassign_in_flight_read.on_listed(agent, answers)
+    if uses_proposal_b(variant):
+        return _on_listed_in_flight(agent, answers)
     match agent.step:
         case "listing" if len(answers) == len(_ZNODES):
             _take_znodes(agent, answers)
@@ -97,13 +104,62 @@ def _entries_of_v3(asked: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> 
     return dict(sorted(found.items()))
 
 
+def _on_listed_in_flight(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
+    """The next reads: requests and topics of entries in flight, then the entries; empty when all are known."""
+    match agent.step:
+        case "listing":
+            agent.step = "topics"
+            return _on_roots(agent, answers)
+        case "topics":
+            agent.step = "entries"
+            found = [(op.path, answer) for op, answer in zip(agent.asked, answers, strict=True)]
+            agent.requests = {path: decode_request(a.data) for path, a in found if isinstance(a, Data)}
+            topics = [(path, a.names) for path, a in found if isinstance(a, Children)]
+            agent.parents += tuple(path for path, _ in topics)
+            return tuple(GetData(f"{path}/{name}") for path, names in topics for name in names if name.isdecimal())
+        case _:
+            _on_entries(agent, answers)
+            return ()
+
+
+def _on_roots(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
+    legacy, _, requests, topics = answers
+    agent.legacy, agent.bad, agent.version = {}, 0, -1
+    if isinstance(legacy, Data):
+        agent.legacy, agent.bad = admin_paths.decode_reassignments(legacy.data)
+        agent.version = legacy.version
+    agent.entries, agent.versions, agent.requests, agent.parents = {}, {}, {}, ()
+    ops: tuple[AnyOp, ...] = ()
+    if isinstance(requests, Children):
+        agent.parents += (REQUESTS,)
+        ops += tuple(GetData(f"{REQUESTS}/{name}") for name in requests.names)
+    if isinstance(topics, Children):
+        agent.parents += (REASSIGNMENTS,)
+        ops += tuple(GetChildren(f"{REASSIGNMENTS}/{topic}") for topic in topics.names)
+    return ops
+
+
+def _on_entries(agent: Agent, answers: tuple[AnyAnswer, ...]) -> None:
+    found: Reassignments = {}
+    for op, answer in zip(agent.asked, answers, strict=True):
+        if isinstance(answer, Data):
+            topic, _, index = op.path.removeprefix(f"{REASSIGNMENTS}/").rpartition("/")
+            tp = topic_partition(topic, int(index))
+            agent.versions[tp] = answer.version
+            entry = decode_entry(answer.data)
+            if entry is not None:  # else another client wrote there: the znode is deleted
+                found[tp] = entry
+    agent.entries = dict(sorted(found.items()))
+
+
 def details(agent: Agent) -> tuple[AnyOp, ...]:
     """Reads about the partitions: V3 §F step 3.1 reads the ISR; the watch for the leader's change of it is Kafka's.
 
     Registrations come last: a broker that registers after this read reads its assignment later than this does.
     """
     tps = sorted({*agent.entries, *agent.moves})
-    topics = sorted({topic_of(tp) for tp in (*tps, *agent.extra)} | {*reassign_in_flight_read.topics_asked(agent)})
+    requested = [tp for request in agent.requests.values() for tp in request.replicas]
+    topics = sorted({topic_of(tp) for tp in (*tps, *agent.extra, *requested, *agent.legacy)})
     leaving = sorted({b for move in agent.moves.values() if move.step == "clearing" for b in move.dropped})
     return (
         *(GetData(paths.topic_path(topic)) for topic in topics),

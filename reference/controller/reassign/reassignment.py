@@ -13,7 +13,7 @@ from reference.controller.reassign import plan as reassign_plan
 from reference.controller.reassign import read as reassign_read
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Created, Data, Deleted, Exists, Written
-from reference.effects import CancelTimer, SetTimer
+from reference.effects import CancelTimer
 from reference.machine import Turn
 from reference.timers import Timer, name_of
 
@@ -95,8 +95,7 @@ def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> 
     # B-58, KAFKA-9478: entries without a move are never read again
     forgotten = turn.config.variant.reassign_failover == "zombie" and not agent.moves
     if (agent.moves or agent.entries or agent.extra) and not forgotten:
-        pause = turn.config.reassign_interval_ms
-        turn.effects.append(SetTimer(name_of(Timer.REASSIGN), pause, pause))
+        turn.arm(name_of(Timer.REASSIGN), turn.config.reassign_interval_ms)
     else:
         turn.effects.append(CancelTimer(name_of(Timer.REASSIGN)))
     if ops:

@@ -1,0 +1,47 @@
+"""Reading /brokers/ids and /brokers/topics: the children of the path, then each child (V3 §A, §B).
+
+`broker_change` and `topics` take the answers. If a watch fires while a read is under way, one more read follows it.
+"""
+
+from reference.controller.context import BrokerList, Controller, Listing, TopicList
+from reference.controller.outstanding import ask, is_outstanding
+from reference.coordination import paths
+from reference.coordination.api import GetChildren
+from reference.machine import Turn
+
+
+def _of(controller: Controller, pending: BrokerList | TopicList) -> tuple[Listing, str]:
+    if isinstance(pending, BrokerList):
+        return controller.brokers_listing, paths.BROKER_IDS
+    return controller.topics_listing, paths.TOPICS
+
+
+def on_watch(turn: Turn, controller: Controller, pending: BrokerList | TopicList) -> None:
+    """The children may have changed: read them, once this controller is active."""
+    listing, _ = _of(controller, pending)
+    if controller.step == "active" and listing.step == "idle":
+        _read(turn, controller, pending)
+    else:
+        listing.again = True
+
+
+def _read(turn: Turn, controller: Controller, pending: BrokerList | TopicList) -> None:
+    listing, path = _of(controller, pending)
+    listing.step, listing.again = "children", False
+    ask(turn, controller, pending, (GetChildren(path, watch=True),))
+
+
+def resume(turn: Turn, controller: Controller, pending: BrokerList | TopicList) -> None:
+    """A read has ended, or this controller has taken over: read again if a watch fired meanwhile."""
+    listing, _ = _of(controller, pending)
+    listing.step = "idle"
+    if listing.again:
+        _read(turn, controller, pending)
+
+
+def retry(turn: Turn, controller: Controller) -> None:
+    """Read again if an answer was lost."""
+    for pending in (BrokerList(), TopicList()):
+        listing, _ = _of(controller, pending)
+        if listing.step != "idle" and not is_outstanding(controller, pending):
+            _read(turn, controller, pending)
