@@ -14,7 +14,7 @@ SOAK_SEEDS ?= 0..19
 
 .PHONY: help setup check test test-fast test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers prove-checkers clean
 help:
-	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=200] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | prove-checkers | clean   (README.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=200] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | prove-checkers | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup

@@ -46,7 +46,7 @@ def protocol(what: _Which = "R", *, json: options.AsJson = False) -> int:
     if not found:
         raise UsageError(f"{what} is not an id, list or document; known: {', '.join([*_lists(), *_documents()])}")
     if json:
-        say_json(found)
+        say_json({"rows": found})
         return 0
     for row in found:
         say(f"{row.id}  {row.status.partition(':')[0]:<11}  {row.text}")

@@ -157,6 +157,18 @@ def unknown_workload(name: str) -> str:
     return f"unknown workload {name!r}; known: {', '.join(WORKLOADS)}"
 
 
+# Of the cluster. A timer of 0 ms would fire for ever without the simulated clock moving on.
+_AT_LEAST_ONE = (
+    "brokers",
+    "log_dirs",
+    "session_timeout_ms",
+    "replica_lag_time_max_ms",
+    "request_timeout_ms",
+    "fetch_wait_max_ms",
+    "checkpoint_interval_ms",
+)
+
+
 def _identity(plan: Plan) -> Iterator[Complaint]:
     refusal = name_complaint(plan.name)
     if refusal is not None:
@@ -170,7 +182,7 @@ def _cluster(plan: Plan) -> Iterator[Complaint]:
     cluster = plan.cluster
     if plan.variant is None and plan.protocol not in VARIANTS:
         yield Complaint(path=("protocol",), sentence=unknown_protocol(plan.protocol))
-    for name in ("brokers", "log_dirs", "session_timeout_ms", "replica_lag_time_max_ms", "request_timeout_ms"):
+    for name in _AT_LEAST_ONE:
         if getattr(cluster, name) < 1:
             yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1, not {getattr(cluster, name)}")
     if cluster.zookeeper not in (1, 3):
@@ -232,6 +244,11 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
 
 def _promise(plan: Plan) -> Iterator[Complaint]:
     promised = {topic.topic for topic in plan.promise.topics}
+    for index, topic_promise in enumerate(plan.promise.topics):
+        least_isr = topic_promise.min_insync_replicas
+        if least_isr < 1:
+            sentence = f"topic {topic_promise.topic}: min_insync_replicas must be at least 1, not {least_isr}"
+            yield Complaint(path=("promise", "topics", index, "min_insync_replicas"), sentence=sentence)
     for topic in topics_of(plan):
         if topic.name not in promised:
             yield Complaint(path=("promise",), sentence=f"promise.topics must list topic {topic.name}")
@@ -241,6 +258,8 @@ def _promise(plan: Plan) -> Iterator[Complaint]:
             least, given = getattr(plan.cluster, name), getattr(plan.promise, name)
             sentence = f"{name} of the promise must be at least the cluster's ({least}), not {given}"
             yield Complaint(path=("promise", name), sentence=sentence)
+    if plan.min_acked < 0:
+        yield Complaint(path=("min_acked",), sentence=f"min_acked must be at least 0, not {plan.min_acked}")
     if plan.faults_ms < 1:
         yield Complaint(path=("faults_ms",), sentence=f"faults_ms must be at least 1, not {plan.faults_ms}")
     if plan.quiet_ms < plan.promise.bound_ms:

@@ -16,7 +16,27 @@ from history.history import History, by_index
 from history.op import Operation, OpType
 
 _RECORDS = ("produce", "poll")
-_LEFT_OUT = ("latest", "earliest", "create-topic", "delete-topic", "add-partition", "elect-preferred", "admin-pending", "commit")
+# What administrators do, and what is asked about a log or a group. An `f` that is not listed is a call of another system.
+_LEFT_OUT = frozenset(
+    {
+        "latest",
+        "earliest",
+        "commit",
+        "committed",
+        "create-topic",
+        "delete-topic",
+        "add-partition",
+        "remove-partition",
+        "elect-preferred",
+        "elect-unclean",
+        "reassign",
+        "reassign-extra",
+        "reassign-request",
+        "cancel-reassignments",
+        "allow-reassignments",
+        "admin-pending",
+    }
+)
 LEFT_OUT = "operations of administrators and queries for the end of a log are left out"
 
 _Rows = tuple[Operation, ...]

@@ -41,6 +41,16 @@ def test_valid_plan_has_no_complaints() -> None:
         (replace(GOOD, protocol="raft"), "unknown protocol 'raft'; known: safe, v3"),
         (_workload(name="consume"), "unknown workload 'consume'; known: produce-consume"),
         (_workload(producers=0), "producers must be at least 1, not 0"),
+        (
+            replace(GOOD, cluster=replace(GOOD.cluster, checkpoint_interval_ms=0)),
+            "checkpoint_interval_ms must be at least 1, not 0",
+        ),
+        (_cluster(fetch_wait_max_ms=-1), "fetch_wait_max_ms must be at least 1, not -1"),
+        (replace(GOOD, min_acked=-1), "min_acked must be at least 0, not -1"),
+        (
+            replace(GOOD, promise=replace(GOOD.promise, topics=(replace(GOOD.promise.topics[0], min_insync_replicas=0),))),
+            "min_insync_replicas must be at least 1, not 0",
+        ),
         (_workload(consumers=-1), "consumers must be at least 0, not -1"),
         (_workload(retries=-1), "retries must be at least 0, not -1"),
         (_workload(idempotent=99), "(the number of producers), not 99"),

@@ -15,7 +15,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_protocol_json_lists_every_statement(capsys: pytest.CaptureFixture[str]) -> None:
     """The output is a list of objects with exactly these keys."""
-    rows = msgspec.json.decode(said(capsys, "--json"))
+    rows = msgspec.json.decode(said(capsys, "--json"))["rows"]
 
     assert [row["id"] for row in rows] == [row.id for row in trace.chosen(trace.rows(trace.stored()), "R")]
     assert {key for row in rows for key in row} == {"id", "document", "text", "code", "tests", "status"}

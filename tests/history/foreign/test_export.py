@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -22,6 +23,7 @@ from proof.manifests import manifest, promise
 from tests.checkers.corpus import RUNS
 from tests.checkers.corpus import history as stored
 from tests.checkers.story import Story
+from workloads.client import RequestF
 
 _words = st.text(max_size=6)
 _names = st.from_regex(r"[a-z][a-z0-9-]{0,5}", fullmatch=True).filter(lambda name: name != "nil").map(Named)
@@ -104,6 +106,18 @@ def _stored(tmp_path: Path, history: History) -> Path:
     path = tmp_path / "history.jsonl"
     path.write_bytes(jsonl.encode(history))
     return path
+
+
+@pytest.mark.parametrize("f", [*get_args(RequestF), "admin-pending", "committed"])
+def test_admin_operations_are_left_out_of_an_export(f: str) -> None:
+    """Their values are words (`orders-2 on 5,4,3`), no JSON."""
+    story = Story()
+    story.produces(1, "a", 0)
+    asked = Operation(index=98, slot=0, process=9, type=OpType.INVOKE, f=f, value="orders-2 on 5,4,3", time_ns=98)
+    history = story.history()
+    with_request = History(history.manifest, operations=[*history.operations, asked], events=history.events)
+
+    assert {step.f for step in ours.steps(with_request)} == {"produce"}
 
 
 @pytest.mark.slow
