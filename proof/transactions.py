@@ -1,4 +1,4 @@
-"""Random histories of a few transactions: lawful ones with some mistakes, and tangled ones with many cycles."""
+"""Random histories of a few transactions: correct ones with some mistakes, and ones with many dependency cycles."""
 
 from collections.abc import Hashable, Sequence
 
