@@ -52,7 +52,7 @@ _ONE = "--one"
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """Processor and wall seconds of judging, and the peak memory of the judging process."""
+    """The cost of judging one history: CPU seconds, wall-clock seconds, and the peak memory of the judging process."""
 
     processor: float
     clock: float
@@ -60,7 +60,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """One measured subject. `prepare` makes a history of a size and returns a function that judges it: True if VALID."""
+    """A judge to measure. `prepare` makes a history of a given size and returns a function that judges it: True if VALID."""
 
     name: str
     unit: str
@@ -94,7 +94,7 @@ SUBJECTS = (
 
 
 def _round(subject: Subject, size: int, folder: Path) -> Measured:
-    """Perform one round in this process. Raises SystemExit if the history is not VALID."""
+    """Generate and judge one history in this process. Raises SystemExit if the verdict is not VALID."""
     work = subject.prepare(size, folder)
     gc.collect()
     gc.freeze()  # the collector need not walk the generated history
@@ -102,7 +102,7 @@ def _round(subject: Subject, size: int, folder: Path) -> Measured:
     good = work()
     found = Measured(processor=process_time() - processor, clock=perf_counter() - clock, peak_mb=peak_mib())
     if not good:
-        raise SystemExit(f"{subject.name} of {size}: the generated history is good, but the verdict is not VALID")
+        raise SystemExit(f"{subject.name}, size {size}: the generated history is valid, but the checkers' verdict is not VALID")
     return found
 
 
@@ -137,7 +137,7 @@ def _corpora(folder: Path, rounds: int) -> None:
 
 
 def main() -> None:
-    """Measure and print; `--plot` also writes an SVG."""
+    """Measure every judge on histories of growing size and print a table; `--plot` also writes an SVG."""
     parser = argparse.ArgumentParser(prog="bench.checkers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=_ROUNDS)
     parser.add_argument("--largest", type=int, default=10 * _MILLION, help="leave out histories that are larger")

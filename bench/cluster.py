@@ -36,7 +36,7 @@ _Settings = dict[str, str | int | float | bool]
 
 
 class Target(Protocol):
-    """The cluster that is measured."""
+    """The interface of a cluster that can be measured: its addresses, its memory, and a way to kill a broker."""
 
     @property
     def bootstrap(self) -> str:
@@ -48,7 +48,7 @@ class Target(Protocol):
 
     @property
     def listening(self) -> Mapping[BrokerId, tuple[str, int]]:
-        """The address of each broker for clients."""
+        """The address of each broker's listener for clients."""
 
     def kill(self, broker: BrokerId) -> None:
         """Send SIGKILL to a broker."""
@@ -58,7 +58,10 @@ class Target(Protocol):
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """The results. `failover_ms` is from the end of the dead leader's session to the next acknowledged record."""
+    """The results of measuring a cluster.
+
+    `failover_ms` is the time from the end of the dead leader's ZooKeeper session to the next acknowledged record.
+    """
 
     first_write_s: float
     records: int
@@ -77,12 +80,12 @@ def first_write(target: Target, started_s: float) -> float:
     producer = Producer({**settings, "acks": "all"})
     producer.produce(TOPIC, b"first", partition=0, on_delivery=lambda error, _: failures.append(error) if error else None)
     if producer.flush(_PATIENCE_S) or failures:
-        raise HarnessError(f"the first record was not acknowledged: {failures}")
+        raise HarnessError(f"the cluster did not acknowledge the first produced record; errors: {failures}")
     return time.monotonic() - started_s
 
 
 def produced_per_s(target: Target, records: int) -> float:
-    """Records per second, from the first produce call to the last acknowledgement."""
+    """Produce `records` records; return records per second from the first produce call to the last acknowledgement."""
     producer = Producer(
         {
             "bootstrap.servers": target.bootstrap,
@@ -100,12 +103,12 @@ def produced_per_s(target: Target, records: int) -> float:
         if number % 1000 == 0:
             producer.poll(0)
     if producer.flush(_PATIENCE_S) or failed:
-        raise HarnessError(f"{len(failed)} records were not acknowledged: {failed[:1]}")
+        raise HarnessError(f"{len(failed)} produced records were not acknowledged; first error: {failed[:1]}")
     return records / (time.monotonic() - start_s)
 
 
 def consumed_per_s(target: Target, records: int) -> float:
-    """Records per second, from the assignment to the last record."""
+    """Read all records back; return records per second from the assignment to the last record."""
     consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "bench", "enable.auto.commit": False, "log_level": 0})
     start_s = time.monotonic()
     consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
@@ -113,7 +116,7 @@ def consumed_per_s(target: Target, records: int) -> float:
     while found < records:
         messages = consumer.consume(_CONSUMED_AT_ONCE, 5.0)
         if not messages:
-            raise HarnessError(f"only {found} of {records} records could be read")
+            raise HarnessError(f"the consumer got only {found} of {records} records and then none for 5 s")
         found += len(messages)
     passed_s = time.monotonic() - start_s
     consumer.close()
@@ -121,7 +124,9 @@ def consumed_per_s(target: Target, records: int) -> float:
 
 
 def failover_ms(target: Target) -> float:
-    """Kill the leader of partition 0 and retry a produce every few milliseconds.
+    """Kill the leader of partition 0; return the ms from the end of its session to the next acknowledged record.
+
+    A produce is retried every few milliseconds.
 
     librdkafka is not used here, because it looks for a new leader only once a second.
     """
@@ -159,7 +164,7 @@ def _leader(brokers: Mapping[BrokerId, tuple[str, int]]) -> BrokerId | None:
 
 
 def _is_taken(brokers: Mapping[BrokerId, tuple[str, int]]) -> bool:
-    """Whether the leader acknowledges a record with acks=all."""
+    """Try to produce one record with acks=all; True if the leader acknowledges it."""
     leader = _leader(brokers)
     if leader is None:
         return False
@@ -174,7 +179,7 @@ def _is_taken(brokers: Mapping[BrokerId, tuple[str, int]]) -> bool:
 
 
 def measure(target: Target, brokers: Sequence[BrokerId], records: int, started_s: float) -> Measured:
-    """Take all measurements in this order; memory is measured after all records were produced and consumed."""
+    """Measure first write, throughput, memory and failover, in this order."""
     first_write_s = first_write(target, started_s)
     produced = produced_per_s(target, records)
     consumed = consumed_per_s(target, records)
@@ -189,7 +194,7 @@ def measure(target: Target, brokers: Sequence[BrokerId], records: int, started_s
 
 
 def say(measured: Measured) -> None:
-    """Print a line for each result."""
+    """Print one line for each result of a measurement."""
     sys.stdout.write(
         f"first acknowledged write  {measured.first_write_s:.1f} s after the command\n"
         f"produced, acks=all        {measured.produced_per_s:,.0f} records/s of {RECORD_BYTES} bytes ({measured.records:,})\n"

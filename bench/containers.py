@@ -28,7 +28,7 @@ _LOOK_S = 0.02
 
 
 def _plan() -> Plan:
-    """A plan for three brokers; its topic is not created and its workload not performed."""
+    """Return a plan for three brokers. Only its cluster is used: no topic is created and no workload runs."""
     topic = TopicSpec(name="unused", partitions=1, replication_factor=3, min_insync_replicas=2, flush="none")
     promise = Promise(
         topics=(TopicPromise(topic="unused", min_insync_replicas=2, flush="none"),),
@@ -57,7 +57,7 @@ def _plan() -> Plan:
 
 
 class ContainerCluster:
-    """`bench.cluster.Target` of a site whose brokers run."""
+    """A cluster of brokers in containers, for the measurements of `bench.cluster`."""
 
     def __init__(self, site: ContainerSite) -> None:
         self._site = site
@@ -84,13 +84,13 @@ async def _begin(site: ContainerSite) -> None:
                 while not await asyncio.to_thread(is_serving, where, broker):
                     await asyncio.sleep(_LOOK_S)
     except TimeoutError:
-        raise HarnessError(f"not every broker served clients {_START_S_MAX:.0f} s after it was started") from None
+        raise HarnessError(f"a broker did not serve clients within {_START_S_MAX:.0f} s of its start") from None
     finally:
         await site.leave()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Start, measure, print. Exit code 1 if the cluster cannot be started or a measurement fails."""
+    """Start the cluster, measure it and print the results. Exit code 1 if the start or a measurement fails."""
     started_s = time.monotonic()
     parser = argparse.ArgumentParser(prog="python -m bench.containers")
     parser.add_argument("--records", type=int, default=300_000)

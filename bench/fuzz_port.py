@@ -37,12 +37,12 @@ _FLUSH_S = 15.0
 
 
 def load_requests(path: Path) -> list[bytes]:
-    """The request frames of a file, without length prefixes: the last word of each line, in hexadecimal."""
+    """Read Kafka request frames, without length prefixes: the last word of each line of the file, in hexadecimal."""
     return [bytes.fromhex(line.split()[-1]) for line in path.read_text(encoding="ascii").splitlines()]
 
 
 def mutated(frame: bytes, draw: random.Random) -> bytes:
-    """The bytes to send on one connection: this request with drawn damage, or rarely random bytes."""
+    """Return the bytes to send on one connection: this request with random damage, or rarely random bytes."""
     data = bytearray(frame)
     for _ in range(draw.choice((0, 1, 1, 2, 8))):
         at = draw.randrange(len(data))
@@ -64,7 +64,7 @@ def mutated(frame: bytes, draw: random.Random) -> bytes:
 
 
 class Fire:
-    """A thread that opens connections to one port, one after the other, until `stop`."""
+    """A thread that sends damaged requests to one port, one connection after the other, until `stop`."""
 
     def __init__(self, where: tuple[str, int], requests: Sequence[bytes], seed: int) -> None:
         self.ends: Counter[str] = Counter()
@@ -77,7 +77,7 @@ class Fire:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and wait for it."""
+        """Stop sending damaged requests and wait for the thread to end."""
         self._over.set()
         self._thread.join()
 
@@ -116,7 +116,7 @@ class Customer:
         self._sent = 0
 
     def produce(self) -> None:
-        """Produce the next record."""
+        """Produce the next record of this client."""
         self._sent += 1
         self._producer.produce(TOPIC, str(self._sent).encode(), on_delivery=self._delivered)
         self._producer.poll(0)
@@ -127,7 +127,7 @@ class Customer:
             self.acknowledged.add(value)
 
     def lost(self) -> set[bytes]:
-        """The records that were acknowledged and cannot be read, and those that were not acknowledged."""
+        """Return the records that were acknowledged and cannot be read, and the records that were not acknowledged."""
         self._producer.flush(_FLUSH_S)
         self._consumer.assign([TopicPartition(TOPIC, 0, 0)])
         found: set[bytes] = set()

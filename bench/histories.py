@@ -38,7 +38,7 @@ _TYPES = ("invoke", "ok", "fail", "info")
 
 
 def log_tables(rows: int, *, seed: int = 1) -> tuple[pa.Table, pa.Table, RunManifest]:
-    """About `rows` rows of produces and polls on 16 partitions: the two tables of `history.schema`, and a manifest.
+    """Generate about `rows` rows of produces and polls on 16 partitions: the tables of `history.schema`, and a manifest.
 
     A produce of 8 records has 16 rows; two consumers read each record, in polls of 64 records.
     """
@@ -50,7 +50,7 @@ def log_tables(rows: int, *, seed: int = 1) -> tuple[pa.Table, pa.Table, RunMani
 
 
 def write_log(folder: Path, rows: int, *, seed: int = 1) -> int:
-    """Store the history of `log_tables` as the folder of a run; returns its number of rows."""
+    """Generate a history with `log_tables` and store it as a run's folder; return its number of rows."""
     operations, events, manifest = log_tables(rows, seed=seed)
     store.write_file(folder / store.OPERATIONS, parquet.encode(operations))
     store.write_file(folder / store.EVENTS, parquet.encode(events))
@@ -59,7 +59,7 @@ def write_log(folder: Path, rows: int, *, seed: int = 1) -> int:
 
 
 def log_calls(count: int, *, seed: int = 1) -> list[Call]:
-    """Calls on one partition by 16 processes: two appends for every three reads."""
+    """Generate calls on one partition by 16 processes: two appends for every three reads."""
     draws = np.random.default_rng(seed)
     appends = draws.random(count) < _APPENDS
     appends[0] = True
@@ -79,7 +79,7 @@ def log_calls(count: int, *, seed: int = 1) -> list[Call]:
 
 
 def transactions(count: int, *, seed: int = 1, writes: int = 32) -> Paired:
-    """List-append transactions like Jepsen's generator: 1 to 4 micro-operations on ten keys in use, half of them appends.
+    """Generate list-append transactions as Jepsen does: 1 to 4 micro-operations on ten keys in use, half of them appends.
 
     A key is replaced after `writes` appends (Jepsen: 32), so lists grow to that length. One transaction in a hundred fails, and
     one has an unknown outcome. Every transaction takes effect at one moment within its call.

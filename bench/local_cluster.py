@@ -34,7 +34,9 @@ LOOK_S = 0.02
 
 
 class LocalCluster:
-    """The context. `settings` change fields of each broker's `BrokerConfig`, `limits` those of its listener for clients.
+    """A context manager that starts brokers as processes on this machine and stops them at its end.
+
+    `settings` change fields of each broker's `BrokerConfig`, `limits` those of its listener for clients.
 
     `harmed`: disk faults and power losses can be caused through `side_channel` and `ledger`, as the harness does.
     """
@@ -94,7 +96,7 @@ class LocalCluster:
         self._end()
 
     def start(self, broker: BrokerId) -> None:
-        """Start a broker on the previous process's data; none may run."""
+        """Start a broker on the data that its previous process left. That process must have ended."""
         settings = self._settings[broker]
         dirs = tuple(str(self._folder / f"b{broker}-{index}") for index in range(settings.broker.log_dirs))
         settings = self._settings[broker] = msgspec.structs.replace(settings, life=settings.life + 1, log_dirs=dirs)
@@ -116,7 +118,9 @@ class LocalCluster:
         end_s = time.monotonic() + START_S_MAX
         while not is_serving(self.listening[broker], broker):
             if self._processes[broker].poll() is not None or time.monotonic() > end_s:
-                raise HarnessError(f"broker {broker} did not come up: {self._last_words(broker)}")
+                raise HarnessError(
+                    f"broker {broker} ended, or does not serve clients; end of its output: {self._last_words(broker)}"
+                )
             time.sleep(LOOK_S)
 
     def kill(self, broker: BrokerId) -> None:
@@ -128,7 +132,7 @@ class LocalCluster:
             process.stdin.close()
 
     def ended(self, broker: BrokerId, seconds: float) -> int:
-        """Wait at most `seconds` for a broker that ends by itself; returns the exit code."""
+        """Wait at most `seconds` for a broker to end by itself; return its exit code."""
         return self._processes[broker].wait(seconds)
 
     def pid(self, broker: BrokerId) -> int:
@@ -141,11 +145,11 @@ class LocalCluster:
         return int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))
 
     def notes(self, broker: BrokerId) -> list[str]:
-        """The kinds of a broker's notes so far."""
+        """Return the kinds of the notes (recorded protocol events) that a broker has written so far."""
         return [line.note.kind for line in NotesReader(Path(self._settings[broker].notes)).read()]
 
     def terminate(self, broker: BrokerId) -> int:
-        """Send SIGTERM and wait at most START_S_MAX for the end; returns the exit code."""
+        """Send SIGTERM to a broker and wait at most START_S_MAX for its end; return its exit code."""
         process = self._processes.pop(broker)
         process.terminate()
         code = process.wait(START_S_MAX)
@@ -154,20 +158,20 @@ class LocalCluster:
         return code
 
     def side_channel(self, broker: BrokerId) -> Path:
-        """The Unix socket over which a harmed broker is given disk faults."""
+        """The Unix socket over which a broker started with `harmed` is given disk faults."""
         return self._folder / f"b{broker}.socket"
 
     def ledger(self, broker: BrokerId) -> Path:
-        """The file in which a harmed broker records what it has flushed."""
+        """The file in which a broker started with `harmed` records up to which byte each of its files is flushed."""
         return self._folder / f"b{broker}.ledger"
 
     def dir_of(self, broker: BrokerId, index: int = 0) -> Path:
-        """A log directory of a broker."""
+        """Return the path of one log directory of a broker."""
         return Path(self._settings[broker].log_dirs[index])
 
     @contextmanager
     def without(self, broker: BrokerId) -> Iterator[None]:
-        """Kill a broker and start it again at the end of the context."""
+        """A context in which a broker is down: kill it, and start it again at the end of the context."""
         self.kill(broker)
         try:
             yield
@@ -185,7 +189,7 @@ class LocalCluster:
 
 
 def _config(broker: BrokerId) -> BrokerConfig:
-    """A configuration with timeouts short enough for tests to wait for."""
+    """A broker configuration with timeouts that are short enough for tests to wait for."""
     return BrokerConfig(
         broker=broker,
         variant=SAFE,

@@ -13,14 +13,14 @@ _COLOURS = ("#1b6ca8", "#b5432a", "#2e7d4f", "#7a4fa3")
 
 
 class Series(Struct, frozen=True, kw_only=True):
-    """One line of the plot; each point is (size, seconds)."""
+    """One line of the plot, with its name; each point is (history size, CPU seconds)."""
 
     name: str
     points: tuple[tuple[int, float], ...]
 
 
 def plot(series: Sequence[Series]) -> str:
-    """The SVG text. A dashed line to the last point of each series shows linear growth."""
+    """Return the plot as SVG text. A dashed line to the last point of each series shows linear growth."""
     points = [point for one in series for point in one.points]
     x = _Scale([size for size, _ in points], _LEFT, _WIDTH - _RIGHT)
     straight = [one.points[-1][1] * one.points[0][0] / one.points[-1][0] for one in series]
@@ -37,14 +37,13 @@ def plot(series: Sequence[Series]) -> str:
 
 
 class _Scale:
-    """Maps values to pixels on a logarithmic axis of whole decades."""
+    """A logarithmic axis over whole decades, which maps values to pixels."""
 
     def __init__(self, values: Sequence[float], start: int, end: int) -> None:
         self.low, self.high = floor(log10(min(values))), ceil(log10(max(values)))
         self._start, self._end = start, end
 
     def at(self, value: float) -> int:
-        """The pixel of a value."""
         share = (log10(value) - self.low) / max(self.high - self.low, 1)
         return round(self._start + share * (self._end - self._start))
 

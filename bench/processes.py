@@ -24,7 +24,7 @@ _SETTINGS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Start, measure, print. Exit code 1 if the cluster cannot be started or a measurement fails."""
+    """Start the cluster, measure it and print the results. Exit code 1 if the start or a measurement fails."""
     started_s = time.monotonic()
     parser = argparse.ArgumentParser(prog="python -m bench.processes")
     parser.add_argument("--records", type=int, default=300_000)

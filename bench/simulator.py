@@ -27,7 +27,7 @@ _PROFILE_LINES = 25
 
 
 class Measurement(Struct, frozen=True, kw_only=True):
-    """One round. Rates are per processor second of performing and judging together."""
+    """The result of one benchmark round; rates are per CPU second of simulating and judging together."""
 
     commit: str
     plan_digest: str
@@ -44,7 +44,7 @@ class Measurement(Struct, frozen=True, kw_only=True):
 
 
 def measure(here: Build) -> Measurement:
-    """Perform and judge the standard plan once, in this process."""
+    """Simulate and judge the standard plan once, in this process."""
     start = process_time()
     run = _perform(here)
     performed = process_time()
@@ -77,7 +77,7 @@ def _measurement(summary: Summary, here: Build, *, perform_seconds: float, judge
 
 
 def profile_lines(here: Build) -> str:
-    """A profile of one round by function; a first round, not profiled, takes imports and first calls."""
+    """Profile one round by function; a first round without profiling absorbs imports and first calls."""
     judge(_perform(here).history)
     profiler = cProfile.Profile()
     profiler.enable()
@@ -89,7 +89,7 @@ def profile_lines(here: Build) -> str:
 
 
 def main() -> None:
-    """Measure, print, and write the results as JSON."""
+    """Run the rounds, print the result of the fastest, and write the results as JSON."""
     parser = argparse.ArgumentParser(prog="bench.simulator", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("store/bench.json"))
     parser.add_argument("--rounds", type=int, default=3, help="number of rounds, of which the fastest counts")

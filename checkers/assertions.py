@@ -17,7 +17,7 @@ NAME = "assertions"
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Report one anomaly for each `assertion` row."""
+    """Report one anomaly for each failed assertion that a node recorded."""
     columns = (events[name].to_list() for name in ("index", "node", "detail"))
     anomalies = tuple(
         Anomaly(kind="assertion", checker=NAME, key=node or "", witness=(index,), words=f"{node or 'a machine'}: {detail}")

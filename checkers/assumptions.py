@@ -1,4 +1,4 @@
-"""Check what the other checkers take for granted; where it does not hold, the run is UNKNOWN.
+"""Check what all other checkers assume about a recorded history; if an assumption fails, the verdict is UNKNOWN.
 
 Each process has one open operation at a time, completions fit their invocations, indices and times do not fall, each row fills
 the columns that its kind requires, and the promise lists every topic.
@@ -19,7 +19,7 @@ NAME = "assumptions"
 
 
 def _one_at_a_time(operations: pl.DataFrame) -> list[str]:
-    """For each process, the first row that breaks Jepsen's alternation of invocation and completion."""
+    """For each client process, find the first row where an invocation does not alternate with its completion."""
     turns = operations.unique("index", keep="first", maintain_order=True).with_columns(
         before=pl.col("type").shift().over("process"),
         before_f=pl.col("f").shift().over("process"),
@@ -57,7 +57,7 @@ def _grows(frame: pl.DataFrame, what: str) -> list[str]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Check the whole run; each violation becomes an `unchecked` reason."""
+    """Check the assumptions on the whole history; each violation becomes a reason for the verdict UNKNOWN."""
     why = _one_at_a_time(operations) + _grows(operations, "operations") + _grows(events, "events")
     if events["index"].n_unique() != events.height:
         why.append("events: two rows share an index")

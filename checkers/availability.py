@@ -38,7 +38,10 @@ _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
 
 def deadline_ns(facts: Facts) -> int | None:
-    """The time B after healing, in ns; None if the run did not complete or ended earlier."""
+    """Return the time by which the cluster must be whole again: the bound B after healing, in ns.
+
+    None if the run did not complete or ended before that time.
+    """
     if facts.healed_at_ns is None or facts.outcome != "completed":
         return None
     deadline = facts.healed_at_ns + facts.promise.bound_ms * MS
@@ -49,7 +52,7 @@ def deadline_ns(facts: Facts) -> int | None:
 
 
 def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """LIVE-1 and LIVE-4:
+    """Judge the whole cluster after healing (LIVE-1 and LIVE-4):
 
     one controller, every broker registered, every assigned partition in ZooKeeper, no open request in /admin.
     """
@@ -97,7 +100,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
 
 
 def _pending(operations: pl.DataFrame, facts: Facts) -> list[str]:
-    """LIVE-4: the requests that an administrator still found in /admin after the final reads began; empty if none was asked."""
+    """Return the requests that an administrator still found in ZooKeeper's /admin after the final reads began (LIVE-4)."""
     if facts.final_reads_at_ns is None:
         return []
     looks = [
@@ -120,7 +123,7 @@ def _cluster_lacks(facts: Facts, registered: dict[str, int | None], controller: 
 
 
 class _Partition:
-    """The state of one partition after the rows so far."""
+    """The leader, ISR and logs of one partition after the rows applied so far."""
 
     def __init__(self, name: str, assigned: tuple[str, ...], min_isr: int) -> None:
         self.name, self.assigned = name, assigned
@@ -133,7 +136,6 @@ class _Partition:
         self.hw = -1
 
     def see(self, row: EventRow) -> None:
-        """Apply one row."""
         kind = row.kind
         if kind == K.ASSIGNED:
             self.assigned = row.replicas
@@ -158,18 +160,18 @@ class _Partition:
             self.hw = row.hw
 
     def see_swap(self, row: EventRow) -> None:
-        """Apply the swap of a directory. A log that the broker has made there has a wound row of its own."""
+        """Note that a directory was swapped before the broker made a log there; a log has a wound row of its own."""
         if row.node not in self.made:
             self.wounded.see(row)
             self.emptied.add(row.node)
 
     def is_emptied(self) -> bool:
-        """SILENT-2: every counted-on replica was emptied, so the partition is right to stay offline."""
+        """True if the harness emptied every counted-on replica, so that the partition may stay offline (SILENT-2)."""
         counted = self.standing.counted_on()
         return bool(counted) and self.standing.leader is None and all(node in self.emptied for node in counted)
 
     def lacks(self, when: str) -> list[str]:
-        """Violations of LIVE-1 and LIVE-2 at this moment, in words."""
+        """Describe what is missing now: a leader, a full ISR, or replicas in ZooKeeper's leader epoch (LIVE-1, LIVE-2)."""
         if self.standing.leader is None:
             return [f"{self.name} has no leader {when}"]
         why = []
@@ -185,7 +187,7 @@ class _Partition:
         return why
 
     def disagrees(self) -> list[str]:
-        """LIVE-2 at the end: violations of equal logs that are committed to their end."""
+        """Describe which replicas' logs differ or are not committed to their end when the run ends (LIVE-2)."""
         leader = self.standing.leader
         if leader is None:
             return []
@@ -201,14 +203,14 @@ class _Partition:
 
 
 def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
-    """True for logs of equal length without a differing value. An unknown entry (None) agrees with every value."""
+    """True if two logs have equal length and no differing value. An unknown entry (None) agrees with every value."""
     return log == other or (
         len(log) == len(other) and not any(a != b for a, b in zip(log, other, strict=True) if a is not None and b is not None)
     )
 
 
 def _clients(done: list[Call], facts: Facts, deadline: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
-    """Violations of LIVE-2 (acknowledgements) and LIVE-3 that clients saw after the bound."""
+    """Describe the violations of LIVE-2 (acknowledgements) and LIVE-3 (final reads) that clients observed after the bound."""
     why: list[str] = []
     late = [call for call in done if call.f == "produce" and call.asked[0].acks == -1 and call.invoked_ns >= deadline]
     if late and not any(call.type == "ok" for call in late):
@@ -220,7 +222,7 @@ def _clients(done: list[Call], facts: Facts, deadline: int, name: str, cuts: tup
 
 
 def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
-    """LIVE-3: records that were acknowledged or read before the final reads, and that no final reader got."""
+    """Return the records that were acknowledged or read earlier and that no final reader got (LIVE-3)."""
     owed: dict[int, str] = {}
     for call in done:
         # A record acknowledged during the final reads may lie behind the end offset that the readers were told.
@@ -245,7 +247,7 @@ def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -
 
 
 def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition; counts `offline_rightly` if SILENT-2 applies."""
+    """Judge liveness of one partition; the count `offline_rightly` is 1 if it may stay offline (SILENT-2)."""
     topic, number = partition_of(operations, events)
     deadline, promise = deadline_ns(facts), promised(facts, topic)
     if deadline is None or promise is None:

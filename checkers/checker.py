@@ -27,7 +27,7 @@ from history.promise import Promise, TopicPromise
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """The part of the manifest that a checker may know. Times in ns; None if the run did not get so far."""
+    """The part of a run's manifest that a checker may use. Times are in ns; None if the run ended before that time."""
 
     promise: Promise
     brokers: tuple[str, ...]
@@ -42,7 +42,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
 
 def facts_of(manifest: RunManifest) -> Facts:
-    """The part of a manifest that checkers may know."""
+    """Return the part of a run's manifest that checkers may use."""
     return Facts(
         promise=manifest.promise,
         brokers=manifest.brokers,
@@ -64,7 +64,7 @@ ANOMALIES_MAX = 3  # of one kind, of one checker, of one group
 
 
 class Checker(Struct, frozen=True, kw_only=True):
-    """One checker. A group without rows of one of the kinds in `needs` is unchecked."""
+    """A checker: its claim, the rows it reads, and its function. A group without the row kinds in `needs` is unchecked."""
 
     name: str
     claim: str
@@ -84,7 +84,7 @@ class Checker(Struct, frozen=True, kw_only=True):
 
 
 class Group:
-    """The rows of one group, sorted. Topics that shared the partition's name are separated once, for all checkers."""
+    """The rows that one checker call judges, usually one partition; rows of topics that shared a name are kept apart."""
 
     def __init__(self, operations: pl.DataFrame, events: pl.DataFrame) -> None:
         self.operations = operations
@@ -92,12 +92,12 @@ class Group:
 
     @cached_property
     def lives(self) -> list[Life]:
-        """The topics that the rows are about, oldest first."""
+        """The topics (by topic id) that the rows are about, oldest first."""
         return lives(self.operations, self.events)
 
 
 def groups(operations: pl.DataFrame, events: pl.DataFrame, group_by: tuple[str, ...]) -> list[Group]:
-    """The groups, sorted by name. Rows without a value in the columns belong to every group."""
+    """Divide a history into groups, sorted by name. A row without a value in the group columns goes into every group."""
     if not group_by:
         return [Group(operations.sort("index", "slot"), events.sort("index"))]
     by_operations, all_operations = _split(operations, group_by, ("index", "slot"))
@@ -117,7 +117,7 @@ def _split(
 
 
 def narrow(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows of a group that the checker declares."""
+    """Return the rows of a group whose event kinds and operations the checker declares."""
     kinds = [str(kind) for kind in checker.events]
     return (
         operations.filter(pl.col("f").is_in(checker.operations)) if checker.operations else operations.clear(),
@@ -126,12 +126,12 @@ def narrow(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame) -> 
 
 
 def kinds_read(checkers: Iterable[Checker]) -> set[str]:
-    """The kinds of events that a group must keep for these checkers."""
+    """Return the event kinds that any of these checkers reads; other events can be left out of the group."""
     return {str(kind) for checker in checkers for kind in checker.events} | {str(EventKind.TOPIC_DELETED)}
 
 
 def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()) -> Findings:
-    """Run one checker on one group; on a partition, once for each topic that had the name."""
+    """Run one checker on one group; on a partition whose name several topics had, once for each topic."""
     if checker.group_by != PARTITION or checker.across_topics:
         return _apply(checker, group.operations, group.events, facts, tuple(cuts))
     found = []
@@ -161,7 +161,7 @@ def _apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, fac
 
 
 def condensed(findings: Findings) -> Findings:
-    """Keep the first `ANOMALIES_MAX` anomalies of each kind; the last one says how many more there are.
+    """Keep the first `ANOMALIES_MAX` anomalies of each kind; the last one says how many were left out.
 
     One mistake often leaves many traces.
     """
@@ -178,7 +178,7 @@ def condensed(findings: Findings) -> Findings:
 
 
 def partition_of(operations: pl.DataFrame, events: pl.DataFrame) -> tuple[str, int]:
-    """The topic and partition of a group's rows; ("", -1) for a group of node-level rows alone."""
+    """Return the topic and partition of a group's rows; ("", -1) if all its rows concern nodes."""
     for frame in (operations, events):
         about = frame.filter(pl.col("partition").is_not_null()).head(1)
         if about.height:
@@ -187,7 +187,7 @@ def partition_of(operations: pl.DataFrame, events: pl.DataFrame) -> tuple[str, i
 
 
 def group_name(group_by: tuple[str, ...], operations: pl.DataFrame, events: pl.DataFrame) -> str:
-    """The key of a group in anomalies: "orders-0", or "" for the whole run."""
+    """Name a group for messages: "orders-0" for a partition, "" for the whole run."""
     if group_by != PARTITION:
         return ""
     topic, partition = partition_of(operations, events)
@@ -195,10 +195,10 @@ def group_name(group_by: tuple[str, ...], operations: pl.DataFrame, events: pl.D
 
 
 def promised(facts: Facts, topic: str) -> TopicPromise | None:
-    """The promise of a topic; None if the run's promise does not list it, which `checkers.assumptions` reports."""
+    """Return what a run promises for a topic; None if its promise omits it, which `checkers.assumptions` reports."""
     return next((record for record in facts.promise.topics if record.topic == topic), None)
 
 
 def cuts_of(cuts: Iterable[Cut], topic: str, partition: int) -> tuple[Cut, ...]:
-    """The cuts of one partition, sorted by leader epoch."""
+    """Return the cuts (splits by excused losses) of one partition, sorted by leader epoch."""
     return tuple(sorted((c for c in cuts if c.topic == topic and c.partition == partition), key=lambda c: c.leader_epoch))

@@ -1,4 +1,4 @@
-"""Produces and polls of a whole run as arrays, read and sorted once for the screens of all log checkers.
+"""Produces and polls of a whole run as arrays, sorted once, for fast pre-checks (screens) of all log checkers.
 
 A screen (`checkers.screens`) proves that a checker finds nothing in most partitions; only the others are walked row by row.
 Arrays are made only of a regular history: rows in order, each turn by one process on one partition. For any other history
@@ -34,7 +34,7 @@ _ABSENT = -(1 << 62)  # a null among numbers that may be negative
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """Invocations and completions, sorted by index. A completion takes acks and delivery from its invocation."""
+    """One entry for each invocation and completion, sorted by index. A completion takes acks and delivery from its invocation."""
 
     index: Ints
     part: Codes
@@ -51,7 +51,7 @@ class Turns:
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Rows and their turns. A part is the index of a partition in `partitions`."""
+    """The rows of produces and polls as arrays. A *part* is the number of a partition: its index in `partitions`."""
 
     partitions: tuple[tuple[str, int], ...]
     odd: Flags  # by part: walk it, whatever a screen says
@@ -66,53 +66,56 @@ class Columns:
 
     @cached_property
     def told(self) -> Ints:
-        """Rows with value and offset of answered polls and of acknowledgements under acks=all."""
+        """Indices of the rows that gave a client a value and its offset: answered polls, acknowledgements under acks=all."""
         good = self.turns.ok & (self.turns.poll | self.turns.acks_all)
         found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0) & (self.offset >= 0))
         return found
 
     @cached_property
     def read(self) -> Ints:
-        """Rows with a value of answered polls."""
+        """Indices of the rows of answered polls that hold a value."""
         good = self.turns.ok & self.turns.poll
         found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
         return found
 
     @cached_property
     def sent(self) -> Ints:
-        """Rows with a value of invocations of produce."""
+        """Indices of the rows of produce invocations that hold a value."""
         good = self.turns.asks & ~self.turns.poll
         found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
         return found
 
     @cached_property
     def by_offset(self) -> tuple[Ints, Codes]:
-        """Sorted keys (part and offset, packed) of the `told` rows, and the value code of each. The only sort."""
+        """The packed keys (part and offset) of the `told` rows, sorted, with each row's value code. Nothing else is sorted."""
         keys = packed(self.part[self.told], self.offset[self.told])
         order = np.argsort(keys, kind="stable")
         return keys[order], self.value[self.told[order]]
 
     @cached_property
     def promised(self) -> Ints:
-        """The distinct keys of `by_offset`, sorted."""
+        """The distinct packed keys (part and offset) that a client was told, sorted."""
         keys, _ = self.by_offset
         return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
     def named(self, parts: Ints | Codes) -> Flags:
-        """A flag for each part: true for the given part numbers."""
+        """Return one flag for each part: true for the parts with these numbers."""
         flags = np.zeros(len(self.partitions), np.bool_)
         flags[parts] = True
         return flags
 
 
 def packed(part: Codes | Ints, offset: Ints) -> Ints:
-    """Partition and offset in one number, which sorts by partition, then offset."""
+    """Pack a part and an offset into one number, so that keys sort by part and then by offset."""
     keys: Ints = (part.astype(np.int64) << OFFSET_BITS) + offset
     return keys
 
 
 def columns_of(operations: pa.Table) -> Columns | None:
-    """The arrays of a table with the columns `NAMES`, texts plain or dictionary-encoded; None if the history is not regular."""
+    """Make the arrays from a table with the columns `NAMES`; None if the history is not regular (see the module).
+
+    Text columns may be plain or dictionary-encoded.
+    """
     commits: frozenset[tuple[str, int]] = frozenset()
     if not set(_codes(operations["f"]).dictionary.to_pylist()) <= set(_FUNCTIONS):
         part, named = _parts(operations.filter(pc.is_in(operations["f"], pa.array(COMMITS))))
@@ -153,7 +156,7 @@ def columns_of(operations: pa.Table) -> Columns | None:
 
 
 def _heads(operations: pa.Table) -> Ints | None:
-    """The first row of each turn; None if rows are out of order, or the rows of a turn differ in type, f or process."""
+    """The first row of each invocation or completion; None if rows are out of order or its rows differ in type, f or process."""
     index, slot = _numbers(operations["index"]), _numbers(operations["slot"])
     new = np.ones(len(index), np.bool_)
     new[1:] = index[1:] != index[:-1]
@@ -174,7 +177,7 @@ def _turn_of_rows(heads: Ints, rows: int) -> Codes:
 
 
 def _unpaired(turns: Turns) -> Codes:
-    """Parts whose calls pair differently in the whole run than in the partition alone: these are walked."""
+    """Parts whose calls pair differently in the whole run than in the partition alone; checkers read these row by row."""
     sizes = np.diff(turns.first)
     # An answer with more records than were sent: the walk decides which belong together.
     longer = turns.ok & ~turns.poll & (sizes > sizes[turns.other])
@@ -252,7 +255,7 @@ def _numbers(column: pa.ChunkedArray, *, none: int = NONE) -> Ints:
 
 
 def _codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """The column with one dictionary for all chunks."""
+    """Encode a text column with one dictionary for all its chunks."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     whole: pa.DictionaryArray = coded.unify_dictionaries().combine_chunks()
     return whole

@@ -45,7 +45,7 @@ def _commits(done: list[Call]) -> dict[str, list[_Commit]]:
 
 
 def _answer(call: Call, commits: list[_Commit], key: str) -> Anomaly | None:
-    """The anomaly in one answer to `committed`, if any. An answer without an offset says that the group has no position."""
+    """Find the anomaly in one answer to `committed`. An answer without an offset means that the group has no position."""
     group, position = call.asked[0].value or "", call.rows[0].offset
     settled = [commit for commit in commits if commit.done < call.invoked]
     # A commit is certainly replaced by one that was invoked after it had completed.
@@ -71,7 +71,7 @@ def _anomaly(kind: str, key: str, witness: tuple[int, ...], words: str) -> Anoma
 
 
 def _ahead(done: list[Call], key: str) -> list[Anomaly]:
-    """Commits beyond every offset that the process was given or told, for processes that polled."""
+    """Find commits beyond every offset that the committing process had read or been told, for processes that polled."""
     known: dict[int, int] = {}  # process -> the position after the highest offset it knows of
     polled: set[int] = set()  # other processes may know of offsets that no row shows
     anomalies: list[Anomaly] = []
@@ -94,7 +94,7 @@ def _ahead(done: list[Call], key: str) -> list[Anomaly]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition, group by group."""
+    """Judge the committed offsets of one partition, one consumer group after the other."""
     if not operations["f"].is_in(["commit", "committed"]).any():
         return Findings()  # no client of this history commits positions
     topic, partition = partition_of(operations, events)

@@ -31,7 +31,7 @@ _END = (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)
 
 
 class _Row(NamedTuple):
-    """One observation of one partition. None where the observed side does not say."""
+    """One final observation of a partition: by ZooKeeper, by a broker's metadata or on a disk. Unobserved fields are None."""
 
     kind: str
     node: str | None
@@ -46,7 +46,7 @@ class _Row(NamedTuple):
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition. No findings if the harness recorded no observation at the end."""
+    """Judge whether one partition converged. Finds nothing if the harness recorded no final observations."""
     ends = events.filter(pl.col("kind") != str(K.STATE_WRITTEN))
     if deadline_ns(facts) is None or not ends.height:
         return Findings()
@@ -69,7 +69,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 
 def _moving(rows: list[_Row]) -> bool:
-    """True if a side was observed twice with different results."""
+    """True if ZooKeeper, a broker or a disk was observed twice with different results: the partition was still changing."""
     looks: dict[tuple[str, str | None], list[_Row]] = {}
     for row in rows:
         if row.kind != K.LOG_ON_DISK:
@@ -86,7 +86,7 @@ def _rows(events: pl.DataFrame) -> list[_Row]:
 
 
 def _views(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) -> list[str]:
-    """LIVE-1: each broker's metadata names the leader, epoch, replicas and topic id that ZooKeeper holds."""
+    """Find brokers whose metadata names another leader, epoch, replicas or topic id than ZooKeeper (LIVE-1)."""
     told = {view.node: view for view in views}
     why = [f"{broker} does not list {name} for clients" for broker in brokers if broker not in told and state.leader is not None]
     for node, view in told.items():
@@ -103,13 +103,13 @@ def _views(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) 
 
 
 def _writer(events: pl.DataFrame) -> str | None:
-    """The node that wrote the partition's state last; None if no row says."""
+    """The node that last wrote the partition's state to ZooKeeper; None if no row says."""
     written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
     return None if not written.height else str(written["node"][-1])
 
 
 def _isrs(name: str, state: _Row, views: list[_Row]) -> list[str]:
-    """Differences between the ISR in the metadata and in ZooKeeper.
+    """Find brokers whose metadata names another ISR than ZooKeeper.
 
     Not called if the leader wrote the state itself (V3 §G): no message tells the other brokers of that write.
     """
@@ -121,7 +121,7 @@ def _isrs(name: str, state: _Row, views: list[_Row]) -> list[str]:
 
 
 def _logs(name: str, state: _Row, logs: list[_Row]) -> list[str]:
-    """LIVE-2: one log on each assigned replica, all equal, and no log on another broker."""
+    """Find assigned replicas without a log, logs that differ, and logs on brokers that are not assigned (LIVE-2)."""
     assigned = state.replicas or ()
     why = [f"a stray log of {name} is on {_where(log)}" for log in logs if log.node not in assigned]
     why += [

@@ -21,7 +21,10 @@ NAME = "deletion"
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition over all topics that had its name. Rows without a topic id belong to one nameless topic."""
+    """Judge replica deletions of one partition over all topics that had its name.
+
+    Rows without a topic id count as rows of one further topic.
+    """
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     isr: dict[str, tuple[tuple[str, ...], int]] = {}  # topic id -> ISR and its row

@@ -26,7 +26,7 @@ NAME = "election"
 
 
 class _Elections:
-    """One pass over one partition."""
+    """The states of one partition in ZooKeeper, each compared with the state before to find unclean elections."""
 
     def __init__(self, key: str, min_isr: int, *, by_operator: bool) -> None:
         self.key, self.by_operator = key, by_operator
@@ -44,7 +44,6 @@ class _Elections:
         self.stamps: dict[str, int] = {}  # node -> the registration under which it was last in the ISR
 
     def see(self, row: EventRow) -> None:
-        """Apply one row."""
         if row.kind == K.UNCLEAN_ELECTION_ORDERED:
             self.ordered = row.leader
         elif row.kind == K.STATE_WRITTEN:

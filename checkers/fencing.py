@@ -24,7 +24,7 @@ _Fence = tuple[int, int]  # first and last row of a fence
 
 
 def _fences(rows: list[EventRow]) -> dict[str, list[_Fence]]:
-    """The fences of each node, oldest first."""
+    """Return the periods in which each node was fenced, oldest first."""
     fences: dict[str, list[_Fence]] = {}
     since: dict[str, int] = {}
     for row in rows:
@@ -38,7 +38,7 @@ def _fences(rows: list[EventRow]) -> dict[str, list[_Fence]]:
 
 
 def _behind(fences: dict[str, list[_Fence]], node: str | None, first: int, last: int) -> int | None:
-    """The row that began the fence in which a node was throughout rows `first` to `last`; None if there is none."""
+    """If the node was fenced during all rows from `first` to `last`, return the row that began the fence; else None."""
     return next((begun for begun, ended in fences.get(node or "", ()) if begun < first and last < ended), None)
 
 
@@ -55,7 +55,7 @@ def _held(rows: list[EventRow], node: str, end: int, before: int) -> bool:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition."""
+    """Report what the leaders of one partition accepted while they were fenced."""
     if not (events["kind"] == str(K.FENCED)).any():
         return Findings()
     rows = event_rows(events)

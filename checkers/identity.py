@@ -14,7 +14,7 @@ from history.event import EventKind as K
 
 
 class Life(NamedTuple):
-    """The rows of one topic of the name, for one partition."""
+    """The rows of one topic, by topic id, for one partition; several topics may have had the name one after the other."""
 
     topic_id: str  # "" if the rows name none
     deleted: bool
@@ -26,7 +26,7 @@ LOOKS = [str(kind) for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)]
 
 
 def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
-    """The topics that the rows of one group are about, oldest first."""
+    """Divide one partition's rows by topic id, oldest topic first."""
     deleted = events.filter(pl.col("kind") == str(K.TOPIC_DELETED))
     ended = dict(deleted.group_by("topic_id").agg(pl.col("index").min()).iter_rows())
     # The final observations may be stale: a topic that only they name was never written, led or read, and is ignored.
@@ -52,7 +52,7 @@ def _age(topic_id: str) -> tuple[int, str]:
 
 
 def _topics_of_calls(operations: pl.DataFrame, events: pl.DataFrame, ids: list[str]) -> dict[int, str]:
-    """Map the index of each invocation and completion to its topic id."""
+    """Map each invocation's and completion's index to the topic id that it is about."""
     named = events.filter(pl.col("topic_id").is_not_null()).group_by("topic_id").agg(pl.col("index").min())
     since = dict(named.iter_rows())
     found: dict[int, str] = {}

@@ -31,7 +31,7 @@ _SPEAK = (
 
 
 class _Lives:
-    """One pass over the rows of a run."""
+    """The process starts and registrations of each broker in the rows read so far."""
 
     def __init__(self) -> None:
         self.life: dict[str, tuple[int, int]] = {}  # node -> its life, and the row
@@ -41,20 +41,19 @@ class _Lives:
         self.anomalies: list[Anomaly] = []
 
     def started(self, node: str, life: int, at: int) -> None:
-        """Apply the start of a process."""
         before, since = self.life.get(node, (0, -1))
         if life <= before:
             self._accuse(node, (since, at), f"life {life} of {node} began after life {before}")
         self.life[node] = (life, at)
 
     def spoke(self, node: str, life: int, at: int, kind: str) -> None:
-        """Apply a note of a process."""
+        """Check that a row was recorded by the node's newest process."""
         now, since = self.life.get(node, (life, at))
         if life < now:
             self._accuse(node, (since, at), f"life {life} of {node} noted {kind} after life {now} began")
 
     def registers(self, node: str, incarnation: int, at: int) -> None:
-        """Apply a registration in ZooKeeper."""
+        """Check that a registration in ZooKeeper has a higher number than the broker's earlier ones."""
         before, since = self.last.get(node, (-1, -1))
         if incarnation <= before:
             self._accuse(node, (since, at), f"registration {incarnation} of {node} came after registration {before}")
@@ -62,7 +61,7 @@ class _Lives:
         self.registered[(node, incarnation)] = at
 
     def counted(self, replica: tuple[str, int, str | None, str], stamp: int, at: int) -> None:
-        """Apply the stamp of an ISR member: the registration under which it joined."""
+        """Check the registration number with which ZooKeeper's ISR lists a member."""
         if stamp == UNSTAMPED:
             return
         node = replica[3]
@@ -78,7 +77,7 @@ class _Lives:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the whole run."""
+    """Judge the order of processes and registrations of all brokers."""
     lives = _Lives()
     spoken = {str(kind) for kind in _SPEAK}
     names = ("index", "kind", "node", "life", "incarnation", "topic", "partition", "topic_id", "isr", "stamps")

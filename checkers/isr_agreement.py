@@ -43,7 +43,7 @@ class _Leading:
 
 
 class _Agreement:
-    """One pass over one partition."""
+    """The logs, presumed leaders and ISRs of one partition, compared after each row that affects them."""
 
     def __init__(self, key: str, cuts: tuple[Cut, ...]) -> None:
         self.key, self.cuts = key, cuts
@@ -57,7 +57,6 @@ class _Agreement:
         self.anomalies: list[Anomaly] = []
 
     def see(self, row: EventRow) -> None:
-        """Apply one row and compare the logs that it affects."""
         kind = row.kind
         if kind == K.HW:
             leader = self.leading.get(row.node)
@@ -152,7 +151,7 @@ class _Agreement:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Replay one partition."""
+    """Judge one partition by replaying the logs of its replicas."""
     topic, partition = partition_of(operations, events)
     agreement = _Agreement(f"{topic}-{partition}", cuts_of(cuts, topic, partition))
     for row in event_rows(events):

@@ -7,7 +7,7 @@ ISR_ROWS = (K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 
 
 class IsrHistory:
-    """Takes rows in order and answers for the moment after the last one. `min_isr` is m of the promise."""
+    """Tracks ISR, ELR and counted-on replicas of one partition row by row. `min_isr` is the promise's m."""
 
     __slots__ = ("_elr", "_last_full", "_min_isr", "_sent", "epoch", "index", "isr", "leader")
 
@@ -22,7 +22,7 @@ class IsrHistory:
         self.index = -1  # row of the last written state; -1 if there is none
 
     def see(self, row: EventRow) -> None:
-        """Apply one row of `ISR_ROWS`."""
+        """Apply one row whose kind is in `ISR_ROWS`."""
         if row.kind == K.ISR_CHANGE_SENT:
             # A broker that ZooKeeper does not name as leader writes conditionally on an old version, so its change is refused.
             if row.node == self.leader:
@@ -42,7 +42,7 @@ class IsrHistory:
                 self._last_full = row.isr
 
     def eligible(self) -> tuple[str, ...]:
-        """ISR and ELR: the replicas that may be elected.
+        """Return the replicas that may be elected leader: the ISR and the ELR.
 
         KIP-966: a replica that left the ISR while it was short is in the ELR, also if it had joined it while short. The high
         watermark did not move meanwhile, and the replica had to hold everything below it to join.
@@ -50,7 +50,10 @@ class IsrHistory:
         return self.isr + self._elr
 
     def counted_on(self) -> tuple[str, ...]:
-        """The replicas whose copies count: the ISR, joined by the last full ISR if the ISR is short (docs/promise.md §1)."""
+        """Return the replicas whose copies count for durability (docs/promise.md §1).
+
+        These are the ISR, and the last full ISR too if the ISR has fewer than m members.
+        """
         staying = tuple(node for node in self.isr if all(node in wanted for wanted in self._sent.values()))
         if len(staying) >= self._min_isr:
             return staying

@@ -1,4 +1,4 @@
-"""Descriptions of the judges of foreign histories, for docs/properties.md.
+"""Descriptions, for docs/properties.md, of the judges for histories recorded by other tools.
 
 They judge linearizable objects, transactions, and queues like Kafka, each by the observations of clients alone.
 """
@@ -10,7 +10,7 @@ from checkers.linearizability.registry import NAMES, model_named
 
 
 class Judge(Struct, frozen=True, kw_only=True):
-    """One judge, described by the fields of `checkers.checker.Checker`. `group` names the parts that are judged separately."""
+    """The description of one judge, with the fields of `checkers.checker.Checker`. `group`: what is judged separately."""
 
     name: str
     claim: str
@@ -84,7 +84,7 @@ _HEAD = """# What the judges of foreign histories claim
 
 
 def document() -> str:
-    """The sections of docs/properties.md."""
+    """Return the sections of docs/properties.md on these judges, as Markdown."""
     parts = [_HEAD]
     for judge in JUDGES:
         parts.append(
@@ -104,7 +104,7 @@ def document() -> str:
 
 
 def _forbidden(name: str) -> str:
-    """The anomalies that a level forbids; for a strong level, its base and the anomalies that it adds."""
+    """List the anomalies that a level forbids; for a strong level, its base level and the anomalies that it adds."""
     base = name.removeprefix("strong-").removeprefix("session-") if name.startswith("strong-") else ""
     added = FORBIDS[name] - FORBIDS.get(base, frozenset())
     return (f"all of {base}, and " if base else "") + _listed(sorted(added))

@@ -36,7 +36,7 @@ class _Promised:
 
 
 class _Ghosts:
-    """Copies that a wound destroyed and whose loss cannot have been noticed yet."""
+    """Copies that a wound (a fault that destroyed bytes) removed, while no broker can have noticed it yet."""
 
     __slots__ = ("entries", "together", "wound")
 
@@ -46,12 +46,15 @@ class _Ghosts:
 
 
 def counts_as_wound(promise: TopicPromise, detail: str | None) -> bool:
-    """DUR-5: with flush=before_ack a copy counts only once it is flushed, so only a swapped directory can destroy one."""
+    """Whether a fault that destroyed bytes can have destroyed a copy that counts (DUR-5).
+
+    With flush=before_ack a copy counts only once it is flushed, so only a swapped directory can destroy one.
+    """
     return promise.flush == "none" or detail == "swapped"
 
 
 class Ledger:
-    """One pass over the rows of one partition in order of their index; call `findings` after the last."""
+    """The promised records and the copies of one partition. Takes rows in order of index; call `findings` after the last."""
 
     def __init__(self, *, topic: str, partition: int, promise: TopicPromise, by_operator: bool) -> None:
         self.topic, self.partition, self.promise, self.by_operator = topic, partition, promise, by_operator
@@ -85,7 +88,7 @@ class Ledger:
     # --- events ---------------------------------------------------------------------------------------------------------
 
     def see(self, row: EventRow) -> None:
-        """Apply one event."""
+        """Apply one event of a broker, ZooKeeper or the harness."""
         kind = row.kind
         if kind == K.HW:
             if row.detail == "leader":
@@ -129,7 +132,7 @@ class Ledger:
             self.committed = hw
 
     def _learn(self, offset: int, value: str, index: int) -> None:
-        """Fill in an entry of the last leader that no row told, from what its follower or reader got.
+        """Fill in an entry of the last leader's log that no row showed, from what a follower or consumer got from it.
 
         The leader found the entry on its disk at startup. Power loss may undo a truncation, so the value may differ from the
         one that was at this offset before.
@@ -143,7 +146,7 @@ class Ledger:
             self._judge([offset], epoch=self.top_epoch, witness=index, how=how)
 
     def _elect(self, row: EventRow) -> None:
-        """DUR-7: the first election of the ordered replica carries out the order and excuses what the replica lacked then."""
+        """Apply an election: if an operator ordered it, excuse the records that the elected replica lacked (DUR-7)."""
         elected = row.kind == K.STATE_WRITTEN and row.leader_epoch > self.standing.epoch
         if self.by_operator and self.ordered and elected and row.leader == self.ordered[0]:
             self.elected_by_order[row.leader_epoch] = self.ordered[1], list(self.replicas.log(row.leader).values)
@@ -212,7 +215,7 @@ class Ledger:
     # --- promises -------------------------------------------------------------------------------------------------------
 
     def promise_record(self, offset: int, value: str, epoch: int | None, index: int) -> None:
-        """Promise the record from this row on."""
+        """Record that the protocol promises this record from this row on."""
         if epoch is None:
             epoch = self.top_epoch
         if (offset, value) in self.gone or self._of_the_past(offset, epoch):
@@ -233,7 +236,7 @@ class Ledger:
             self._judge([offset], epoch=self.top_epoch, witness=self.top_index, how=how)
 
     def _contest(self, offset: int, other: _Promised) -> None:
-        """A second value is promised at an offset.
+        """Apply a second value that is promised at an offset which already holds a promised value.
 
         It is lost at once if the last leader holds the first value, otherwise when a later leader lacks it.
         """
@@ -258,11 +261,11 @@ class Ledger:
                 self.promised[offset], self.promised_values[offset], self.committed = known, first, committed
 
     def _of_the_past(self, offset: int, epoch: int) -> bool:
-        """CUT-1: true if the epoch is of an earlier generation and an excused loss took this offset."""
+        """True if an excused loss removed this offset and the epoch is older than that loss (CUT-1)."""
         return any(offset >= cut.offset and epoch < cut.leader_epoch for cut in self.cuts)
 
     def read(self, call: Call) -> None:
-        """Apply an answered poll: the records that it returned are promised, promised records that it skipped are missing."""
+        """Apply an answered poll: the records that it returned are promised, and promised records that it skipped are missing."""
         got = [(row.offset, row) for row in call.rows if row.offset is not None and row.value is not None]
         if not got:
             return
@@ -286,7 +289,7 @@ class Ledger:
     # --- judgement ------------------------------------------------------------------------------------------------------
 
     def _judge(self, missing: list[int], *, epoch: int, witness: int, how: str) -> None:
-        """Sort the missing records into excused, lost and unjudged, each record once."""
+        """Classify the missing records as excused, lost or unjudged, each record once."""
         lost: list[int] = []
         first_excused: int | None = None
         for offset in sorted(missing):
@@ -325,7 +328,7 @@ class Ledger:
         self.anomalies.append(Anomaly(kind="lost-write", checker=NAME, key=key, witness=rows, words=words))
 
     def findings(self) -> Findings:
-        """Judge the end of the run: the last leader must hold every promised record."""
+        """Judge the end of the run, where the last leader must hold every promised record; return all findings."""
         log = self.replicas.log(self.top_node)
         # A wound to the leader in office is no loss yet: the run ended before a successor was elected. Nor is the deletion of a
         # leader's replica that was moved away: the run, or the partition, ended before the leader named in ZooKeeper had begun to

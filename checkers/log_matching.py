@@ -35,7 +35,7 @@ class _Committed(NamedTuple):
 
 
 class _Logs:
-    """One pass over one partition."""
+    """The replica logs and committed records of one partition after the rows applied so far."""
 
     def __init__(self, key: str, cuts: tuple[Cut, ...]) -> None:
         self.key, self.cuts = key, cuts
@@ -48,7 +48,6 @@ class _Logs:
         self.anomalies: list[Anomaly] = []
 
     def see(self, row: EventRow) -> None:
-        """Apply one row."""
         if row.kind == K.HW:
             self._begin(row.leader_epoch)
             self._covered(row)
@@ -73,7 +72,7 @@ class _Logs:
             self._accuse("log-mismatch", row.offset, (at, row.at), f"{node} has {value} {where}, {row.node} has {row.value}")
 
     def _covered(self, row: EventRow) -> None:
-        """An HW covers only committed records: any other record below it would be served, or kept."""
+        """Report records below an HW that are not the committed ones: consumers could read them."""
         log, limit = self.replicas.log(row.node), min(row.hw, self._limit(row.leader_epoch), len(self.committed))
         for offset in range(self.compared.get(row.node, 0), min(limit, len(log.values))):
             record, entry = self.committed[offset], (log.values[offset], log.epochs[offset])

@@ -23,7 +23,7 @@ NAME = "monotonic-hw"
 
 
 class _Seen(NamedTuple):
-    """An offset that a row established as a lower bound, with the epoch and the row."""
+    """A lower bound for later offsets, with the epoch and the row that established it."""
 
     offset: int
     epoch: int
@@ -31,7 +31,7 @@ class _Seen(NamedTuple):
 
 
 def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
-    """Judge HW rows of brokers, for each node, life, epoch and role."""
+    """Judge the HW rows of brokers, separately for each node, process, epoch and role."""
     anomalies: list[Anomaly] = []
     last: dict[tuple[str, int | None, int, str | None], _Seen] = {}
     for row in event_rows(events):
@@ -50,7 +50,7 @@ def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
 
 
 class _Consumer:
-    """One consumer's knowledge of one partition: the end offset, and the newest epoch that answered it."""
+    """What one consumer knows of one partition: the end offset, and the newest epoch that answered it."""
 
     def __init__(self, process: int, key: str, cuts: tuple[Cut, ...]) -> None:
         self.process, self.key, self.cuts = process, key, cuts
@@ -59,7 +59,7 @@ class _Consumer:
         self.anomalies: list[Anomaly] = []
 
     def see(self, call: Call) -> None:
-        """Judge one completed poll or latest."""
+        """Judge one completed poll or end offset request (`latest`)."""
         row = call.rows[0]
         if call.type == "ok" and call.f == "latest" and row.offset is not None and row.leader_epoch is not None:
             self._end(row.offset, row.leader_epoch, row.at)

@@ -1,4 +1,4 @@
-"""Reassignments that were requested and are not done (docs/promise.md LIVE-4).
+"""Partition reassignments that were requested and not carried out (docs/promise.md LIVE-4).
 
 For each partition the last request is judged, and only if nothing came between: no cancellation was or may have been in force
 since, and the controller did not refuse the request. A partition without a leader cannot be moved; LIVE-4 does not judge it.
@@ -20,7 +20,7 @@ _REFUSED = "refused"
 
 
 def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
-    """Violations in words; each of `rows` comes with its partition, as "orders-0"."""
+    """Describe each reassignment that was not carried out. Each of `rows` comes with its partition, as "orders-0"."""
     assigned: dict[str, tuple[str, ...]] = {}
     refused: dict[str, int] = {}
     ended: dict[str, int] = {}
@@ -74,13 +74,13 @@ def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict
 
 
 def _asked(call: Call) -> tuple[str, str]:
-    """The partition and the replicas of a request such as "orders-0 on 1,2,3"."""
+    """Parse a request such as "orders-0 on 1,2,3" into partition and replicas."""
     name, _, replicas = (call.asked[0].value or "").partition(" on ")
     return name, replicas
 
 
 def _waits(extra: Call, later: Call, settled: list[tuple[int, str]]) -> bool:
-    """True if the controller had not taken up the extra request when the later one was written.
+    """True if the controller had not taken up the request in the extra znode when the later one was written.
 
     An extra request that is taken up is in the znode that the later one creates (R-242), which is free again only when it is
     done.

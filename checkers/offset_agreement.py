@@ -21,7 +21,7 @@ NAME = "offset-agreement"
 
 
 class _Offsets:
-    """The value observed at each offset, by generation."""
+    """The value observed at each offset of one partition, separately for each generation (between excused losses)."""
 
     def __init__(self, key: str, cuts: tuple[Cut, ...]) -> None:
         self.key, self.cuts = key, cuts
@@ -32,7 +32,7 @@ class _Offsets:
         self.anomalies: list[Anomaly] = []
 
     def hold(self, offset: int, value: str, epoch: int | None, at: int, who: str) -> None:
-        """Apply one observation: `who` saw this value at this offset."""
+        """Record that `who` observed this value at this offset, and report a different earlier value."""
         generation = 0
         if self.cuts:
             above = [cut for cut in self.cuts if offset >= cut.offset]
@@ -75,7 +75,7 @@ class _Offsets:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition by comparing all observations of its offsets."""
+    """Judge one partition by comparing all values observed at each offset."""
     topic, partition = partition_of(operations, events)
     offsets = _Offsets(f"{topic}-{partition}", cuts_of(cuts, topic, partition))
     for event in event_rows(events):

@@ -20,7 +20,10 @@ NAME = "order"
 
 
 def _highest_by_generation(highest: list[int], generation: int, cuts: tuple[Cut, ...]) -> int:
-    """The offset that an acknowledgement of this generation must exceed; earlier generations count only up to the cut."""
+    """Return the highest offset acknowledged so far, which a new acknowledgement must exceed.
+
+    Of generations before an excused loss, only offsets up to that loss's cut count.
+    """
     floor = highest[generation]
     bound: int | None = None
     for earlier in range(generation - 1, -1, -1):
@@ -93,7 +96,7 @@ def _read_as_written(done: list[Call], key: str) -> list[Anomaly]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition by its operations alone."""
+    """Judge the acknowledgements and reads of one partition, by client operations alone."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     done = calls(operation_rows(operations))

@@ -26,7 +26,7 @@ _Known = dict[tuple[int, int], int]  # (offset, generation) -> the first row tha
 
 
 def _generation(cuts: tuple[Cut, ...], offset: int, epoch: int | None) -> int | None:
-    """The number of cuts that affect this offset up to this epoch; None if the epoch is unknown and a cut affects it."""
+    """The number of excused losses that affect this offset up to this epoch; None if that is unknown."""
     above = [cut for cut in cuts if offset >= cut.offset]
     if above and epoch is None:
         return None
@@ -49,7 +49,7 @@ def _known(polls: list[Call], cuts: tuple[Cut, ...]) -> _Known:
 
 
 def _falls(call: Call) -> Iterator[tuple[OperationRow, OperationRow]]:
-    """Neighbouring records of one call of which the second has no higher offset."""
+    """Find neighbouring records of one call whose offsets do not rise."""
     got = _records(call)
     for first, then in pairwise(got):
         if first.offset is not None and then.offset is not None and then.offset <= first.offset:
@@ -57,7 +57,7 @@ def _falls(call: Call) -> Iterator[tuple[OperationRow, OperationRow]]:
 
 
 def _skipped(call: Call, known: _Known, cuts: tuple[Cut, ...]) -> tuple[str, int, int] | None:
-    """The first record that a poll left out: the anomaly kind, the offset, and the row of another poll that read it."""
+    """Find the first record that a poll left out: anomaly kind, offset, and the row of another poll that read it."""
     before, kind = call.asked[0].offset, "poll-skip"
     for row in _records(call):
         assert row.offset is not None
@@ -71,7 +71,7 @@ def _skipped(call: Call, known: _Known, cuts: tuple[Cut, ...]) -> tuple[str, int
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition."""
+    """Judge the polls and produces of one partition by the order of records within each call."""
     topic, partition = partition_of(operations, events)
     key, cuts = f"{topic}-{partition}", cuts_of(cuts, topic, partition)
     done = [call for call in calls(operation_rows(operations)) if call.type == "ok"]

@@ -23,7 +23,7 @@ NAME = "progress"
 
 
 def _calms(events: pl.DataFrame, until_ns: int) -> list[tuple[int, int]]:
-    """Start and end (ns) of each period between faults in which no fault was in force."""
+    """Return start and end (ns) of each period of the run in which no fault was in force."""
     in_force: set[str] = set()
     since: int | None = None
     calms: list[tuple[int, int]] = []
@@ -40,7 +40,7 @@ def _calms(events: pl.DataFrame, until_ns: int) -> list[tuple[int, int]]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition; counts `acked_under_faults`, the calls that were acknowledged before healing began."""
+    """Judge one partition; the count `acked_under_faults` is the number of calls acknowledged before healing began."""
     topic, number = partition_of(operations, events)
     if facts.healed_at_ns is None:
         return Findings()

@@ -71,7 +71,7 @@ Liveness is a separate field of the verdict.
 
 
 def document() -> str:
-    """docs/properties.md."""
+    """Return the text of docs/properties.md: the claim, reads and limits of each checker and judge."""
     parts = [_HEAD]
     for checker in ALL:
         kinds = ", ".join(f"`{kind}`" for kind in checker.kinds) or "none"

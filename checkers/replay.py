@@ -11,7 +11,7 @@ REPLAYED = (K.APPEND, K.TRUNCATE, K.RECOVERED, K.REPLICA_DELETED, K.WOUND)
 
 
 class Log:
-    """One replica's log: values and record epochs by offset; both lists always have the same length, the LEO."""
+    """One replica's log: values and record epochs by offset, in two lists whose length is the log end offset."""
 
     __slots__ = ("epochs", "shrunk", "values")
 
@@ -29,7 +29,7 @@ class Log:
         return offset < len(self.values) and self.values[offset] in (value, None)
 
     def cut(self, leo: int, index: int) -> list[tuple[int, str]]:
-        """Shorten to `leo`; return the known entries that this removes, as (offset, value)."""
+        """Truncate the log to `leo`; return the removed entries whose value is known, as (offset, value)."""
         gone = [(offset, value) for offset, value in enumerate(self.values[leo:], leo) if value is not None]
         if leo < len(self.values):
             del self.values[leo:], self.epochs[leo:]
@@ -37,7 +37,7 @@ class Log:
         return gone
 
     def pad(self, leo: int) -> None:
-        """Lengthen to `leo` with unknown entries."""
+        """Lengthen the log to `leo` with entries of unknown value."""
         lack = leo - len(self.values)
         if lack > 0:
             self.values.extend([None] * lack)
@@ -45,7 +45,7 @@ class Log:
 
 
 class Replicas:
-    """All logs of one partition. A replica that no row mentions has an empty log."""
+    """The logs of all replicas of one partition. A replica that no row mentions has an empty log."""
 
     __slots__ = ("logs",)
 
@@ -53,14 +53,14 @@ class Replicas:
         self.logs: dict[str, Log] = {}
 
     def log(self, node: str) -> Log:
-        """The log of one replica, created empty on first use."""
+        """Return the log of one replica; creates an empty one on first use."""
         log = self.logs.get(node)
         if log is None:
             log = self.logs[node] = Log()
         return log
 
     def replay(self, row: EventRow) -> list[tuple[int, str]]:
-        """Apply one row of `REPLAYED`; return the known entries that it removed, as (offset, value)."""
+        """Apply one row whose kind is in `REPLAYED`; return the removed entries of known value, as (offset, value)."""
         log = self.log(row.node)
         if row.kind == K.APPEND:
             offset = row.offset

@@ -70,7 +70,7 @@ _IS_WOUND = pl.col("kind") == str(K.WOUND)
 
 
 def _lacking() -> pl.Expr:
-    """True for rows that lack a required column. Built column by column: faster on small frames than kind by kind."""
+    """Flag the rows that lack a required column. Built column by column, which is faster on small frames."""
     columns = sorted({column for _, columns in FILLED for column in columns})
     needing = {column: [str(kind) for kind, filled in FILLED if column in filled] for column in columns}
     bad = [pl.col(column).is_null() & pl.col("kind").is_in(kinds) for column, kinds in needing.items()]
@@ -88,12 +88,12 @@ _FIT = ~(LACKING | _WHOLE | IMPOSSIBLE_EVENT)
 
 
 def event_rows(events: pl.DataFrame) -> list[EventRow]:
-    """The rows that can be judged, in order of the frame."""
+    """Read the events of a frame, in order, without those that lack a column which their kind requires."""
     return _rows(events.filter(_FIT))
 
 
 def swaps(events: pl.DataFrame) -> list[EventRow]:
-    """The rows of directories that were swapped for empty ones, whatever was in them."""
+    """Return the events in which a directory was swapped for an empty one, whatever logs it held."""
     return _rows(events.filter(_WHOLE & ~LACKING & (pl.col("detail") == "swapped")))
 
 
@@ -126,13 +126,13 @@ class OperationRow(NamedTuple):
 
 
 def operation_rows(operations: pl.DataFrame) -> list[OperationRow]:
-    """All rows, in order of the frame. Impossible offsets (< 0 or > OFFSET_MAX) become None."""
+    """Read the client operations of a frame, in order. Impossible offsets (< 0 or > OFFSET_MAX) become None."""
     frame = operations.rename({"index": "at"}).with_columns(pl.when(~IMPOSSIBLE_OPERATION).then("offset").alias("offset"))
     return list(map(OperationRow._make, zip(*(frame[name].to_list() for name in OperationRow._fields), strict=True)))
 
 
 class Call(NamedTuple):
-    """An invocation with its completion; `rows` are those of the completion, one for each record.
+    """A client's invocation with its completion; `rows` are those of the completion, one for each record.
 
     An open call has type "" and `ended` -1.
     """
@@ -148,7 +148,7 @@ class Call(NamedTuple):
 
 
 def calls(rows: list[OperationRow]) -> list[Call]:
-    """Invocations paired with their completions by process, in order of completion, open ones last.
+    """Pair invocations with completions by process, in order of completion; calls without a completion come last.
 
     A completion without an invocation is left out: `checkers.assumptions` reports it.
     """

@@ -1,4 +1,4 @@
-"""Screens: proofs over `checkers.columns` that a log checker finds nothing in a partition, and the counts it would report there.
+"""Fast pre-checks on columns: if one shows that a checker would find nothing in a partition, the checker skips it.
 
 A screen may suspect a good partition, but never passes a bad one. The checker then walks the rows of suspected partitions only.
 Screens know neither cuts nor events, so partitions that have either are always walked.
@@ -15,7 +15,10 @@ from checkers.columns import NONE, OFFSET_BITS, Columns, Flags, Ints, packed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screened:
-    """For each part: whether it must be walked, and the checker's counts, which are valid for parts that need not be."""
+    """The result of a pre-check, for each partition: whether the checker must read it row by row, and the checker's counts.
+
+    The counts are valid for partitions that are not read.
+    """
 
     suspect: Flags
     counts: dict[str, Ints] = field(default_factory=dict)
@@ -25,32 +28,32 @@ Screen = Callable[[Columns], Screened]
 
 
 def offset_agreement(columns: Columns) -> Screened:
-    """Suspect parts where one offset has two values: equal keys are neighbours in the sorted order."""
+    """Suspect partitions where one offset has two values. Equal keys are neighbours in the sorted order."""
     keys, values = columns.by_offset
     differ = (keys[1:] == keys[:-1]) & (values[1:] != values[:-1])
     return Screened(suspect=columns.named(keys[1:][differ] >> OFFSET_BITS))
 
 
 def acked_loss(columns: Columns) -> Screened:
-    """Without rows of brokers only a poll can show a loss: one that skips an offset that an answer gave to a client."""
+    """Suspect partitions where a poll skips an offset that another answer gave to a client: without broker rows the only loss."""
     count = np.bincount(columns.promised >> OFFSET_BITS, minlength=len(columns.partitions))
     return Screened(suspect=_passes_over(columns), counts={"promised": count, "excused": np.zeros_like(count)})
 
 
 def polls(columns: Columns) -> Screened:
-    """Suspect parts where the offsets of one answer do not rise, or where a poll skips an offset that an answer gave."""
+    """Suspect partitions where the offsets of one answer do not rise, or where a poll skips an offset that an answer gave."""
     turns = columns.turns
     told = turns.ok & (turns.poll | turns.acks_all)
     return Screened(suspect=_passes_over(columns) | columns.named(turns.part[told & ~_rises(columns)]))
 
 
 def committed_offsets(columns: Columns) -> Screened:
-    """Suspect nothing: parts without commits have nothing to find, and partitions with commits are always walked."""
+    """Suspect nothing: without commits nothing can be found, and partitions with commits are always read row by row."""
     return Screened(suspect=np.zeros(len(columns.partitions), np.bool_))
 
 
 def _passes_over(columns: Columns) -> Flags:
-    """Parts with a poll that does not return exactly the promised offsets between its position and its last record."""
+    """Find partitions with a poll that does not return exactly the known offsets from its position to its last record."""
     turns, firsts, promised = columns.turns, columns.turns.first[:-1], columns.promised
     polls = np.flatnonzero(turns.ok & turns.poll)
     got = (columns.value >= 0) & (columns.offset >= 0)
@@ -70,7 +73,7 @@ def _passes_over(columns: Columns) -> Flags:
 
 
 def _rises(columns: Columns) -> Flags:
-    """For each turn, whether its offsets rise from row to row."""
+    """For each invocation or completion, whether its offsets rise from row to row."""
     rises = np.ones(len(columns.turns.index), np.bool_)
     rows = np.flatnonzero((columns.value >= 0) & (columns.offset >= 0))
     turn, offset = columns.turn[rows], columns.offset[rows]
@@ -79,7 +82,7 @@ def _rises(columns: Columns) -> Flags:
 
 
 def order(columns: Columns) -> Screened:
-    """Suspect parts with an acknowledgement out of order, or with a read value that was not sent there before."""
+    """Suspect partitions with an acknowledgement out of order, or with a value that was read but not sent there before."""
     return Screened(suspect=_acknowledged_late(columns) | _read_unsent(columns))
 
 
@@ -122,7 +125,7 @@ def _read_unsent(columns: Columns) -> Flags:
 
 
 def duplicates(columns: Columns) -> Screened:
-    """Suspect parts where a read value is at two offsets, or where an idempotent producer's values are out of order."""
+    """Suspect partitions where a value was read at two offsets, or an idempotent producer's values are out of order."""
     turns = columns.turns
     read = columns.read[columns.offset[columns.read] >= 0]
     code, offset, part = columns.value[read], columns.offset[read], columns.part[read]

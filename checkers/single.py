@@ -1,4 +1,4 @@
-"""Judge one run in this process: every checker on every group, the ledger first.
+"""Judge one run in this process: run every checker on every group of rows, the ledger of lost records first.
 
 In a large history, partitions that a screen passes (`checkers.screens`) are not walked, and their rows never become frames.
 """
@@ -56,7 +56,7 @@ def judge_frames(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, c
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Turn the garbage collector off meanwhile: rows have no cycles, and collecting takes half of the time of judging."""
+    """Turn the garbage collector off in this context: rows form no cycles, and collecting would double the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -67,7 +67,7 @@ def _without_collector() -> Iterator[None]:
 
 
 class _Run:
-    """The rows of a run in the forms that checkers need, each made on first use."""
+    """The rows of a run in the forms that checkers need (frames, groups, arrays), each made on first use."""
 
     def __init__(
         self,
@@ -88,13 +88,13 @@ class _Run:
         self._some: dict[_Key, Group] = {}
 
     def groups(self, group_by: tuple[str, ...]) -> list[Group]:
-        """All groups of the run for these columns."""
+        """Return all groups of rows of the run for these group columns."""
         if group_by not in self._groups:
             self._groups[group_by] = groups(self._operations(), self.events, group_by)
         return self._groups[group_by]
 
     def some(self, keys: set[_Key]) -> list[Group]:
-        """The groups of these partitions."""
+        """Return the groups of rows of these partitions."""
         missing = sorted(keys - self._some.keys(), key=str)
         if missing:
             wanted = pl.DataFrame(missing, schema={"topic": pl.String, "partition": pl.Int64}, orient="row")
@@ -104,18 +104,18 @@ class _Run:
 
     @cached_property
     def columns(self) -> Columns | None:
-        """The input of screens; None if the run is too small for them, or not regular (`columns_of`)."""
+        """The arrays for the pre-checks; None if the run is small or not regular (`columns_of`)."""
         return columns_of(self._coded()) if self._screened else None
 
     @cached_property
     def spoken_of(self) -> pl.DataFrame:
-        """For each partition named by events (null for rows about all): the kinds of its events and their topic ids."""
+        """For each partition that events name, the kinds of its events and their topic ids; null: events about all partitions."""
         acted = pl.col("topic_id").filter(~pl.col("kind").is_in(LOOKS)).drop_nulls()
         return self.events.group_by(PARTITION).agg(pl.col("kind").unique(), acted.unique())
 
 
 def _of(frame: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
-    """The rows of these partitions, and those that belong to every group."""
+    """Return the rows of these partitions, and the rows that belong to every group."""
     about_all = frame.filter(pl.all_horizontal(pl.col(PARTITION).is_null()))
     return pl.concat([frame.join(wanted, on=PARTITION, how="semi", nulls_equal=True, maintain_order="left"), about_all])
 
@@ -143,7 +143,7 @@ def _of_checker(run: _Run, checker: Checker, facts: Facts, cuts: tuple[Cut, ...]
 
 
 def _walked(run: _Run, checker: Checker, screened: Screened, facts: Facts) -> set[_Key]:
-    """The partitions that must be walked, because the screen proves nothing about them."""
+    """Return the partitions that a checker must read row by row, because its pre-check proves nothing about them."""
     columns = run.columns
     assert columns is not None
     known = {key for key in columns.partitions if promised(facts, key[0]) is not None}

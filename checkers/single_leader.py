@@ -21,7 +21,7 @@ from history.event import EventKind as K
 
 
 def check_leaders(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition: two nodes that advance the HW in one epoch are `two-leaders`."""
+    """Report two nodes that raise the HW of one partition in one leader epoch."""
     topic, partition = partition_of(operations, events)
     standing: dict[tuple[str, int], int] = {}  # (node, epoch) -> HW
     committer: dict[int, EventRow] = {}
@@ -48,7 +48,7 @@ def check_leaders(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
 
 
 def check_controllers(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the run: two nodes elected controller under one epoch are `two-controllers`. Rows without an epoch are ignored."""
+    """Report two nodes that were elected controller under one controller epoch. Rows without an epoch are ignored."""
     elected = events.filter(pl.col("controller_epoch").is_not_null() & pl.col("node").is_not_null())
     holder: dict[int, tuple[str, int]] = {}
     anomalies: list[Anomaly] = []

@@ -40,7 +40,7 @@ _NODE_KINDS = {
 
 
 def sketch(checker: str, *lines: str) -> list[str]:
-    """The kinds of anomalies that one checker finds, then its unchecked reasons, then the reasons why the run is not live.
+    """Return the anomaly kinds that one checker finds in these lines, then its unchecked reasons, then why it is not live.
 
     KeyError if there is no such checker.
     """
@@ -93,7 +93,7 @@ def _question(answer: dict[str, object]) -> dict[str, object]:
 
 
 def _manifest(healed_at_ns: int | None) -> RunManifest:
-    """The manifest of a completed run that ends at one hour."""
+    """The manifest of a completed run that lasts one hour."""
     promise = Promise(
         topics=(TopicPromise(topic="t"),), unclean_election="never", profile="beyond",
         session_timeout_ms=1000, replica_lag_time_max_ms=1000, request_timeout_ms=500,

@@ -26,7 +26,7 @@ SLACK_NS = 2_000_000
 
 
 class _Controllers:
-    """The controller over time. A broker that resigned remains the last controller until another is elected."""
+    """Which brokers can have been controller at each time. One that resigned counts until another is elected."""
 
     def __init__(self, rows: list[EventRow], late: set[int]) -> None:
         elected = [(row.time_ns - SLACK_NS, row.node, row.at) for row in rows if row.kind == K.CONTROLLER_ELECTED]
@@ -34,7 +34,7 @@ class _Controllers:
         self._late = [(since, node) for since, node, at in elected if at in late]
 
     def at(self, time_ns: int) -> tuple[set[str], set[str]]:
-        """The possible controllers at a time, and all brokers elected until then; both empty before the first election."""
+        """Return the brokers that can be controller at a time, and all elected until then; both empty before any election."""
         seen = [(since, node) for since, node in self._elected if since <= time_ns]
         # An election within the slack may lie before or after the time.
         settled = [node for since, node in seen if since + 2 * SLACK_NS <= time_ns]
@@ -44,7 +44,7 @@ class _Controllers:
 
 
 class _States:
-    """One pass over one partition."""
+    """The states of one partition in ZooKeeper, each judged against the state before."""
 
     def __init__(self, key: str, controllers: _Controllers) -> None:
         self.key, self.controllers = key, controllers
@@ -54,7 +54,6 @@ class _States:
         self.anomalies: list[Anomaly] = []
 
     def see(self, row: EventRow) -> None:
-        """Apply one row."""
         if row.kind == K.ASSIGNED:
             self.assigned = row.replicas
         elif row.kind == K.STATE_WRITTEN:
@@ -106,7 +105,7 @@ class _States:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the states of one partition. `cuts` are ignored: an excused loss changes no right to write."""
+    """Judge the writes to one partition's state. Ignores `cuts`: an excused loss changes no right to write."""
     topic, partition = partition_of(operations, events)
     rows = event_rows(events)
     states = _States(f"{topic}-{partition}", _Controllers(rows, _late(events)))

@@ -20,7 +20,7 @@ NAME = "topic-identity"
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition: report records seen under an id that no leader appended them under, but appended under another."""
+    """Report records seen under a topic id other than the one under which a leader appended them."""
     named = events.filter(pl.col("topic_id").is_not_null() & pl.col("value").is_not_null())
     if named["topic_id"].n_unique() < 2:
         return Findings()

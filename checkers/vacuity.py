@@ -18,7 +18,7 @@ NAME = "vacuity"
 
 
 def _acted(facts: Facts, events: pl.DataFrame) -> dict[str, int]:
-    """How often each kind of fault acted: the manifest's count, or the count of the rows if that is higher."""
+    """How often each kind of fault took effect: the manifest's count, or the number of rows if that is higher."""
     acted = {fault.kind: fault.acted for fault in facts.faults}
     rows = events.filter(pl.col("kind") == str(K.FAULT_ACTED))
     columns = (rows[name].to_list() for name in ("detail", "count"))
@@ -31,7 +31,7 @@ def _acted(facts: Facts, events: pl.DataFrame) -> dict[str, int]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the whole run; counts `operations`, `acked`, `read` and `faults`."""
+    """Judge whether the run proves anything; counts client `operations`, `acked` and `read` records, and `faults`."""
     # A completion need not repeat the acks of its invocation: take the last acks that the process asked for.
     asked = pl.col("acks").forward_fill().over("process")
     ok = operations.with_columns(acks=asked).filter(pl.col("type") == "ok")

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class Validity(IntEnum):
-    """Ordered: merging takes the worst."""
+    """The outcome of judging. The values are ordered, and merging takes the worst."""
 
     VALID = 0
     UNKNOWN = 1
@@ -35,7 +35,10 @@ class ExcusedLoss(Struct, frozen=True, kw_only=True, order=True):
 
 
 class Cut(Struct, frozen=True, kw_only=True, order=True):
-    """The split of a partition by an excused loss: from `leader_epoch` on, offsets from `offset` on are a new generation."""
+    """The split of a partition's log by an excused loss.
+
+    From `leader_epoch` on, offsets from `offset` on are a new generation and may hold other records.
+    """
 
     topic: str
     partition: int
@@ -45,7 +48,7 @@ class Cut(Struct, frozen=True, kw_only=True, order=True):
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """The findings of one checker on one group."""
+    """What one checker found in one group of rows, usually one partition."""
 
     anomalies: tuple[Anomaly, ...] = ()
     excused: tuple[ExcusedLoss, ...] = ()
@@ -57,7 +60,7 @@ class Findings(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The judgement of one run."""
+    """The judgement of one run, merged from the findings of all checkers."""
 
     validity: Validity
     live: bool | None
@@ -70,7 +73,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 def joined(findings: Iterable[Findings]) -> Findings:
-    """The findings on several parts of one group, as one."""
+    """Join the findings of one checker on several parts of one group."""
     found = list(findings)
     counts: dict[str, int] = {}
     for finding in found:
@@ -88,7 +91,7 @@ def joined(findings: Iterable[Findings]) -> Findings:
 
 
 def merge(findings: Iterable[Findings]) -> Verdict:
-    """The verdict of a run from the findings of all checkers: the worst validity, with all findings in canonical order."""
+    """Merge the findings of all checkers: the worst validity, and all findings in canonical order."""
     found = list(findings)
     anomalies = tuple(sorted(a for f in found for a in f.anomalies))
     unchecked = tuple(sorted({u for f in found for u in f.unchecked}))

@@ -1,4 +1,4 @@
-"""Wounds of one partition: when each is noticed, and which replicas are left out until they rejoined the ISR.
+"""The wounds (faults that destroyed bytes) of one partition: when each is noticed, and until when the replica is exempt.
 
 A wound is noticed when the session of the incarnation that suffered it has ended, or when the broker reports the directory
 (docs/promise.md §1). A wounded replica is left out of the replica invariants until it is in the ISR under a new incarnation
@@ -14,7 +14,7 @@ NOTICE_ROWS = (K.REGISTERED, K.SESSION_ENDED, K.NODE_STARTED, K.DIR_FAILED)
 
 
 class Sessions:
-    """The incarnation of each node in ZooKeeper, and the failed directories that its process has reported."""
+    """The current ZooKeeper registration of each node, and the failed directories that its process has reported."""
 
     __slots__ = ("_reported", "current")
 
@@ -23,7 +23,7 @@ class Sessions:
         self._reported: dict[str, set[int | None]] = {}
 
     def see(self, row: EventRow) -> None:
-        """Apply one row of `NOTICE_ROWS`."""
+        """Apply one row whose kind is in `NOTICE_ROWS`."""
         if row.kind == K.REGISTERED:
             self.current[row.node] = row.incarnation
         elif row.kind == K.NODE_STARTED:
@@ -34,16 +34,19 @@ class Sessions:
             self.current.pop(row.node, None)
 
     def lasts(self, node: str, incarnation: int | None) -> bool:
-        """True if the session of this incarnation has not ended."""
+        """True if the ZooKeeper session of this registration has not ended."""
         return node in self.current and self.current[node] == incarnation
 
     def hides(self, wound: EventRow) -> bool:
-        """True if this wound cannot have been noticed yet: the session lasts, and the directory was not reported."""
+        """True if nobody can have noticed this wound: the session lasts, and the directory was not reported as failed."""
         return self.lasts(wound.node, wound.incarnation) and wound.dir not in self._reported.get(wound.node, ())
 
 
 class Wounded:
-    """The replicas that are left out, from their wound until they rejoined the ISR. Takes rows of `WOUND_ROWS`."""
+    """The replicas that lost bytes and have not rejoined the ISR, which replica checkers therefore leave out.
+
+    Takes rows whose kind is in `WOUND_ROWS`.
+    """
 
     __slots__ = ("_isr", "_registered", "since")
 
@@ -53,7 +56,7 @@ class Wounded:
         self._isr: tuple[str, ...] = ()
 
     def see(self, row: EventRow) -> None:
-        """Apply one row."""
+        """Apply one row whose kind is in `WOUND_ROWS`."""
         if row.kind == K.WOUND:
             self.since.setdefault(row.node, row)
             self._registered.discard(row.node)

@@ -30,7 +30,10 @@ _FINDINGS = pa.schema([("run", pa.string()), ("findings", pa.string()), ("cuts",
 
 
 def findings_of(checkers: Sequence[Checker], tables: Tables) -> DataFrame:
-    """The findings of these checkers in every run: columns of `FINDINGS`. The ledger runs at once, the rest lazily."""
+    """Run these checkers on every run; return their findings with the columns of `FINDINGS`.
+
+    The ledger runs at once, because its cuts are needed by the rest, which run lazily.
+    """
     ledger = [checker for checker in checkers if checker.phase == "ledger"]
     others = [checker for checker in checkers if checker.phase == "others"]
     if not ledger:
@@ -44,7 +47,7 @@ def findings_of(checkers: Sequence[Checker], tables: Tables) -> DataFrame:
 
 
 def _stage(checkers: Sequence[Checker], tables: Tables, cuts: Mapping[str, Sequence[str]]) -> DataFrame:
-    """One shuffle for all checkers with the same groups. `cuts` holds the cuts of each run, as JSON."""
+    """Run all checkers with the same groups in one shuffle. `cuts` holds the cuts (excused losses) of each run, as JSON."""
     rows = [(run, facts, cuts.get(run, ())) for run, facts in tables.facts]
     headings = tables.operations.sparkSession.createDataFrame(rows, "run string, facts string, cuts array<string>")
     found = [

@@ -8,4 +8,4 @@ fails inside an executor is a bug of ours and is raised as Spark reports it.
 
 
 class PipelineError(Exception):
-    """Spark cannot do the job. The message is one sentence that names what is missing."""
+    """Spark cannot be used. The message is one sentence that names what is missing or wrong."""

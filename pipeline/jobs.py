@@ -1,4 +1,4 @@
-"""The job of `highwater judge PATH… --spark MASTER`.
+"""The Spark job behind `highwater judge PATH… --spark MASTER`.
 
 PySpark is imported inside the function, so that a machine without PySpark or Java gets one sentence and no traceback.
 """
@@ -15,7 +15,7 @@ from pipeline.session import session
 
 
 def judge(runs: Sequence[Path], *, master: str) -> list[Verdict]:
-    """Judge the runs in these folders, in their order. The verdicts equal those of `checkers.single.judge`.
+    """Judge the runs in these folders on Spark; verdicts come in the folders' order and equal those of `checkers.single.judge`.
 
     Raises PipelineError where Spark is not available, HistoryError where a folder holds no history. Two kinds of runs are judged
     in this process, because they are few: runs killed while being recorded, which have a journal and no tables, and runs of an

@@ -24,7 +24,10 @@ from history.schema import TableName, arrow_schema
 
 
 class Tables(NamedTuple):
-    """`facts`: each run with its `checkers.checker.Facts` as JSON. The frames: `run` and the schema's columns, unordered."""
+    """The stored runs as Spark tables.
+
+    `facts` holds each run with its `checkers.checker.Facts` as JSON. The frames have `run` and the schema's columns, unordered.
+    """
 
     facts: tuple[tuple[str, str], ...]
     operations: DataFrame
@@ -48,7 +51,7 @@ def _facts(run: Path) -> str:
     operations = parquet.check(run / store.OPERATIONS, "operations")
     events = parquet.check(run / store.EVENTS, "events")
     if not store.is_current(run):
-        raise HistoryError(f"{run}: Spark does not read earlier schema versions")
+        raise HistoryError(f"{run}: Spark does not read earlier schema versions; judge this run with checkers.single.judge")
     store.check_rows(run, manifest, operations=operations, events=events)
     return msgspec.json.encode(facts_of(manifest)).decode()
 

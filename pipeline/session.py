@@ -31,7 +31,7 @@ _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|yarn|(spark|k8s)://.+")
 
 
 def missing() -> str | None:
-    """What this machine lacks to run Spark, in one sentence; None where nothing is missing."""
+    """Say in one sentence what this machine lacks to run Spark; None if nothing is missing."""
     if find_spec("pyspark") is None:
         return "Spark needs PySpark: install highwater with its extra, pip install 'highwater[spark]'"
     wanted = f"Spark needs Java {JAVA_MIN} or later: install it (Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
@@ -45,7 +45,7 @@ def missing() -> str | None:
 
 
 def _java() -> str | None:
-    """The Java executable that Spark's launcher would use."""
+    """Return the Java executable that Spark's launcher would use; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
 
@@ -61,7 +61,7 @@ def _java_version(java: str) -> int | None:
 
 @contextmanager
 def session(master: str = "local[*]") -> "Iterator[SparkSession]":
-    """Start a session and stop it at the end. Inside another session, yield that one and leave it running.
+    """Start a Spark session and stop it when the context ends. Inside another session, yield that one and leave it running.
 
     Raises PipelineError where a requirement is missing or the master cannot be reached.
     """

@@ -43,7 +43,10 @@ VERDICTS = pa.schema(
 
 
 def verdict_table(spark: SparkSession, directories: Sequence[Path], checkers: Sequence[Checker] = ALL) -> DataFrame:
-    """Judge the finished runs in these folders: columns of `VERDICTS`, one row for each run, unordered."""
+    """Judge the finished runs in these folders on Spark; return one row for each run, unordered.
+
+    The columns are those of `VERDICTS`.
+    """
     found = findings_of(checkers, load(spark, directories))
     return found.groupBy("run").applyInArrow(_merge_run, from_arrow_schema(VERDICTS))
 

@@ -55,7 +55,7 @@ _COLUMNS = "| judge | histories | exhaustive up to | possible | impossible | und
 
 
 class Row(NamedTuple):
-    """One row of the page's table."""
+    """One row of the results table in docs/proof.md: one judge and its comparisons."""
 
     judge: str
     histories: int
@@ -66,13 +66,13 @@ class Row(NamedTuple):
     wrong: int
 
     def words(self) -> str:
-        """The row as Markdown."""
+        """Format the row as Markdown."""
         numbers = [f"{value:,}" if isinstance(value, int) else value for value in self[1:]]
         return f"| {self.judge} | {' | '.join(numbers)} |"
 
 
 def _shown(wrong: list[str]) -> int:
-    """The number of disagreements; writes the shortest to stderr."""
+    """Write the shortest disagreement to stderr; return the number of disagreements."""
     if wrong:
         sys.stderr.write(min(wrong, key=len) + "\n")
     return len(wrong)
@@ -113,7 +113,7 @@ def _logs(what: str, count: int, part: int) -> list[Row]:
 
 
 def joined(rows: list[Row]) -> list[Row]:
-    """One row for each judge, summed over the parts of its histories."""
+    """Sum the rows of each judge over the parts of its histories."""
     found: dict[str, Row] = {}
     for row in rows:
         one = found.get(row.judge)
@@ -130,7 +130,7 @@ def _number(told: str) -> int:
 
 
 def page(rows: list[Row], old: str) -> str:
-    """The page with these rows, and with the old page's rows of other judges."""
+    """Return docs/proof.md with these rows; rows of other judges are taken from the old page."""
     kept = [
         line for line in old.splitlines() if line.startswith("| ") and line.endswith(" |") and not line.startswith("| judge ")
     ]
@@ -144,7 +144,10 @@ _PART = 5_000  # histories of logs in one task
 
 
 def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
-    """All comparisons, the longest first. Cycles are a part of list-append and use a fifth of its histories."""
+    """Return all comparisons to run, the longest first.
+
+    Cycles are a part of list-append and use a fifth of its histories.
+    """
     yield "cycles", partial(_cycles, count // 5)
     yield from (("transactions", partial(_transactions, writes, count)) for writes in ("append", "w"))
     for what in DEFINITIONS:
@@ -156,7 +159,7 @@ def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
 
 
 def main() -> int:
-    """Run the comparisons; 0 if nothing disagrees, else 1."""
+    """Run the comparisons; return 0 if judges and definitions agree on every history, else 1."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--histories", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=1)

@@ -73,7 +73,7 @@ def duplicates(operations: Operations, events: Events) -> set[str]:
 
 
 def monotonic_hw(operations: Operations, events: Events) -> set[str]:
-    """VIS-1 and VIS-2 for brokers and for the answers to consumers."""
+    """VIS-1 and VIS-2: high watermarks and end offsets do not fall; no read is above the HW or below its position."""
     marks = [row for row in events if row.kind is K.HW]
     found = {"hw-above-leo" for row in marks if row.leo is not None and row.hw is not None and row.hw > row.leo}
     for one, two in combinations(marks, 2):

@@ -29,7 +29,7 @@ Cycle = tuple[Edge, ...]
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of compared histories and cycles, and the disagreements."""
+    """Counts of the histories on which the judge was compared with its definition, of cycles, and the disagreements."""
 
     histories: int = 0
     cyclic: int = 0  # of them, those with a cycle
@@ -40,7 +40,10 @@ class Tally:
 
 
 def prove(count: int) -> Tally:
-    """Compare on `count` histories; those whose version order is not known, or that have other anomalies, are skipped."""
+    """Compare reported with enumerated cycles on `count` histories.
+
+    Skips histories whose version order is not known, or that have other anomalies.
+    """
     tally = Tally()
     for history in histories("append", count, Drawn("cycles")):
         if not is_whole(history) or not _is_sound(history) or not _is_in_turns(history):

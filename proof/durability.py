@@ -26,7 +26,7 @@ class Promised(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A promised record that is missing at a leader's start, in a read, or at the end of a log."""
+    """A promised record that a leader lacks at its start, that a read skipped, or that the last log lacks."""
 
     record: Promised
     epoch: int  # of the leader that lacks it
@@ -63,7 +63,7 @@ def acked_loss(case: Case) -> set[str]:
 
 
 def promises(case: Case) -> Iterator[Promised]:
-    """Acknowledged under acks=all, returned to a consumer, or below the HW of a leader."""
+    """Return all promised records: acknowledged under acks=all, returned to a consumer, or below the HW of a leader."""
     for call in (*calls(case.operations, "produce"), *calls(case.operations, "poll")):
         if call.ok and (call.asked[0].f == "poll" or call.asked[0].acks == -1):
             for row in call.answer:
@@ -123,12 +123,15 @@ def _account(case: Case, one: Missing) -> int | None:
 
 
 def wounds(case: Case) -> list[ClusterEvent]:
-    """The wounds that count. DUR-5: under flush=before_ack only a swapped directory destroys copies that count."""
+    """Return the wounds (faults that destroyed bytes) that count for durability.
+
+    Under flush=before_ack only a swapped directory destroys copies that count (DUR-5).
+    """
     return [row for row in case.events if row.kind is K.WOUND and (case.flush == "none" or row.detail == "swapped")]
 
 
 def noticed(events: Events, wound: ClusterEvent) -> int | None:
-    """The first row, from the wound on, at which its session has ended or its directory is reported; None if none."""
+    """Return the first row, from the wound on, at which its session has ended or its directory is reported; None if none."""
     for index in range(wound.index, events[-1].index + 1):
         said = [row for row in events if row.node == wound.node and row.index <= index]
         sessions = [row for row in said if row.kind in (K.REGISTERED, K.SESSION_ENDED)]

@@ -35,7 +35,10 @@ _NAMES = sorted(LEVELS)
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of compared histories. `unproven`: impossible, but not INVALID, because some writes were not read."""
+    """Counts of the histories on which the judge was compared with its definition.
+
+    `unproven`: impossible by the definition but not judged INVALID, because some writes were not read.
+    """
 
     name: str
     possible: int = 0
@@ -52,7 +55,7 @@ class Tally:
 
 
 def is_possible(history: Paired, consistency: str, writes: str) -> bool:
-    """Whether the history is possible by the definition of the level."""
+    """Whether the definition of this isolation level allows the history."""
     kind, time = LEVELS[consistency]
     decide = is_ordered if kind.startswith("PL") else is_explained
     return decide(history, kind, time, writes)
@@ -62,7 +65,7 @@ def is_possible(history: Paired, consistency: str, writes: str) -> bool:
 
 
 def every(writes: str, total: int) -> Iterator[Paired]:
-    """All histories of `total` micro-operations on two keys in two or three transactions, up to the names of the keys."""
+    """Yield all histories of `total` micro-operations on two keys in two or three transactions, up to the names of the keys."""
     for sizes in _sizes(total):
         for flat in product(product((True, False), ("x", "y")), repeat=total):
             if flat[0][1] == "y":
@@ -110,7 +113,7 @@ def _history(rows: list[tuple[Hashable, tuple[int, int], int]]) -> Paired:
 
 
 def histories(writes: str, count: int, tally: Tally) -> Iterator[Paired]:
-    """`count` histories: all of two, three, … micro-operations while they fit into half of them, then random ones."""
+    """Yield `count` histories: first all short ones, which may fill half of the count, then random ones."""
     total = 2
     while True:
         fresh = list(every(writes, total)) if total < 5 else []
@@ -132,7 +135,7 @@ def histories(writes: str, count: int, tally: Tally) -> Iterator[Paired]:
 
 
 def prove(writes: str, count: int, levels: Sequence[str] = _NAMES) -> Tally:
-    """Each history at one level, the levels in turn."""
+    """Compare the judge with the definitions on `count` histories, each at one isolation level, the levels in turn."""
     model = "list-append" if writes == "append" else "rw-register"
     tally = Tally(model)
     for number, history in enumerate(histories(writes, count, tally)):

@@ -12,7 +12,7 @@ _TIMES = Case([], [], healed_at_ns=10 * _SECOND, final_reads_at_ns=32 * _SECOND,
 
 
 class _End:
-    """Builder of the final rows of one partition."""
+    """Builds the final rows of one partition: what ZooKeeper, the brokers' metadata and the disks hold at the end of a run."""
 
     def __init__(self, rng: Rng) -> None:
         self.rng = rng
@@ -49,7 +49,7 @@ class _End:
 
 
 def drawn_end(rng: Rng) -> Case:
-    """The final observations of a partition, mostly in agreement."""
+    """Return the final observations of a partition, which mostly agree."""
     end = _End(rng)
     if rng.below(3):
         end.note(K.STATE_WRITTEN, node=rng.pick(BROKERS), leader=end.leader, leader_epoch=4, isr=end.isr, zk_version=1)
@@ -67,7 +67,7 @@ def drawn_end(rng: Rng) -> Case:
 
 
 def drawn_cluster(rng: Rng) -> Case:
-    """Sessions and controllers that change before and after the bound, and administrators who read the open requests."""
+    """Return sessions and controllers that change before and after the bound, and reads of the open requests in /admin."""
     rows: list[ClusterEvent] = []
     session: dict[str, int | None] = dict.fromkeys(BROKERS)
     at, now = 0, 0

@@ -24,14 +24,14 @@ Micro = tuple[str, Hashable, Value]
 
 
 def micros(call: Call) -> tuple[Micro, ...]:
-    """The micro-operations of a transaction that are certain if it committed."""
+    """Return the micro-operations of a transaction that certainly happened if it committed."""
     shown = call.argument if call.crashed else call.result
     assert isinstance(shown, tuple)
     return tuple(m for m in shown if not (call.crashed and m[0] == "r"))
 
 
 def choices(history: Paired) -> Iterator[tuple[Call, ...]]:
-    """The committed transactions, with each subset of those of unknown outcome."""
+    """Yield each possible set of committed transactions: the certain ones with any subset of those of unknown outcome."""
     sure = tuple(call for call in history.calls if not call.crashed)
     perhaps = [call for call in history.calls if call.crashed]
     for count in range(len(perhaps) + 1):
@@ -47,17 +47,17 @@ def must_precede(one: Call, two: Call, time: str) -> bool:
 
 
 def written(call: Call, key: Hashable, writes: str) -> tuple[Value, ...]:
-    """The values that a transaction wrote to a key, in order."""
+    """Return the values that a transaction wrote to a key, in order."""
     return tuple(m[2] for m in micros(call) if m[0] == writes and m[1] == key)
 
 
 def empty(writes: str) -> Value:
-    """The value of a key before all writes."""
+    """Return the value of a key before all writes."""
     return () if writes == "append" else None
 
 
 def after(held: Value, new: Sequence[Value], writes: str) -> Value:
-    """The value of a key after these writes."""
+    """Return the value of a key after these writes."""
     if writes == "append":
         return (*held, *new)  # type: ignore[misc]
     return new[-1] if new else held
@@ -145,7 +145,7 @@ _KINDS = {"PL-1": ("ww",), "PL-2": ("ww", "wr"), "PL-2+": ("ww", "wr"), "PL-3": 
 
 
 def is_ordered(history: Paired, level: str, time: str, writes: str) -> bool:
-    """Whether there are version orders without a cycle that the level forbids."""
+    """Whether version orders exist whose dependencies have no cycle that the level forbids."""
     for chosen in choices(history):
         keys = sorted({m[1] for call in chosen for m in micros(call)}, key=str)
         orders = [list(_version_orders(chosen, key, level, writes)) for key in keys]
@@ -206,7 +206,7 @@ def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, writes: s
 
 
 def dependencies(chosen: Sequence[Call], order: tuple[Call, ...], key: Hashable, writes: str) -> Iterator[Edge]:
-    """The direct dependencies of one key, given the order of its writers."""
+    """Return the direct dependencies through one key, given the order of its writers."""
     for one, two in pairwise(order):
         yield one.index, two.index, "ww"
     for call in chosen:
@@ -225,7 +225,7 @@ def _is_forbidden(edges: Sequence[Edge], level: str) -> bool:
 
 
 def leads(edges: Sequence[tuple[int, int]], start: int, goal: int) -> bool:
-    """Whether a path leads from start to goal."""
+    """Whether a path of edges leads from `start` to `goal`."""
     met, left = {start}, [start]
     while left:
         node = left.pop()

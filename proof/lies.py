@@ -1,4 +1,4 @@
-"""Random histories with one lie each, of kinds that are rare in the other random histories."""
+"""Random histories with one false row each, of kinds that are rare in the other random histories."""
 
 from collections.abc import Callable, Sequence
 
@@ -85,14 +85,17 @@ _LIES: tuple[Callable[[Rows, Rng], Rows], ...] = (_exchanged, _denied, _left_out
 
 
 def drawn_lies(rng: Rng) -> Case:
-    """Random calls with one lie."""
+    """Return random client calls with one false row."""
     case = drawn_calls(rng)
     rows = rng.pick(_LIES)(list(case.operations), rng)
     return case._replace(operations=sorted(rows, key=lambda row: (row.index, row.slot)))
 
 
 def drawn_feuds(rng: Rng) -> Case:
-    """Random replicas, and at the end a second leader, a fenced leader, a truncation, or a deposed controller."""
+    """Return random replica rows that end with a violation.
+
+    It is a second leader, an act of a fenced leader, a truncation, or an act of a deposed controller.
+    """
     case = drawn_events(rng)
     events = list(case.events)
     feud = rng.pick((_two_leaders, _fenced_leader, _truncation, _deposed))

@@ -25,7 +25,10 @@ STEPS_MAX = 1_000_000
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of compared histories. `undecided`: the judge answered UNKNOWN."""
+    """Counts of the histories on which the judge was compared with its definition.
+
+    `undecided`: the judge answered UNKNOWN.
+    """
 
     name: str
     possible: int = 0
@@ -43,14 +46,14 @@ class Tally:
 
 
 def model_of(subject: Subject) -> Model:
-    """The model that judges histories of this subject."""
+    """Return the judge's model for the histories of this object."""
     name = subject.name.split(",")[0]
     initial = {"register": subject.first, "cas-register": 0, "multi-register": 0}.get(name)
     return model_named(name, initial=initial)
 
 
 def every(subject: Subject, size: int) -> Iterator[tuple[Call, ...]]:
-    """All histories of `size` calls, up to renaming of calls."""
+    """Yield all histories of `size` calls, up to renaming of calls."""
     letters = range(len(subject.letters))
     for spans in shapes(size):
         for chosen in product(letters, repeat=size):
@@ -77,7 +80,7 @@ def calls_of(filled: tuple[Letter, ...], spans: Spans) -> tuple[Call, ...]:
 
 
 def drawn(subject: Subject, rng: Rng, size: int) -> tuple[Call, ...]:
-    """A random history whose answers mostly follow one order."""
+    """Return a random history whose answers mostly follow one order of the calls."""
     places = rng.shuffled(range(2 * size))
     spans = sorted((min(pair), max(pair)) for pair in zip(places[::2], places[1::2], strict=True))
     chosen = [rng.pick(subject.letters) for _ in spans]
@@ -95,7 +98,7 @@ def drawn(subject: Subject, rng: Rng, size: int) -> tuple[Call, ...]:
 
 
 def histories(subject: Subject, count: int, tally: Tally) -> Iterator[tuple[Call, ...]]:
-    """`count` different histories: all of 1, 2, … calls while a whole size fits, then random ones of more calls."""
+    """Yield `count` different histories: all of 1, 2, … calls while a whole size fits, then random ones of more calls."""
     size = 1
     while True:
         fresh = []

@@ -1,4 +1,4 @@
-"""Random histories of faults, healing and recovery."""
+"""Random histories of faults, healing and recovery, on which the checkers of liveness are compared with their definitions."""
 
 from history.event import ClusterEvent
 from history.event import EventKind as K
@@ -11,7 +11,7 @@ HEALED_NS = 150 * SECOND
 
 
 def drawn_progress(rng: Rng) -> Case:
-    """Windows of two faults with calms between them, and a client that writes throughout and sometimes gets no answer."""
+    """Return a history of two faults with fault-free periods between them, and a client that writes all the time."""
     events: list[ClusterEvent] = []
     operations: list[Operation] = []
     index, now, mute = 0, 0, rng.below(3) == 0
@@ -186,7 +186,7 @@ class _Partition:
 
 
 def drawn_availability(rng: Rng) -> Case:
-    """A run that is healed at 10 s, must be whole at 26 s, begins final reads at 32 s and ends at 40 s."""
+    """Return a run that is healed at 10 s, must be whole at 26 s, begins final reads at 32 s and ends at 40 s."""
     partition = _Partition(rng)
     partition.lead(surely=True)
     partition.produce()

@@ -1,4 +1,4 @@
-"""Random histories of one partition, of a few calls or a few events: mostly lawful, with some fields changed at random."""
+"""Random histories of one partition, of a few calls or events: mostly correct, with some fields changed at random."""
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ _FINAL = (OpType.OK, OpType.OK, OpType.OK, OpType.OK, OpType.INFO, OpType.FAIL)
 
 
 class _Clients:
-    """A log, and clients that append to it, read it and ask for its end offset."""
+    """Simulates clients that append to one log, read it and ask for its end offset; the rows are their calls."""
 
     def __init__(self, rng: Rng) -> None:
         self.rng = rng
@@ -96,7 +96,7 @@ class _Clients:
 
 
 def drawn_operations(rng: Rng) -> list[Operation]:
-    """Six to thirteen invocations and completions, with up to four changed fields."""
+    """Return a history of six to thirteen invocations and completions, with up to four changed fields."""
     clients = _Clients(rng)
     for _ in range(6 + rng.below(8)):
         clients.step()
@@ -122,7 +122,7 @@ def _misspoken(row: Operation, rng: Rng) -> Operation:
 
 
 class _Brokers:
-    """Three replicas that copy from a leader, and a state in ZooKeeper."""
+    """Simulates three replicas that copy from a leader, and the partition's state in ZooKeeper; the rows are their events."""
 
     def __init__(self, rng: Rng) -> None:
         self.rng = rng
@@ -194,7 +194,7 @@ class _Brokers:
         self.note(K.HW, node=node, hw=hw, leo=len(self.logs[node]), leader_epoch=self.epoch, detail=role)
 
     def odd(self, node: str) -> None:
-        """Append an event that may be unlawful."""
+        """Append an event that the protocol may forbid."""
         rng, log = self.rng, self.logs[node]
         match rng.below(11):
             case 0 | 1:
@@ -238,7 +238,7 @@ def drawn_calls(rng: Rng) -> Case:
 
 
 def drawn_events(rng: Rng) -> Case:
-    """Eight to twenty rows of brokers and ZooKeeper."""
+    """Return a history of eight to twenty rows of brokers and ZooKeeper."""
     brokers = _Brokers(rng)
     for _ in range(6 + rng.below(12)):
         brokers.step()
@@ -246,7 +246,7 @@ def drawn_events(rng: Rng) -> Case:
 
 
 def drawn_commits(rng: Rng) -> Case:
-    """Three consumers of two groups that poll, ask for the end offset, commit and fetch commits; the store may forget."""
+    """Return a history of consumers of two groups that poll and commit; the store of commits may forget some."""
     rows: list[Operation] = []
     kept: dict[str, list[int | None]] = {"g": [None], "h": [None]}
     known = [0, 0, 0]

@@ -14,7 +14,10 @@ Record = tuple[str | None, int | None]  # value and epoch
 
 
 class Case(NamedTuple):
-    """The rows of one partition, its topic's promise, and the times of a healed run (its rows then keep their times)."""
+    """One random history for comparison: the rows of one partition and its topic's promise.
+
+    If the history was healed, it also has the times of healing and end, and its rows keep their times.
+    """
 
     operations: Operations
     events: Events
@@ -31,29 +34,29 @@ ByRows = Callable[[Operations, Events], set[str]]
 
 
 def of_rows(definition: ByRows) -> Definition:
-    """A definition that needs the rows only."""
+    """Turn a definition that needs the rows only into one that takes a `Case`."""
     return lambda case: definition(case.operations, case.events)
 
 
 class Call(NamedTuple):
-    """An invocation and its answer (empty if none came)."""
+    """A client's invocation and its answer (empty if none came)."""
 
     asked: list[Operation]
     answer: list[Operation]
 
     @property
     def ok(self) -> bool:
-        """Whether it certainly succeeded."""
+        """Whether the call certainly succeeded."""
         return bool(self.answer) and self.answer[0].type is OpType.OK
 
     @property
     def failed(self) -> bool:
-        """Whether it certainly failed."""
+        """Whether the call certainly failed."""
         return bool(self.answer) and self.answer[0].type is OpType.FAIL
 
 
 def calls(rows: Operations, f: str) -> list[Call]:
-    """The calls of one function; the answer is the process's next turn, unless that is an invocation."""
+    """Pair the calls of one client function; the answer is the process's next row, unless that is an invocation."""
     found = []
     for index in sorted({row.index for row in rows if row.type is OpType.INVOKE and row.f == f}):
         asked = [row for row in rows if row.index == index]
@@ -64,7 +67,7 @@ def calls(rows: Operations, f: str) -> list[Call]:
 
 
 def records_at(events: Events, node: str, index: int) -> dict[int, Record]:
-    """The log of a replica after row `index`, rebuilt from the first row: offset -> value and epoch."""
+    """Rebuild a replica's log after row `index` from the first row: offset -> value and epoch."""
     log: dict[int, Record] = {}
     for row in events:
         if row.index > index or row.node != node:
@@ -78,5 +81,5 @@ def records_at(events: Events, node: str, index: int) -> dict[int, Record]:
 
 
 def log_at(events: Events, node: str, index: int) -> dict[int, str | None]:
-    """The log of a replica after row `index`: offset -> value."""
+    """Rebuild a replica's log after row `index` from the first row: offset -> value."""
     return {offset: value for offset, (value, _) in records_at(events, node, index).items()}

@@ -53,7 +53,7 @@ ALONE = ("controllers", "incarnations", "clusters")  # about the whole run: one 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of compared histories, of anomalies by kind, and the disagreements."""
+    """Counts of the histories on which a checker was compared with its definition, of anomalies by kind, and disagreements."""
 
     name: str
     total: int = 0

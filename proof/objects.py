@@ -17,12 +17,12 @@ LOST = object()  # recorded answer of a call that never returned
 
 
 def register(state: Any, f: str, argument: Any) -> Answers:
-    """One value."""
+    """A register: one value with read and write."""
     return [(None, argument)] if f == "write" else [(state, state)]
 
 
 def cas_register(state: Any, f: str, argument: Any) -> Answers:
-    """One value, with compare-and-set."""
+    """A register with compare-and-set."""
     if f != "cas":
         return register(state, f, argument)
     old, new = argument
@@ -41,12 +41,12 @@ def multi_register(state: Any, f: str, argument: Any) -> Answers:
 
 
 def mutex(state: Any, f: str, argument: Any) -> Answers:
-    """Held or free."""
+    """A mutex, held or free."""
     return [(None, f == "acquire")] if state == (f == "release") else []
 
 
 def kv(state: Any, f: str, argument: Any) -> Answers:
-    """A string that is put, or made longer."""
+    """A key with a string value: get, put and append."""
     if f == "get":
         return [(state, state)]
     return [(None, argument if f == "put" else f"{state}{argument}")]
@@ -58,7 +58,7 @@ def grow_set(state: Any, f: str, argument: Any) -> Answers:
 
 
 def fifo_queue(state: Any, f: str, argument: Any) -> Answers:
-    """First in, first out."""
+    """A first-in-first-out queue."""
     if f == "enqueue":
         return [(None, (*state, argument))]
     return [(state[0], state[1:])] if state else [(None, ())]
@@ -98,7 +98,7 @@ def versioned_node(state: Any, f: str, argument: Any) -> Answers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An object, its first state, and the letters (calls with answers) of its small histories."""
+    """An object, its first state, and the calls with answers (letters) of which its small histories are made."""
 
     name: str
     object: Object

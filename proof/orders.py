@@ -1,4 +1,4 @@
-"""Definition of linearizability: some order of the calls, each between invocation and return, explains all answers.
+"""The definition of linearizability: some order of the calls, each between invocation and return, explains all answers.
 
 Herlihy and Wing (1990). Every order that respects real time is tried; a call that never returned may be in it or not.
 """
@@ -10,7 +10,7 @@ from proof.objects import Object
 
 
 def is_linearizable(answers: Object, first: Hashable, calls: Sequence[Call]) -> bool:
-    """Whether some order explains all that returned."""
+    """Whether some order of the calls explains all answers."""
     return _goes_on(answers, first, tuple(calls))
 
 
@@ -28,7 +28,7 @@ def _goes_on(answers: Object, state: Hashable, left: tuple[Call, ...]) -> bool:
 
 
 def cut(calls: Sequence[Call], end: int) -> list[Call]:
-    """The prefix of the history up to a return; calls that returned later are open."""
+    """Return the history up to a return; calls that returned later become calls without an answer."""
     return [
         call if call.end is not None and call.end <= end else still_open(call) for call in calls if call.start < end
     ]  # fmt: skip

@@ -15,7 +15,7 @@ _MOVES = ("assign", "subscribe", "crash")
 
 
 def anomalies(ops: Ops) -> set[str]:
-    """The kinds that make the history INVALID, allowed ones as "noted …", and "unchecked" if something cannot be decided."""
+    """Return the anomaly kinds of a history; allowed ones as "noted …", and "unchecked" if something cannot be decided."""
     found = set(_order_of_processes(ops)) | set(_cycles(ops))
     for key in KEYS:
         found |= set(_of_log(ops, key)) | set(_of_readers(ops, key))
@@ -23,17 +23,17 @@ def anomalies(ops: Ops) -> set[str]:
 
 
 def read(op: Op, key: int) -> list[Polled]:
-    """The records of a key that the operation's polls returned, in order."""
+    """Return the records of a key that the operation's polls returned, in order."""
     return [record for poll in op.polls for record in poll if record[0] == key]
 
 
 def sent(op: Op, key: int) -> list[Polled]:
-    """The records that the operation sent to a key."""
+    """Return the records that the operation sent to a key."""
     return [record for record in op.sends if record[0] == key]
 
 
 def readers(ops: Ops, key: int, value: int) -> list[Op]:
-    """The successful operations that polled the value."""
+    """Return the successful operations that polled the value."""
     return [op for op in ops if op.type is OpType.OK and any(one[2] == value for one in read(op, key))]
 
 
@@ -43,7 +43,7 @@ def must_have_happened(ops: Ops, op: Op) -> bool:
 
 
 def log(ops: Ops, key: int) -> dict[int, set[int]]:
-    """Offset -> the values shown there."""
+    """Return the log of a key: offset -> the values observed there."""
     told = [record for op in ops for record in read(op, key)]
     told.extend(record for op in ops if must_have_happened(ops, op) for record in sent(op, key))
     offsets = {offset for _, offset, _ in told if offset is not None}
@@ -51,7 +51,7 @@ def log(ops: Ops, key: int) -> dict[int, set[int]]:
 
 
 def places(ops: Ops, key: int, value: int) -> list[int]:
-    """The indices of the log at which the value is."""
+    """Return the indices of a log at which the value was observed."""
     return [rank for rank, values in enumerate(log(ops, key).values()) if value in values]
 
 
@@ -66,7 +66,7 @@ def rank(ops: Ops, record: Polled) -> int | None:
 
 
 def delta(ops: Ops, first: Polled, then: Polled) -> int:
-    """The distance from one record to the other in indices; 1 if unknown."""
+    """Return the distance in the log's indices from one record to the other; 1 if unknown."""
     one, two = rank(ops, first), rank(ops, then)
     return 1 if one is None or two is None else two - one
 

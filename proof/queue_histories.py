@@ -29,7 +29,7 @@ class Op(NamedTuple):
 
 
 class _Queue:
-    """Two logs, and the position of each process in them."""
+    """Simulates two logs and processes that send to them and poll them; the rows are the processes' operations."""
 
     def __init__(self, rng: Rng) -> None:
         self.rng = rng
@@ -136,7 +136,7 @@ class _Queue:
 
 
 def drawn_queue(rng: Rng) -> list[Op]:
-    """Four to twelve operations; half of the histories end with one that reads everything."""
+    """Return a history of four to twelve operations; half of the histories end with one that reads everything."""
     queue = _Queue(rng)
     for _ in range(8 + rng.below(16)):
         queue.step()
@@ -157,7 +157,7 @@ def _asked(op: Op) -> tuple[Polled, ...]:
 
 
 def steps_of(ops: list[Op]) -> list[Step]:
-    """The lines of the history."""
+    """Return the history's lines, each invocation, and each completion that came."""
     lines: list[tuple[int, Op, OpType]] = []
     for op in ops:
         lines.append((op.at, op, OpType.INVOKE))

@@ -13,7 +13,10 @@ _ALLOWED = ("int-send-skip", "poll-skip", "nonmonotonic-poll")
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of compared histories, and of anomalies by kind; `undecided`: no anomaly, but something unchecked."""
+    """Counts of the histories on which the judge was compared with its definition, and of anomalies by kind.
+
+    `undecided`: the judge found no anomaly but left something unchecked.
+    """
 
     total: int = 0
     good: int = 0
@@ -23,7 +26,7 @@ class Tally:
 
 
 def prove(count: int, part: int = 0) -> Tally:
-    """Compare the kinds found with those of the definition, history by history."""
+    """Compare the anomaly kinds that the judge finds with those of the definition, history by history."""
     tally = Tally()
     rng = Rng(part).fork("queues")
     for _ in range(count):

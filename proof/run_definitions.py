@@ -1,4 +1,4 @@
-"""Definitions of the checkers of a whole run, and of topics that had one name."""
+"""The definitions of the checkers of a whole run, and of topics that had the same name one after the other."""
 
 from itertools import combinations
 
@@ -9,7 +9,7 @@ from proof.log_rows import Events, Operations
 
 
 def single_controller(operations: Operations, events: Events) -> set[str]:
-    """One node for each controller epoch."""
+    """Each controller epoch belongs to one node."""
     elected = [(row.controller_epoch, row.node) for row in events if row.controller_epoch is not None]
     return {"two-controllers" for one, two in combinations(elected, 2) if one[0] == two[0] and one[1] != two[1]}
 
@@ -74,7 +74,10 @@ def deletion(operations: Operations, events: Events) -> set[str]:
 
 
 def _asked_to_go(before: Events) -> list[ClusterEvent]:
-    """The requests to delete the topic since it was last created (by a first state, zk_version 0, after an earlier one)."""
+    """Return the requests to delete the topic since it was last created.
+
+    A creation is a first state (zk_version 0) after an earlier state.
+    """
     asked: list[ClusterEvent] = []
     written = False
     for row in before:

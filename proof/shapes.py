@@ -13,14 +13,14 @@ Before = frozenset[tuple[int, int]]
 
 
 def before(spans: Spans) -> Before:
-    """The pairs of calls of which the first returned before the second was invoked."""
+    """Return the pairs of calls of which the first returned before the second was invoked."""
     size = range(len(spans))
     return frozenset((a, b) for a, b in product(size, size) if spans[a][1] < spans[b][0])
 
 
 @cache
 def shapes(size: int) -> tuple[Spans, ...]:
-    """One arrangement of each kind, its calls in the order of their invocation."""
+    """Yield one representative of each arrangement of calls in time, its calls in order of invocation."""
     found: dict[Before, Spans] = {}
     for spans in _arrangements(size):
         relation = before(spans)
@@ -31,13 +31,13 @@ def shapes(size: int) -> tuple[Spans, ...]:
 
 @cache
 def symmetries(spans: Spans) -> tuple[tuple[int, ...], ...]:
-    """The renamings of calls that keep the arrangement."""
+    """Return the renamings of calls that keep the arrangement in time."""
     relation = before(spans)
     return tuple(names for names in permutations(range(len(spans))) if _renamed(relation, names) == relation)
 
 
 def is_first_of_its_kind(letters: tuple[int, ...], spans: Spans) -> bool:
-    """Whether this filling is the first among its renamings."""
+    """Whether this choice of letters for the calls is the first among its renamings, so that each is tried once."""
     return all(letters <= tuple(letters[at] for at in names) for names in symmetries(spans))
 
 

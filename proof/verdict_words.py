@@ -52,7 +52,7 @@ class _Told(str):
 
 
 def words(verdict: Verdict) -> Words:
-    """The findings by partition and checker; findings without a partition belong to the first."""
+    """Return the findings by partition and checker; findings without a partition belong to the first partition."""
     found: Words = {}
     for anomaly in verdict.anomalies:
         found.setdefault((_partition(anomaly.key), anomaly.checker), set()).add(anomaly.kind)

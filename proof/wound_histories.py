@@ -1,4 +1,4 @@
-"""Random histories of one partition with wounds: power loss, swapped directories, dropped bytes, recovery, ordered elections.
+"""Random histories of one partition with wounds (destroyed bytes): power loss, swapped directories, recovery, ordered elections.
 
 The cluster mostly keeps the promise as far as it can; sometimes a broker truncates, is elected or leaves out a record unlawfully.
 Rows of nodes name the partition, so that many partitions fit into one history.
@@ -17,7 +17,7 @@ _ROWS_MAX = 85  # a partition has room for 100
 
 
 class _Cluster:
-    """Three replicas, their sessions, ZooKeeper's state, and a producer."""
+    """Simulates three replicas, their sessions, ZooKeeper's state and a producer; the rows are their events and calls."""
 
     def __init__(self, rng: Rng) -> None:
         self.rng = rng
@@ -249,7 +249,7 @@ class _Cluster:
         self.said(99, OpType.OK, "poll", *([{"offset": at, "value": value, **told} for at, value in got] or [told]))
 
     def odd(self, node: str) -> None:
-        """Append an unlawful event."""
+        """Append an event that the protocol forbids."""
         rng, log = self.rng, self.logs[node]
         if not self.up[node]:
             return
@@ -265,7 +265,7 @@ class _Cluster:
 
 
 def drawn_wounds(rng: Rng) -> Case:
-    """Twenty to eighty rows. One in sixteen histories has no rows of the ISR."""
+    """Return a history of twenty to eighty rows. One in sixteen histories has no rows of the ISR."""
     cluster = _Cluster(rng)
     for _ in range(2 + rng.below(3)):
         cluster.produce()

@@ -1,4 +1,4 @@
-"""Anomalies that need no cycle, and the check that a list transaction sees its own past.
+"""Anomalies of transactions that need no cycle, and the check that a transaction's list reads contain its own appends.
 
 A transaction's read of a key returns what it last read there plus what it appended since, and never a value that it appends
 later.
@@ -21,7 +21,7 @@ class Found:
 
 
 def sees_itself(table: Table, micros: Sequence[int], is_ambiguous: Callable[[int, int], bool]) -> Iterator[Found]:
-    """Judge the micro-operations of one transaction on one key, in order.
+    """Check that one transaction's reads of one list key include its earlier appends and no later ones.
 
     `is_ambiguous(key, value)`: several transactions appended that value.
     """

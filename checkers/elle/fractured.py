@@ -15,14 +15,14 @@ Read = tuple[int, int, int]  # reader, key, and the writer of the value that it 
 
 
 def is_asked_for(forbidden: frozenset[str]) -> bool:
-    """True if fractured reads are forbidden and no other forbidden kind covers them."""
+    """True if fractured reads are forbidden and no other forbidden anomaly includes them."""
     return "fractured-read" in forbidden and "G-single" not in forbidden
 
 
 def fractured(table: Table, reads: Iterable[Read], missed: Callable[[int, int, int], bool]) -> Iterator[Found]:
-    """The fractured reads among `reads`; `missed(reader, key, writer)`:
+    """Find the fractured reads among `reads`.
 
-    the writer wrote a later version than the reader found.
+    `missed(reader, key, writer)`: the writer wrote a later version of the key than the reader found.
     """
     for reader, some in groupby(sorted(reads), key=lambda read: read[0]):
         found = list(some)

@@ -1,4 +1,4 @@
-"""Dependencies between transactions as columns, and their strongly connected components.
+"""Dependencies between transactions as arrays of edges, and their strongly connected components.
 
 Nodes are transactions, numbered first, and junctions. A junction stands for "each of these" or "all that began later", so that n
 readers before m writers cost n + m edges instead of n * m, and real time costs three edges for each transaction. A `JOIN` edge
@@ -21,22 +21,22 @@ NOTHING = -2  # no key, no value
 
 
 class Timed(Protocol):
-    """The positions at which each transaction began and ended; NEVER if its end was not seen."""
+    """Where in the history each transaction began and ended; the end is NEVER if the history does not show it."""
 
     @property
     def start(self) -> Ints:
-        """Positions of invocations."""
+        """The position in the history of each transaction's invocation."""
         ...
 
     @property
     def end(self) -> Ints:
-        """Positions of returns."""
+        """The position in the history of each transaction's completion."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edges:
-    """Edges from `source` to `target`: the kind, and the key and the value that prove it."""
+    """Dependencies between transactions: source, target, kind, and the key and value that prove each."""
 
     source: Ints
     target: Ints
@@ -45,14 +45,14 @@ class Edges:
     value: Ints
 
     def where(self, kept: Flags | Ints) -> "Edges":
-        """The edges selected by flags or indices."""
+        """Return the edges that these flags or indices select."""
         return Edges(
             source=self.source[kept], target=self.target[kept], kind=self.kind[kept], key=self.key[kept], value=self.value[kept]
         )
 
 
 def edges(source: Ints, target: Ints, kind: int, *, key: Ints | None = None, value: Ints | None = None) -> Edges:
-    """Edges of one kind; edges from a transaction to itself are left out."""
+    """Make edges of one kind; leaves out edges from a transaction to itself."""
     none = np.full(len(source), NOTHING, np.int64)
     found = Edges(
         source=source,
@@ -65,7 +65,7 @@ def edges(source: Ints, target: Ints, kind: int, *, key: Ints | None = None, val
 
 
 def joined(parts: Sequence[Edges]) -> Edges:
-    """The concatenation of all parts."""
+    """Concatenate several sets of edges."""
     return Edges(
         source=np.concatenate([p.source for p in parts]),
         target=np.concatenate([p.target for p in parts]),
@@ -76,7 +76,7 @@ def joined(parts: Sequence[Edges]) -> Edges:
 
 
 def components(source: Ints, target: Ints, count: int) -> Ints:
-    """The strongly connected component of each node."""
+    """Return for each node the number of its strongly connected component."""
     if not len(source):
         return np.arange(count, dtype=np.int64)
     matrix = coo_array((np.ones(len(source), np.int8), (source, target)), shape=(count, count)).tocsr()
@@ -86,7 +86,10 @@ def components(source: Ints, target: Ints, count: int) -> Ints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fan:
-    """Groups of transactions that edges can lead to as a whole: pairs of `group` and `transaction`, sorted and distinct."""
+    """Groups of transactions, with junction nodes so that one edge can lead to many members of a group.
+
+    The pairs of `group` and `transaction` are sorted and distinct.
+    """
 
     group: Ints
     transaction: Ints
@@ -94,11 +97,14 @@ class Fan:
 
     @property
     def size(self) -> int:
-        """The number of junctions."""
+        """The number of junction nodes that this fan adds to the graph."""
         return 2 * len(self.group)
 
     def inside(self) -> Edges:
-        """Two chains through each group: one junction leads to its member and all before it, one to its member and all after."""
+        """Edges of two chains of junctions through each group.
+
+        Each member has two junctions: one leads to it and all members before it, the other to it and all members after it.
+        """
         down = self.base + np.arange(len(self.group))
         up = down + len(self.group)
         same = self.group[1:] == self.group[:-1]
@@ -126,13 +132,16 @@ class Fan:
 
 
 def fan(group: Ints, transaction: Ints, base: int) -> Fan:
-    """The fan of these pairs. Groups and transactions must be below 2**31."""
+    """Make the fan of these pairs of group and transaction. All numbers must be below 2**31."""
     pairs = np.unique((group << 32) + transaction)
     return Fan(group=pairs >> 32, transaction=pairs & ((1 << 32) - 1), base=base)
 
 
 def process_order(table: Table) -> Edges:
-    """Edges from each returned transaction to the next of its process. One that never returned may take effect at any time."""
+    """Edges from each completed transaction to the next of its process.
+
+    A transaction that never completed gets no edge, because it may take effect at any time.
+    """
     order = np.lexsort((table.start, table.process))
     ok = table.ok[order]
     places = np.arange(len(order))
@@ -145,7 +154,7 @@ def process_order(table: Table) -> Edges:
 
 
 def real_time(table: Timed, base: int) -> tuple[Edges, int]:
-    """Edges from each transaction to all that were invoked after it returned, by a chain of junctions, one for each return."""
+    """Edges from each transaction to all that were invoked after it completed, through one junction for each completion."""
     done = np.flatnonzero(table.end < NEVER)
     done = done[np.argsort(table.end[done], kind="stable")]
     chain = base + np.arange(len(done))

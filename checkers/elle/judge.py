@@ -35,7 +35,7 @@ __all__ = ["FORBIDS", "MODELS", "judge"]
 
 
 def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)) -> Judgement:
-    """Judge the transactions by these consistency models.
+    """Report the anomalies in a history of transactions that these consistency models forbid. `model`: one of `MODELS`.
 
     HistoryError if a call is not a transaction; KeyError for an unknown model of transactions or of consistency.
     """

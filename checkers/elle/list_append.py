@@ -20,7 +20,7 @@ _NOBODY = -1
 
 
 class ListAppend:
-    """The appends, reads and version order of the keys of a history."""
+    """The appends, reads and version order of each list key of a history."""
 
     def __init__(self, table: Table, forbidden: frozenset[str]) -> None:
         self._table = table
@@ -48,7 +48,7 @@ class ListAppend:
         return f"key {key}: {value} is appended twice, so its versions cannot be told apart"
 
     def _choose_longest(self) -> None:
-        """Set the version order of each key (`_from`, `_size`: its longest read), and all orders in one array with writers."""
+        """Set the version order of each key to its longest read (`_from`, `_size`), and find the writer of each of its values."""
         table, reads = self._table, self._reads
         order = np.lexsort((-reads, table.length[reads], table.key[reads]))
         by_key = reads[order]
@@ -125,7 +125,7 @@ class ListAppend:
         self._goes_on[self._order] = total > self._appends_before + write
 
     def anomalies(self) -> Iterator[Found]:
-        """The anomalies that need no cycle."""
+        """Find the anomalies that need no cycle: aborted, intermediate, internal, incompatible and lost reads and appends."""
         yield from self._of_orders()
         yield from self._of_odd_reads()
         yield from self._torn()
@@ -137,7 +137,7 @@ class ListAppend:
             self.notes.append(f"{strangers} values were read that no transaction of the history appended")
 
     def _failed_in_orders(self) -> list[tuple[int, int]]:
-        """Places in the orders whose value a failed transaction appended, each with that append."""
+        """Find values in the version orders that a failed transaction appended, each with that append (G1a)."""
         nobody = np.flatnonzero(self._order_append == _NOBODY)
         names = packed(self._order_key[nobody], self._order_value[nobody]).tolist()
         return [(at, self._failed[name]) for at, name in zip(nobody.tolist(), names, strict=True) if name in self._failed]
@@ -188,14 +188,14 @@ class ListAppend:
             self._bad_keys[key] = True
 
     def _seats(self) -> Ints:
-        """The place of each append in the order of its key; -1 for other micro-operations."""
+        """The place of each append in the version order of its key; -1 for other micro-operations."""
         seat = np.full(len(self._table.transaction), -1, np.int64)
         known = self._order_append != _NOBODY
         seat[self._order_append[known]] = (np.arange(len(self._order_append)) - self._begin[self._order_key])[known]
         return seat
 
     def _torn(self) -> Iterator[Found]:
-        """Appends that were read without an earlier append of the same transaction to the key."""
+        """Find appends that were read without an earlier append of the same transaction to the same key."""
         table, seat = self._table, self._seats()
         appends = self._order[table.write[self._order] & (table.transaction[self._order] < table.count)]
         one, two = appends[:-1], appends[1:]
@@ -208,7 +208,7 @@ class ListAppend:
             yield Found("incompatible-order", key, words, (writer, reader))
 
     def _intermediate(self) -> Iterator[Found]:
-        """G1b: a read by another transaction must not end between two appends of one transaction."""
+        """Find reads by another transaction that end between two appends of one transaction (G1b)."""
         table = self._table
         reads = self._reads[table.length[self._reads] > 0]
         last = table.elements[table.first[reads] + table.length[reads] - 1]
@@ -224,13 +224,16 @@ class ListAppend:
                 yield Found("G1b", int(table.key[read]), words, (writer, reader))
 
     def _internal(self) -> Iterator[Found]:
-        """Transactions that do not see their own past, or see their own future (`sees_itself`)."""
+        """Find transactions whose reads miss their own earlier appends or show their own later ones (`sees_itself`)."""
         for place in self._suspects():
             group = self._order[place : int(np.searchsorted(self._head, place, side="right"))]
             yield from sees_itself(self._table, group.tolist(), self._bad_name)
 
     def _suspects(self) -> list[int]:
-        """First places of the groups with a length or an own element that does not fit, or with an odd read."""
+        """Fast pre-check of `_internal`: return the first place of each group of micro-operations that may show an anomaly.
+
+        Suspect are a length or an own element that does not fit, and a read that is not a prefix of the longest.
+        """
         table, order = self._table, self._order
         read = ~table.write[order]
         size = len(order)
@@ -263,7 +266,7 @@ class ListAppend:
         return at + 1 < len(self._names) and self._names[at] == self._names[at + 1]
 
     def _lost_updates(self) -> Iterator[Found]:
-        """Two committed transactions that read one version and appended to it: one of them did not see the other."""
+        """Find two committed transactions that read the same version of a key and both appended to it."""
         table = self._table
         first = np.zeros(len(table.transaction), np.bool_)
         first[self._order] = self._head == np.arange(len(self._order))
@@ -283,7 +286,7 @@ class ListAppend:
                 yield Found("lost-update", int(table.key[reads[at]]), words, (one, two))
 
     def edges(self) -> Iterator[Edges]:
-        """ww edges between neighbours of the version order, wr edges to readers, rw edges from readers to the next version.
+        """Make the dependency edges: ww between neighbouring versions, wr to their readers, rw from readers to the next version.
 
         Call `anomalies` first: it finds the keys that have no order. Junctions are numbered from `Table.count` on.
         """
@@ -310,7 +313,7 @@ class ListAppend:
         yield from self._to_unread(reader[~more], key[~more], at)
 
     def shown(self) -> tuple[list[tuple[int, int, int]], Callable[[int, int, int], bool]]:
-        """The arguments of `checkers.elle.fractured`: reads with the writer of their last value, and `missed`."""
+        """Return the arguments for `checkers.elle.fractured`: reads with the writer of their last value, and `missed`."""
         table = self._table
         place = dict.fromkeys(self._names_unread(), 1 << 62)
         for at in np.flatnonzero(self._order_writer != _NOBODY).tolist():
@@ -328,7 +331,7 @@ class ListAppend:
         return zip(self._table.transaction[appends].tolist(), self._table.key[appends].tolist(), strict=True)
 
     def _of_others(self) -> Ints:
-        """The reads that show other transactions' appends: those whose last value is not the transaction's own append."""
+        """The reads whose last value another transaction appended."""
         table = self._table
         reads = self._reads[~self._odd[self._reads] & ~self._bad_keys[table.key[self._reads]]]
         own: Flags = self._after_own[reads] & (table.length[reads] > 0)
@@ -352,7 +355,7 @@ class ListAppend:
         return np.flatnonzero(self._table.write & (self._table.transaction < self._table.count) & ~read)
 
     def _to_unread(self, reader: Ints, key: Ints, known: Ints) -> Iterator[Edges]:
-        """Edges to committed appends that were never read: they come after all versions that were read."""
+        """Edges (ww, rw) to committed appends that were never read: these come after every version that was read."""
         table = self._table
         appends = self._unread()
         appends = appends[self._committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]

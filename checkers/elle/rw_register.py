@@ -27,7 +27,7 @@ _Version = tuple[int, int]  # key and value
 
 
 class RwRegister:
-    """The writers, readers and version order of the keys of a history."""
+    """The writers, readers and (partial) version order of each register key of a history."""
 
     def __init__(self, table: Table, forbidden: frozenset[str]) -> None:
         self._table = table
@@ -92,7 +92,7 @@ class RwRegister:
         self._readers.setdefault((key, value), []).append(transaction)
 
     def anomalies(self) -> Iterator[Found]:
-        """The anomalies that need no cycle of transactions."""
+        """Find the anomalies that need no cycle of transactions."""
         table = self._table
         yield from self._within
         strangers = 0
@@ -116,7 +116,7 @@ class RwRegister:
         yield from self._order_versions()
 
     def _lost_updates(self) -> Iterator[Found]:
-        """Two committed transactions that read one version and overwrote it: one of them did not see the other."""
+        """Find two committed transactions that read the same version of a key and both overwrote it."""
         table = self._table
         for (key, value), readers in self._readers.items():
             if key in self._bad_keys or (value != NIL and (key, value) not in self._writer):
@@ -225,7 +225,7 @@ class RwRegister:
         return found, missed
 
     def edges(self) -> Iterator[Edges]:
-        """wr edges to readers; ww and rw edges as far as the version order is known. Call `anomalies` first."""
+        """Make the dependency edges: wr to readers, ww and rw where the version order is known. Call `anomalies` first."""
         table = self._table
         wr = [
             (self._writer[key, value], reader, key, value)

@@ -24,7 +24,7 @@ _LARGEST = 1 << 62  # numpy integers have 64 bits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The columns. Transactions that certainly failed come last: they are not nodes of a graph."""
+    """The transactions of a history as arrays. Those that certainly failed come last, because they are no graph nodes."""
 
     calls: tuple[Call, ...]
     count: int  # transactions that may have committed
@@ -52,25 +52,25 @@ class Table:
         return self.calls[transaction].line
 
     def list_of(self, micro: int) -> tuple[int, ...]:
-        """The elements that a read of a list returned."""
+        """Return the elements that one read of a list returned."""
         first = int(self.first[micro])
         return tuple(self.elements[first : first + int(self.length[micro])].tolist())
 
     def shown(self, values: Sequence[int]) -> str:
-        """A list of values as text; only the last 12 if it is longer."""
+        """Format a list of values for messages; only the last 12 values if it is longer."""
         words = ", ".join(self.values.name(v) for v in values[-12:])
         return f"[{'… ' if len(values) > 12 else ''}{words}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """Integer codes of values. Small integers are coded as themselves minus a constant; other values are numbered."""
+    """Codes for the values of a history: small integers map to themselves minus a constant, others are numbered."""
 
     least: int
     names: tuple[Hashable, ...] | None
 
     def name(self, value: int) -> str:
-        """A value as text."""
+        """Return the value with this code, formatted for messages."""
         if value == NIL:
             return "nil"
         return str(value + self.least) if self.names is None else shown(self.names[value])
@@ -82,7 +82,7 @@ def packed(key: Ints, value: Ints) -> Ints:
 
 
 def table_of(paired: Paired, writes: str, *, lists: bool) -> Table:
-    """The columns of a history. HistoryError if a call is not a transaction."""
+    """Turn a history into arrays. Raises HistoryError if a call is not a transaction."""
     calls = (*paired.calls, *paired.failed)
     reader = _Reader(writes, lists=lists)
     reader.read(calls)
@@ -125,7 +125,7 @@ class _Reader:
         self.odd: list[str] = []
 
     def read(self, calls: Sequence[Call]) -> None:
-        """Fill the columns. This is the hot loop, so it uses local names only."""
+        """Fill the arrays from the history's calls. Hot loop: it uses local names only."""
         writes, lists, keys, elements = self._writes, self._lists, self.keys, self.elements
         add_transaction, add_key, add_write = self.transaction.append, self.key.append, self.write.append
         add_value, add_first, add_length = self.value.append, self.first.append, self.length.append

@@ -29,7 +29,7 @@ class _Times:
 
 
 def anomalies(logs: Logs) -> Iterator[Found]:
-    """One cycle of each kind; a cycle that needs a ww edge is allowed."""
+    """Find one cycle of each kind. A cycle that needs a ww edge is only noted, because Kafka allows it."""
     nodes = [op for op in logs.ops if op.f in TRANSACTIONS and logs.committed(op)]
     number = {op.number: node for node, op in enumerate(nodes)}
     wr, ww = _edges(_read(logs), number, WR), _edges(_followed(logs), number, WW)
@@ -64,7 +64,10 @@ def _read(logs: Logs) -> list[tuple[Op, Op]]:
 
 
 def _followed(logs: Logs) -> list[tuple[Op, Op]]:
-    """The writers of neighbouring values. Values at several offsets, and offsets with several values, give no order."""
+    """Pairs of operations that wrote neighbouring values of a log.
+
+    Values at several offsets, and offsets with several values, give no order.
+    """
     found: list[tuple[Op, Op]] = []
     for log in logs.keys.values():
         before: Op | None = None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Found(NamedTuple):
-    """`kind` is Jepsen's name; `lines` are those of the fewest operations that show it."""
+    """One anomaly or note: `kind` is Jepsen's name, `lines` the lines of the fewest operations that show it."""
 
     kind: str
     key: Hashable

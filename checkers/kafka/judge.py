@@ -27,12 +27,12 @@ _OF_A_KIND_MAX = 8
 
 
 def judge(steps: Iterable[Step]) -> Judgement:
-    """Judge the steps of a history. HistoryError, with the line, if one is not a step of such a history."""
+    """Judge the steps of a history of sends and polls. Raises HistoryError, with the line, for any other step."""
     return judge_operations(operations(steps))
 
 
 def judge_operations(ops: list[Op]) -> Judgement:
-    """Judge operations, given in order of completion."""
+    """Judge operations of sends and polls, given in order of completion."""
     logs = Logs(ops)
     polling = [op for op in ops if op.type is OpType.OK and op.polled]
     found: list[Found] = []
@@ -61,7 +61,7 @@ def judge_operations(ops: list[Op]) -> Judgement:
 
 
 def _anomalies(found: list[Found]) -> Iterator[Anomaly]:
-    """The first `_OF_A_KIND_MAX` of each kind."""
+    """Return the first `_OF_A_KIND_MAX` anomalies of each kind."""
     taken: dict[str, int] = {}
     for one in sorted(found, key=lambda one: (one.kind, one.lines)):
         taken[one.kind] = taken.get(one.kind, 0) + 1

@@ -14,7 +14,7 @@ from history.op import OpType
 
 
 class Log:
-    """The log of one key."""
+    """The log of one key: the values observed at each offset, and who wrote and read each value."""
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
@@ -24,17 +24,17 @@ class Log:
 
     @cached_property
     def order(self) -> list[int]:
-        """The offsets that hold a value, sorted: index -> offset."""
+        """The offsets that hold a value, sorted; the position in this list is an offset's index."""
         return sorted(self.offsets)
 
     @cached_property
     def index(self) -> dict[int, int]:
-        """Offset -> index."""
+        """The index of each offset among the offsets that hold a value."""
         return {offset: index for index, offset in enumerate(self.order)}
 
     @cached_property
     def places(self) -> dict[Hashable, list[int]]:
-        """Value -> the indices at which it is, ascending."""
+        """For each value, the indices at which it was observed, ascending."""
         found: dict[Hashable, list[int]] = {}
         for index, offset in enumerate(self.order):
             for value in self.offsets[offset]:
@@ -42,18 +42,18 @@ class Log:
         return found
 
     def place(self, offset: int | None, value: Hashable) -> int | None:
-        """The index of a record. A record without an offset has one only if its value is in a single place."""
+        """Return the index of a record; None if unknown. A record without an offset needs a value observed at one index only."""
         if offset is not None and value in self.offsets.get(offset, ()):
             return self.index[offset]
         places = self.places.get(value, ())
         return places[0] if len(places) == 1 else None
 
     def between(self, first: int, last: int) -> list[Hashable]:
-        """The values between two indices, both excluded."""
+        """Return the values between two indices, excluding both."""
         return [value for index in range(first + 1, last) for value in self.offsets[self.order[index]]]
 
     def writer(self, value: Hashable) -> Op | None:
-        """The operation that sent a value; None if there is none or several."""
+        """Return the operation that sent a value; None if none or several did."""
         writers = self.writers.get(value, ())
         return writers[0] if len(writers) == 1 else None
 

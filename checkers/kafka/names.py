@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Name(NamedTuple):
-    """One row of the table; lists in `ours` are separated by semicolons."""
+    """One row of the table of anomalies; several entries in `ours` are separated by semicolons."""
 
     name: str
     means: str
@@ -99,7 +99,7 @@ A crashed operation counts only if one of its values was read, and records whose
 
 
 def section() -> str:
-    """The table of docs/properties.md."""
+    """Return the table of anomalies for docs/properties.md, as Markdown."""
     return "".join([_HEAD, "\n", *_lines()])
 
 

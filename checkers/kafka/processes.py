@@ -1,4 +1,4 @@
-"""Anomalies in the order in which an operation, or a process, polled and sent the records of a log.
+"""Anomalies in the order in which one operation, or one client process, polled and sent the records of a log.
 
 Two consecutive records are fine if the index grows by one, or if either index is unknown. Within an operation, keys that were
 assigned or revoked meanwhile are exempt. Between operations of a process, an assignment or a subscription without a key ends the
@@ -23,7 +23,7 @@ _ByKey = dict[Hashable, list[Record]]
 
 
 def anomalies(logs: Logs) -> Iterator[Found]:
-    """The anomalies and notes, in the order of the operations."""
+    """Find the order anomalies and notes of all operations, in the order of the operations."""
     polled: dict[Hashable, dict[Hashable, tuple[Op, Record]]] = {}  # process -> key -> its last record
     sent: dict[Hashable, dict[Hashable, tuple[Op, Record]]] = {}
     for op in logs.ops:
@@ -57,7 +57,7 @@ def _by_key(records: Sequence[Record]) -> _ByKey:
 
 
 def _own(op: Op) -> Iterator[Found]:
-    """The operation polled a record that it sent itself, which is not committed yet. Reported once for each operation."""
+    """Find operations that polled a record they sent themselves, which cannot be committed yet; one anomaly for each."""
     own = {(key, value) for key, _, value in op.sends}
     for key, _, value in op.polls:
         if (key, value) in own:

@@ -1,4 +1,4 @@
-"""The operations of a history of sends and polls, as `checkers.kafka` judges them.
+"""Parse the operations of a history of sends and polls.
 
 An operation is a list of micro-operations: `[:send k v]`, answered by `[:send k [offset v]]`, and `[:poll]`, answered by
 `[:poll {k [[offset v] ...]}]`. A key is one partition of a topic; values are unique to a key and never sent twice. A completion
@@ -25,7 +25,7 @@ Record = tuple[Hashable, int | None, Hashable]  # key, offset, value
 
 
 class Op(Struct, frozen=True, kw_only=True, gc=False):
-    """One operation. `end` is None if it is unknown when, or whether, it took effect."""
+    """One operation of sends and polls. `end` is None if it is unknown when, or whether, it took effect."""
 
     number: int  # position among the operations, in order of completion; those that never completed come last
     line: int  # of the completion, or of the invocation if there is none
@@ -44,7 +44,7 @@ class Op(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def operations(steps: Iterable[Step]) -> list[Op]:
-    """The operations in order of completion. HistoryError, with the line, for a step that is not one of these operations."""
+    """Parse the operations, in order of completion. Raises HistoryError, with the line, for a step of another kind."""
     told = list(steps)
     for why in pair(told).unsure:  # `pair` also rejects malformed histories: two completions of one call, steps out of order
         raise HistoryError(why)
@@ -67,7 +67,10 @@ def operations(steps: Iterable[Step]) -> list[Op]:
 
 def _op(number: int, start: int, asked: Step, answered: Step | None, *, subscribed: bool) -> Op:
     if asked.f not in (*TRANSACTIONS, *_PLACES, _CRASH, _ASKS):
-        raise HistoryError(f"line {asked.line}: {asked.f} is not a function of a queue like Kafka")
+        raise HistoryError(
+            f"line {asked.line}: {asked.f} is not a function of a queue like Kafka; "
+            "allowed are send, poll, txn, assign, subscribe, crash and debug-topic-partitions"
+        )
     step = asked if answered is None or answered.value is None else answered
     type_ = OpType.INFO if answered is None else answered.type
     sends: tuple[Record, ...] = ()
@@ -126,7 +129,7 @@ def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
 
 
 def _polled(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
-    """The records of a poll. A map inside a value is a tuple of pairs (`history.foreign.edn`)."""
+    """Yield the records of a poll. A map inside a value is stored as a tuple of pairs (`history.foreign.edn`)."""
     found = micro[1] if len(micro) > 1 and micro[1] is not None else ()
     pairs = found if isinstance(found, tuple) else None
     for pair_ in pairs if pairs is not None else (None,):
@@ -145,5 +148,5 @@ def _may_be_offset(value: Hashable) -> bool:
 
 
 def key_of(key: Hashable) -> Hashable:
-    """The key, with text of digits as a number: JSON turns the keys of an object into text."""
+    """Return a key; a text of digits becomes a number, because JSON turns the keys of an object into text."""
     return int(key) if isinstance(key, str) and key.isdecimal() else key

@@ -1,4 +1,4 @@
-"""Anomalies of one key: in its log, in the values that were read, and in those that were not (all twenty: docs/properties.md).
+"""Anomalies of single values: in the log of a key, among the values that were read, and among those never read.
 
 For a value that several operations sent it is unknown whose was read. Such values are left out and reported as unchecked.
 """
@@ -13,7 +13,7 @@ from history.op import OpType
 
 
 def of_log(log: Log) -> Iterator[Found]:
-    """Offsets that hold several values, and values at several offsets."""
+    """Find offsets that hold several values, and values that are at several offsets."""
     for offset in log.order:
         said = log.offsets[offset]
         if len(said) > 1:
@@ -27,7 +27,7 @@ def of_log(log: Log) -> Iterator[Found]:
 
 
 def of_readers(log: Log) -> Iterator[Found]:
-    """Values that were read but never sent, and values that were read although their send certainly failed."""
+    """Find values that were read but never sent, and values that were read although their send certainly failed."""
     for value, readers in log.readers.items():
         writers = log.writers.get(value, ())
         if not writers:
@@ -41,7 +41,7 @@ def of_readers(log: Log) -> Iterator[Found]:
 
 
 def lost(log: Log, logs: Logs) -> Iterator[Found]:
-    """Values that were not read, though a record behind them was.
+    """Find values of committed sends that were never read although a record at a higher offset was.
 
     An offset may hold several values and a value may be at several offsets. The bound is therefore the highest of the first
     places of all read values, and a value counts as before it only if its last place is.
@@ -62,7 +62,7 @@ def lost(log: Log, logs: Logs) -> Iterator[Found]:
 
 
 def unseen(log: Log, polling: list[Op]) -> tuple[list[Found], int]:
-    """Acknowledged values that were never polled, and the number of those that may only be late.
+    """Find acknowledged values that were never polled, and count those that may only be late.
 
     A value may be late if no operation polled successfully after its acknowledgement.
     """

@@ -10,7 +10,7 @@ _OFFSETS = 1 << 62  # exclusive bound of offsets, so that ranks fit into 64 bits
 
 
 class Mutex:
-    """`acquire` and `release`, by any process: the state is whether the mutex is held."""
+    """A mutex with the functions `acquire` and `release`, by any process; its state is whether it is held."""
 
     name = "mutex"
     claim = "held by one process at a time"
@@ -42,7 +42,7 @@ class Mutex:
 
 
 class GrowSet:
-    """`add v`, `read` → all added values."""
+    """A set that only grows: `add v`, and `read`, which answers all added values."""
 
     name = "set"
     claim = "read returns all added values"
@@ -52,7 +52,7 @@ class GrowSet:
         return frozenset()
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """A read must see exactly the values of the state."""
+        """A read must return exactly the values of the state; an add adds its value."""
         assert isinstance(state, frozenset)
         if call.f == "add":
             return state | {call.argument}
@@ -88,7 +88,7 @@ def seen(call: Call) -> frozenset[Hashable]:
 
 
 class FifoQueue:
-    """`enqueue v`, `dequeue` → the oldest value, or nil if the queue is empty."""
+    """A FIFO queue: `enqueue v`, and `dequeue`, which answers the oldest value, or nil if the queue is empty."""
 
     name = "fifo-queue"
     claim = "dequeue returns values in the order of enqueue; nil if the queue is empty"
@@ -125,7 +125,7 @@ class FifoQueue:
 
 
 class PartitionLog:
-    """`append v` → its offset, `read offset` → the value there, or nil if the offset is empty; `end` → the end offset.
+    """A log: `append v` answers its offset, `read offset` the value there or nil, `end` the end offset.
 
     Offsets grow and may have gaps, as in Kafka (transaction markers take some). The end offset is above all offsets appended
     before and not above any later one. An append of unknown outcome may be at any offset above earlier ones. The search cannot
@@ -141,7 +141,7 @@ class PartitionLog:
         return ((), 0)
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """Records are added only at the end."""
+        """Appends add records at the end only; reads must return what the state holds."""
         assert isinstance(state, tuple), state
         records, end = state
         if call.f == "append":

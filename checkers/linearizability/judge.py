@@ -53,7 +53,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
 
 class _Part(Struct, frozen=True, kw_only=True):
-    """The calls of one object, and their search."""
+    """The calls of one object (one key), and the search for an order of them."""
 
     key: Hashable
     calls: list[Call]
@@ -61,7 +61,7 @@ class _Part(Struct, frozen=True, kw_only=True):
 
 
 def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) -> Judgement:
-    """Judge whether the calls are linearizable. HistoryError if one is not a call of the model."""
+    """Judge whether calls on objects of this model are linearizable. Raises HistoryError for a call that it does not have."""
     parts, silent = _parts(model, by_key(calls))
     anomalies: list[tuple[Anomaly, Stuck]] = []
     searches: list[_Part] = []
@@ -145,7 +145,7 @@ def _anomaly(key: Hashable, part: Sequence[Call], stuck: Stuck) -> Anomaly:
 
 
 def words_of(call: Call) -> str:
-    """A call as text: function, argument and answer."""
+    """Format a call for messages: function, argument and answer."""
     asked = "" if call.argument is None else f" {_short(call.argument)}"
     answered = "" if call.result is UNKNOWN or call.result == call.argument else f" -> {_short(call.result)}"
     return f"{call.f}{asked}{answered}"

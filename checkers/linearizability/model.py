@@ -1,4 +1,4 @@
-"""Sequential objects: an initial state, a step function, and the calls that only observe.
+"""The interface of a sequential object: initial state, step function, and which calls only observe.
 
 States are hashable values. `step` returns the state after a call, or `ILLEGAL` if the object would have answered differently. A
 call of unknown outcome has the result `UNKNOWN`, which fits every answer. `observes` is true for calls that never change a state
@@ -13,7 +13,7 @@ from history.foreign.step import Call
 
 
 class Illegal:
-    """The type of `ILLEGAL`: the object would have answered differently."""
+    """The type of the constant `ILLEGAL`: the object could not have given this answer in this state."""
 
     def __repr__(self) -> str:
         return "ILLEGAL"
@@ -24,33 +24,33 @@ State = Hashable
 
 
 class Model(Protocol):
-    """A sequential object."""
+    """A sequential object, such as a register or a queue, against which calls are judged."""
 
     name: str
     claim: str  # its behaviour in words, for documents and `--help`
 
     def initial(self) -> State:
-        """The state before the first call."""
+        """Return the object's state before the first call."""
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """The state after `call`."""
+        """Return the object's state after `call`, or `ILLEGAL` if it could not have given that answer."""
 
     def observes(self, call: Call) -> bool:
         """Whether the call changes no state in which it is legal."""
 
     def key(self, call: Call) -> Hashable:
-        """The object that the call uses; None if there is only one."""
+        """Return the key of the object that the call uses; None if there is only one object."""
 
     def refusal(self, call: Call) -> str | None:
-        """Why the call is not one of the model; None if it is."""
+        """Return why the object does not support the call; None if it does."""
 
     def says_nothing(self, call: Call) -> bool:
-        """Whether the call succeeded without evidence, like a read without a value in Knossos's histories."""
+        """Whether the call succeeded without recording an answer, like a read without a value in Knossos's histories."""
 
 
 @runtime_checkable
 class Foresees(Model, Protocol):
-    """A model that can detect early that an observation will never be legal."""
+    """A model that detects early that no later state can make a read legal, so that the search gives up a path sooner."""
 
     def leads(self, state: State, call: Call) -> bool:
         """Whether the observing `call` is legal in `state`, or may become legal without a call that `helps` it."""

@@ -1,4 +1,4 @@
-"""The models of linearizability by name."""
+"""The models of objects for linearizability, by name."""
 
 from collections.abc import Hashable
 
@@ -21,7 +21,10 @@ WITH_INITIAL = ("register", "cas-register", "multi-register", "kv")
 
 
 def model_named(name: str, *, initial: Hashable = None, nil_is_a_value: bool = True) -> Model:
-    """The model of this name; KeyError if there is none. `initial` is used by the models in `WITH_INITIAL` only."""
+    """Return the model with this name. Raises KeyError for an unknown name.
+
+    `initial` is used by the models in `WITH_INITIAL` only.
+    """
     match name:
         case "register":
             return Register(initial, nil_is_a_value=nil_is_a_value)

@@ -25,13 +25,13 @@ _FOREVER = 1 << 62
 
 
 class Placed(Struct, frozen=True, kw_only=True):
-    """An order exists: the indices of the calls in order."""
+    """Outcome of a search: the calls have an order, given as their indices."""
 
     order: tuple[int, ...]
 
 
 class Stuck(Struct, frozen=True, kw_only=True):
-    """No order exists: the longest order of a part, the call that cannot follow, and the state before that call."""
+    """Outcome of a search: no order exists. Holds the longest partial order, the call that cannot follow, the state before it."""
 
     order: tuple[int, ...]
     call: int
@@ -40,7 +40,7 @@ class Stuck(Struct, frozen=True, kw_only=True):
 
 
 class Undecided(Struct, frozen=True, kw_only=True):
-    """The budget was used up."""
+    """Outcome of a search that used up its budget."""
 
     steps: int
 
@@ -49,7 +49,7 @@ Outcome = Placed | Stuck | Undecided
 
 
 class _Frame:
-    """A configuration on the current path, and the moves from it that are still to be tried."""
+    """A configuration on the search's current path, and the calls that are still to be tried next."""
 
     __slots__ = ("base", "chain", "key", "mask", "moves", "spent", "state")
 
@@ -64,7 +64,7 @@ class _Frame:
 
 
 class Search:
-    """A search that can be continued: each `run` uses a budget and returns the outcome so far."""
+    """A search for an order of calls, which can be continued: each `run` spends a budget and returns the outcome so far."""
 
     def __init__(self, model: Model, calls: Sequence[Call]) -> None:
         required = sorted((c for c in calls if c.end is not None), key=lambda c: c.start)
@@ -222,7 +222,7 @@ class _Hope:
 
 
 def _with(base: int, mask: int, call: int) -> tuple[int, int]:
-    """The base and the mask after placing one more call."""
+    """Return the base and the mask of placed calls after placing one more call."""
     mask |= 1 << (call - base)
     if mask & 1:
         ones = (~mask & (mask + 1)).bit_length() - 1
@@ -239,7 +239,7 @@ def _order(chain: "_Chain | None", index: Callable[[int], int]) -> tuple[int, ..
 
 
 class _Table:
-    """Numbers for states and kinds of calls, and a cache of transitions."""
+    """Numbers for object states and kinds of calls, with a cache of the transitions between them."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -37,7 +37,7 @@ Conflict = tuple[Call, str]
 
 
 class NotApplicable(Exception):  # noqa: N818 - no error: the search decides then
-    """The values do not determine where the calls belong."""
+    """Raised if the values do not determine the order of the calls, so that only a search can decide."""
 
 
 def decide(model: Model, calls: Sequence[Call]) -> Outcome | None:
@@ -89,7 +89,7 @@ def _end(call: Call) -> int:
 
 
 def _rank_conflict(calls: Sequence[Call], ranks: Sequence[int]) -> Conflict | None:
-    """A call that returned before one of lower rank was invoked. Calls of equal rank are not ordered."""
+    """Find a call that completed before a call of lower rank was invoked. Calls of equal rank are not ordered."""
     if not calls:
         return None
     rank = np.asarray(ranks, dtype=np.int64)
@@ -166,7 +166,7 @@ def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call
 
 
 def _earliest(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
-    """Rank -> the latest invocation of the calls up to that rank."""
+    """Map each rank to the latest invocation of the calls up to that rank."""
     found: dict[int, int] = {}
     latest = _BEFORE_ALL
     for at in sorted(range(len(chain)), key=ranks.__getitem__):
@@ -275,7 +275,10 @@ def register_conflict(calls: Sequence[Call], initial: Hashable) -> Conflict | No
 def _zones(
     values: list[Hashable], first_end: dict[Hashable, int], last_start: dict[Hashable, int], speaker: dict[Hashable, Call]
 ) -> Conflict | None:
-    """The conflict between zones. During a forward zone (first return to last invocation) the register holds its value."""
+    """Find zones of two values that overlap impossibly.
+
+    During a forward zone (first return to last invocation) the register holds the zone's value.
+    """
     forward = sorted((v for v in values if first_end[v] < last_start[v]), key=lambda v: first_end[v])
     for one, two in pairwise(forward):
         if first_end[two] < last_start[one]:
@@ -325,7 +328,7 @@ def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
 
 
 def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -> Conflict | None:
-    """A value that was certainly enqueued after another and certainly dequeued before it."""
+    """Find a value that was certainly enqueued after another one and certainly dequeued before it."""
     by_end = sorted(enqueued, key=lambda v: _end(enqueued[v]))
     ends = np.asarray([_end(enqueued[v]) for v in by_end], dtype=np.int64)
     out = np.asarray([dequeued[v].start if v in dequeued else _FOREVER for v in by_end], dtype=np.int64)
@@ -341,7 +344,7 @@ def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -
 
 
 def _not_empty(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call], empty: list[Call]) -> Conflict | None:
-    """A dequeue of nil during which the queue certainly never was empty."""
+    """Find a dequeue that answered nil although the queue was certainly never empty during the call."""
     spans = sorted((_end(c), dequeued[v].start if v in dequeued else _FOREVER) for v, c in enqueued.items())
     joined: list[tuple[int, int]] = []
     for start, end in spans:

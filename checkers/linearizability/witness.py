@@ -17,12 +17,12 @@ HasOrder = Callable[[Sequence[Call]], bool | None]
 
 
 def cut(calls: Sequence[Call], end: int) -> list[Call]:
-    """The prefix of the history up to a return: calls that returned later are open."""
+    """Return the history up to a return; calls that returned later become calls without an answer."""
     return [c if c.end is not None and c.end <= end else opened(c) for c in calls if c.start < end]
 
 
 def opened(call: Call) -> Call:
-    """The call as it was before it returned."""
+    """Return the call as it was before it returned: without an answer."""
     return Call(
         index=call.index, line=call.line, process=call.process, f=call.f, key=call.key,
         argument=call.argument, result=UNKNOWN, start=call.start, end=None,
